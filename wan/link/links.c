@@ -1,17 +1,35 @@
 /* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is asked of it also in links_*.c. */
 #include "wan/link/links.h"
 
-#include "base/assert.h"
-#include "base/fault.h"
-#include "base/log.h"
-#include "wan/link/link.h"
-#include "wan/send/codec_trial.h"
 #include <errno.h>
 #include <stdio.h>
 
-#define CEILINGS_EVERY TB_SECONDS(1)
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_dial.h"
+#include "wan/link/path/link_path.h"
+#include "wan/link/path/link_segment.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/session/link_frames.h"
+#include "wan/link/session/link_heartbeat.h"
+#include "wan/link/session/link_up.h"
+#include "wan/link/streams/link_streams.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/streams/streams_ahead.h"
+#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_state.h"
+#include "wan/link/traffic/link_traffic.h"
+#include "wan/link/traffic/link_versions.h"
+#include "wan/link/traffic/offer_table.h"
 
-_Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
+#define CEILINGS_EVERY TB_SECONDS(1)
 
 /* ---- the clock ---- */
 
@@ -34,7 +52,7 @@ static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
     if (c.send_bytes == 0 || c.receive_bytes == 0) return; /* no descriptor, perhaps */
     ls->ceilings = c;
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        atomic_store_explicit(&ls->links[i].path.send_ceiling_bytes, c.send_bytes, memory_order_relaxed);
+        link_path_ceiling(&ls->links[i], c.send_bytes);
 }
 
 static void move(struct link *l, tb_time_ns now)
@@ -87,74 +105,21 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-/* Once a process: a machine's speeds do not change with its links. */
-static const struct tb_choice_speed *machine_speeds(void)
-{
-    static struct tb_choice_speed speeds[TB_WAYS];
-    static bool tried;
-    if (!tried) tb_choice_trial(speeds);
-    tried = true;
-    return speeds;
-}
-
 static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
 {
-    const struct tb_links_options *o = &ls->options;
     l->links = ls;
     l->index = (uint32_t)(l - ls->links);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
-    l->has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->endpoint) == TB_OK;
-    l->feed = tb_feed_new(o->codec, o->threads);
-    if (l->feed == NULL) return TB_SITE_NOMEM;
-    if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(l->feed, machine_speeds());
-    l->models = tb_calloc(p->model_count + 1, sizeof *l->models);
-    if (l->models == NULL) {
-        tb_feed_free(l->feed);
-        return TB_SITE_NOMEM;
-    }
-    memcpy(l->models, p->models, p->model_count * sizeof *l->models);
-    l->model_count = p->model_count;
-    const struct tb_link_session_config config = {.self = ls->identity,
-                                                  .peer = l->identity,
-                                                  .peer_lane = p->lane,
-                                                  .protocol_max = o->protocol_max,
-                                                  .can_dial = l->has_address,
-                                                  .retry_min = TB_MS(o->retry_min_ms),
-                                                  .retry_max = TB_MS(o->retry_max_ms),
-                                                  .fresh_dial = TB_MS(o->fresh_dial_ms),
-                                                  .silent = TB_MS(o->silent_ms)};
-    tb_link_session_init(&l->life, &config, tb_clock_now());
-    l->said.since = tb_clock_now();
-    l->said.why = TB_LINKS_WHY_DOWN;
-    tb_hedge_init(&l->hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
-    tb_tuner_init(&l->tuner, &ls->path.tuning);
-    tb_tuner_recall(&l->tuner, p->streams_found, p->found_bytes_per_s);
-    l->stats.streams_found = l->tuner.searched ? p->streams_found : 0;
-    l->stats.found_bytes_per_s = p->found_bytes_per_s;
-    l->path = ls->path;
-    if (p->congestion != NULL) {
-        snprintf(l->congestion, sizeof l->congestion, "%s", p->congestion);
-        l->path.congestion = l->congestion;
-    }
-    return TB_OK;
+    link_path_init(l, p);
+    link_session_init(l, p->lane);
+    return link_traffic_init(l, p);
 }
 
 static void link_fini(struct link *l)
 {
     link_forget_resolving(l);
-    link_pushes_down(l);
-    link_pushes_forget(l);
-    link_asks_free(l);
-    link_serves_drop(l, NULL);
-    link_outs_drop(l, NULL);
-    while (l->ins != NULL) {
-        tb_share_free(l->ins->share);
-        link_in_free(l, l->ins);
-    }
-    tb_feed_free(l->feed);
-    tb_free(l->announced);
-    tb_free(l->models);
+    link_traffic_fini(l);
 }
 
 static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
@@ -243,7 +208,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     ls->options.tls = tb_tls_ref(options->tls);
     ls->identity = *tb_tls_identity(options->tls);
     ls->ceilings = tb_tcp_ceilings();
-    links_path_options(&ls->options, &ls->ceilings, &ls->path);
+    links_path_options(&ls->options, &ls->ceilings, &ls->tcp);
     ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
@@ -284,7 +249,7 @@ static void closing_step(struct tb_links *ls)
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        tb_feed_gifts_drop(ls->links[i].feed);
+        link_traffic_end(&ls->links[i]);
     links_sweep_retired(ls);
     TB_ASSERT(ls->retired == NULL);
     links_share_end(ls, NULL);
@@ -312,10 +277,7 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
 void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    struct link *l = &links->links[peer];
-    tb_feed_cap(l->feed, limit->bytes_per_s);
-    tb_feed_until(l->feed, limit->until_bytes);
-    if (l->outs != NULL) links_busy(links);
+    link_traffic_limit(&links->links[peer], limit);
 }
 
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)

@@ -1,7 +1,9 @@
 /* links_options.c - what the links are asked for: judged, and filled with what is usual. */
 #include <stdio.h>
+#include <string.h>
 
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
 
 /* A core encrypts and digests 1 GB/s and more, so 32 fill any NIC of today. Each takes 1.6 MB: 50 MB for all. */
 #define THREADS_MOST 32u

@@ -1,5 +1,6 @@
 /* links_wake.c - what wakes the turn of the links, and what wakes the loops of their streams. */
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
 
 uint64_t links_random(void)
 {

@@ -1,9 +1,13 @@
 /* dials.c - which dial ends which, and when the next may begin: a link by itself, without a connection (P6). */
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "tests/unit/check.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_dial.h"
+#include "wan/link/session/link_conn.h"
 
 /* A link in mid-race: both addresses were dialled and neither has answered. */
 struct racing {
@@ -15,9 +19,9 @@ static void begin(struct racing *r)
 {
     memset(r, 0, sizeof *r);
     r->link.links = &r->links;
-    tb_race_begin(&r->link.race, 2, 0);
-    for (tb_time_ns now = 0; r->link.race.next < 2; now += TB_RACE_DELAY)
-        (void)tb_race_due(&r->link.race, now);
+    tb_race_begin(&r->link.path.race, 2, 0);
+    for (tb_time_ns now = 0; r->link.path.race.next < 2; now += TB_RACE_DELAY)
+        (void)tb_race_due(&r->link.path.race, now);
 }
 
 static void won_by(struct racing *r, bool racing)
@@ -33,7 +37,7 @@ static void a_fresh_dial_that_opens_ends_the_race(void **state)
     (void)state;
     begin(&r);
     won_by(&r, false);
-    assert_false(r.link.race.on);
+    assert_false(r.link.path.race.on);
 }
 
 static void the_races_own_dial_is_looked_at_first(void **state)
@@ -42,9 +46,9 @@ static void the_races_own_dial_is_looked_at_first(void **state)
     (void)state;
     begin(&r);
     won_by(&r, true);
-    assert_true(r.link.race.on);
-    assert_int_equal(r.link.race.open, 1);
-    assert_true(tb_race_failed(&r.link.race, TB_SECONDS(1))); /* and none is left */
+    assert_true(r.link.path.race.on);
+    assert_int_equal(r.link.path.race.open, 1);
+    assert_true(tb_race_failed(&r.link.path.race, TB_SECONDS(1))); /* and none is left */
 }
 
 static void without_a_race_none_begins(void **state)
@@ -52,9 +56,9 @@ static void without_a_race_none_begins(void **state)
     static struct racing r;
     (void)state;
     begin(&r);
-    tb_race_end(&r.link.race);
+    tb_race_end(&r.link.path.race);
     won_by(&r, true);
-    assert_false(r.link.race.on);
+    assert_false(r.link.path.race.on);
 }
 
 /* Whether a fresh dial begins beside this one. There is no memory for a connection, so it fails at once. */
@@ -62,9 +66,9 @@ static bool dials_beside(const struct conn *beside)
 {
     static struct racing r;
     begin(&r);
-    r.link.address_count = 1;
-    r.link.life.state = TB_LINK_SILENT;
-    r.link.life.config.silent = TB_SECONDS(1);
+    r.link.path.address_count = 1;
+    r.link.session.life.state = TB_LINK_SILENT;
+    r.link.session.life.config.silent = TB_SECONDS(1);
     struct conn c = *beside;
     c.links = &r.links;
     c.link = &r.link;
@@ -100,7 +104,7 @@ static void strangers_take_no_room_of_ours(void **state)
     r.links.accepted_count = LINK_CONNS_MAX;
     assert_false(links_have_room(&r.links, NULL));
     assert_true(links_have_room(&r.links, &r.link));
-    r.link.conn_count = LINK_CONNS_PER_PEER; /* the twin: a peer has so many and no more */
+    r.link.session.conn_count = LINK_CONNS_PER_PEER; /* the twin: a peer has so many and no more */
     assert_false(links_have_room(&r.links, &r.link));
 }
 
@@ -120,11 +124,11 @@ static void our_dials_take_no_room_of_those_who_come(void **state)
     assert_non_null(came);
     assert_int_equal(r.links.accepted_count, 1);
     came->link = &silent[0]; /* it has shown whose it is: came, all the same */
-    silent[0].conn_count++;
+    silent[0].session.conn_count++;
     while (r.links.conns != NULL)
         link_conn_free(r.links.conns);
     assert_int_equal(r.links.accepted_count, 0);
-    assert_int_equal(silent[0].conn_count, 0);
+    assert_int_equal(silent[0].session.conn_count, 0);
     tb_tls_free(r.links.options.tls);
 }
 
@@ -167,11 +171,11 @@ static void be_up(struct moving *m, bool dialled)
 {
     memset(m, 0, sizeof *m);
     m->r.link.links = &m->r.links;
-    m->r.link.conn_count = LINK_CONNS_PER_PEER; /* no room: each dial is counted, and fails at once */
+    m->r.link.session.conn_count = LINK_CONNS_PER_PEER; /* no room: each dial is counted, and fails at once */
     m->session =
         (struct conn){.links = &m->r.links, .link = &m->r.link, .dialled = dialled, .address = address(1)};
-    m->r.link.session = &m->session;
-    m->r.link.life.state = TB_LINK_UP;
+    m->r.link.session.control = &m->session;
+    m->r.link.session.life.state = TB_LINK_UP;
 }
 
 /* The name says `last` alone; how many dials that makes. */
@@ -193,7 +197,7 @@ static void a_session_follows_its_name(void **state)
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(2)), 0);
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(3)), 1);
     assert_true(link_is_up(&m.r.link)); /* the dial failed, and nothing else did */
-    assert_int_equal(m.r.link.life.state, TB_LINK_UP);
+    assert_int_equal(m.r.link.session.life.state, TB_LINK_UP);
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(8)), 0); /* not again at once */
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(40)), 1);
 }
@@ -222,17 +226,17 @@ static enum tb_link_session_state after_a_dial_that_came(enum tb_chan_reach reac
     static struct racing r;
     memset(&r, 0, sizeof r);
     r.link.links = &r.links;
-    r.link.life.state = TB_LINK_DIALLING;
-    r.link.life.config = (struct tb_link_session_config){.can_dial = true,
-                                                         .retry_min = TB_MS(100),
-                                                         .retry_max = TB_SECONDS(5),
-                                                         .fresh_dial = TB_MS(250),
-                                                         .silent = TB_SECONDS(1)};
+    r.link.session.life.state = TB_LINK_DIALLING;
+    r.link.session.life.config = (struct tb_link_session_config){.can_dial = true,
+                                                                 .retry_min = TB_MS(100),
+                                                                 .retry_max = TB_SECONDS(5),
+                                                                 .fresh_dial = TB_MS(250),
+                                                                 .silent = TB_SECONDS(1)};
     const tb_time_ns now = tb_clock_now();
-    r.link.life.next_dial_at = now + TB_SECONDS(60);
+    r.link.session.life.next_dial_at = now + TB_SECONDS(60);
     link_dial_ended(&r.link, false, TB_PEER_UNREACHABLE, reach);
-    *next_ms_out = tb_time_since(now, r.link.life.next_dial_at) / TB_MS(1);
-    return r.link.life.state;
+    *next_ms_out = tb_time_since(now, r.link.session.life.next_dial_at) / TB_MS(1);
+    return r.link.session.life.state;
 }
 
 /* P6: "no" is the peer's word. A router that leads nowhere, or a device of ours that is down, has not said it. */
@@ -254,13 +258,13 @@ static void an_answer_of_one_address_counts(void **state)
     (void)state;
     for (int answers = 0; answers < 2; answers++) {
         begin(&r);
-        r.link.life.state = TB_LINK_DIALLING;
-        r.link.life.config.can_dial = true;
-        r.link.race_reach = TB_CHAN_NOWHERE;
+        r.link.session.life.state = TB_LINK_DIALLING;
+        r.link.session.life.config.can_dial = true;
+        r.link.path.race_reach = TB_CHAN_NOWHERE;
         link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, answers ? TB_CHAN_HEARD : TB_CHAN_UNHEARD);
         link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, TB_CHAN_NOWHERE);
-        assert_false(r.link.race.on);
-        assert_int_equal(r.link.life.state, answers ? TB_LINK_RESTING : TB_LINK_DIALLING);
+        assert_false(r.link.path.race.on);
+        assert_int_equal(r.link.session.life.state, answers ? TB_LINK_RESTING : TB_LINK_DIALLING);
     }
 }
 

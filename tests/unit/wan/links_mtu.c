@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
 
 #define CONNS_MAX 64
 
@@ -145,7 +146,7 @@ static void acceptor_fini(struct acceptor *a)
 
 static const struct tb_segment *segment(const struct acceptor *a)
 {
-    return &a->west->links->links[0].segment;
+    return &a->west->links->links[0].path.segment;
 }
 
 /* Each attempt after one that TLS does not open is smaller; the first that opens is the session. */

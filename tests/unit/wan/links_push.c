@@ -5,6 +5,8 @@
 
 #include "check.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/traffic/ask_table.h"
 
 #define NEVER_MS 3600000u
 
@@ -183,9 +185,9 @@ static void manifests_on_their_way_are_waited_for(void **state)
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
     const struct link *l = &s.west->links->links[0];
-    WORLD_UNTIL(&s.w.net, l->asks != NULL && l->asks->complete);
-    assert_non_null(l->pushed);
-    assert_true(l->pushed->came > l->pushed->began);
+    WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
+    assert_non_null(l->traffic.pushes.pushed);
+    assert_true(l->traffic.pushes.pushed->came > l->traffic.pushes.pushed->began);
     steps_free(&s);
 }
 
@@ -253,12 +255,12 @@ static void manifests_nobody_asked_for_share_one_room(void **state)
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
     const struct link *l = &s.west->links->links[0];
-    WORLD_UNTIL(&s.w.net, l->asks != NULL && l->asks->complete);
+    WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
     site_publish(s.east, &o2);
     WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).pushes_declined == 1);
     assert_int_equal(site_stats(s.east, 0).pushed, 2);
-    assert_true(tb_id_equal(&l->asks->uid, &s.v2.key.uid));
-    assert_null(l->asks->next); /* nothing of it is kept */
+    assert_true(tb_id_equal(&l->traffic.asks->uid, &s.v2.key.uid));
+    assert_null(l->traffic.asks->next); /* nothing of it is kept */
     WORLD_UNTIL(&s.w.net, s.west->versions == 4);
     CHECK_OK(tb_links_ask(s.west->links, 0, &s.v2.key.uid)); /* its chunks have every stream wait */
     CHECK_OK(tb_links_ask(s.west->links, 0, &o2.key.uid));
@@ -302,7 +304,7 @@ static void a_base_that_went_at_home_is_waited_for(void **state)
     site_publish(s.east, &s.v2);
     CHECK_OK(tb_links_retract(s.east->links, &s.v1.key.uid, TB_SUPERSEDED, NULL, NULL));
     const struct link *l = &s.west->links->links[0];
-    WORLD_UNTIL(&s.w.net, l->asks != NULL && l->asks->complete && s.west->gone == 1);
+    WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete && s.west->gone == 1);
     fence(&s);
     assert_int_equal(site_stats(s.east, 0).pushed, 1);
     assert_int_equal(site_stats(s.east, 0).chunks_sent, before);

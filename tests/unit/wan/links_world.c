@@ -10,6 +10,7 @@
 #include "base/bitmap.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
 
 static uint64_t next_random(uint64_t *seed)
 {
@@ -500,7 +501,7 @@ int cut_streams(struct site *s, uint32_t peer, uint32_t count)
 {
     int cut = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && count > 0; i++) {
-        struct tb_stream *stream = s->links->links[peer].streams[i];
+        struct tb_stream *stream = s->links->links[peer].traffic.streams.slots[i];
         if (stream == NULL || tb_stream_phase(stream) != TB_STREAM_BOUND) continue;
         const int fd = atomic_load(&stream->fd);
         if (fd < 0 || shutdown(fd, SHUT_RDWR) != 0) continue;
@@ -513,7 +514,7 @@ int cut_streams(struct site *s, uint32_t peer, uint32_t count)
 bool pace_stream(struct site *s, uint32_t peer, uint32_t n, uint64_t bytes_per_s)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *stream = s->links->links[peer].streams[i];
+        struct tb_stream *stream = s->links->links[peer].traffic.streams.slots[i];
         if (stream == NULL || tb_stream_phase(stream) != TB_STREAM_BOUND || n-- > 0) continue;
         const int fd = atomic_load(&stream->fd);
         return fd >= 0 &&

@@ -3,9 +3,20 @@
  * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. A session whose
  * address is in none of the last answers moves to one that is: a fresh connection is dialled there, and the session goes on over it
  * once it is greeted. Until then, and where it fails, the one that works stays. */
+#include "wan/link/path/link_dial.h"
+
+#include <string.h>
+
+#include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
-#include <string.h>
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/path/segment_attempt.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/streams/streams_ahead.h"
 
 #define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
 #define ASK_LEAST TB_SECONDS(1) /* between two questions, while networks say at once that they lead nowhere */
@@ -37,7 +48,7 @@ static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach
 
 static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach)
 {
-    tb_race_end(&l->race);
+    tb_race_end(&l->path.race);
     attempt_ended(l, why, reach);
 }
 
@@ -63,10 +74,10 @@ static bool dial_address(struct link *l, const struct tb_address *to, bool racin
 
 static void race_on(struct link *l, tb_time_ns now)
 {
-    for (uint32_t at; (at = tb_race_due(&l->race, now)) != TB_RACE_NONE;) {
-        if (dial_address(l, &l->addresses[at], true)) continue;
+    for (uint32_t at; (at = tb_race_due(&l->path.race, now)) != TB_RACE_NONE;) {
+        if (dial_address(l, &l->path.addresses[at], true)) continue;
         l->stats.dials_failed++;
-        if (!tb_race_failed(&l->race, now)) continue;
+        if (!tb_race_failed(&l->path.race, now)) continue;
         give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
         return;
     }
@@ -75,10 +86,10 @@ static void race_on(struct link *l, tb_time_ns now)
 /* What worked last is tried first. */
 static void good_first(struct link *l)
 {
-    for (uint32_t i = 1; i < l->address_count; i++) {
-        if (!link_same_address(&l->addresses[i], &l->good)) continue;
-        memmove(&l->addresses[1], &l->addresses[0], i * sizeof l->addresses[0]);
-        l->addresses[0] = l->good;
+    for (uint32_t i = 1; i < l->path.address_count; i++) {
+        if (!link_same_address(&l->path.addresses[i], &l->path.good)) continue;
+        memmove(&l->path.addresses[1], &l->path.addresses[0], i * sizeof l->path.addresses[0]);
+        l->path.addresses[0] = l->path.good;
         return;
     }
 }
@@ -87,9 +98,9 @@ static void race_begin(struct link *l)
 {
     const tb_time_ns now = tb_clock_now();
     good_first(l);
-    l->address_at = 0;
-    l->race_reach = TB_CHAN_NOWHERE;
-    tb_race_begin(&l->race, l->address_count, now);
+    l->path.address_at = 0;
+    l->path.race_reach = TB_CHAN_NOWHERE;
+    tb_race_begin(&l->path.race, l->path.address_count, now);
     race_on(l, now);
 }
 
@@ -105,28 +116,36 @@ void link_dials_end(struct link *l)
     }
 }
 
+void link_race_end(struct link *l)
+{
+    tb_race_end(&l->path.race);
+    link_dials_end(l);
+}
+
 void link_dial_won(struct conn *won)
 {
     struct link *l = won->link;
-    l->good = won->address;
+    l->path.good = won->address;
     link_segment_won(won);
     link_dials_end(l);
-    if (!l->race.on) return;
+    if (!l->path.race.on) return;
     if (won->racing)
-        tb_race_won(&l->race);
+        tb_race_won(&l->path.race);
     else
-        tb_race_end(&l->race); /* its addresses are closed: should this one fail, the name is asked again */
+        tb_race_end(
+            &l->path.race); /* its addresses are closed: should this one fail, the name is asked again */
 }
 
 void link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
 {
     const tb_time_ns now = tb_clock_now();
     l->stats.dials_failed++;
-    if (reach > l->race_reach) l->race_reach = reach; /* one of its addresses that answers is an answer */
-    if (!racing || !l->race.on) {
+    if (reach > l->path.race_reach)
+        l->path.race_reach = reach; /* one of its addresses that answers is an answer */
+    if (!racing || !l->path.race.on) {
         attempt_ended(l, why, reach);
-    } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->race, now)) {
-        give_up(l, why, l->race_reach); /* the peer is there and says no, or no address is left */
+    } else if (why == TB_PEER_DUPLICATE || tb_race_failed(&l->path.race, now)) {
+        give_up(l, why, l->path.race_reach); /* the peer is there and says no, or no address is left */
     } else {
         race_on(l, now);
     }
@@ -140,43 +159,46 @@ struct link_resolving {
 
 void link_forget_resolving(struct link *l)
 {
-    if (l->resolving != NULL) l->resolving->link = NULL;
-    l->resolving = NULL;
+    if (l->path.resolving != NULL) l->path.resolving->link = NULL;
+    l->path.resolving = NULL;
 }
 
 void link_renew(struct link *l, tb_time_ns now)
 {
-    if (l->life.state != TB_LINK_UP || !l->session->dialled || l->race.on || l->address_count == 0) return;
-    l->renewed_at = now;
+    if (link_life_state(l) != TB_LINK_UP || !link_control(l)->dialled || l->path.race.on ||
+        l->path.address_count == 0)
+        return;
+    l->path.renewed_at = now;
     race_begin(l);
 }
 
 static bool is_elsewhere(const struct link *l)
 {
-    if (!link_is_up(l) || !l->session->dialled) return false;
-    for (uint32_t i = 0; i < l->address_count; i++)
-        if (link_same_address(&l->addresses[i], &l->session->address)) return false;
+    if (!link_is_up(l) || !link_control(l)->dialled) return false;
+    for (uint32_t i = 0; i < l->path.address_count; i++)
+        if (link_same_address(&l->path.addresses[i], &link_control(l)->address)) return false;
     return true;
 }
 
 /* The session's address is none of the name's any more. */
 static void follow_the_name(struct link *l, tb_time_ns now)
 {
-    l->elsewhere = is_elsewhere(l) ? l->elsewhere + 1 : 0;
-    if (l->elsewhere == 1) link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, l->session->address_text);
-    if (l->elsewhere < ELSEWHERE_MIN) return;
-    if (l->renewed_at == 0 || tb_time_since(l->renewed_at, now) >= MOVE_EVERY) link_renew(l, now);
+    l->path.elsewhere = is_elsewhere(l) ? l->path.elsewhere + 1 : 0;
+    if (l->path.elsewhere == 1)
+        link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, link_control(l)->address_text);
+    if (l->path.elsewhere < ELSEWHERE_MIN) return;
+    if (l->path.renewed_at == 0 || tb_time_since(l->path.renewed_at, now) >= MOVE_EVERY) link_renew(l, now);
 }
 
 void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count, tb_time_ns now)
 {
-    const uint32_t before = l->address_count;
+    const uint32_t before = l->path.address_count;
     const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
-    const bool same = before == after && memcmp(l->addresses, addresses, after * sizeof *addresses) == 0;
+    const bool same = before == after && memcmp(l->path.addresses, addresses, after * sizeof *addresses) == 0;
     if (!same) {
-        l->address_count = after;
-        l->address_at = 0;
-        memcpy(l->addresses, addresses, after * sizeof *addresses);
+        l->path.address_count = after;
+        l->path.address_at = 0;
+        memcpy(l->path.addresses, addresses, after * sizeof *addresses);
     }
     follow_the_name(l, now);
 }
@@ -188,18 +210,18 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     struct link *l = r->link;
     tb_free(r);
     if (l == NULL) return;
-    l->resolving = NULL;
-    const bool dialling = l->life.state == TB_LINK_DIALLING && !l->race.on;
+    l->path.resolving = NULL;
+    const bool dialling = link_life_state(l) == TB_LINK_DIALLING && !l->path.race.on;
     const bool good = status == TB_OK && count > 0;
-    l->fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
-    if (good && !l->race.on) link_take_addresses(l, addresses, count, tb_clock_now());
+    l->path.fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
+    if (good && !l->path.race.on) link_take_addresses(l, addresses, count, tb_clock_now());
     if (!dialling) return;
     if (good) {
         race_begin(l);
         return;
     }
-    link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
-             l->endpoint.host);
+    link_log(l, link_attempts(l) == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
+             l->path.endpoint.host);
     link_said_unresolved(l, status);
     l->stats.dials_failed++;
     give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
@@ -210,15 +232,15 @@ static bool resolve(struct link *l)
     struct link_resolving *r = tb_malloc(sizeof *r);
     if (r == NULL) return false;
     r->link = l;
-    l->resolving = r;
-    l->asked_at = tb_clock_now();
-    tb_resolve(l->links->options.resolver, &l->endpoint, on_resolved, r);
+    l->path.resolving = r;
+    l->path.asked_at = tb_clock_now();
+    tb_resolve(l->links->options.resolver, &l->path.endpoint, on_resolved, r);
     return true;
 }
 
 void link_names_doubt(struct link *l)
 {
-    if (l->fresh_until != TB_TIME_NEVER) l->fresh_until = 0;
+    if (l->path.fresh_until != TB_TIME_NEVER) l->path.fresh_until = 0;
 }
 
 /* ---- dialling ---- */
@@ -226,10 +248,10 @@ void link_names_doubt(struct link *l)
 static bool is_number(struct link *l)
 {
     struct tb_address numeric;
-    if (tb_endpoint_address(&l->endpoint, &numeric) != TB_OK) return false;
-    l->addresses[0] = numeric;
-    l->address_count = 1;
-    l->fresh_until = TB_TIME_NEVER;
+    if (tb_endpoint_address(&l->path.endpoint, &numeric) != TB_OK) return false;
+    l->path.addresses[0] = numeric;
+    l->path.address_count = 1;
+    l->path.fresh_until = TB_TIME_NEVER;
     return true;
 }
 
@@ -246,7 +268,7 @@ static void note_connected(const struct link *l, tb_time_ns now)
  * what has less time than that left. */
 static bool moves(const struct conn *c, tb_time_ns now)
 {
-    const tb_time_ns silent = c->link->life.config.silent;
+    const tb_time_ns silent = link_silent_after(c->link);
     if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
     if (c->connected_at == 0 || c->greet_by < tb_time_add(c->connected_at, silent)) return false;
     return tb_time_since(c->connected_at, now) < silent;
@@ -264,31 +286,32 @@ static struct conn *answered(const struct link *l)
 /* A fresh dial. Where as many are under way as may be, each of them still asks. */
 static void dial_next(struct link *l)
 {
-    const uint32_t count = l->address_count;
-    if (count == 0 || l->conn_count >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
-    if (dial_address(l, &l->addresses[l->address_at++ % count], false)) return;
+    const uint32_t count = l->path.address_count;
+    if (count == 0 || link_conn_count(l) >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    if (dial_address(l, &l->path.addresses[l->path.address_at++ % count], false)) return;
     link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
 }
 
 /* And since then nobody but a network has said no. */
 static bool asked_lately(const struct link *l)
 {
-    if (l->asked_at == 0 || l->resolving != NULL || l->race_reach == TB_CHAN_HEARD) return false;
-    return tb_time_since(l->asked_at, tb_clock_now()) < ASK_LEAST;
+    if (l->path.asked_at == 0 || l->path.resolving != NULL || l->path.race_reach == TB_CHAN_HEARD)
+        return false;
+    return tb_time_since(l->path.asked_at, tb_clock_now()) < ASK_LEAST;
 }
 
 /* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next one: waiting for a name server
  * would be silence too. Otherwise the name is asked for first, since the peer may have moved. */
 void link_dial(struct link *l)
 {
-    const bool raced = l->race.on && l->race.next == l->race.count;
-    if ((l->life.state == TB_LINK_SILENT && l->address_count > 0) || raced) {
+    const bool raced = l->path.race.on && l->path.race.next == l->path.race.count;
+    if ((link_life_state(l) == TB_LINK_SILENT && l->path.address_count > 0) || raced) {
         dial_next(l);
-    } else if (l->race.on) {
+    } else if (l->path.race.on) {
         return; /* it has addresses of its own to dial */
-    } else if (is_number(l) || (l->address_count > 0 && asked_lately(l))) {
+    } else if (is_number(l) || (l->path.address_count > 0 && asked_lately(l))) {
         race_begin(l);
-    } else if (l->resolving == NULL && !resolve(l)) {
+    } else if (l->path.resolving == NULL && !resolve(l)) {
         l->stats.dials_failed++;
         give_up(l, TB_SITE_NOMEM, TB_CHAN_HEARD);
     }
@@ -298,11 +321,11 @@ void link_dial(struct link *l)
  * chunks move again. */
 static void dial_ahead(struct link *l)
 {
-    const bool seeks = l->life.state == TB_LINK_SILENT || l->life.state == TB_LINK_DIALLING;
-    struct conn *c = seeks && l->session_seq > 0 ? answered(l) : NULL;
+    const bool seeks = link_life_state(l) == TB_LINK_SILENT || link_life_state(l) == TB_LINK_DIALLING;
+    struct conn *c = seeks && link_session_seq(l) > 0 ? answered(l) : NULL;
     if (c == NULL) {
         link_streams_ahead_end(l);
-    } else if (l->ahead_count == 0 && !c->ahead) {
+    } else if (!link_streams_are_ahead(l) && !c->ahead) {
         c->ahead = true;
         link_streams_ahead(l, &c->address);
     }
@@ -313,6 +336,6 @@ void link_dial_tick(struct link *l, tb_time_ns now)
     race_on(l, now);
     note_connected(l, now);
     dial_ahead(l);
-    if (!l->has_address || l->fresh_until == TB_TIME_NEVER || now < l->fresh_until) return;
-    if (link_is_up(l) && l->address_count > 0 && l->resolving == NULL) (void)resolve(l);
+    if (!l->path.has_address || l->path.fresh_until == TB_TIME_NEVER || now < l->path.fresh_until) return;
+    if (link_is_up(l) && l->path.address_count > 0 && l->path.resolving == NULL) (void)resolve(l);
 }

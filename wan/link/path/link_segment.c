@@ -7,8 +7,16 @@
  * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries a smaller size. The
  * first of those that opens becomes the session, and one that stalls stays as a probe: if it opens after all, the peer
  * was only slow. */
+#include "wan/link/path/link_segment.h"
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/path/link_dial.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
 
 #define LOOK_EVERY  TB_MS(200)
 #define HEARD_AFTER TB_MS(400)  /* what was on its way when ours stopped says nothing */
@@ -23,24 +31,24 @@ static void tell(struct link *l, bool by_peer)
     tb_log_begin(&line, TB_LOG_WARN, "link.mtu");
     tb_log_str(&line, "peer", uri);
     tb_log_str(&line, "by", by_peer ? "peer" : "us");
-    if (l->session != NULL) tb_log_str(&line, "address", l->session->address_text);
-    tb_log_u64(&line, "stalled_segment_bytes", l->segment.from);
-    tb_log_u64(&line, "segment_bytes", l->segment.bytes_max);
+    if (link_control(l) != NULL) tb_log_str(&line, "address", link_control(l)->address_text);
+    tb_log_u64(&line, "stalled_segment_bytes", l->path.segment.from);
+    tb_log_u64(&line, "segment_bytes", l->path.segment.bytes_max);
     tb_log_end(&line);
     link_said_mtu(l);
 }
 
 static void say(struct link *l)
 {
-    if (l->protocol < TB_LINK_PROTOCOL_SEGMENT) return;
-    LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->segment.bytes_max);
+    if (link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT) return;
+    LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->path.segment.bytes_max);
 }
 
 /* The session's connections are larger. */
 static void renew(struct link *l)
 {
-    const uint32_t of_session = l->session->segment_max;
-    if (l->session->dialled && (of_session == 0 || of_session > l->segment.bytes_max))
+    const uint32_t of_session = link_control(l)->segment_max;
+    if (link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         link_renew(l, tb_clock_now());
 }
 
@@ -70,7 +78,7 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
         return false;
     }
     if (s->stalled_at == 0) s->stalled_at = now;
-    if (s->stall_counted || l->beat.answered < s->stalled_at) return false;
+    if (s->stall_counted || link_answered_at(l) < s->stalled_at) return false;
     s->stall_counted = true;
     return true;
 }
@@ -78,45 +86,45 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
 /* Connections that stall at one time may have one fault, as on a path that comes and goes: what was open then counts once. */
 static bool is_fresh(const struct link *l, const struct tb_stream *s)
 {
-    return l->segment_seq != l->session_seq || s->plan.number > l->segment_number;
+    return l->path.segment_seq != link_session_seq(l) || s->plan.number > l->path.segment_number;
 }
 
 static bool count_stalled(struct link *l, uint32_t bytes)
 {
-    l->segment_seq = l->session_seq;
-    l->segment_number = 0;
+    l->path.segment_seq = link_session_seq(l);
+    l->path.segment_number = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
-        if (s == NULL || s->plan.session_seq != l->session_seq) continue;
-        if (s->plan.number > l->segment_number) l->segment_number = s->plan.number;
+        const struct tb_stream *s = link_stream_at(l, i);
+        if (s == NULL || s->plan.session_seq != link_session_seq(l)) continue;
+        if (s->plan.number > l->path.segment_number) l->path.segment_number = s->plan.number;
     }
-    return tb_segment_stalled(&l->segment, bytes);
+    return tb_segment_stalled(&l->path.segment, bytes);
 }
 
 /* Manifests fill it with full segments, and heartbeats wait behind them. */
 static void watch_control(struct link *l, tb_time_ns now)
 {
     struct tb_tcp_seen seen;
-    if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(l->session->wire)), &seen)) return;
-    if (seen.bytes_acked == l->control_acked && l->control_at != 0) return;
-    l->control_acked = seen.bytes_acked;
-    l->control_at = now;
+    if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(link_control(l)->wire)), &seen)) return;
+    if (seen.bytes_acked == l->path.control_acked && l->path.control_at != 0) return;
+    l->path.control_acked = seen.bytes_acked;
+    l->path.control_at = now;
 }
 
 void link_segment_tick(struct link *l, tb_time_ns now)
 {
     bool low = false, moved = false;
-    if (!link_is_up(l) || tb_time_since(l->segment_at, now) < LOOK_EVERY) return;
-    l->segment_at = now;
+    if (!link_is_up(l) || tb_time_since(l->path.segment_at, now) < LOOK_EVERY) return;
+    l->path.segment_at = now;
     watch_control(l, now);
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *s = l->streams[i];
-        if (s == NULL || s->plan.session_seq != l->session_seq) continue;
+        struct tb_stream *s = link_stream_at(l, i);
+        if (s == NULL || s->plan.session_seq != link_session_seq(l)) continue;
         moved |= stream_moved(s);
         const uint32_t bytes = atomic_load_explicit(&s->stalled_segment, memory_order_relaxed);
         if (stream_stalled(l, s, now) && is_fresh(l, s)) low |= count_stalled(l, bytes);
     }
-    if (moved) tb_segment_moved(&l->segment);
+    if (moved) tb_segment_moved(&l->path.segment);
     if (low) lowered(l);
 }
 
@@ -126,16 +134,16 @@ void link_segment_tick(struct link *l, tb_time_ns now)
 bool link_segment_replaced(struct link *l, const struct conn *old)
 {
     const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
-    const bool heard =
-        l->control_at != 0 && tb_wire_heard_at(old->wire) >= tb_time_add(l->control_at, HEARD_AFTER);
-    return bytes != 0 && heard && tb_segment_stalled(&l->segment, bytes);
+    const bool heard = l->path.control_at != 0 &&
+                       tb_wire_heard_at(old->wire) >= tb_time_add(l->path.control_at, HEARD_AFTER);
+    return bytes != 0 && heard && tb_segment_stalled(&l->path.segment, bytes);
 }
 
 void link_segment_up(struct link *l, bool low)
 {
     if (low) {
         lowered(l);
-    } else if (l->segment.proven) {
+    } else if (l->path.segment.proven) {
         link_said_mtu(l);
         say(l);
         renew(l);
@@ -147,10 +155,10 @@ enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_segment m;
     const enum tb_status status = tb_frame_segment_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (l->protocol < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
+    if (link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
         m.bytes > TB_SEGMENT_BYTES_MAX)
         return TB_PEER_GARBLED;
-    if (!tb_segment_told(&l->segment, m.bytes)) return TB_OK;
+    if (!tb_segment_told(&l->path.segment, m.bytes)) return TB_OK;
     tell(l, true);
     renew(l);
     return TB_OK;
@@ -161,10 +169,10 @@ enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
 /* It opened after all, or never did. */
 void link_segment_probed(struct link *l, bool opened)
 {
-    if (opened && !l->segment.proven)
-        l->segment = (struct tb_segment){0};
-    else if (!opened && link_is_up(l) && l->segment.bytes_max != 0 && !l->segment.proven) {
-        (void)tb_segment_told(&l->segment, l->segment.bytes_max);
+    if (opened && !l->path.segment.proven)
+        l->path.segment = (struct tb_segment){0};
+    else if (!opened && link_is_up(l) && l->path.segment.bytes_max != 0 && !l->path.segment.proven) {
+        (void)tb_segment_told(&l->path.segment, l->path.segment.bytes_max);
         lowered(l);
     }
 }

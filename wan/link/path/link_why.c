@@ -4,10 +4,17 @@
  * a session that is up is not told here. Attempts of both ends, and to several addresses, fail in turns and not all
  * alike: the one that came furthest speaks for the link. A refused certificate says more than a closed port, so the
  * port waits until no certificate was refused for STANDS. */
+#include "wan/link/path/link_why.h"
+
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/clock.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
 
 #define STANDS 2u /* times retry_max_ms: one attempt of each end, and a little */
 
@@ -21,12 +28,12 @@ static unsigned rank(enum tb_links_why why, bool refused)
 static void set(struct link *l, enum tb_links_why why, bool refused, const char *format, va_list args)
 {
     const tb_time_ns now = tb_clock_now();
-    const bool fresh = tb_time_since(l->said.at, now) < TB_MS(STANDS * l->links->options.retry_max_ms);
-    if (fresh && rank(why, refused) < rank(l->said.why, l->said.refused)) return;
-    l->said.at = now;
-    l->said.why = why;
-    l->said.refused = refused;
-    vsnprintf(l->said.error, sizeof l->said.error, format, args);
+    const bool fresh = tb_time_since(l->path.said.at, now) < TB_MS(STANDS * l->links->options.retry_max_ms);
+    if (fresh && rank(why, refused) < rank(l->path.said.why, l->path.said.refused)) return;
+    l->path.said.at = now;
+    l->path.said.why = why;
+    l->path.said.refused = refused;
+    vsnprintf(l->path.said.error, sizeof l->path.said.error, format, args);
 }
 
 __attribute__((format(printf, 3, 4))) static void down_for(struct link *l, enum tb_links_why why,
@@ -68,13 +75,13 @@ static const char *us_of(const struct link *l)
 
 void link_said_up(struct link *l)
 {
-    const tb_time_ns since = l->said.up ? l->said.since : tb_clock_now();
-    l->said = (struct link_said){.up = true, .since = since};
+    const tb_time_ns since = l->path.said.up ? l->path.said.since : tb_clock_now();
+    l->path.said = (struct link_said){.up = true, .since = since};
 }
 
 void link_said_down(struct link *l, enum tb_status why)
 {
-    l->said = (struct link_said){.since = tb_clock_now()};
+    l->path.said = (struct link_said){.since = tb_clock_now()};
     if (why == TB_STREAM_IDLE)
         down_for(l, TB_LINKS_WHY_DOWN, "nothing was heard from %s for %u ms", peer_of(l),
                  l->links->options.down_ms);
@@ -86,6 +93,25 @@ void link_said_expired(struct link *l, bool ours)
 {
     refused_for(l, TB_LINKS_WHY_CLOCK, "the certificate of %s ended, and with it the session",
                 ours ? us_of(l) : peer_of(l));
+}
+
+void link_said_init(struct link *l)
+{
+    l->path.said.since = tb_clock_now();
+    l->path.said.why = TB_LINKS_WHY_DOWN;
+}
+
+enum tb_links_why link_why(const struct link *l)
+{
+    return l->path.said.why;
+}
+
+void link_said_show(const struct link *l, struct tb_links_stats *stats_out)
+{
+    stats_out->turned_away = l->path.said.refused;
+    stats_out->why = l->path.said.why;
+    stats_out->state_since = l->path.said.since;
+    snprintf(stats_out->error, sizeof stats_out->error, "%s", l->path.said.error);
 }
 
 /* ---- refusals ---- */
@@ -153,37 +179,37 @@ void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
 
 void link_said_twin(struct link *l, const struct conn *twin)
 {
-    l->said.why = TB_LINKS_WHY_TWIN;
-    snprintf(l->said.error, sizeof l->said.error,
+    l->path.said.why = TB_LINKS_WHY_TWIN;
+    snprintf(l->path.said.error, sizeof l->path.said.error,
              "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "
              "the two, or issue a certificate of its own to it",
-             peer_of(l), l->session->address_text, twin->address_text);
+             peer_of(l), link_control(l)->address_text, twin->address_text);
 }
 
 void link_said_no_twin(struct link *l)
 {
-    if (l->said.why != TB_LINKS_WHY_TWIN) return;
-    l->said.why = TB_LINKS_WHY_NONE;
-    l->said.error[0] = '\0';
-    if (l->segment.proven) link_said_mtu(l);
+    if (l->path.said.why != TB_LINKS_WHY_TWIN) return;
+    l->path.said.why = TB_LINKS_WHY_NONE;
+    l->path.said.error[0] = '\0';
+    if (l->path.segment.proven) link_said_mtu(l);
 }
 
 void link_said_mtu(struct link *l)
 {
     if (!link_is_up(l)) return;
-    l->said.why = TB_LINKS_WHY_MTU;
+    l->path.said.why = TB_LINKS_WHY_MTU;
     snprintf(
-        l->said.error, sizeof l->said.error,
+        l->path.said.error, sizeof l->path.said.error,
         "large packets do not pass between here and %s: connections have segments of %u bytes at most; let "
         "ICMP \"fragmentation needed\" pass on the path, or lower the MTU of the device",
-        peer_of(l), l->segment.bytes_max);
+        peer_of(l), l->path.segment.bytes_max);
 }
 
 /* ---- dials ---- */
 
 void link_said_unresolved(struct link *l, enum tb_status why)
 {
-    down_for(l, TB_LINKS_WHY_DNS, "%s: the name %s has no address: %s", peer_of(l), l->endpoint.host,
+    down_for(l, TB_LINKS_WHY_DNS, "%s: the name %s has no address: %s", peer_of(l), l->path.endpoint.host,
              why == TB_OK ? "the answer is empty" : tb_status_text(why));
 }
 
@@ -231,9 +257,9 @@ static bool same_host(const struct tb_address *a, const struct tb_address *b)
 
 static bool lives_at(const struct link *l, const struct tb_address *from)
 {
-    for (uint32_t i = 0; i < l->address_count; i++)
-        if (same_host(&l->addresses[i], from)) return true;
-    return same_host(&l->good, from);
+    for (uint32_t i = 0; i < l->path.address_count; i++)
+        if (same_host(&l->path.addresses[i], from)) return true;
+    return same_host(&l->path.good, from);
 }
 
 /* The one peer for which `fits` holds; NULL: none, or several. */

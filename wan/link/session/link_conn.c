@@ -1,8 +1,13 @@
 /* link_conn.c - connections that are or may become control streams, ours and those of peers that dial. */
+#include "wan/link/session/link_conn.h"
+
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
 
 #define BYE_LINGER_MS 500
 
@@ -32,7 +37,7 @@ void link_conn_free(struct conn *c)
         at = &(*at)->next;
     *at = c->next;
     if (!c->dialled) c->links->accepted_count--;
-    if (c->link != NULL) c->link->conn_count--;
+    if (c->link != NULL) c->link->session.conn_count--;
     tb_free(c);
 }
 
@@ -40,7 +45,7 @@ void link_conn_free(struct conn *c)
  * those who come. */
 bool links_have_room(const struct tb_links *ls, const struct link *l)
 {
-    return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->conn_count < LINK_CONNS_PER_PEER;
+    return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->session.conn_count < LINK_CONNS_PER_PEER;
 }
 
 struct conn *link_conn_new(struct tb_links *ls, struct link *l)
@@ -57,10 +62,15 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     c->next = ls->conns;
     ls->conns = c;
     if (l != NULL)
-        l->conn_count++;
+        l->session.conn_count++;
     else
         ls->accepted_count++;
     return c;
+}
+
+uint32_t link_conn_count(const struct link *l)
+{
+    return l->session.conn_count;
 }
 
 bool link_has_candidate(const struct link *l)

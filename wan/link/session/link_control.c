@@ -1,20 +1,100 @@
 /* link_control.c - the control stream of a link: is it up, what is written to it, and a step of its life. */
+#include "wan/link/session/link_control.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_path.h"
+#include "wan/link/session/link_conn.h"
+
+void link_session_init(struct link *l, uint32_t lane)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_link_session_config config = {.self = l->links->identity,
+                                                  .peer = l->identity,
+                                                  .peer_lane = lane,
+                                                  .protocol_max = o->protocol_max,
+                                                  .can_dial = link_can_dial(l),
+                                                  .retry_min = TB_MS(o->retry_min_ms),
+                                                  .retry_max = TB_MS(o->retry_max_ms),
+                                                  .fresh_dial = TB_MS(o->fresh_dial_ms),
+                                                  .silent = TB_MS(o->silent_ms)};
+    tb_link_session_init(&l->session.life, &config, tb_clock_now());
+}
+
+struct conn *link_control(const struct link *l)
+{
+    return l->session.control;
+}
+
+uint32_t link_protocol(const struct link *l)
+{
+    return l->session.protocol;
+}
+
+uint64_t link_session_seq(const struct link *l)
+{
+    return l->session.seq;
+}
+
+struct tb_id link_session_id(const struct link *l)
+{
+    return l->session.id;
+}
+
+enum tb_link_session_state link_life_state(const struct link *l)
+{
+    return l->session.life.state;
+}
+
+uint32_t link_attempts(const struct link *l)
+{
+    return l->session.life.attempts;
+}
+
+tb_time_ns link_silent_after(const struct link *l)
+{
+    return l->session.life.config.silent;
+}
+
+tb_time_ns link_answered_at(const struct link *l)
+{
+    return l->session.beat.answered;
+}
+
+void link_session_show(const struct link *l, struct tb_links_stats *stats_out)
+{
+    const struct conn *c = l->session.control;
+    stats_out->up = c != NULL;
+    if (c == NULL) {
+        stats_out->up_since = 0;
+        return;
+    }
+    stats_out->dialled_by_us = c->dialled;
+    stats_out->protocol = l->session.protocol;
+    stats_out->identity = c->identity;
+    snprintf(stats_out->address, sizeof stats_out->address, "%s", c->address_text);
+}
 
 bool link_is_up(const struct link *l)
 {
-    return l->session != NULL;
+    return l->session.control != NULL;
 }
 
 struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max)
 {
-    return l->session != NULL ? tb_wire_begin(l->session->wire, (uint16_t)type, 0, payload_max) : NULL;
+    return l->session.control != NULL
+               ? tb_wire_begin(l->session.control->wire, (uint16_t)type, 0, payload_max)
+               : NULL;
 }
 
 void link_end(struct link *l)
 {
-    tb_wire_end(l->session->wire);
+    tb_wire_end(l->session.control->wire);
 }
 
 void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
@@ -38,5 +118,5 @@ void link_step(struct link *l, enum tb_link_session_event_kind kind, const struc
     ev.kind = kind;
     ev.now = tb_clock_now();
     ev.random = links_random();
-    if (tb_link_session_step(&l->life, &ev, todo_out) != TB_OK) memset(todo_out, 0, sizeof *todo_out);
+    if (tb_link_session_step(&l->session.life, &ev, todo_out) != TB_OK) memset(todo_out, 0, sizeof *todo_out);
 }

@@ -1,9 +1,34 @@
 /* link_frames.c - what comes on connections: opened, greeted, refused, frames of a session, closed. */
+#include "wan/link/session/link_frames.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_dial.h"
+#include "wan/link/path/link_path.h"
+#include "wan/link/path/link_segment.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/session/link_heartbeat.h"
+#include "wan/link/session/link_twin.h"
+#include "wan/link/session/link_up.h"
+#include "wan/link/streams/link_streams.h"
+#include "wan/link/streams/link_tune.h"
+#include "wan/link/traffic/link_day_budget.h"
+#include "wan/link/traffic/link_expected.h"
+#include "wan/link/traffic/link_manifest.h"
+#include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/link_runs.h"
+#include "wan/link/traffic/link_send.h"
+#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_state.h"
+#include "wan/link/traffic/link_versions.h"
 
 #define FULL_TOLD_EVERY TB_SECONDS(10)
 
@@ -56,7 +81,7 @@ static void send_hello(struct conn *c, const struct tb_id *session)
 static void conn_path(struct conn *c)
 {
     struct tb_tcp_path path;
-    tb_tcp_path_open(&path, &c->link->path, tb_chan_fd(tb_wire_chan(c->wire)), false);
+    tb_tcp_path_open(&path, link_tcp_options(c->link), tb_chan_fd(tb_wire_chan(c->wire)), false);
     c->rtt = path.seen.rtt_min;
 }
 
@@ -84,13 +109,13 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         return;
     }
     struct link *l = link_of_identity(c->links, &peer->identity);
-    if (l == NULL || l->conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
+    if (l == NULL || l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
         refuse_stranger(c, TB_PEER_DENIED);
         link_conn_bye(c, TB_PEER_DENIED, 0);
         return;
     }
     c->link = l;
-    l->conn_count++;
+    l->session.conn_count++;
     conn_path(c);
 }
 
@@ -138,7 +163,7 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
         return TB_OK;
     }
     link_twin_forget(l, tb_clock_now());
-    status = tb_link_session_judge(&l->life, &hello, c->dialled, &verdict);
+    status = tb_link_session_judge(&l->session.life, &hello, c->dialled, &verdict);
     if (status == TB_PEER_TWIN) link_twin_found(l, c, &hello.life);
     if (verdict.ask) link_twin_ask(l);
     if (status != TB_OK) {
@@ -260,7 +285,7 @@ static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wir
 /* Dialled beside this session, which is one that we dialled: a renewal, or a move. */
 static bool renews(const struct link *l, const struct conn *c)
 {
-    return l->life.state == TB_LINK_UP && l->session->dialled && c->racing &&
+    return l->session.life.state == TB_LINK_UP && l->session.control->dialled && c->racing &&
            c->greet_by >= l->stats.up_since + LINK_GREET_BY;
 }
 
@@ -270,8 +295,9 @@ static void tell_failed(struct link *l, struct conn *c, enum tb_status why)
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     if (c->fault_told || why == TB_CANCELLED) return;
     c->fault_told = true;
-    if (l->life.state == TB_LINK_DIALLING)
-        link_log(l, l->life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why, reason);
+    if (l->session.life.state == TB_LINK_DIALLING)
+        link_log(l, l->session.life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
+                 reason);
     else if (renews(l, c))
         link_log(l, TB_LOG_WARN, "link.renew_failed", why, reason);
 }

@@ -1,6 +1,18 @@
 /* link_heartbeat.c - the turn of a session: heartbeats, certificates that end, the next dial. */
+#include "wan/link/session/link_heartbeat.h"
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_dial.h"
+#include "wan/link/path/link_path.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/session/link_twin.h"
+#include "wan/link/session/link_up.h"
+#include "wan/link/streams/streams_ahead.h"
 
 #define RENEW_BEFORE_S 60u /* of a certificate's end */
 #define RENEW_EVERY    TB_SECONDS(10)
@@ -22,15 +34,14 @@ enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f)
     const tb_time_ns now = tb_clock_now();
     if (pong.stamp > 0 && pong.stamp <= now) {
         l->stats.rtt = now - pong.stamp;
-        tb_link_session_answered(&l->life, l->stats.rtt);
+        tb_link_session_answered(&l->session.life, l->stats.rtt);
         link_twin_answered(l, pong.stamp, now);
-        l->beat.answered = pong.stamp;
+        l->session.beat.answered = pong.stamp;
     }
-    l->beat.waiting_since = 0;
-    if (l->life.state != TB_LINK_SILENT) return TB_OK;
+    l->session.beat.waiting_since = 0;
+    if (l->session.life.state != TB_LINK_SILENT) return TB_OK;
     link_step(l, TB_LINK_HEARD, NULL, &todo);
-    tb_race_end(&l->race);
-    link_dials_end(l);
+    link_race_end(l);
     return TB_OK;
 }
 
@@ -46,7 +57,7 @@ static uint64_t session_expires(const struct conn *c)
 static bool shows_old_ones(const struct link *l)
 {
     const struct tb_digest newest = tb_tls_shown(l->links->options.tls);
-    return l->session->dialled && !tb_digest_equal(&l->session->own_shown, &newest);
+    return l->session.control->dialled && !tb_digest_equal(&l->session.control->own_shown, &newest);
 }
 
 static void end_with_certificate(struct link *l, bool ours)
@@ -59,11 +70,11 @@ static void end_with_certificate(struct link *l, bool ours)
  * ones, as the peer's may have been renewed, and ours; and at once where ours has been. What failed is tried again after a while. */
 static void watch_certificates(struct link *l, tb_time_ns now)
 {
-    const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session);
-    const bool failed = l->renewed_at > l->stats.up_since;
-    const bool rested = tb_time_since(l->renewed_at, now) >= RENEW_EVERY;
+    const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session.control);
+    const bool failed = link_renewed_at(l) > l->stats.up_since;
+    const bool rested = tb_time_since(link_renewed_at(l), now) >= RENEW_EVERY;
     if (expires != 0 && wall_s >= expires)
-        end_with_certificate(l, expires == l->session->own_expires_wall_s);
+        end_with_certificate(l, expires == l->session.control->own_expires_wall_s);
     else if (shows_old_ones(l) ? !failed || rested
                                : expires != 0 && wall_s + RENEW_BEFORE_S >= expires && rested)
         link_renew(l, now);
@@ -72,7 +83,7 @@ static void watch_certificates(struct link *l, tb_time_ns now)
 static void beat(struct link *l, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
-    struct link_heartbeat *b = &l->beat;
+    struct link_heartbeat *b = &l->session.beat;
     if (tb_time_since(b->sent_at, now) < TB_MS(o->heartbeat_ms)) return;
     b->sent_at = now;
     if (b->waiting_since == 0) b->waiting_since = now;
@@ -84,16 +95,17 @@ static void listen_for_beats(struct link *l, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
     struct tb_link_session_todo todo;
-    tb_time_ns heard = tb_wire_heard_at(l->session->wire);
-    if (heard < l->beat.heard_floor) heard = l->beat.heard_floor;
+    tb_time_ns heard = tb_wire_heard_at(l->session.control->wire);
+    if (heard < l->session.beat.heard_floor) heard = l->session.beat.heard_floor;
     if (tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
         link_drop(l, TB_STREAM_IDLE);
         return;
     }
-    if (l->life.state != TB_LINK_UP || l->beat.waiting_since == 0) return;
-    if (tb_time_since(l->beat.waiting_since, now) < tb_link_session_patience(&l->life)) return;
+    if (l->session.life.state != TB_LINK_UP || l->session.beat.waiting_since == 0) return;
+    if (tb_time_since(l->session.beat.waiting_since, now) < tb_link_session_patience(&l->session.life))
+        return;
     link_step(l, TB_LINK_QUIET, NULL, &todo);
-    link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session->address_text);
+    link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session.control->address_text);
     link_names_doubt(l);
     if (todo.dial) link_dial(l);
 }
@@ -103,14 +115,15 @@ static void forgive_gap(struct link *l, tb_time_ns now)
 {
     const tb_time_ns gap = tb_time_since(l->links->ticked_at, now);
     if (gap < TB_MS(300)) return;
-    l->beat.heard_floor = now;
-    if (l->beat.waiting_since != 0) l->beat.waiting_since = now;
+    l->session.beat.heard_floor = now;
+    if (l->session.beat.waiting_since != 0) l->session.beat.waiting_since = now;
 }
 
 static void watch_limbo(struct link *l, tb_time_ns now)
 {
-    if (l->limbo_since == 0) return;
-    if (link_has_candidate(l) && tb_time_since(l->limbo_since, now) < TB_MS(l->links->options.down_ms))
+    if (l->session.limbo_since == 0) return;
+    if (link_has_candidate(l) &&
+        tb_time_since(l->session.limbo_since, now) < TB_MS(l->links->options.down_ms))
         return;
     link_be_down(l, TB_STREAM_CLOSED);
 }
@@ -125,7 +138,7 @@ void link_up_tick(struct link *l, tb_time_ns now)
     watch_limbo(l, now);
     if (l->links->closing) return;
     link_dial_tick(l, now);
-    if (now < l->life.next_dial_at) return;
+    if (now < l->session.life.next_dial_at) return;
     link_step(l, TB_LINK_DUE, NULL, &todo);
     if (todo.dial) link_dial(l);
 }

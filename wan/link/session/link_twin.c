@@ -2,8 +2,15 @@
  *
  * Without this the two take the session from each other for ever. link_session.h decides; a session that answers for
  * another life than the newcomer's stays. */
+#include "wan/link/session/link_twin.h"
+
+#include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
 
 #define VOUCHED_FOR  TB_SECONDS(10) /* more than the longest wait between two dials of a twin */
 #define REMEMBER_FOR TB_SECONDS(30)
@@ -11,37 +18,37 @@
 void link_twin_ask(struct link *l)
 {
     const tb_time_ns now = tb_clock_now();
-    tb_link_session_vouch(&l->life, false);
-    l->twin.asked_at = now;
-    l->beat.sent_at = now;
-    if (l->beat.waiting_since == 0) l->beat.waiting_since = now;
+    tb_link_session_vouch(&l->session.life, false);
+    l->session.twin.asked_at = now;
+    l->session.beat.sent_at = now;
+    if (l->session.beat.waiting_since == 0) l->session.beat.waiting_since = now;
     LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
 }
 
 void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
 {
-    if (l->twin.asked_at == 0 || stamp < l->twin.asked_at) return;
-    l->twin.asked_at = 0;
-    l->twin.vouched_at = now;
-    tb_link_session_vouch(&l->life, true);
+    if (l->session.twin.asked_at == 0 || stamp < l->session.twin.asked_at) return;
+    l->session.twin.asked_at = 0;
+    l->session.twin.vouched_at = now;
+    tb_link_session_vouch(&l->session.life, true);
 }
 
 /* P10: one line for each twin in a session. It comes again every few seconds. */
 void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id *life)
 {
-    const bool known = l->twin.seen_at != 0 && tb_id_equal(&l->twin.life, life);
+    const bool known = l->session.twin.seen_at != 0 && tb_id_equal(&l->session.twin.life, life);
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX], hex[TB_HEX_CHARS];
-    l->twin.seen_at = tb_clock_now();
-    l->twin.life = *life;
+    l->session.twin.seen_at = tb_clock_now();
+    l->session.twin.life = *life;
     link_said_twin(l, twin);
     if (known) return;
     tb_identity_format(&l->identity, uri);
     tb_log_begin(&line, TB_LOG_WARN, "link.twin");
     tb_log_str(&line, "peer", uri);
     tb_log_str(&line, "by", "us");
-    tb_log_str(&line, "address", l->session->address_text);
-    tb_id_format(&l->life.life, hex);
+    tb_log_str(&line, "address", l->session.control->address_text);
+    tb_id_format(&l->session.life.life, hex);
     tb_log_str(&line, "life", hex);
     tb_log_str(&line, "twin", twin->address_text);
     tb_id_format(life, hex);
@@ -54,7 +61,7 @@ void link_twin_is_us(struct link *l)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX], hex[TB_HEX_CHARS];
-    if (l->said.why == TB_LINKS_WHY_TWIN) return;
+    if (link_why(l) == TB_LINKS_WHY_TWIN) return;
     tb_identity_format(&l->identity, uri);
     tb_log_begin(&line, TB_LOG_WARN, "link.twin");
     tb_log_str(&line, "peer", uri);
@@ -69,9 +76,9 @@ void link_twin_is_us(struct link *l)
 
 void link_twin_forget(struct link *l, tb_time_ns now)
 {
-    struct link_twin *t = &l->twin;
-    if (l->life.vouched && tb_time_since(t->vouched_at, now) >= VOUCHED_FOR)
-        tb_link_session_vouch(&l->life, false);
+    struct link_twin *t = &l->session.twin;
+    if (l->session.life.vouched && tb_time_since(t->vouched_at, now) >= VOUCHED_FOR)
+        tb_link_session_vouch(&l->session.life, false);
     if (t->seen_at == 0 || tb_time_since(t->seen_at, now) < REMEMBER_FOR) return;
     t->seen_at = 0;
     link_said_no_twin(l);

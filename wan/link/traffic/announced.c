@@ -1,24 +1,27 @@
 /* announced.c - which versions the peer announced, which models it may read, and which it is asked for. */
+#include "wan/link/traffic/announced.h"
+
 #include "wan/link/link.h"
+#include "wan/link/session/link_control.h"
 
 bool link_granted(const struct link *l, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < l->granted_count; i++)
-        if (tb_name_equal(&l->granted[i], model)) return true;
+    for (uint32_t i = 0; i < l->traffic.models.granted_count; i++)
+        if (tb_name_equal(&l->traffic.models.granted[i], model)) return true;
     return false;
 }
 
 const struct announced *link_announced(const struct link *l, const struct tb_id *uid)
 {
-    for (uint32_t i = 0; i < l->announced_count; i++)
-        if (tb_id_equal(&l->announced[i].key.uid, uid)) return &l->announced[i];
+    for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
+        if (tb_id_equal(&l->traffic.models.announced[i].key.uid, uid)) return &l->traffic.models.announced[i];
     return NULL;
 }
 
 bool link_wants(const struct link *l, const struct tb_name *model)
 {
-    for (uint32_t i = 0; i < l->model_count; i++)
-        if (tb_name_equal(&l->models[i], model)) return true;
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
+        if (tb_name_equal(&l->traffic.models.wanted[i], model)) return true;
     return false;
 }
 

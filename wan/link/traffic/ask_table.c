@@ -1,6 +1,11 @@
 /* ask_table.c - manifests that are asked for, or that follow a PUSH, until they are complete. */
+#include "wan/link/traffic/ask_table.h"
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
 
 void link_ask_clear(struct ask *a)
 {
@@ -19,7 +24,7 @@ void link_ask_clear(struct ask *a)
 
 struct ask **link_ask_find(struct link *l, const struct tb_id *uid)
 {
-    struct ask **at = &l->asks;
+    struct ask **at = &l->traffic.asks;
     while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
         at = &(*at)->next;
     return at;
@@ -36,7 +41,7 @@ void link_ask_free(struct ask **at)
 /* What nobody asked for is not waited for. */
 void link_asks_rewind(struct link *l)
 {
-    struct ask **at = &l->asks;
+    struct ask **at = &l->traffic.asks;
     while (*at != NULL) {
         if ((*at)->unasked) {
             link_ask_free(at);
@@ -49,8 +54,8 @@ void link_asks_rewind(struct link *l)
 
 void link_asks_free(struct link *l)
 {
-    while (l->asks != NULL)
-        link_ask_free(&l->asks);
+    while (l->traffic.asks != NULL)
+        link_ask_free(&l->traffic.asks);
 }
 
 static enum tb_status ask_begin(struct ask *a)
@@ -62,7 +67,7 @@ static enum tb_status ask_begin(struct ask *a)
 
 void link_asks_send(struct link *l)
 {
-    for (struct ask *a = l->asks; a != NULL && link_is_up(l); a = a->next) {
+    for (struct ask *a = l->traffic.asks; a != NULL && link_is_up(l); a = a->next) {
         const struct announced *known = link_announced(l, &a->uid);
         if (a->sent || known == NULL) continue;
         a->key = known->key;
@@ -80,7 +85,7 @@ uint64_t link_ask_room(const struct link *l, const struct ask *whose)
 {
     const uint64_t most = l->links->options.manifest_bytes_max;
     uint64_t used = whose->memory_bytes;
-    for (const struct ask *a = l->asks; whose->unasked && a != NULL; a = a->next)
+    for (const struct ask *a = l->traffic.asks; whose->unasked && a != NULL; a = a->next)
         if (a->unasked && a != whose) used += a->memory_bytes + a->head_total;
     return used < most ? most - used : 0;
 }
@@ -97,8 +102,8 @@ enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
     a->sent = true;
     if (fresh) {
         a->unasked = true;
-        a->next = l->asks;
-        l->asks = a;
+        a->next = l->traffic.asks;
+        l->traffic.asks = a;
         a->memory_bytes = key->shard_count * (sizeof *a->manifests + sizeof *a->memories);
         if (link_ask_room(l, a) == 0) return TB_TOO_LARGE;
     }
@@ -122,7 +127,7 @@ static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status 
 static uint32_t ask_count(const struct link *l)
 {
     uint32_t count = 0;
-    for (const struct ask *a = l->asks; a != NULL; a = a->next)
+    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
         count += !a->unasked;
     return count;
 }
@@ -131,7 +136,7 @@ static uint32_t ask_count(const struct link *l)
  * gives way when there are too many. */
 static struct ask **ask_stale(struct link *l)
 {
-    struct ask **at = &l->asks;
+    struct ask **at = &l->traffic.asks;
     while (*at != NULL && link_announced(l, &(*at)->uid) != NULL)
         at = &(*at)->next;
     return at;
@@ -157,8 +162,8 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     a->key = known->key;
     const struct tb_id gone = stale != NULL ? (*stale)->uid : (struct tb_id){0};
     if (stale != NULL) link_ask_free(stale);
-    a->next = l->asks;
-    l->asks = a;
+    a->next = l->traffic.asks;
+    l->traffic.asks = a;
     link_asks_send(l);
     if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
     return TB_OK;

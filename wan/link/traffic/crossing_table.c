@@ -1,11 +1,16 @@
 /* crossing_table.c - crossings that the peer draws from us. */
+#include "wan/link/traffic/crossing_table.h"
+
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/traffic/offer_table.h"
 
 struct out *link_out_find(const struct link *l, uint32_t crossing)
 {
-    struct out *o = l->outs;
+    struct out *o = l->traffic.crossings.outs;
     while (o != NULL && o->crossing != crossing)
         o = o->next;
     return o;
@@ -14,7 +19,7 @@ struct out *link_out_find(const struct link *l, uint32_t crossing)
 /* Crossings of one model are one flow: one begun before is finished before. */
 static struct out *out_of_model(const struct link *l, const struct tb_name *model)
 {
-    struct out *o = l->outs;
+    struct out *o = l->traffic.crossings.outs;
     while (o != NULL && !tb_name_equal(&o->offer->key.model, model))
         o = o->next;
     return o;
@@ -25,29 +30,35 @@ static uint32_t flow_of(struct link *l, const struct tb_name *model)
     const struct tb_links_options *o = &l->links->options;
     const struct out *other = out_of_model(l, model);
     if (other != NULL) return other->flow;
-    const uint32_t flow =
-        tb_fair_join(&l->fair, o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
+    const uint32_t flow = tb_fair_join(&l->traffic.crossings.fair,
+                                       o->ops->weight_of != NULL ? o->ops->weight_of(o->user, model) : 1);
     TB_ASSERT(flow != TB_FAIR_NONE); /* as many as crossings */
     return flow;
 }
 
 void link_out_free(struct link *l, struct out *out)
 {
-    struct out **at = &l->outs;
+    struct out **at = &l->traffic.crossings.outs;
     while (*at != out)
         at = &(*at)->next;
     *at = out->next;
-    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->fair, out->flow);
-    tb_feed_purge(l->feed, out->crossing);
+    if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->traffic.crossings.fair, out->flow);
+    tb_feed_purge(l->traffic.feed, out->crossing);
     if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
-    tb_hedge_over(&l->hedge, out->crossing);
+    tb_hedge_over(&l->traffic.crossings.hedge, out->crossing);
     tb_free(out->memory);
     tb_free(out);
 }
 
+void link_crossings_up(struct link *l)
+{
+    l->traffic.crossings.want_last = 0;
+    l->traffic.crossings.told_spent = l->stats.peer_spent = false;
+}
+
 void link_outs_drop(struct link *l, const struct offer *o)
 {
-    for (struct out *out = l->outs, *next; out != NULL; out = next) {
+    for (struct out *out = l->traffic.crossings.outs, *next; out != NULL; out = next) {
         next = out->next;
         if (o == NULL || out->offer == o) link_out_free(l, out);
     }
@@ -56,7 +67,7 @@ void link_outs_drop(struct link *l, const struct offer *o)
 uint32_t link_out_count(const struct link *l)
 {
     uint32_t count = 0;
-    for (const struct out *o = l->outs; o != NULL; o = o->next)
+    for (const struct out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
         count++;
     return count;
 }
@@ -75,7 +86,7 @@ enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *off
     out->began_at = tb_clock_now();
     out->flow = flow_of(l, &offer->key.model);
     tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
-    struct out **at = &l->outs; /* one begun before is finished before */
+    struct out **at = &l->traffic.crossings.outs; /* one begun before is finished before */
     while (*at != NULL)
         at = &(*at)->next;
     *at = out;
@@ -102,5 +113,5 @@ enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
 enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
 {
     *out_out = link_out_find(l, crossing);
-    return crossing == 0 || crossing > l->want_last ? TB_PEER_GARBLED : TB_OK;
+    return crossing == 0 || crossing > l->traffic.crossings.want_last ? TB_PEER_GARBLED : TB_OK;
 }

@@ -1,10 +1,14 @@
 /* landing_table.c - landings that are drawn from the peer: wanted, begun, over. */
+#include "wan/link/traffic/landing_table.h"
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
 
 struct in *link_in_find(const struct link *l, uint32_t crossing)
 {
-    struct in *in = l->ins;
+    struct in *in = l->traffic.ins;
     while (in != NULL && (crossing == 0 || in->crossing != crossing))
         in = in->next;
     return in;
@@ -12,7 +16,7 @@ struct in *link_in_find(const struct link *l, uint32_t crossing)
 
 struct in *link_in_of(const struct link *l, const struct tb_id *uid)
 {
-    struct in *in = l->ins;
+    struct in *in = l->traffic.ins;
     while (in != NULL && !tb_id_equal(&in->key.uid, uid))
         in = in->next;
     return in;
@@ -21,8 +25,8 @@ struct in *link_in_of(const struct link *l, const struct tb_id *uid)
 /* No stream begins to land a chunk of it any more. */
 void link_in_unlist(struct link *l, struct in *in)
 {
-    if (in->crossing != 0) tb_feed_landing_remove(l->feed, in->crossing);
-    if (in->draining != 0) tb_feed_landing_remove(l->feed, in->draining);
+    if (in->crossing != 0) tb_feed_landing_remove(l->traffic.feed, in->crossing);
+    if (in->draining != 0) tb_feed_landing_remove(l->traffic.feed, in->draining);
     in->draining = 0;
 }
 
@@ -36,12 +40,20 @@ void link_in_stop(struct link *l, struct in *in)
 
 void link_in_free(struct link *l, struct in *in)
 {
-    struct in **at = &l->ins;
+    struct in **at = &l->traffic.ins;
     while (*at != in)
         at = &(*at)->next;
     *at = in->next;
     tb_free(in->memory);
     tb_free(in);
+}
+
+void link_ins_free(struct link *l)
+{
+    while (l->traffic.ins != NULL) {
+        tb_share_free(l->traffic.ins->share);
+        link_in_free(l, l->traffic.ins);
+    }
 }
 
 bool link_in_all_held(const struct in *in)
@@ -66,7 +78,7 @@ static enum tb_status land_again(struct link *l, struct in *in)
 static uint32_t in_count(const struct link *l)
 {
     uint32_t count = 0;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         count++;
     return count;
 }
@@ -74,7 +86,7 @@ static uint32_t in_count(const struct link *l)
 uint32_t link_in_crossings(const struct link *l)
 {
     uint32_t count = 0;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         count += in->crossing != 0;
     return count;
 }
@@ -94,7 +106,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     if (in->memory == NULL) goto undo_share;
     in->key = *key;
     tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
-    struct in **at = &l->ins;
+    struct in **at = &l->traffic.ins;
     while (*at != NULL)
         at = &(*at)->next;
     *at = in;

@@ -1,7 +1,12 @@
 /* link_dtypes.c - layouts that a peer's protocol cannot read: of dtypes by name and bits (base/layout/layout.h). Such a version is
  * announced, and refused where it is asked for: the peer hears why, and other versions of the link go on. */
+#include "wan/link/traffic/link_dtypes.h"
+
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/offer_table.h"
 
 static const struct tb_tensor *first_other(const struct offer *o)
 {
@@ -15,7 +20,7 @@ static const struct tb_tensor *first_other(const struct offer *o)
 
 bool link_may_read(const struct link *l, const struct offer *o)
 {
-    if (l->protocol >= TB_LINK_PROTOCOL_DTYPES) return true;
+    if (link_protocol(l) >= TB_LINK_PROTOCOL_DTYPES) return true;
     for (uint32_t s = 0; s < o->share->shard_count; s++)
         if (o->share->places[s].manifest->layout.other_dtypes) return false;
     return true;
@@ -27,11 +32,13 @@ void link_refuse_dtypes(struct link *l, const struct offer *o)
     l->stats.dtypes_refused++;
     link_send_gone(l, &o->key.uid, TB_PEER_PROTOCOL);
     /* Each version of the model has the same. */
-    if (l->told_dtypes == l->session_seq && tb_name_equal(&l->told_dtypes_of, &o->key.model)) return;
-    l->told_dtypes = l->session_seq;
-    l->told_dtypes_of = o->key.model;
+    if (l->traffic.models.told_dtypes == link_session_seq(l) &&
+        tb_name_equal(&l->traffic.models.told_dtypes_of, &o->key.model))
+        return;
+    l->traffic.models.told_dtypes = link_session_seq(l);
+    l->traffic.models.told_dtypes_of = o->key.model;
     tb_log(TB_LOG_WARN, "link.dtypes_refused",
            "peer=%s model=%s number=%llu tensor=%.80s dtype=%s protocol=%u needs_protocol=%u", l->label.text,
            o->key.model.text, (unsigned long long)o->key.number, t->name, tb_tensor_dtype_name(t),
-           l->protocol, TB_LINK_PROTOCOL_DTYPES);
+           link_protocol(l), TB_LINK_PROTOCOL_DTYPES);
 }

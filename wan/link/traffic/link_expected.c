@@ -1,22 +1,31 @@
 /* link_expected.c - versions that are sent before they are asked for, where the peer expects them. */
+#include "wan/link/traffic/link_expected.h"
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
 
 enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_expect m;
-    if (l->protocol < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
     const enum tb_status status = tb_frame_expect_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
-    l->want_last = m.crossing;
+    if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
+    l->traffic.crossings.want_last = m.crossing;
     if (!link_granted(l, &m.model)) return TB_OK;
-    struct push *p = *push_find_model(&l->expected, &m.model); /* as many as models are granted */
+    struct push *p =
+        *push_find_model(&l->traffic.pushes.expected, &m.model); /* as many as models are granted */
     if (p == NULL) p = tb_calloc(1, sizeof *p);
     if (p == NULL) return TB_OK; /* it is asked */
-    if (*push_find_model(&l->expected, &m.model) == NULL) {
-        p->next = l->expected;
-        l->expected = p;
+    if (*push_find_model(&l->traffic.pushes.expected, &m.model) == NULL) {
+        p->next = l->traffic.pushes.expected;
+        l->traffic.pushes.expected = p;
     }
     p->model = m.model;
     p->crossing = m.crossing;
@@ -28,7 +37,7 @@ enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
 static bool was_told_of_more(const struct link *l, const struct offer *base)
 {
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
-        if (o->peers[l->index].announced != l->session_seq || o->peers[l->index].whole) continue;
+        if (o->peers[l->index].announced != link_session_seq(l) || o->peers[l->index].whole) continue;
         if (push_is_newer(&o->key, &base->key)) return true;
     }
     return false;
@@ -48,7 +57,7 @@ static bool manifests_are_short(const struct link *l, const struct offer *o)
 
 bool link_push(struct link *l, struct offer *o)
 {
-    struct push **at = push_find_model(&l->expected, &o->key.model);
+    struct push **at = push_find_model(&l->traffic.pushes.expected, &o->key.model);
     if (*at == NULL) return false;
     struct offer *base = offer_find(l->links, &(*at)->base);
     if (base == NULL || !push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;

@@ -1,8 +1,19 @@
 /* link_land.c - landings that we draw from the peer: asked for and begun, what is held told, what came wrong asked for again. inbound.h
  * decides. */
+#include "wan/link/traffic/link_land.h"
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/word_frames.h"
 
 static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
 {
@@ -23,7 +34,7 @@ static struct tb_share *choose_base(const struct link *l, const struct in *in)
 {
     const struct offer *best = NULL;
     bool shared = false;
-    if (l->protocol < TB_LINK_PROTOCOL_BASES) return NULL;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_BASES) return NULL;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
         const bool served = link_announced(l, &o->key.uid) != NULL;
         if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
@@ -77,7 +88,7 @@ static void copies_begin(struct link *l, const struct in *in, struct tb_stream_c
     while (copies != NULL) {
         struct tb_stream_copy *copy = copies;
         copies = copy->next;
-        copy->feed = l->feed;
+        copy->feed = l->traffic.feed;
         copy->crossing = in->crossing;
         tb_stream_loop_copy(l->links->loops[copy->part], copy);
     }
@@ -100,7 +111,7 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
     const uint32_t pushed = link_push_take(l, in);
-    in->crossing = tb_feed_landing_add(l->feed, pushed, in->share, in->base);
+    in->crossing = tb_feed_landing_add(l->traffic.feed, pushed, in->share, in->base);
     if (in->crossing == 0) {
         if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
         if (pushed != 0) links_heed(l->links);
@@ -199,13 +210,13 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
 
 void link_ins_tick(struct link *l, tb_time_ns now)
 {
-    struct in *in = l->ins;
+    struct in *in = l->traffic.ins;
     while (in != NULL)
-        in = in_tick(l, in, now) ? l->ins : in->next;
+        in = in_tick(l, in, now) ? l->traffic.ins : in->next;
 }
 
 void link_tell_held(struct link *l, tb_time_ns now)
 {
-    for (struct in *in = l->ins; in != NULL && link_is_up(l); in = in->next)
+    for (struct in *in = l->traffic.ins; in != NULL && link_is_up(l); in = in->next)
         if (in->crossing != 0) (void)tell_differences(l, in, now);
 }

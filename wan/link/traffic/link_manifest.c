@@ -3,8 +3,17 @@
  *
  * Nothing is allocated from a number of the peer's: a head's memory grows with the bytes that came, a
  * manifest's is what its head needs, and the sum over the version stays under manifest_bytes_max (P7). */
+#include "wan/link/traffic/link_manifest.h"
+
+#include <string.h>
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/push_table.h"
 
 #define HEAD_BYTES_MAX (128u << 20)
 
@@ -47,7 +56,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
     tb_free(a->head);
     a->head = NULL;
     if (status == TB_OK && a->manifests[a->shard].layout.other_dtypes &&
-        l->protocol < TB_LINK_PROTOCOL_DTYPES)
+        link_protocol(l) < TB_LINK_PROTOCOL_DTYPES)
         return TB_PEER_GARBLED;
     return status == TB_OK ? TB_OK : TB_PEER_GARBLED;
 }
@@ -85,7 +94,7 @@ static enum tb_status all_done(struct link *l, struct ask **at)
 /* Those that followed a PUSH, and were asked for since. */
 static struct ask **ask_over(struct link *l)
 {
-    struct ask **at = &l->asks;
+    struct ask **at = &l->traffic.asks;
     while (*at != NULL && (!(*at)->complete || (*at)->unasked))
         at = &(*at)->next;
     return at;

@@ -1,25 +1,36 @@
 /* link_move.c - bytes on their way, both ways: the turn of all that crosses and lands, and what goes for both when a session or a base
  * does. link_send.c and link_land.c do it. */
+#include "wan/link/traffic/link_move.h"
+
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_day_budget.h"
+#include "wan/link/traffic/link_land.h"
+#include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/link_send.h"
+#include "wan/link/traffic/offer_table.h"
 
 void link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
 {
     struct tb_share *base = o->share;
-    for (struct out *out = l->outs; out != NULL; out = out->next) {
+    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
         out->base = steps_stay ? links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
     }
-    for (struct in *in = l->ins; in != NULL; in = in->next)
+    for (struct in *in = l->traffic.ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;
-    tb_feed_base_gone(l->feed, base);
+    tb_feed_base_gone(l->traffic.feed, base);
 }
 
 bool link_base_used(const struct link *l, const struct tb_share *base)
 {
     bool used = false;
-    for (const struct out *out = l->outs; out != NULL; out = out->next)
+    for (const struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         used |= out->base == base;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         used |= in->base == base;
     return used;
 }
@@ -28,7 +39,7 @@ void link_take_notes(struct link *l)
 {
     static _Thread_local struct tb_note notes[TB_FEED_NOTES_MAX];
     link_take_taken(l);
-    const uint32_t count = tb_feed_collect_notes(l->feed, notes);
+    const uint32_t count = tb_feed_collect_notes(l->traffic.feed, notes);
     for (uint32_t i = 0; i < count; i++)
         if (notes[i].kind == TB_NOTE_UNSENT)
             link_out_unsent(l, &notes[i]);
@@ -38,7 +49,8 @@ void link_take_notes(struct link *l)
 
 void link_move_tick(struct link *l, tb_time_ns now)
 {
-    if (tb_feed_gifts_settle(l->feed)) links_heed(l->links); /* before what was dropped is asked for again */
+    if (tb_feed_gifts_settle(l->traffic.feed))
+        links_heed(l->links); /* before what was dropped is asked for again */
     link_ins_tick(l, now);
     link_pushes_tick(l, now);
     link_outs_have(l, now);
@@ -49,9 +61,8 @@ void link_move_tick(struct link *l, tb_time_ns now)
 
 void link_move_down(struct link *l)
 {
-    l->stream_garbled = false;
     link_outs_drop(l, NULL);
-    for (struct in *in = l->ins; in != NULL; in = in->next) {
+    for (struct in *in = l->traffic.ins; in != NULL; in = in->next) {
         if (in->crossing != 0)
             in->draining = in->crossing; /* stays listed: what had arrived is landed (P5) */
         in->crossing = 0;
@@ -61,8 +72,9 @@ void link_move_down(struct link *l)
 
 bool link_moves(const struct link *l)
 {
-    bool moves = l->outs != NULL || l->serves != NULL || l->asks != NULL || l->pushed != NULL;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
+    bool moves = l->traffic.crossings.outs != NULL || l->traffic.serves != NULL || l->traffic.asks != NULL ||
+                 l->traffic.pushes.pushed != NULL;
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         moves |= !in->finished;
     return moves;
 }

@@ -5,18 +5,28 @@
  * landed like what is asked for, where the daemon takes it and its base is the one that was named; else STOP, within
  * options.push_ms of its manifests, and it goes when it is asked for. Streams wait with chunks of it until then (stream_receive.c), and other
  * models behind them: so one whose manifests take long is not sent, and one that was not taken in time is the last of its model for a while. */
+#include "wan/link/traffic/link_push.h"
+
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-#include <string.h>
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
 
 /* ---- receiving ---- */
 
 /* What was too long in coming once will be so again: each time every stream stands still, and what went went in vain. */
 static bool rests(struct link *l, const struct tb_name *model)
 {
-    struct push **at = push_find_model(&l->resting, model);
+    struct push **at = push_find_model(&l->traffic.pushes.resting, model);
     if (*at == NULL) return false;
     if (tb_time_since((*at)->began, tb_clock_now()) < TB_MS(l->links->options.push_rest_ms)) return true;
     tb_free(push_take_out(at));
@@ -25,18 +35,18 @@ static bool rests(struct link *l, const struct tb_name *model)
 
 static void rest(struct link *l, struct push *p)
 {
-    struct push **before = push_find_model(&l->resting, &p->model);
+    struct push **before = push_find_model(&l->traffic.pushes.resting, &p->model);
     if (*before != NULL) tb_free(push_take_out(before));
     p->began = tb_clock_now();
-    p->next = l->resting;
-    l->resting = p; /* as many as models are wanted */
+    p->next = l->traffic.pushes.resting;
+    l->traffic.pushes.resting = p; /* as many as models are wanted */
 }
 
 /* Something newer is there, and is asked for; or is here, and P5: who lost it may take it for the next one. */
 static bool is_behind(const struct link *l, const struct offer *newest)
 {
-    for (uint32_t i = 0; i < l->announced_count; i++)
-        if (push_is_newer(&l->announced[i].key, &newest->key)) return true;
+    for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
+        if (push_is_newer(&l->traffic.models.announced[i].key, &newest->key)) return true;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next)
         if (push_is_newer(&o->key, &newest->key)) return true;
     return false;
@@ -45,7 +55,7 @@ static bool is_behind(const struct link *l, const struct offer *newest)
 /* Another version of the model is on its way: it goes first. P5: what is held of one that was cut off is not known to who pushes. */
 static bool lands_another(const struct link *l, const struct offer *whole)
 {
-    for (const struct in *in = l->ins; in != NULL; in = in->next) {
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next) {
         if (in->finished || tb_id_equal(&in->key.uid, &whole->key.uid)) continue;
         if (tb_name_equal(&in->key.model, &whole->key.model)) return true;
     }
@@ -55,7 +65,7 @@ static bool lands_another(const struct link *l, const struct offer *whole)
 static void expect_no_more(struct link *l, struct push **at)
 {
     struct push *p = push_take_out(at);
-    tb_feed_unexpect(l->feed, p->crossing);
+    tb_feed_unexpect(l->traffic.feed, p->crossing);
     tb_free(p);
     links_heed(l->links); /* what waits for it is dropped */
 }
@@ -63,21 +73,21 @@ static void expect_no_more(struct link *l, struct push **at)
 void link_expect(struct link *l, const struct offer *o)
 {
     const struct tb_links_options *options = &l->links->options;
-    if (l->protocol < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
     if (!options->ops->expects(options->user, l->index, &o->key.model)) return;
     if (rests(l, &o->key.model) || is_behind(l, o) || lands_another(l, o)) return;
-    struct push **before = push_find_model(&l->expecting, &o->key.model);
+    struct push **before = push_find_model(&l->traffic.pushes.expecting, &o->key.model);
     if (*before != NULL) expect_no_more(l, before); /* there, too, one takes the other's place */
     struct push *p = tb_calloc(1, sizeof *p);
     if (p == NULL) return; /* the next version is asked for */
-    *p = (struct push){.next = l->expecting, .model = o->key.model, .base = o->key.uid};
-    p->crossing = tb_feed_expect(l->feed);
+    *p = (struct push){.next = l->traffic.pushes.expecting, .model = o->key.model, .base = o->key.uid};
+    p->crossing = tb_feed_expect(l->traffic.feed);
     if (p->crossing == 0) {
         tb_free(p);
         return;
     }
-    l->expecting = p;
-    l->given[l->given_at++ % LINK_GIVEN_MAX] = p->crossing;
+    l->traffic.pushes.expecting = p;
+    l->traffic.pushes.given[l->traffic.pushes.given_at++ % LINK_GIVEN_MAX] = p->crossing;
     LINK_SEND(l, TB_FRAME_EXPECT, tb_frame_expect, LINK_SMALL, .crossing = p->crossing, .model = p->model,
               .base = p->base);
 }
@@ -86,8 +96,8 @@ void link_expect(struct link *l, const struct offer *o)
 static bool was_given(struct link *l, uint32_t crossing)
 {
     for (uint32_t i = 0; i < LINK_GIVEN_MAX; i++) {
-        if (l->given[i] != crossing) continue;
-        l->given[i] = 0;
+        if (l->traffic.pushes.given[i] != crossing) continue;
+        l->traffic.pushes.given[i] = 0;
         return true;
     }
     return false;
@@ -96,13 +106,13 @@ static bool was_given(struct link *l, uint32_t crossing)
 enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_push m;
-    if (l->protocol < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
     const enum tb_status status = tb_frame_push_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing == 0 || !was_given(l, m.crossing)) return TB_PEER_GARBLED;
-    if (link_announced(l, &m.uid) != NULL || *push_find_uid(&l->pushed, &m.uid) != NULL)
+    if (link_announced(l, &m.uid) != NULL || *push_find_uid(&l->traffic.pushes.pushed, &m.uid) != NULL)
         return TB_PEER_GARBLED;
-    struct push **at = &l->expecting;
+    struct push **at = &l->traffic.pushes.expecting;
     while (*at != NULL && (*at)->crossing != m.crossing)
         at = &(*at)->next;
     if (*at == NULL) { /* it ended while PUSH was on its way; manifests that follow are skipped */
@@ -112,8 +122,8 @@ enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
     struct push *p = push_take_out(at);
     p->uid = m.uid;
     p->began = p->came = tb_clock_now();
-    p->next = l->pushed;
-    l->pushed = p;
+    p->next = l->traffic.pushes.pushed;
+    l->traffic.pushes.pushed = p;
     links_busy(l->links);
     return TB_OK;
 }
@@ -133,8 +143,8 @@ static void decline(struct link *l, struct push **at, const char *why)
 
 uint32_t link_push_take(struct link *l, const struct in *in)
 {
-    struct push **at = push_find_uid(&l->pushed, &in->key.uid);
-    struct push **expecting = push_find_model(&l->expecting, &in->key.model);
+    struct push **at = push_find_uid(&l->traffic.pushes.pushed, &in->key.uid);
+    struct push **expecting = push_find_model(&l->traffic.pushes.expecting, &in->key.model);
     if (*at == NULL) { /* WANT ends what was expected, there too */
         if (*expecting != NULL) expect_no_more(l, expecting);
         return 0;
@@ -170,7 +180,7 @@ static void decline_and_rest(struct link *l, struct push **at, const char *why)
 
 void link_pushes_tick(struct link *l, tb_time_ns now)
 {
-    struct push **at = &l->pushed;
+    struct push **at = &l->traffic.pushes.pushed;
     while (*at != NULL) {
         if (is_late(l, *at, now))
             decline_and_rest(l, at, "not_taken_in_time");
@@ -181,12 +191,12 @@ void link_pushes_tick(struct link *l, tb_time_ns now)
 
 void link_push_gone(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = push_find_uid(&l->pushed, uid);
+    struct push **at = push_find_uid(&l->traffic.pushes.pushed, uid);
     if (*at != NULL) decline(l, at, "gone_there");
 }
 
 void link_push_too_much(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = push_find_uid(&l->pushed, uid);
+    struct push **at = push_find_uid(&l->traffic.pushes.pushed, uid);
     if (*at != NULL) decline_and_rest(l, at, "manifests_too_large");
 }

@@ -1,10 +1,22 @@
 /* link_send.c - crossings that the peer draws from us: what it says of them, and parcels into the feed, from which streams take them.
  * outbound.h decides what goes, fair_queue.h whose turn it is, and hedge.h what goes again. */
+#include "wan/link/traffic/link_send.h"
+
+#include <string.h>
+
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-#include <string.h>
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/link_dtypes.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
+#include "wan/link/traffic/word_frames.h"
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 
@@ -13,8 +25,8 @@ enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_want m;
     enum tb_status status = tb_frame_want_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (m.crossing <= l->want_last) return TB_PEER_GARBLED;
-    l->want_last = m.crossing;
+    if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
+    l->traffic.crossings.want_last = m.crossing;
     struct offer *o = offer_find(l->links, &m.uid);
     if (o == NULL || !link_granted(l, &o->key.model)) {
         link_send_gone(l, &m.uid, TB_NOT_FOUND);
@@ -50,7 +62,7 @@ enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_base m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_base_decode(&f->payload, &m);
-    if (status == TB_OK && l->protocol < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
+    if (status == TB_OK && link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
     if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (out->based || out->core.started) return TB_PEER_GARBLED;
@@ -79,8 +91,8 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
-    tb_hedge_held(&l->hedge, tb_clock_now(), m.crossing, &out->core);
-    tb_feed_purge_held(l->feed, m.crossing, &out->core);
+    tb_hedge_held(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing, &out->core);
+    tb_feed_purge_held(l->traffic.feed, m.crossing, &out->core);
     out_progress(l, out);
     return TB_OK;
 }
@@ -88,7 +100,7 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
 void link_take_taken(struct link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
-    const uint32_t count = tb_feed_collect_taken(l->feed, taken);
+    const uint32_t count = tb_feed_collect_taken(l->traffic.feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
         struct out *out = link_out_find(l, taken[i].crossing);
@@ -99,7 +111,7 @@ void link_take_taken(struct link *l)
                                          .slot = (uint8_t)taken[i].slot,
                                          .again = taken[i].again,
                                          .based = out->base != NULL};
-        tb_hedge_taken(&l->hedge, now, &way, &out->core);
+        tb_hedge_taken(&l->traffic.crossings.hedge, now, &way, &out->core);
     }
 }
 
@@ -113,7 +125,7 @@ enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
     status = tb_crossing_start(&out->core);
     if (status != TB_OK) return status;
     link_take_taken(l);
-    tb_hedge_started(&l->hedge, tb_clock_now(), m.crossing);
+    tb_hedge_started(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing);
     tb_log(TB_LOG_INFO, "crossing.begun",
            "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
            out->offer->key.model.text, (unsigned long long)out->offer->key.number,
@@ -157,9 +169,9 @@ static void object_bad(const struct link *l, const struct out *out, const struct
 static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
 {
     struct tb_parcel parcel;
-    if (tb_feed_recall(l->feed, m, &parcel)) {
+    if (tb_feed_recall(l->traffic.feed, m, &parcel)) {
         tb_crossing_unqueued(&out->core, &parcel);
-        tb_hedge_unqueued(&l->hedge, m->crossing, &parcel);
+        tb_hedge_unqueued(&l->traffic.crossings.hedge, m->crossing, &parcel);
     }
     link_take_taken(l);
 }
@@ -170,7 +182,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     struct out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
-    const uint8_t most = l->protocol < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
+    const uint8_t most = link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
     if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
     if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
@@ -178,7 +190,7 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     out_recall(l, out, &m);
     const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
     status = tb_crossing_refused(&out->core, &m, &times);
-    if (status == TB_OK) tb_hedge_refused(&l->hedge, &m, &out->core);
+    if (status == TB_OK) tb_hedge_refused(&l->traffic.crossings.hedge, &m, &out->core);
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
@@ -200,21 +212,21 @@ void link_out_unsent(struct link *l, const struct tb_note *n)
     if (out == NULL) return;
     out_recall(l, out, &lost);
     if (tb_crossing_refused(&out->core, &lost, &times) == TB_OK)
-        tb_hedge_refused(&l->hedge, &lost, &out->core);
+        tb_hedge_refused(&l->traffic.crossings.hedge, &lost, &out->core);
 }
 
 void link_out_stream_gone(struct link *l, uint32_t slot)
 {
-    for (struct out *out = l->outs; out != NULL; out = out->next)
+    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         (void)tb_crossing_stream_gone(&out->core, slot);
-    tb_hedge_stream_gone(&l->hedge, slot);
+    tb_hedge_stream_gone(&l->traffic.crossings.hedge, slot);
 }
 
 static bool push(struct link *l, const struct tb_feed_parcel *p)
 {
     tb_share_ref(p->share);
     if (p->base != NULL) tb_share_ref(p->base);
-    const bool fits = tb_feed_push(l->feed, p);
+    const bool fits = tb_feed_push(l->traffic.feed, p);
     TB_ASSERT(fits); /* only the main loop pushes, and it looked */
     return true;
 }
@@ -224,8 +236,8 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
 {
     struct tb_hedge_again again;
     bool pushed = false;
-    while (tb_feed_ready(l->feed) < TB_FEED_READY_MAX &&
-           tb_hedge_next(&l->hedge, now, out->crossing, &out->core, &again)) {
+    while (tb_feed_ready(l->traffic.feed) < TB_FEED_READY_MAX &&
+           tb_hedge_next(&l->traffic.crossings.hedge, now, out->crossing, &out->core, &again)) {
         const struct tb_feed_parcel p = {.share = out->offer->share,
                                          .base = out->base,
                                          .crossing = out->crossing,
@@ -250,11 +262,11 @@ static uint64_t owes(struct out *out, uint64_t bytes)
 static bool takes_objects(struct link *l)
 {
     struct tb_choice choice;
-    const struct out *out = l->links->options.objects != NULL ? l->outs : NULL;
+    const struct out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
     while (out != NULL && out->base == NULL)
         out = out->next;
     if (out == NULL) return false;
-    tb_feed_choice(l->feed, &choice);
+    tb_feed_choice(l->traffic.feed, &choice);
     const struct tb_choice_pace any = {.classes = 0}; /* whether, not in how many */
     return tb_choice_classes(&choice, &any) > 0;
 }
@@ -288,14 +300,15 @@ static bool far_ahead(const struct out *out)
 static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 {
     uint32_t silent = 0;
-    for (uint32_t flow; (flow = tb_fair_next(&l->fair, silent)) != TB_FAIR_NONE; silent |= 1u << flow) {
-        for (struct out *out = l->outs; out != NULL; out = out->next) {
+    for (uint32_t flow; (flow = tb_fair_next(&l->traffic.crossings.fair, silent)) != TB_FAIR_NONE;
+         silent |= 1u << flow) {
+        for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
             if (out->flow != flow || far_ahead(out) || !tb_crossing_next(&out->core, &p_out->parcel))
                 continue;
             p_out->share = out->offer->share;
             p_out->base = out->base;
             p_out->crossing = out->crossing;
-            tb_fair_spend(&l->fair, flow, owes(out, p_out->parcel.bytes));
+            tb_fair_spend(&l->traffic.crossings.fair, flow, owes(out, p_out->parcel.bytes));
             return true;
         }
     }
@@ -307,30 +320,32 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
  * more are handed out. */
 bool link_refill(struct link *l, tb_time_ns now)
 {
-    const uint32_t target = l->usable * 2 < TB_FEED_READY_MAX ? l->usable * 2 : TB_FEED_READY_MAX;
-    uint32_t ready = tb_feed_ready(l->feed);
-    const bool before = l->spent, spent = l->spent = tb_feed_spent(l->feed, NULL);
+    const uint32_t target =
+        l->traffic.streams.usable * 2 < TB_FEED_READY_MAX ? l->traffic.streams.usable * 2 : TB_FEED_READY_MAX;
+    uint32_t ready = tb_feed_ready(l->traffic.feed);
+    const bool before = l->traffic.crossings.spent,
+               spent = l->traffic.crossings.spent = tb_feed_spent(l->traffic.feed, NULL);
     struct tb_feed_parcel p = {0};
     bool pushed = false;
     const bool takes = takes_objects(l);
     if (before && !spent) links_heed(l->links); /* streams have parcels in hand */
-    for (struct out *out = l->outs; out != NULL; out = out->next)
+    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         await_objects(l, out, takes, now);
     while (!spent && ready < target && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;
     }
-    for (struct out *out = l->outs; out != NULL && !spent; out = out->next)
+    for (struct out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
         pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
-    l->queued = tb_feed_ready(l->feed);
-    l->full = l->full && l->queued > 0 && !spent;
+    l->traffic.crossings.queued = tb_feed_ready(l->traffic.feed);
+    l->traffic.crossings.full = l->traffic.crossings.full && l->traffic.crossings.queued > 0 && !spent;
     return pushed;
 }
 
 bool link_slot_idle(const struct link *l, uint32_t slot)
 {
-    for (uint32_t i = 0; i < l->hedge.way_count; i++)
-        if (l->hedge.ways[i].slot == slot) return false;
+    for (uint32_t i = 0; i < l->traffic.crossings.hedge.way_count; i++)
+        if (l->traffic.crossings.hedge.ways[i].slot == slot) return false;
     return true;
 }
 
@@ -338,7 +353,7 @@ enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_take m;
     struct out *out = NULL;
-    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_take_decode(&f->payload, &m);
     if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
@@ -348,9 +363,10 @@ enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
 void link_outs_have(struct link *l, tb_time_ns now)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
-    for (struct out *out = l->outs; out != NULL && link_is_up(l); out = out->next) {
+    for (struct out *out = l->traffic.crossings.outs; out != NULL && link_is_up(l); out = out->next) {
         if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
-        for (uint32_t shard = 0, count; (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
+        for (uint32_t shard = 0, count;
+             (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
             link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
         out->have_at = now;
     }

@@ -1,13 +1,21 @@
 /* link_serve.c - manifests that the peer asked for, or that follow a PUSH, go to it in pages. */
+#include "wan/link/traffic/link_serve.h"
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/link_dtypes.h"
+#include "wan/link/traffic/offer_table.h"
 
 #define SERVES_MAX       TB_LINKS_ASKS_MAX
 #define DIGESTS_PER_PAGE (TB_LINK_PAGE_BYTES / TB_DIGEST_BYTES)
 
 static void serve_free(struct link *l, struct serve *s)
 {
-    struct serve **at = &l->serves;
+    struct serve **at = &l->traffic.serves;
     while (*at != s)
         at = &(*at)->next;
     *at = s->next;
@@ -17,7 +25,7 @@ static void serve_free(struct link *l, struct serve *s)
 
 void link_serves_drop(struct link *l, const struct offer *o)
 {
-    for (struct serve *s = l->serves, *next; s != NULL; s = next) {
+    for (struct serve *s = l->traffic.serves, *next; s != NULL; s = next) {
         next = s->next;
         if (o == NULL || s->offer == o) serve_free(l, s);
     }
@@ -85,14 +93,15 @@ static bool serve_step(struct link *l, struct serve *s)
 
 void link_serves_tick(struct link *l)
 {
-    while (link_is_up(l) && l->serves != NULL && tb_wire_queued_bytes(l->session->wire) < LINK_QUEUE_BYTES)
-        if (!serve_step(l, l->serves)) serve_free(l, l->serves);
+    while (link_is_up(l) && l->traffic.serves != NULL &&
+           tb_wire_queued_bytes(link_control(l)->wire) < LINK_QUEUE_BYTES)
+        if (!serve_step(l, l->traffic.serves)) serve_free(l, l->traffic.serves);
 }
 
 static uint32_t serve_count(const struct link *l)
 {
     uint32_t count = 0;
-    for (const struct serve *s = l->serves; s != NULL; s = s->next)
+    for (const struct serve *s = l->traffic.serves; s != NULL; s = s->next)
         count += s->asked;
     return count;
 }
@@ -104,7 +113,7 @@ void link_serve(struct link *l, struct offer *o, bool asked)
         link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
         return;
     }
-    struct serve **at = &l->serves;
+    struct serve **at = &l->traffic.serves;
     while (*at != NULL)
         at = &(*at)->next;
     s->offer = o;

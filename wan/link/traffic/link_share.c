@@ -1,9 +1,18 @@
 /* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what it holds. source_division.h decides;
  * this speaks to the peers. A peer whose protocol has no TAKE sends alone, in its turn (sender_turn.h). */
+#include "wan/link/traffic/link_share.h"
+
+#include <string.h>
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-#include <string.h>
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/word_frames.h"
 
 /* ---- landing ---- */
 
@@ -92,7 +101,7 @@ static void join(struct division *v, struct link *l, const struct in *in, tb_tim
 
 static bool shares(const struct link *l)
 {
-    return l->protocol >= TB_LINK_PROTOCOL_SHARED;
+    return link_protocol(l) >= TB_LINK_PROTOCOL_SHARED;
 }
 
 /* Another link on which this version is under way. */
@@ -159,7 +168,8 @@ static void tell_news(struct division *v, uint32_t source)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     struct link *l = v->members[source].link;
-    for (uint32_t shard = 0, count; (count = tb_divide_news(&v->core, source, &shard, words, LINK_WORDS_MAX)) > 0;)
+    for (uint32_t shard = 0, count;
+         (count = tb_divide_news(&v->core, source, &shard, words, LINK_WORDS_MAX)) > 0;)
         link_send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
 }
 
@@ -194,7 +204,7 @@ void links_share_tick(struct tb_links *ls, tb_time_ns now)
 enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_have m;
-    if (l->protocol < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_have_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     for (struct division *v = l->links->divisions; v != NULL; v = v->next) {
@@ -205,5 +215,5 @@ enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
         return status;
     }
     /* It may be one that is over. */
-    return tb_feed_landing_issued(l->feed, m.crossing) ? TB_OK : TB_PEER_GARBLED;
+    return tb_feed_landing_issued(l->traffic.feed, m.crossing) ? TB_OK : TB_PEER_GARBLED;
 }

@@ -1,6 +1,12 @@
 /* link_state.c - what views of other sites need from links: the life of a peer's arena, STATE and HOLDUP. */
+#include "wan/link/traffic/link_state.h"
+
 #include "base/assert.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/offer_table.h"
 
 #define HOLDUP_EVERY TB_SECONDS(1)
 #define LOSS_SHARE   100u /* resent bytes above one in so many: losses hold the path, not its rate */
@@ -10,8 +16,9 @@
 void link_life(struct link *l, const struct tb_id *life)
 {
     const struct tb_links_options *o = &l->links->options;
-    if (!tb_id_equal(&l->peer_life, life) && !tb_id_is_zero(&l->peer_life)) link_peer_forgets(l);
-    l->peer_life = *life;
+    if (!tb_id_equal(&l->traffic.peer_life, life) && !tb_id_is_zero(&l->traffic.peer_life))
+        link_peer_forgets(l);
+    l->traffic.peer_life = *life;
     if (o->ops->on_life != NULL) o->ops->on_life(o->user, l->index, life);
 }
 
@@ -21,8 +28,8 @@ void link_life(struct link *l, const struct tb_id *life)
 static bool concerns(const struct link *l, const struct tb_name *model)
 {
     if (link_granted(l, model)) return true;
-    for (uint32_t i = 0; i < l->model_count; i++)
-        if (tb_name_equal(&l->models[i], model)) return true;
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
+        if (tb_name_equal(&l->traffic.models.wanted[i], model)) return true;
     return false;
 }
 
@@ -32,7 +39,7 @@ enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer, const 
     struct link *l = &links->links[peer];
     uint8_t held[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
     if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
-    if (l->protocol < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
     if (!concerns(l, &s->model)) return TB_PEER_DENIED;
     tb_site_held_encode(s, held);
     LINK_SEND(l, TB_FRAME_STATE, tb_frame_state, LINK_SMALL + sizeof held, .site = s->site, .model = s->model,
@@ -73,7 +80,7 @@ enum tb_status link_on_state(struct link *l, struct tb_wire_frame *f)
     const struct tb_links_options *o = &l->links->options;
     enum tb_status status = tb_frame_state_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    status = l->protocol < TB_LINK_PROTOCOL_STATE ? TB_PEER_GARBLED : state_of(&m, &s);
+    status = link_protocol(l) < TB_LINK_PROTOCOL_STATE ? TB_PEER_GARBLED : state_of(&m, &s);
     if (status != TB_OK) return status;
     if (!concerns(l, &s.model) || o->ops->on_state == NULL) return TB_OK;
     /* A peer is believed about itself under the name that it has here, and as a relay about others. */
@@ -125,17 +132,18 @@ static uint64_t grew(uint64_t *before, uint64_t now)
 void link_holdup_tick(struct link *l, tb_time_ns now)
 {
     static struct tb_links_stats stats; /* large; the main loop's alone */
-    if (!link_is_up(l) || tb_time_since(l->holdup_at, now) < HOLDUP_EVERY) return;
-    l->holdup_at = now;
+    if (!link_is_up(l) || tb_time_since(l->traffic.holdup.at, now) < HOLDUP_EVERY) return;
+    l->traffic.holdup.at = now;
     tb_links_stats(l->links, l->index, &stats);
-    const uint64_t sent = grew(&l->holdup_sent, stats.bytes_sent);
-    const uint64_t resent = grew(&l->holdup_resent, stats.bytes_retransmitted);
-    const enum tb_limit limit = l->outs != NULL ? tb_links_most_limit(&stats) : TB_LIMIT_IDLE;
+    const uint64_t sent = grew(&l->traffic.holdup.sent, stats.bytes_sent);
+    const uint64_t resent = grew(&l->traffic.holdup.resent, stats.bytes_retransmitted);
+    const enum tb_limit limit =
+        l->traffic.crossings.outs != NULL ? tb_links_most_limit(&stats) : TB_LIMIT_IDLE;
     enum tb_holdup holdup = holdup_of(limit, resent > sent / LOSS_SHARE);
     if (limit == TB_LIMIT_NETWORK && stats.send_wanted_bytes > 0) holdup = TB_HOLDUP_WINDOW;
     l->stats.holdup = holdup;
-    if (l->protocol < TB_LINK_PROTOCOL_STATE || l->told_holdup == holdup) return;
-    l->told_holdup = holdup;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE || l->traffic.holdup.told == holdup) return;
+    l->traffic.holdup.told = holdup;
     LINK_SEND(l, TB_FRAME_HOLDUP, tb_frame_holdup, LINK_SMALL, .holdup = (uint8_t)holdup);
 }
 
@@ -144,13 +152,13 @@ enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_holdup m;
     const enum tb_status status = tb_frame_holdup_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (l->protocol < TB_LINK_PROTOCOL_STATE || m.holdup >= TB_HOLDUP_END) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE || m.holdup >= TB_HOLDUP_END) return TB_PEER_GARBLED;
     l->stats.peer_holdup = (enum tb_holdup)m.holdup;
     return TB_OK;
 }
 
 void link_state_up(struct link *l)
 {
-    l->told_holdup = l->stats.holdup = l->stats.peer_holdup = TB_HOLDUP_NONE;
-    l->holdup_at = 0;
+    l->traffic.holdup.told = l->stats.holdup = l->stats.peer_holdup = TB_HOLDUP_NONE;
+    l->traffic.holdup.at = 0;
 }

@@ -1,7 +1,24 @@
 /* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports. */
+#include "wan/link/traffic/link_versions.h"
+
+#include <string.h>
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_dtypes.h"
+#include "wan/link/traffic/link_expected.h"
+#include "wan/link/traffic/link_manifest.h"
+#include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
 
 static const struct tb_links_ops *ops_of(const struct link *l)
 {
@@ -16,18 +33,19 @@ static void *user_of(const struct link *l)
 void link_announce(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
-    if (!link_is_up(l) || p->announced == l->session_seq || !link_granted(l, &o->key.model)) return;
+    if (!link_is_up(l) || p->announced == link_session_seq(l) || !link_granted(l, &o->key.model)) return;
     const bool pushed = link_may_read(l, o) && link_push(l, o);
-    p->announced = l->session_seq;
+    p->announced = link_session_seq(l);
     link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
     if (pushed) link_serve(l, o, false);
 }
 
 void link_subscribe(struct link *l, struct tb_wire *wire)
 {
-    for (uint32_t i = 0; i < l->model_count; i++) {
-        struct tb_frame_subscribe m = {.model = l->models[i]};
-        if (ops_of(l)->home_of != NULL) (void)ops_of(l)->home_of(user_of(l), &l->models[i], &m.home);
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++) {
+        struct tb_frame_subscribe m = {.model = l->traffic.models.wanted[i]};
+        if (ops_of(l)->home_of != NULL)
+            (void)ops_of(l)->home_of(user_of(l), &l->traffic.models.wanted[i], &m.home);
         struct tb_writer *w = tb_wire_begin(wire, TB_FRAME_SUBSCRIBE, 0, LINK_SMALL);
         if (w == NULL) return;
         tb_frame_subscribe_encode(&m, w);
@@ -37,10 +55,10 @@ void link_subscribe(struct link *l, struct tb_wire *wire)
 
 void link_versions_up(struct link *l)
 {
-    l->granted_count = 0;
-    l->refused_count = 0;
-    memset(l->denied, 0, sizeof l->denied);
-    l->missed = 0;
+    l->traffic.models.granted_count = 0;
+    l->traffic.models.refused_count = 0;
+    memset(l->traffic.models.denied, 0, sizeof l->traffic.models.denied);
+    l->traffic.models.missed = 0;
     for (struct offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
         o->peers[l->index].whole = false;
         o->peers[l->index].held_chunks = 0;
@@ -49,7 +67,7 @@ void link_versions_up(struct link *l)
 
 void link_versions_down(struct link *l)
 {
-    l->announced_count = 0;
+    l->traffic.models.announced_count = 0;
     link_pushes_down(l);
     link_asks_rewind(l);
     link_serves_drop(l, NULL);
@@ -64,7 +82,7 @@ static bool may_read(const struct link *l, const struct tb_frame_subscribe *m)
 static void grant(struct link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
-    l->granted[l->granted_count++] = *model;
+    l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) link_tell_withdrawn(l, &ls->withdrawn[i]);
     for (struct offer *o = ls->offers; o != NULL; o = o->next)
@@ -76,9 +94,10 @@ static void grant(struct link *l, const struct tb_name *model)
 static void refuse(struct link *l, const struct tb_name *model)
 {
     l->stats.refused++;
-    for (uint32_t i = 0; i < l->refused_count; i++)
-        if (tb_name_equal(&l->refused[i], model)) return;
-    if (l->refused_count < TB_LINKS_MODELS_MAX) l->refused[l->refused_count++] = *model;
+    for (uint32_t i = 0; i < l->traffic.models.refused_count; i++)
+        if (tb_name_equal(&l->traffic.models.refused[i], model)) return;
+    if (l->traffic.models.refused_count < TB_LINKS_MODELS_MAX)
+        l->traffic.models.refused[l->traffic.models.refused_count++] = *model;
 }
 
 enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
@@ -87,7 +106,7 @@ enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (link_granted(l, &m.model)) return TB_OK;
-    if (l->granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
+    if (l->traffic.models.granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
     if (may_read(l, &m)) {
         grant(l, &m.model);
         return TB_OK;
@@ -102,8 +121,8 @@ enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_denied m;
     const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    for (uint32_t i = 0; i < l->model_count; i++)
-        if (tb_name_equal(&l->models[i], &m.model)) l->denied[i] = true;
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
+        if (tb_name_equal(&l->traffic.models.wanted[i], &m.model)) l->traffic.models.denied[i] = true;
     tb_log(TB_LOG_WARN, "link.denied", "peer=%s model=%s by=peer", l->label.text, m.model.text);
     l->stats.refused++;
     return TB_OK;
@@ -112,21 +131,21 @@ enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
 /* Room for one more; the table is bounded, and grows with what the peer really announced. */
 static enum tb_status announced_room(struct link *l)
 {
-    if (l->announced_count < l->announced_cap) return TB_OK;
-    if (l->announced_cap >= TB_LINKS_OFFERS_MAX) return TB_PEER_GARBLED;
-    const uint32_t cap = l->announced_cap == 0 ? 16 : l->announced_cap * 2;
-    struct announced *more = tb_realloc(l->announced, cap * sizeof *more);
+    if (l->traffic.models.announced_count < l->traffic.models.announced_cap) return TB_OK;
+    if (l->traffic.models.announced_cap >= TB_LINKS_OFFERS_MAX) return TB_PEER_GARBLED;
+    const uint32_t cap = l->traffic.models.announced_cap == 0 ? 16 : l->traffic.models.announced_cap * 2;
+    struct announced *more = tb_realloc(l->traffic.models.announced, cap * sizeof *more);
     if (more == NULL) return TB_SITE_NOMEM;
-    l->announced = more;
-    l->announced_cap = cap;
+    l->traffic.models.announced = more;
+    l->traffic.models.announced_cap = cap;
     return TB_OK;
 }
 
 static void tell_whole(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
-    if (!o->whole || p->told_whole == l->session_seq || link_announced(l, &o->key.uid) == NULL) return;
-    p->told_whole = l->session_seq;
+    if (!o->whole || p->told_whole == link_session_seq(l) || link_announced(l, &o->key.uid) == NULL) return;
+    p->told_whole = link_session_seq(l);
     LINK_SEND(l, TB_FRAME_WHOLE, tb_frame_whole, LINK_SMALL, .uid = o->key.uid);
     link_expect(l, o);
 }
@@ -138,7 +157,7 @@ static enum tb_status version_ready(struct link *l, const struct tb_frame_versio
         return TB_PEER_GARBLED;
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
-    l->announced[l->announced_count++] = (struct announced){m->key, m->bytes};
+    l->traffic.models.announced[l->traffic.models.announced_count++] = (struct announced){m->key, m->bytes};
     const enum tb_status pushed = link_is_pushed(l, &m->key.uid) ? link_ask_pushed(l, &m->key) : TB_OK;
     if (pushed != TB_OK) link_push_too_much(l, &m->key.uid);
     struct offer *o = offer_find(l->links, &m->key.uid);
@@ -185,11 +204,12 @@ enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
     const struct announced was = *a;
     link_peer_dropped(l, &m.uid);
     link_push_gone(l, &m.uid);
-    l->announced[a - l->announced] = l->announced[--l->announced_count];
-    const uint64_t session = l->session_seq;
+    l->traffic.models.announced[a - l->traffic.models.announced] =
+        l->traffic.models.announced[--l->traffic.models.announced_count];
+    const uint64_t session = link_session_seq(l);
     link_ask_fail(l, &m.uid, why);
     link_in_fail(l, &m.uid, why);
-    if (session == l->session_seq && ops_of(l)->on_version != NULL)
+    if (session == link_session_seq(l) && ops_of(l)->on_version != NULL)
         ops_of(l)->on_version(user_of(l), l->index, &was.key, was.bytes, TB_LINKS_GONE, why);
     return TB_OK;
 }
@@ -225,5 +245,5 @@ void link_versions_tick(struct link *l)
     link_asks_send(l);
     link_asks_tick(l);
     for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
-        if (o->peers[l->index].told_whole != l->session_seq) tell_whole(l, o);
+        if (o->peers[l->index].told_whole != link_session_seq(l)) tell_whole(l, o);
 }

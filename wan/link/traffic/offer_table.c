@@ -1,6 +1,10 @@
 /* offer_table.c - versions that are offered here, what each peer holds of them, and places that retire. */
+#include "wan/link/traffic/offer_table.h"
+
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
 
 struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid)
 {
@@ -109,8 +113,8 @@ void link_peer_held(struct link *l, struct offer *o)
     struct offer_peer *p = &o->peers[l->index];
     p->whole = true;
     p->held_chunks = o->chunks;
-    if (p->told_held == l->session_seq) return;
-    p->told_held = l->session_seq;
+    if (p->told_held == link_session_seq(l)) return;
+    p->told_held = link_session_seq(l);
     const struct tb_id uid = o->key.uid;
     if (options->ops->on_peer_held != NULL) options->ops->on_peer_held(options->user, l->index, &uid);
 }

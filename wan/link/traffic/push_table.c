@@ -1,4 +1,6 @@
 /* push_table.c - models whose next version may come unasked, either way. */
+#include "wan/link/traffic/push_table.h"
+
 #include <string.h>
 
 #include "base/clock.h"
@@ -34,16 +36,16 @@ static void free_all(struct push **at)
 
 void link_pushes_down(struct link *l)
 {
-    free_all(&l->expecting);
-    free_all(&l->pushed);
-    free_all(&l->expected);
-    memset(l->given, 0, sizeof l->given);
-    tb_feed_unexpect(l->feed, 0); /* streams hear of it as they end */
+    free_all(&l->traffic.pushes.expecting);
+    free_all(&l->traffic.pushes.pushed);
+    free_all(&l->traffic.pushes.expected);
+    memset(l->traffic.pushes.given, 0, sizeof l->traffic.pushes.given);
+    tb_feed_unexpect(l->traffic.feed, 0); /* streams hear of it as they end */
 }
 
 void link_pushes_forget(struct link *l)
 {
-    free_all(&l->resting);
+    free_all(&l->traffic.pushes.resting);
 }
 
 bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than)
@@ -53,7 +55,7 @@ bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key
 
 bool link_is_pushed(const struct link *l, const struct tb_id *uid)
 {
-    const struct push *p = l->pushed;
+    const struct push *p = l->traffic.pushes.pushed;
     while (p != NULL && !tb_id_equal(&p->uid, uid))
         p = p->next;
     return p != NULL;
@@ -61,12 +63,12 @@ bool link_is_pushed(const struct link *l, const struct tb_id *uid)
 
 void link_push_moved(struct link *l, const struct tb_id *uid)
 {
-    struct push *p = *push_find_uid(&l->pushed, uid);
+    struct push *p = *push_find_uid(&l->traffic.pushes.pushed, uid);
     if (p != NULL) p->came = tb_clock_now();
 }
 
 void link_expected_ends(struct link *l, const struct tb_name *model)
 {
-    struct push **at = push_find_model(&l->expected, model);
+    struct push **at = push_find_model(&l->traffic.pushes.expected, model);
     if (*at != NULL) tb_free(push_take_out(at));
 }

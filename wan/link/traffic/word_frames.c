@@ -1,5 +1,8 @@
 /* word_frames.c - frames that carry words of a bitmap: HELD, TAKE and HAVE. */
+#include "wan/link/traffic/word_frames.h"
+
 #include "wan/link/link.h"
+#include "wan/link/session/link_control.h"
 
 void link_send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
                      const struct tb_held_word *words, uint32_t count)

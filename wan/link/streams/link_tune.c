@@ -4,8 +4,15 @@
  * Used are those with the lowest numbers that are not worn, so both ends mean the same ones by "the first n" without a word. Worn is a
  * stream under whose keys `records_max` TLS records went either way: it is used on until a fresh one has come up, and closed
  * when nothing moves on it any more. */
+#include "wan/link/streams/link_tune.h"
+
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/link_send.h"
 
 #define LOOK_EVERY TB_MS(250)
 
@@ -21,13 +28,13 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
     for (*count_out = 0; *count_out < most; ++*count_out) {
         int found = -1;
         for (int i = 0; i < (int)TB_LINKS_STREAMS_MAX; i++) {
-            const struct tb_stream *s = l->streams[i];
+            const struct tb_stream *s = l->traffic.streams.slots[i];
             if (!link_stream_is_bound(l, s) || s->plan.number <= after || link_stream_is_worn(l, s) != worn)
                 continue;
-            if (found < 0 || s->plan.number < l->streams[found]->plan.number) found = i;
+            if (found < 0 || s->plan.number < l->traffic.streams.slots[found]->plan.number) found = i;
         }
         if (found < 0) break;
-        after = l->streams[found]->plan.number;
+        after = l->traffic.streams.slots[found]->plan.number;
         slots |= UINT64_C(1) << found;
     }
     return slots;
@@ -38,20 +45,21 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
 static uint64_t used_now(const struct link *l, uint32_t *fresh_out)
 {
     uint32_t more = 0;
-    const uint64_t fresh = first_of(l, l->tuner.streams, false, fresh_out);
-    return fresh | first_of(l, l->tuner.streams - *fresh_out, true, &more);
+    const uint64_t fresh = first_of(l, l->traffic.streams.tuner.streams, false, fresh_out);
+    return fresh | first_of(l, l->traffic.streams.tuner.streams - *fresh_out, true, &more);
 }
 
 static tb_time_ns least_rtt(const struct link *l)
 {
     tb_time_ns least = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const tb_time_ns rtt = link_stream_is_bound(l, l->streams[i])
-                                   ? atomic_load_explicit(&l->streams[i]->rtt_min, memory_order_relaxed)
-                                   : 0;
+        const tb_time_ns rtt =
+            link_stream_is_bound(l, l->traffic.streams.slots[i])
+                ? atomic_load_explicit(&l->traffic.streams.slots[i]->rtt_min, memory_order_relaxed)
+                : 0;
         if (rtt != 0 && (least == 0 || rtt < least)) least = rtt;
     }
-    return least != 0 ? least : l->path_rtt;
+    return least != 0 ? least : l->traffic.streams.rtt;
 }
 
 /* ---- the kernel's ceilings ---- */
@@ -81,7 +89,7 @@ static void watch_windows(struct link *l)
     struct tb_window_seen sent = {.rtt = least_rtt(l), .ceiling_bytes = c->send_bytes};
     struct tb_window_seen received = {.rtt = sent.rtt, .ceiling_bytes = c->receive_bytes, .receives = true};
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
+        const struct tb_stream *s = l->traffic.streams.slots[i];
         if (!link_stream_is_bound(l, s)) continue;
         const uint64_t out = atomic_load_explicit(&s->sent_per_s, memory_order_relaxed);
         const uint64_t in = atomic_load_explicit(&s->received_per_s, memory_order_relaxed);
@@ -109,23 +117,23 @@ static void look(struct link *l, tb_time_ns now)
                                        .rtt = least_rtt(l),
                                        .bytes = link_sent_bytes(l),
                                        .window_bytes = window_of(&l->links->ceilings),
-                                       .usable = l->usable,
-                                       .full = l->full};
-    const uint32_t before = l->tuner.streams;
-    const enum tb_tuner_state state = l->tuner.state;
-    l->looked_at = now;
-    (void)tb_tuner_look(&l->tuner, &seen);
-    l->full = true; /* until a refill finds nothing to send */
-    if (l->tuner.streams != before)
-        tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->label.text, l->tuner.streams,
-               before);
-    if (state == TB_TUNER_SETTLED || l->tuner.state != TB_TUNER_SETTLED) return;
-    if (l->tuner.ceiling < TB_TUNER_STREAMS_MAX)
+                                       .usable = l->traffic.streams.usable,
+                                       .full = l->traffic.crossings.full};
+    const uint32_t before = l->traffic.streams.tuner.streams;
+    const enum tb_tuner_state state = l->traffic.streams.tuner.state;
+    l->traffic.streams.looked_at = now;
+    (void)tb_tuner_look(&l->traffic.streams.tuner, &seen);
+    l->traffic.crossings.full = true; /* until a refill finds nothing to send */
+    if (l->traffic.streams.tuner.streams != before)
+        tb_log(TB_LOG_DEBUG, "link.streams", "peer=%s streams=%u before=%u", l->label.text,
+               l->traffic.streams.tuner.streams, before);
+    if (state == TB_TUNER_SETTLED || l->traffic.streams.tuner.state != TB_TUNER_SETTLED) return;
+    if (l->traffic.streams.tuner.ceiling < TB_TUNER_STREAMS_MAX)
         return; /* found among the few that came up: not the path's */
-    l->stats.streams_found = l->tuner.streams;
-    l->stats.found_bytes_per_s = l->tuner.best_rate;
+    l->stats.streams_found = l->traffic.streams.tuner.streams;
+    l->stats.found_bytes_per_s = l->traffic.streams.tuner.best_rate;
     tb_log(TB_LOG_INFO, "link.streams", "peer=%s streams=%u bytes_per_s=%llu", l->label.text,
-           l->tuner.streams, (unsigned long long)l->tuner.best_rate);
+           l->traffic.streams.tuner.streams, (unsigned long long)l->traffic.streams.tuner.best_rate);
 }
 
 /* ---- what is open ---- */
@@ -134,10 +142,12 @@ static void look(struct link *l, tb_time_ns now)
 static void tell_wanted(struct link *l)
 {
     const struct tb_links_options *o = &l->links->options;
-    if (l->session->dialled || o->streams != 0 || l->protocol < TB_LINK_PROTOCOL_STREAMS) return;
-    if (l->outs == NULL || l->told_wants == l->tuner.streams) return; /* who sends nothing wants nothing */
-    l->told_wants = l->tuner.streams;
-    LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->told_wants);
+    if (link_control(l)->dialled || o->streams != 0 || link_protocol(l) < TB_LINK_PROTOCOL_STREAMS) return;
+    if (l->traffic.crossings.outs == NULL ||
+        l->traffic.streams.told_wants == l->traffic.streams.tuner.streams)
+        return; /* who sends nothing wants nothing */
+    l->traffic.streams.told_wants = l->traffic.streams.tuner.streams;
+    LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->traffic.streams.told_wants);
 }
 
 /* A number of the operator's is not gone over. */
@@ -146,9 +156,9 @@ enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_streams m;
     const enum tb_status status = tb_frame_streams_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (l->protocol < TB_LINK_PROTOCOL_STREAMS || !l->session->dialled) return TB_PEER_GARBLED;
+    if (link_protocol(l) < TB_LINK_PROTOCOL_STREAMS || !link_control(l)->dialled) return TB_PEER_GARBLED;
     if (m.count == 0 || m.count > TB_LINKS_STREAMS_MAX) return TB_PEER_GARBLED;
-    if (l->links->options.streams == 0) l->peer_wants = m.count;
+    if (l->links->options.streams == 0) l->traffic.streams.peer_wants = m.count;
     return TB_OK;
 }
 
@@ -175,7 +185,7 @@ static void close_idle(struct link *l, tb_time_ns now)
     const uint64_t needed = first_of(l, link_streams_wanted(l), false, &count);
     if (count < link_streams_wanted(l)) return; /* make before break */
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *s = l->streams[i];
+        struct tb_stream *s = l->traffic.streams.slots[i];
         if (!link_stream_is_bound(l, s)) continue;
         if (moved(s) != s->moved_bytes || s->idle_since == 0 || (needed >> i & 1) != 0) {
             s->moved_bytes = moved(s);
@@ -193,11 +203,11 @@ void link_tune(struct link *l, tb_time_ns now)
     if (!link_is_up(l)) return;
     uint32_t fresh = 0;
     const uint64_t used = used_now(l, &fresh);
-    l->usable = (uint32_t)__builtin_popcountll(used);
-    if (tb_feed_use(l->feed, used)) links_fed(l->links);
+    l->traffic.streams.usable = (uint32_t)__builtin_popcountll(used);
+    if (tb_feed_use(l->traffic.feed, used)) links_fed(l->links);
     tell_wanted(l);
-    if (tb_time_since(l->looked_at, now) < LOOK_EVERY) return;
+    if (tb_time_since(l->traffic.streams.looked_at, now) < LOOK_EVERY) return;
     look(l, now);
     watch_windows(l);
-    if (l->session->dialled) close_idle(l, now);
+    if (link_control(l)->dialled) close_idle(l, now);
 }

@@ -1,13 +1,20 @@
 /* stream_table.c - the data streams of a link as the main loop sees them, by slot. */
-#include <stdio.h>
+#include "wan/link/streams/stream_table.h"
 
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_path.h"
+#include "wan/link/session/link_control.h"
 
 uint32_t link_streams_count(const struct link *l)
 {
-    uint32_t count = l->ahead_count;
+    uint32_t count = l->traffic.streams.ahead_count;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += l->streams[i] != NULL;
+        count += l->traffic.streams.slots[i] != NULL;
     return count;
 }
 
@@ -15,15 +22,41 @@ uint32_t link_streams_bound(const struct link *l)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_BOUND;
+        count += l->traffic.streams.slots[i] != NULL &&
+                 tb_stream_phase(l->traffic.streams.slots[i]) == TB_STREAM_BOUND;
     return count;
 }
 
 bool link_streams_old(const struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] != NULL && l->streams[i]->plan.session_seq != l->session_seq) return true;
+        if (l->traffic.streams.slots[i] != NULL &&
+            l->traffic.streams.slots[i]->plan.session_seq != link_session_seq(l))
+            return true;
     return false;
+}
+
+struct tb_stream *link_stream_at(const struct link *l, uint32_t slot)
+{
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
+    return l->traffic.streams.slots[slot];
+}
+
+bool link_streams_are_ahead(const struct link *l)
+{
+    return l->traffic.streams.ahead_count > 0;
+}
+
+void link_streams_up(struct link *l, tb_time_ns rtt)
+{
+    struct link_streams *s = &l->traffic.streams;
+    s->number = 0;
+    s->failures = 0;
+    s->retry_at = 0;
+    s->rtt = rtt;
+    s->peer_wants = s->told_wants = 0;
+    s->looked_at = 0;
+    memset(s->gone_numbers, 0, sizeof s->gone_numbers);
 }
 
 void link_stream_end(struct tb_stream *s)
@@ -37,7 +70,7 @@ void link_stream_end(struct tb_stream *s)
 int link_stream_free_slot(const struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] == NULL) return (int)i;
+        if (l->traffic.streams.slots[i] == NULL) return (int)i;
     return -1;
 }
 
@@ -49,16 +82,16 @@ void links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
 struct tb_stream_plan link_stream_plan(struct link *l, uint32_t slot, uint32_t number)
 {
     const struct tb_links_options *o = &l->links->options;
-    return (struct tb_stream_plan){.feed = l->feed,
-                                   .session_seq = l->session_seq,
-                                   .session = l->session_id,
+    return (struct tb_stream_plan){.feed = l->traffic.feed,
+                                   .session_seq = link_session_seq(l),
+                                   .session = link_session_id(l),
                                    .number = number,
                                    .slot = slot,
-                                   .protocol = l->protocol,
+                                   .protocol = link_protocol(l),
                                    .peer = l->index,
                                    .trust = {o->ops->base_good, o->user},
                                    .objects = l->links->options.objects,
-                                   .path = &l->path,
+                                   .path = link_tcp_options(l),
                                    .records_max = o->records_max,
                                    .idle = TB_MS(o->stream_idle_ms)};
 }
@@ -68,7 +101,7 @@ struct tb_stream_plan link_stream_dial_plan(struct link *l, uint32_t slot, const
     struct tb_stream_plan plan = link_stream_plan(l, slot, 0);
     plan.dialled = true;
     plan.address = *to;
-    plan.segment_bytes_max = l->segment.bytes_max;
+    plan.segment_bytes_max = link_segment_bytes(l);
     plan.tls = l->links->options.tls;
     plan.expect = l->identity;
     return plan;
@@ -92,8 +125,8 @@ uint64_t link_sent_bytes(const struct link *l)
 {
     uint64_t bytes = l->stats.bytes_sent;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        if (l->streams[i] != NULL)
-            bytes += atomic_load_explicit(&l->streams[i]->bytes_sent, memory_order_relaxed);
+        if (l->traffic.streams.slots[i] != NULL)
+            bytes += atomic_load_explicit(&l->traffic.streams.slots[i]->bytes_sent, memory_order_relaxed);
     return bytes;
 }
 
@@ -126,14 +159,14 @@ void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
 {
     stats->stream_count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
+        const struct tb_stream *s = l->traffic.streams.slots[i];
         if (s == NULL) continue;
         link_stream_add_stats(stats, s);
         one_stream(s, &stats->streams[stats->stream_count++]);
     }
     stats->streams_wanted = link_streams_wanted(l);
-    stats->streams_used = l->usable;
-    stats->searching = l->tuner.state != TB_TUNER_SETTLED;
+    stats->streams_used = l->traffic.streams.usable;
+    stats->searching = l->traffic.streams.tuner.state != TB_TUNER_SETTLED;
 }
 
 bool link_stream_is_worn(const struct link *l, const struct tb_stream *s)
@@ -143,7 +176,7 @@ bool link_stream_is_worn(const struct link *l, const struct tb_stream *s)
 
 static bool is_ours(const struct link *l, const struct tb_stream *s)
 {
-    return s != NULL && s->plan.session_seq == l->session_seq && tb_stream_phase(s) != TB_STREAM_GONE &&
+    return s != NULL && s->plan.session_seq == link_session_seq(l) && tb_stream_phase(s) != TB_STREAM_GONE &&
            !s->retired;
 }
 
@@ -154,7 +187,9 @@ bool link_stream_is_bound(const struct link *l, const struct tb_stream *s)
 
 uint32_t link_streams_wanted(const struct link *l)
 {
-    const uint32_t wanted = l->tuner.streams > l->peer_wants ? l->tuner.streams : l->peer_wants;
+    const uint32_t wanted = l->traffic.streams.tuner.streams > l->traffic.streams.peer_wants
+                                ? l->traffic.streams.tuner.streams
+                                : l->traffic.streams.peer_wants;
     return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
 }
 
@@ -162,6 +197,7 @@ uint32_t link_streams_fresh(const struct link *l)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += is_ours(l, l->streams[i]) && !link_stream_is_worn(l, l->streams[i]);
+        count +=
+            is_ours(l, l->traffic.streams.slots[i]) && !link_stream_is_worn(l, l->traffic.streams.slots[i]);
     return count;
 }

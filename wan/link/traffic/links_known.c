@@ -1,8 +1,20 @@
 /* links_known.c - what is known of links, their streams and the versions on them. Nothing here changes anything. */
-#include <stdio.h>
+#include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/path/link_why.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/offer_table.h"
+#include "wan/link/traffic/push_table.h"
 
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid)
 {
@@ -18,9 +30,9 @@ bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t
                            struct tb_version_key *key_out, uint64_t *bytes_out)
 {
     const struct link *l = &links->links[peer];
-    if (*cursor >= l->announced_count) return false;
-    *key_out = l->announced[*cursor].key;
-    *bytes_out = l->announced[*cursor].bytes;
+    if (*cursor >= l->traffic.models.announced_count) return false;
+    *key_out = l->traffic.models.announced[*cursor].key;
+    *bytes_out = l->traffic.models.announced[*cursor].bytes;
     ++*cursor;
     return true;
 }
@@ -37,10 +49,10 @@ void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out)
     uint32_t announced = 0, landings = 0, asks = 0;
     for (uint32_t i = 0; i < peers; i++) {
         const struct link *l = &links->links[i];
-        announced += l->announced_count;
-        for (const struct in *in = l->ins; in != NULL; in = in->next)
+        announced += l->traffic.models.announced_count;
+        for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
             landings++;
-        for (const struct ask *a = l->asks; a != NULL; a = a->next)
+        for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
             asks++;
     }
     usage_out->offers = table_seen(&links->most_offers, links->offer_count, TB_LINKS_OFFERS_MAX);
@@ -53,7 +65,7 @@ uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *ui
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        for (const struct in *in = ls->links[i].ins; in != NULL; in = in->next) {
+        for (const struct in *in = ls->links[i].traffic.ins; in != NULL; in = in->next) {
             if (!tb_id_equal(&in->key.uid, uid)) continue;
             bytes += atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed);
         }
@@ -82,7 +94,7 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
     const struct offer_peer *p = &o->peers[peer];
     *progress_out =
         (struct tb_links_progress){.chunks = o->chunks, .held_chunks = p->held_chunks, .whole = p->whole};
-    for (const struct out *out = ls->links[peer].outs; out != NULL; out = out->next) {
+    for (const struct out *out = ls->links[peer].traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->offer != o) continue;
         progress_out->crossing = true;
         progress_out->begun_for = tb_time_since(out->began_at, tb_clock_now());
@@ -93,13 +105,14 @@ enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, 
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    tb_feed_choice(links->links[peer].feed, choice_out);
+    tb_feed_choice(links->links[peer].traffic.feed, choice_out);
 }
 
 /* It draws that model, or did before it went away, and may come back while steps still lead from what it has. */
 static bool draws(const struct link *l, const struct tb_name *model)
 {
-    return link_granted(l, model) && (link_is_up(l) || l->missed < TB_CODEC_STEPS_MAX * l->granted_count);
+    return link_granted(l, model) &&
+           (link_is_up(l) || l->traffic.models.missed < TB_CODEC_STEPS_MAX * l->traffic.models.granted_count);
 }
 
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
@@ -110,7 +123,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
         struct link *l = &links->links[i];
         if (!draws(l, model)) continue;
-        tb_feed_choice(l->feed, &choice);
+        tb_feed_choice(l->traffic.feed, &choice);
         if (!link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
         const unsigned classes = tb_choice_classes(&choice, pace);
         if (classes > most) most = classes;
@@ -173,14 +186,16 @@ const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t 
 {
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
-    return link_is_up(l) ? marked(l->models, l->denied, l->model_count, at) : NULL;
+    return link_is_up(l) ? marked(l->traffic.models.wanted, l->traffic.models.denied,
+                                  l->traffic.models.wanted_count, at)
+                         : NULL;
 }
 
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at)
 {
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
-    return link_is_up(l) && at < l->refused_count ? &l->refused[at] : NULL;
+    return link_is_up(l) && at < l->traffic.models.refused_count ? &l->traffic.models.refused[at] : NULL;
 }
 
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
@@ -188,28 +203,17 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
     *stats_out = l->stats;
-    stats_out->queued_parcels = l->queued;
-    (void)tb_feed_spent(links->links[peer].feed, &stats_out->short_bytes);
-    for (const struct push *p = l->expected; p != NULL; p = p->next)
+    stats_out->queued_parcels = l->traffic.crossings.queued;
+    (void)tb_feed_spent(links->links[peer].traffic.feed, &stats_out->short_bytes);
+    for (const struct push *p = l->traffic.pushes.expected; p != NULL; p = p->next)
         stats_out->expected++;
     link_stream_stats(l, stats_out);
-    for (const struct out *o = l->outs; o != NULL; o = o->next)
+    for (const struct out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
         stats_out->crossings++;
-    for (const struct in *in = l->ins; in != NULL; in = in->next)
+    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         stats_out->landings += !in->finished;
-    stats_out->up = link_is_up(l);
-    stats_out->turned_away = l->said.refused;
-    stats_out->why = l->said.why;
-    stats_out->state_since = l->said.since;
-    snprintf(stats_out->error, sizeof stats_out->error, "%s", l->said.error);
-    if (!stats_out->up) {
-        stats_out->up_since = 0;
-        return;
-    }
-    stats_out->dialled_by_us = l->session->dialled;
-    stats_out->protocol = l->protocol;
-    stats_out->identity = l->session->identity;
-    snprintf(stats_out->address, sizeof stats_out->address, "%s", l->session->address_text);
+    link_said_show(l, stats_out);
+    link_session_show(l, stats_out);
 }
 
 uint64_t tb_links_strangers_refused(const struct tb_links *links)

@@ -1,16 +1,28 @@
 /* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that dialled
  * the session, bound to it by its id, one number each, and spread over the stream loops. */
+#include "wan/link/streams/link_streams.h"
+
+#include <stdio.h>
+
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
-#include <stdio.h>
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/link_tune.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/streams/streams_ahead.h"
+#include "wan/link/traffic/link_land.h"
+#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_send.h"
 
 void link_streams_end_old(struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *s = l->streams[i];
+        struct tb_stream *s = l->traffic.streams.slots[i];
         if (s == NULL || atomic_load(&s->ending)) continue;
-        if (!link_is_up(l) || s->plan.session_seq != l->session_seq) link_stream_end(s);
+        if (!link_is_up(l) || s->plan.session_seq != link_session_seq(l)) link_stream_end(s);
     }
 }
 
@@ -20,18 +32,18 @@ static bool dial_one(struct link *l)
 {
     const int slot = link_stream_free_slot(l);
     if (slot < 0) return false;
-    struct tb_stream_plan plan = link_stream_dial_plan(l, (uint32_t)slot, &l->session->address);
-    plan.number = ++l->stream_number;
+    struct tb_stream_plan plan = link_stream_dial_plan(l, (uint32_t)slot, &link_control(l)->address);
+    plan.number = ++l->traffic.streams.number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
-    l->streams[slot] = s;
+    l->traffic.streams.slots[slot] = s;
     links_stream_to_loop(l->links, s);
     return true;
 }
 
 static void dial_missing(struct link *l, tb_time_ns now)
 {
-    if (!l->session->dialled || now < l->stream_retry_at) return;
+    if (!link_control(l)->dialled || now < l->traffic.streams.retry_at) return;
     uint32_t count = link_streams_fresh(l);
     while (count < link_streams_wanted(l) && dial_one(l))
         count++;
@@ -42,15 +54,15 @@ static void dial_missing(struct link *l, tb_time_ns now)
 static bool number_is_gone(const struct link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < LINK_GONE_MAX; i++)
-        if (l->gone_numbers[i] == number) return true;
+        if (l->traffic.streams.gone_numbers[i] == number) return true;
     return false;
 }
 
 static bool number_is_used(const struct link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = l->streams[i];
-        if (s != NULL && s->plan.session_seq == l->session_seq && s->plan.number == number) return true;
+        const struct tb_stream *s = l->traffic.streams.slots[i];
+        if (s != NULL && s->plan.session_seq == link_session_seq(l) && s->plan.number == number) return true;
     }
     return false;
 }
@@ -61,7 +73,8 @@ static void on_detached(void *user, struct tb_chan *chan)
     struct conn *c = user;
     struct link *l = c->link;
     struct tb_stream *s = c->binding;
-    const bool welcome = chan != NULL && !atomic_load(&s->ending) && c->binding_session == l->session_seq;
+    const bool welcome =
+        chan != NULL && !atomic_load(&s->ending) && c->binding_session == link_session_seq(l);
     link_conn_free(c);
     if (welcome) {
         s->plan.chan = chan;
@@ -80,8 +93,9 @@ enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
     struct link *l = c->link;
     const enum tb_status status = tb_frame_bind_decode(&f->payload, &m);
     if (status != TB_OK) return status;
+    const struct tb_id session = link_session_id(l);
     /* A session that ended meanwhile is no mistake; the stream just comes too late. */
-    if (!link_is_up(l) || l->session->dialled || !tb_id_equal(&m.session, &l->session_id))
+    if (!link_is_up(l) || link_control(l)->dialled || !tb_id_equal(&m.session, &session))
         return TB_PEER_TOKEN;
     if (m.stream == 0 || number_is_used(l, m.stream)) return TB_PEER_GARBLED;
     if (number_is_gone(l, m.stream)) return TB_PEER_TOKEN;
@@ -90,9 +104,9 @@ enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
     const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, m.stream);
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return TB_SITE_NOMEM;
-    l->streams[slot] = s;
+    l->traffic.streams.slots[slot] = s;
     c->binding = s;
-    c->binding_session = l->session_seq;
+    c->binding_session = link_session_seq(l);
     tb_wire_detach(c->wire, on_detached, c);
     return TB_OK;
 }
@@ -102,8 +116,8 @@ enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
 static struct tb_stream *by_number(const struct link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *s = l->streams[i];
-        if (s != NULL && s->plan.session_seq == l->session_seq && s->plan.number == number) return s;
+        struct tb_stream *s = l->traffic.streams.slots[i];
+        if (s != NULL && s->plan.session_seq == link_session_seq(l) && s->plan.number == number) return s;
     }
     return NULL;
 }
@@ -113,7 +127,7 @@ enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     struct tb_frame_stream_gone m;
     const enum tb_status status = tb_frame_stream_gone_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    l->gone_numbers[l->gone_at++ % LINK_GONE_MAX] = m.stream;
+    l->traffic.streams.gone_numbers[l->traffic.streams.gone_at++ % LINK_GONE_MAX] = m.stream;
     struct tb_stream *s = by_number(l, m.stream);
     if (s == NULL) return TB_OK;
     s->peer_gone = true;
@@ -123,9 +137,9 @@ enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
 
 static void forget_stream(struct link *l, uint32_t slot)
 {
-    link_stream_add_stats(&l->stats, l->streams[slot]);
-    tb_stream_free(l->streams[slot]);
-    l->streams[slot] = NULL;
+    link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
+    tb_stream_free(l->traffic.streams.slots[slot]);
+    l->traffic.streams.slots[slot] = NULL;
 }
 
 /* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is sent again
@@ -144,23 +158,23 @@ static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
     if (!s->peer_gone && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
                tb_status_name(why));
-    if (why == TB_PEER_GARBLED) l->stream_garbled = true;
+    if (why == TB_PEER_GARBLED) l->traffic.streams.garbled = true;
 }
 
 static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
-    if (atomic_load(&s->was_bound)) l->stream_failures = 0;
-    const uint32_t doublings = l->stream_failures < 10 ? l->stream_failures++ : 10;
+    if (atomic_load(&s->was_bound)) l->traffic.streams.failures = 0;
+    const uint32_t doublings = l->traffic.streams.failures < 10 ? l->traffic.streams.failures++ : 10;
     uint64_t bound = (uint64_t)o->retry_min_ms << doublings;
     if (bound > o->retry_max_ms) bound = o->retry_max_ms;
-    l->stream_retry_at = now + TB_MS(links_random() % (bound + 1));
+    l->traffic.streams.retry_at = now + TB_MS(links_random() % (bound + 1));
 }
 
 static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
 {
-    struct tb_stream *s = l->streams[slot];
-    if (s->plan.session_seq != l->session_seq || !link_is_up(l)) {
+    struct tb_stream *s = l->traffic.streams.slots[slot];
+    if (s->plan.session_seq != link_session_seq(l) || !link_is_up(l)) {
         forget_stream(l, slot);
         return;
     }
@@ -176,14 +190,16 @@ static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
 
 bool link_streams_garbled(const struct link *l)
 {
-    return l->stream_garbled;
+    return l->traffic.streams.garbled;
 }
 
 void link_streams_tick(struct link *l, tb_time_ns now)
 {
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->stream_garbled; i++)
-        if (l->streams[i] != NULL && tb_stream_phase(l->streams[i]) == TB_STREAM_GONE) stream_gone(l, i, now);
-    if (l->stream_garbled) return; /* the turn ends the session, and calls again */
+    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->traffic.streams.garbled; i++)
+        if (l->traffic.streams.slots[i] != NULL &&
+            tb_stream_phase(l->traffic.streams.slots[i]) == TB_STREAM_GONE)
+            stream_gone(l, i, now);
+    if (l->traffic.streams.garbled) return; /* the turn ends the session, and calls again */
     link_streams_ahead_gone(l);
     link_tune(l, now);
     if (link_is_up(l) && !l->links->closing) dial_missing(l, now);

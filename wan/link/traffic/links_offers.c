@@ -1,6 +1,16 @@
 /* links_offers.c - versions of which the links have places: offered to peers, taken back when no stream touches them any more. */
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_versions.h"
+#include "wan/link/traffic/offer_table.h"
 
 /* ---- places that were taken back ---- */
 
@@ -60,7 +70,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     *at = o;
     ls->offer_count++;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        ls->links[i].missed += !link_is_up(&ls->links[i]);
+        ls->links[i].traffic.models.missed += !link_is_up(&ls->links[i]);
         link_announce(&ls->links[i], o);
     }
     return TB_OK;
@@ -116,7 +126,7 @@ enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, 
     links_share_end(ls, uid);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
-        for (struct in *in = l->ins, *next; in != NULL; in = next) {
+        for (struct in *in = l->traffic.ins, *next; in != NULL; in = next) {
             next = in->next;
             if (!tb_id_equal(&in->key.uid, uid)) continue;
             link_in_stop(l, in);

@@ -1,5 +1,10 @@
 /* streams_ahead.c - data streams that are dialled before their session is greeted. */
+#include "wan/link/streams/streams_ahead.h"
+
 #include "wan/link/link.h"
+#include "wan/link/session/link_conn.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
 
 /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
 #define AHEAD_MAX 4u
@@ -8,18 +13,18 @@ void link_streams_ahead(struct link *l, const struct tb_address *to)
 {
     const uint32_t all = link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
     const struct tb_stream_plan plan = link_stream_dial_plan(l, 0, to);
-    while (l->ahead_count < wanted) {
+    while (l->traffic.streams.ahead_count < wanted) {
         struct tb_stream *s = tb_stream_new_ahead(&plan);
         if (s == NULL) return;
-        l->ahead[l->ahead_count++] = s;
+        l->traffic.streams.ahead[l->traffic.streams.ahead_count++] = s;
         links_stream_to_loop(l->links, s);
     }
 }
 
 void link_streams_ahead_end(struct link *l)
 {
-    for (uint32_t i = 0; i < l->ahead_count; i++)
-        if (!atomic_load(&l->ahead[i]->ending)) tb_stream_end(l->ahead[i]);
+    for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
+        if (!atomic_load(&l->traffic.streams.ahead[i]->ending)) tb_stream_end(l->traffic.streams.ahead[i]);
 }
 
 /* The session's now, unless it went elsewhere. */
@@ -27,9 +32,9 @@ static bool adopt(struct link *l, struct tb_stream *s)
 {
     const int slot = link_stream_free_slot(l);
     if (slot < 0 || tb_stream_phase(s) == TB_STREAM_GONE || atomic_load(&s->ending)) return false;
-    if (!link_same_address(&s->plan.address, &l->session->address)) return false;
-    const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, ++l->stream_number);
-    l->streams[slot] = s;
+    if (!link_same_address(&s->plan.address, &link_control(l)->address)) return false;
+    const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, ++l->traffic.streams.number);
+    l->traffic.streams.slots[slot] = s;
     tb_stream_bind(s, &plan);
     return true;
 }
@@ -37,21 +42,22 @@ static bool adopt(struct link *l, struct tb_stream *s)
 void link_streams_adopt(struct link *l)
 {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < l->ahead_count; i++)
-        if (!l->session->dialled || !adopt(l, l->ahead[i])) l->ahead[left++] = l->ahead[i];
-    l->ahead_count = left;
+    for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
+        if (!link_control(l)->dialled || !adopt(l, l->traffic.streams.ahead[i]))
+            l->traffic.streams.ahead[left++] = l->traffic.streams.ahead[i];
+    l->traffic.streams.ahead_count = left;
     link_streams_ahead_end(l);
 }
 
 void link_streams_ahead_gone(struct link *l)
 {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < l->ahead_count; i++) {
-        struct tb_stream *s = l->ahead[i];
+    for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++) {
+        struct tb_stream *s = l->traffic.streams.ahead[i];
         if (tb_stream_phase(s) == TB_STREAM_GONE)
             tb_stream_free(s);
         else
-            l->ahead[left++] = s;
+            l->traffic.streams.ahead[left++] = s;
     }
-    l->ahead_count = left;
+    l->traffic.streams.ahead_count = left;
 }

@@ -1,0 +1,69 @@
+/* links_inside.h - the object that holds all links of a gateway. Internal to wan/link.
+ *
+ * One thread: the main loop's. */
+#ifndef TB_WAN_LINKS_INSIDE_H
+#define TB_WAN_LINKS_INSIDE_H
+
+#include "base/clock.h"
+#include "wan/link/links.h"
+#include "wan/stream/stream.h"
+
+struct conn;
+struct division;
+struct link;
+struct offer;
+struct retired;
+struct tb_links;
+struct tb_share;
+
+#define LINKS_TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
+#define LINKS_TICK_IDLE_MS 25u
+
+struct tb_links {
+    struct tb_links_options options; /* pointers in it are ours or static */
+    struct tb_tcp_path_options tcp;
+    struct tb_tcp_ceilings ceilings; /* of the kernel, as they were seen last */
+    tb_time_ns ceilings_at;
+    struct tb_identity identity;
+    uv_async_t wake;
+    uv_timer_t clock;
+    uint32_t handles;
+    uint32_t clock_ms; /* 0: stopped */
+    void (*on_clock)(uv_timer_t *clock);
+    const struct tb_wire_ops *wire_ops; /* of connections that may become control streams */
+    tb_time_ns ticked_at;
+    struct tb_listener *listener;
+    struct conn *conns;
+    uint32_t accepted_count; /* of them */
+    struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
+    uint32_t loop_count, loop_at;
+    struct link *links; /* peer_count */
+    struct offer *offers;
+    uint32_t offer_count;
+    uint32_t most_offers, most_announced, most_landings, most_asks; /* that tb_links_usage ever saw */
+    struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
+    uint32_t withdrawn_count, withdrawn_at;
+    struct division *divisions;
+    struct tb_share *retiring; /* shares on which some stream may still have a hand */
+    struct retired *retired;
+    uint64_t strangers;
+    tb_time_ns full_told_at; /* that a connection was not accepted, for want of room; 0: never */
+    bool closing;
+    void (*closed)(void *user);
+    void *closed_user;
+};
+
+uint64_t links_random(void);
+void links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
+void links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
+/* The turn comes each `ms` milliseconds. */
+void links_set_clock(struct tb_links *ls, uint32_t ms);
+void links_busy(struct tb_links *ls); /* something moves: tick fast */
+/* What the kernel offers. */
+void links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
+                        struct tb_tcp_path_options *p);
+void links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */
+enum tb_status links_refuse(char error_out[256], const char *what, const char *which);
+enum tb_status links_options_check(const struct tb_links_options *o, char error_out[256]);
+
+#endif

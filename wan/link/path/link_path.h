@@ -1,0 +1,61 @@
+/* link_path.h - where the peer of a link is, and what is known of the way there. */
+#ifndef TB_WAN_LINK_PATH_H
+#define TB_WAN_LINK_PATH_H
+
+#include "base/dial_race.h"
+#include "base/net/chan.h"
+#include "wan/link/links.h"
+#include "wan/link/path/segment.h"
+#include "wan/stream/tcp_path.h"
+
+struct link;
+struct link_resolving;
+
+/* What a link says of itself (link_why.c). */
+struct link_said {
+    enum tb_links_why why;
+    bool up;      /* since `since`; else it is down since then */
+    bool refused; /* down: a handshake or a BYE said no */
+    tb_time_ns since;
+    tb_time_ns at; /* `why` was seen last */
+    char error[TB_LINKS_ERROR_BYTES];
+};
+
+struct link_path {
+    bool has_address;
+    struct tb_endpoint endpoint;
+    struct link_resolving *resolving; /* a query is under way */
+    struct tb_address addresses[TB_ADDRESSES_MAX];
+    uint32_t address_count, address_at;
+    tb_time_ns asked_at;    /* for the name, last; 0: never */
+    struct tb_address good; /* the last one that became a session; bytes 0: none */
+    tb_time_ns fresh_until; /* the name is asked again then; TB_TIME_NEVER: it is a number */
+    uint32_t elsewhere;     /* answers in a row without the session's address */
+    tb_time_ns renewed_at;  /* a fresh connection was dialled beside a session that works; 0: never */
+    struct tb_race race;
+    enum tb_chan_reach race_reach; /* how far the best of its dials came */
+    struct link_said said;
+    struct tb_segment segment;
+    tb_time_ns segment_at; /* it was looked at */
+    uint64_t segment_seq;  /* streams of this session, up to the next, were counted as stalled */
+    uint32_t segment_number;
+    uint64_t control_acked; /* bytes of the session's control stream, */
+    tb_time_ns control_at;  /* since then; 0: not looked at yet */
+    struct tb_tcp_path_options tcp;
+    char congestion[TB_TCP_CONGESTION_BYTES]; /* that tcp points to */
+};
+
+void link_path_init(struct link *l, const struct tb_links_peer_options *p);
+bool link_can_dial(const struct link *l);
+/* A session began. */
+void link_path_up(struct link *l);
+/* For each connection of the link. */
+const struct tb_tcp_path_options *link_tcp_options(const struct link *l);
+/* The kernel allows so many bytes under way. */
+void link_path_ceiling(struct link *l, uint64_t send_bytes);
+/* TCP_MAXSEG of new connections; 0: the path's own. */
+uint32_t link_segment_bytes(const struct link *l);
+/* A fresh connection was dialled beside a session that works; 0: never. */
+tb_time_ns link_renewed_at(const struct link *l);
+
+#endif

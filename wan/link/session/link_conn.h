@@ -1,0 +1,60 @@
+/* link_conn.h - connections that are or may become control streams. */
+#ifndef TB_WAN_LINK_CONN_H
+#define TB_WAN_LINK_CONN_H
+
+#include "base/net/wire.h"
+#include "wan/link/links.h"
+
+struct link;
+struct tb_links;
+struct tb_stream;
+struct tb_wire;
+
+/* That came from outside are not accepted beyond so many, all peers and strangers. */
+#define LINK_CONNS_MAX      256u
+#define LINK_CONNS_PER_PEER 12u
+#define LINK_GREET_BY       TB_SECONDS(5)
+
+/* One connection that is or may become a control stream. */
+struct conn {
+    struct conn *next;
+    struct tb_links *links;
+    struct link *link; /* NULL: accepted, and nobody knows yet who it is */
+    struct tb_wire *wire;
+    bool dialled;
+    bool ended;           /* close or finish was called */
+    bool fault_told;      /* why it ended was logged */
+    bool is_session;      /* link->session is this one */
+    bool racing;          /* dialled, one of the link's race */
+    bool ahead;           /* dialled: data streams were dialled beside it */
+    bool probe;           /* dialled: it stalls in TLS, and one with smaller segments is the session */
+    uint32_t segment_max; /* dialled: TCP_MAXSEG; 0: the path's own */
+    bool outrun;          /* another attempt was open sooner, or the session was heard again: no failure */
+    tb_time_ns greet_by;
+    tb_time_ns connected_at;     /* dialled: TCP was seen to be answered; 0: not yet */
+    tb_time_ns opened_at;        /* 0: not yet */
+    uint64_t expires_wall_s;     /* the peer's certificate */
+    uint64_t own_expires_wall_s; /* ours, as it was when this began */
+    struct tb_digest own_shown;  /* likewise */
+    struct tb_identity identity;
+    char address_text[128];
+    tb_time_ns rtt;            /* of TCP, when it opened; 0: not known */
+    struct tb_address address; /* dialled */
+    struct tb_stream *binding; /* it turned out to be a data stream and is on its way to a loop */
+    uint64_t binding_session;
+};
+
+void link_conn_close(struct conn *c, enum tb_status why);
+/* Says why, then ends. */
+void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail);
+void link_conn_free(struct conn *c);
+/* For one more: dialled by this link; NULL: accepted. */
+bool links_have_room(const struct tb_links *ls, const struct link *l);
+struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* likewise; NULL: no memory, or no room */
+/* Ours, and those of the peer that were identified. */
+uint32_t link_conn_count(const struct link *l);
+/* An attempt of ours may still become the session. */
+bool link_has_candidate(const struct link *l);
+bool link_same_address(const struct tb_address *a, const struct tb_address *b);
+
+#endif

@@ -1,0 +1,78 @@
+/* link_control.h - the session of a link: its control stream, and what is said on it. */
+#ifndef TB_WAN_LINK_CONTROL_H
+#define TB_WAN_LINK_CONTROL_H
+
+#include "base/log.h"
+#include "base/net/wire.h"
+#include "wan/link/links.h"
+#include "wan/link/session/link_session.h"
+
+struct conn;
+struct link;
+struct tb_writer;
+
+/* A second gateway with the peer's identity. */
+struct link_twin {
+    tb_time_ns asked_at; /* the session was asked because a newcomer of another life came; 0: never */
+    tb_time_ns vouched_at;
+    tb_time_ns seen_at; /* a twin was refused; 0: none in this session */
+    struct tb_id life;  /* its */
+};
+
+struct link_heartbeat {
+    tb_time_ns sent_at;
+    tb_time_ns waiting_since; /* the oldest heartbeat without an answer; 0: none */
+    tb_time_ns answered;      /* when that one was sent that was answered last */
+    tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
+};
+
+struct link_session_part {
+    struct tb_link_session life;
+    struct conn *control; /* the control stream; NULL: down */
+    /* The peer replaced the session by an attempt of ours that we have not heard of yet; 0: no. */
+    tb_time_ns limbo_since;
+    uint64_t seq; /* grows with each session, 1.. */
+    struct tb_id id;
+    uint32_t protocol;
+    uint32_t conn_count;
+    struct link_heartbeat beat;
+    struct link_twin twin;
+};
+
+void link_session_init(struct link *l, uint32_t lane);
+/* The control stream; NULL: the link is down. */
+struct conn *link_control(const struct link *l);
+uint32_t link_protocol(const struct link *l);
+/* Grows with each session, 1.. */
+uint64_t link_session_seq(const struct link *l);
+struct tb_id link_session_id(const struct link *l);
+enum tb_link_session_state link_life_state(const struct link *l);
+/* That failed in a row. */
+uint32_t link_attempts(const struct link *l);
+/* A heartbeat unanswered for so long is silence. */
+tb_time_ns link_silent_after(const struct link *l);
+/* When the heartbeat was sent that was answered last. */
+tb_time_ns link_answered_at(const struct link *l);
+/* What the session says in the statistics. */
+void link_session_show(const struct link *l, struct tb_links_stats *stats_out);
+bool link_is_up(const struct link *l);
+/* NULL: not up, or ending. */
+struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max);
+void link_end(struct link *l);
+void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+              const char *address);
+void link_step(struct link *l, enum tb_link_session_event_kind kind, const struct tb_link_session_event *more,
+               struct tb_link_session_todo *todo_out);
+
+/* Sends a control message to the peer; nothing happens when the session is not up. */
+#define LINK_SEND(link, type, message, payload_max, ...)                                                     \
+    do {                                                                                                     \
+        struct tb_writer *w_ = link_begin(link, type, payload_max);                                          \
+        if (w_ == NULL) break;                                                                               \
+        message##_encode(&(const struct message){__VA_ARGS__}, w_);                                          \
+        link_end(link);                                                                                      \
+    } while (0)
+
+#define LINK_SMALL 1024u /* payload_max of messages without a page */
+
+#endif

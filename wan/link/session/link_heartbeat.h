@@ -1,0 +1,18 @@
+/* link_heartbeat.h - the turn of a session. */
+#ifndef TB_WAN_LINK_HEARTBEAT_H
+#define TB_WAN_LINK_HEARTBEAT_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct tb_links;
+struct tb_wire_frame;
+
+/* Heartbeats. */
+enum tb_status link_on_ping(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f);
+void link_up_tick(struct link *l, tb_time_ns now);
+void link_up_stop(struct link *l); /* closing */
+void links_conns_tick(struct tb_links *ls, tb_time_ns now);
+
+#endif

@@ -1,0 +1,16 @@
+/* link_twin.h - two gateways with one identity. */
+#ifndef TB_WAN_LINK_TWIN_H
+#define TB_WAN_LINK_TWIN_H
+
+#include "wan/link/links.h"
+
+struct conn;
+struct link;
+
+void link_twin_ask(struct link *l); /* the session, with a heartbeat: is it alive? */
+void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now);
+void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id *life);
+void link_twin_is_us(struct link *l);                  /* the peer says so */
+void link_twin_forget(struct link *l, tb_time_ns now); /* what is too long ago */
+
+#endif

@@ -1,0 +1,13 @@
+/* link_tune.h - how many data streams are used, and which. */
+#ifndef TB_WAN_LINK_TUNE_H
+#define TB_WAN_LINK_TUNE_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct tb_wire_frame;
+
+enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f);
+void link_tune(struct link *l, tb_time_ns now);
+
+#endif

@@ -1,0 +1,16 @@
+/* streams_ahead.h - data streams that are dialled before their session is greeted. */
+#ifndef TB_WAN_STREAMS_AHEAD_H
+#define TB_WAN_STREAMS_AHEAD_H
+
+#include "wan/link/links.h"
+
+struct link;
+
+/* Dials them before the session is greeted; each is adopted by a session at that address, or ends. */
+void link_streams_ahead(struct link *l, const struct tb_address *to);
+void link_streams_ahead_end(struct link *l);
+void link_streams_adopt(struct link *l); /* a session began */
+/* Frees those that are gone. */
+void link_streams_ahead_gone(struct link *l);
+
+#endif

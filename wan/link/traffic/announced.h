@@ -1,0 +1,40 @@
+/* announced.h - models that a link is asked for and asks for, and versions that the peer announced. */
+#ifndef TB_WAN_ANNOUNCED_H
+#define TB_WAN_ANNOUNCED_H
+
+#include "wan/link/links.h"
+
+struct link;
+
+/* A version the peer announced in this session. */
+struct announced {
+    struct tb_version_key key;
+    uint64_t bytes;
+};
+
+struct link_models {
+    struct tb_name *wanted; /* from the peer */
+    uint32_t wanted_count;
+    bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
+    /* Models this peer may read and wants; while it is down, did. */
+    struct tb_name granted[TB_LINKS_MODELS_MAX];
+    uint32_t granted_count;
+    /* Models that it asked for in this session and may not read. */
+    struct tb_name refused[TB_LINKS_MODELS_MAX];
+    uint32_t refused_count;
+    uint32_t missed; /* versions, of all models, that came since its session ended */
+    struct announced *announced;
+    uint32_t announced_count, announced_cap;
+    uint64_t told_dtypes; /* the session in which the log named a model that this peer cannot read */
+    struct tb_name told_dtypes_of;
+};
+
+bool link_granted(const struct link *l, const struct tb_name *model);
+const struct announced *link_announced(const struct link *l, const struct tb_id *uid);
+/* Versions of this model are wanted from the peer. */
+bool link_wants(const struct link *l, const struct tb_name *model);
+void link_send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
+void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why);
+void link_tell_withdrawn(struct link *l, const struct tb_version_key *key);
+
+#endif

@@ -1,0 +1,41 @@
+/* ask_table.h - manifests on their way to us. */
+#ifndef TB_WAN_ASK_TABLE_H
+#define TB_WAN_ASK_TABLE_H
+
+#include "wan/link/links.h"
+
+struct link;
+
+/* Manifests on their way to us. */
+struct ask {
+    struct ask *next;
+    struct tb_id uid;
+    struct tb_version_key key;
+    bool sent;    /* in this session */
+    bool unasked; /* they follow a PUSH that is not decided, and nobody here asked yet */
+    bool complete;
+    uint32_t shard;
+    uint8_t *head;
+    uint32_t head_total, head_got;
+    uint32_t digests_got;
+    uint64_t memory_bytes;
+    uint64_t needed_bytes;         /* with the shard for which there was no room */
+    struct tb_manifest *manifests; /* key.shard_count; NULL until the answer begins */
+    void **memories;
+};
+
+void link_ask_clear(struct ask *a);
+/* Points to NULL where there is none. */
+struct ask **link_ask_find(struct link *l, const struct tb_id *uid);
+void link_ask_free(struct ask **at);
+void link_asks_rewind(struct link *l);
+void link_asks_free(struct link *l);
+void link_asks_send(struct link *l); /* those the peer announced and that were not sent in this session */
+/* Bytes of manifests that may still be kept for this one. */
+uint64_t link_ask_room(const struct link *l, const struct ask *whose);
+/* Its manifests follow PUSH. TB_TOO_LARGE, TB_SITE_NOMEM: they are not kept. */
+TB_MUST_USE enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key);
+void link_ask_declined(struct link *l, const struct tb_id *uid); /* they are kept if they were asked for */
+void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+
+#endif

@@ -1,0 +1,56 @@
+/* crossing_table.h - crossings that the peer draws from us. */
+#ifndef TB_WAN_CROSSING_TABLE_H
+#define TB_WAN_CROSSING_TABLE_H
+
+#include "wan/link/links.h"
+#include "wan/send/fair_queue.h"
+#include "wan/send/hedge.h"
+#include "wan/send/shared_places.h"
+
+struct link;
+struct offer;
+struct tb_share;
+
+/* A version that the peer draws from us. */
+struct out {
+    struct out *next;
+    uint32_t crossing;
+    struct offer *offer;
+    struct tb_share *
+        base; /* of an offer, or ours (links_past_new): what the peer holds whole; NULL: none, or gone here */
+    bool based;        /* BASE came, or EXPECT named it */
+    bool no_base_told; /* the log says that the peer's base went */
+    struct tb_crossing core;
+    void *memory;
+    tb_time_ns began_at;
+    tb_time_ns have_at; /* what is held here was told, in a shared crossing */
+    uint32_t flow;      /* of its model, in the link's fair */
+    struct tb_fair_bill bill;
+};
+
+struct link_crossings {
+    struct out *outs;
+    uint32_t want_last; /* the highest crossing number the peer gave */
+    struct tb_fair fair;
+    struct tb_hedge hedge;
+    uint32_t queued; /* parcels that no stream took, when it was looked last */
+    bool full;       /* since the last look there was always something to send */
+    bool spent;      /* the day's bytes, when it was looked last */
+    bool told_spent; /* as the peer heard of us in this session */
+};
+
+/* NULL: there is none. */
+struct out *link_out_find(const struct link *l, uint32_t crossing);
+void link_out_free(struct link *l, struct out *out);
+/* A session began. */
+void link_crossings_up(struct link *l);
+void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
+uint32_t link_out_count(const struct link *l);
+enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
+/* A crossing that the peer expects begins. */
+TB_MUST_USE enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
+                                         struct tb_share *base);
+/* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
+enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
+
+#endif

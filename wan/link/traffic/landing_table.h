@@ -1,0 +1,44 @@
+/* landing_table.h - landings that we draw from the peer. */
+#ifndef TB_WAN_LANDING_TABLE_H
+#define TB_WAN_LANDING_TABLE_H
+
+#include "wan/link/links.h"
+#include "wan/send/inbound.h"
+#include "wan/send/sender_turn.h"
+#include "wan/send/shared_places.h"
+
+struct link;
+struct tb_share;
+
+/* A version that lands here from the peer. */
+struct in {
+    struct in *next;
+    struct tb_version_key key;
+    struct tb_share *share;
+    struct tb_share *base; /* of an offer: what we told the peer that we hold; NULL: none, or gone */
+    struct tb_landing core;
+    void *memory;
+    uint32_t crossing; /* 0: not under way */
+    uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */
+    bool finished;     /* landed or failed; waits for land_stop */
+    bool no_base_told; /* the log says that its base went */
+    struct tb_turn turn;
+};
+
+/* NULL: there is none. */
+struct in *link_in_find(const struct link *l, uint32_t crossing);
+struct in *link_in_of(const struct link *l, const struct tb_id *uid);
+/* No stream begins to land a chunk of it any more. */
+void link_in_unlist(struct link *l, struct in *in);
+void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
+void link_in_free(struct link *l, struct in *in); /* takes it off the list; its share is the caller's */
+/* All, with their shares: the links close. */
+void link_ins_free(struct link *l);
+bool link_in_all_held(const struct in *in);
+/* Landings that are under way. */
+uint32_t link_in_crossings(const struct link *l);
+/* TB_OK: landed. The daemon is told. */
+void link_in_end(struct link *l, struct in *in, enum tb_status why);
+void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+
+#endif

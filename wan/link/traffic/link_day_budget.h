@@ -1,0 +1,13 @@
+/* link_day_budget.h - a peer's day of bytes that is used up. */
+#ifndef TB_WAN_LINK_DAY_BUDGET_H
+#define TB_WAN_LINK_DAY_BUDGET_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct tb_wire_frame;
+
+void link_spent_tell(struct link *l); /* link.spent may have changed */
+enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f);
+
+#endif

@@ -1,0 +1,15 @@
+/* link_dtypes.h - layouts that a peer's protocol cannot read. */
+#ifndef TB_WAN_LINK_DTYPES_H
+#define TB_WAN_LINK_DTYPES_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct offer;
+
+/* The session's protocol can say every layout of the version. */
+bool link_may_read(const struct link *l, const struct offer *o);
+/* It cannot: GONE, a counter, and a line in the log for each model of a session. */
+void link_refuse_dtypes(struct link *l, const struct offer *o);
+
+#endif

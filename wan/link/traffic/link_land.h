@@ -1,0 +1,14 @@
+/* link_land.h - the turn of landings. */
+#ifndef TB_WAN_LINK_LAND_H
+#define TB_WAN_LINK_LAND_H
+
+#include "wan/link/links.h"
+#include "wan/send/feed.h"
+
+struct link;
+
+void link_in_note(struct link *l, const struct tb_note *n);
+void link_ins_tick(struct link *l, tb_time_ns now);
+void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
+
+#endif

@@ -1,0 +1,14 @@
+/* link_manifest.h - pages of manifests that come. */
+#ifndef TB_WAN_LINK_MANIFEST_H
+#define TB_WAN_LINK_MANIFEST_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct tb_wire_frame;
+
+void link_asks_tick(struct link *l); /* those that are complete */
+enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f);
+
+#endif

@@ -1,0 +1,13 @@
+/* link_runs.h - which run of a model a peer remembers. */
+#ifndef TB_WAN_LINK_RUNS_H
+#define TB_WAN_LINK_RUNS_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct tb_wire_frame;
+
+enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f);
+enum tb_status link_on_run_told(struct link *l, struct tb_wire_frame *f);
+
+#endif

@@ -1,0 +1,30 @@
+/* link_serve.h - manifests on their way to the peer. */
+#ifndef TB_WAN_LINK_SERVE_H
+#define TB_WAN_LINK_SERVE_H
+
+#include "wan/link/links.h"
+
+struct link;
+struct offer;
+struct tb_wire_frame;
+
+#define LINK_QUEUE_BYTES ((uint64_t)1 << 20) /* of manifest pages on the control stream */
+
+/* Manifests on their way to the peer. */
+struct serve {
+    struct serve *next;
+    struct offer *offer;
+    uint32_t shard;
+    bool head_done;
+    bool asked;  /* else it follows PUSH */
+    uint32_t at; /* byte of the head, or digest */
+    uint8_t *head;
+    uint32_t head_bytes;
+};
+
+void link_serves_drop(struct link *l, const struct offer *o); /* NULL: all */
+void link_serves_tick(struct link *l);
+void link_serve(struct link *l, struct offer *o, bool asked); /* or GONE, where there is no memory */
+enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f);
+
+#endif

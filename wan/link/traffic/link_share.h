@@ -1,0 +1,35 @@
+/* link_share.h - one version from several peers at once. */
+#ifndef TB_WAN_LINK_SHARE_H
+#define TB_WAN_LINK_SHARE_H
+
+#include "wan/link/links.h"
+#include "wan/send/source_division.h"
+
+struct in;
+struct link;
+struct tb_links;
+struct tb_wire_frame;
+
+/* A version that several peers send at once. */
+struct division {
+    struct division *next;
+    struct tb_id uid;
+    struct tb_divide core;
+    void *memory;
+    struct tb_place *places; /* in `memory`, too */
+    struct {
+        struct link *link;            /* NULL: free */
+        uint32_t crossing;            /* of the link's `in` */
+    } members[TB_DIVIDE_SOURCES_MAX]; /* by source */
+};
+
+void links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all */
+/* May a crossing of this version begin on this link now? Not beside one that cannot be shared. */
+bool link_may_begin(const struct link *l, const struct in *in);
+/* Those beside which it cannot have had their turn: they are stopped, and it begins. */
+bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now);
+void link_share_begin(struct link *l, struct in *in, tb_time_ns now); /* before START */
+void links_share_tick(struct tb_links *ls, tb_time_ns now);
+enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f);
+
+#endif

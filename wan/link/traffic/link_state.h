@@ -1,0 +1,25 @@
+/* link_state.h - the life of a peer's arena, STATE and HOLDUP. */
+#ifndef TB_WAN_LINK_STATE_H
+#define TB_WAN_LINK_STATE_H
+
+#include "base/site_state.h"
+#include "wan/link/links.h"
+
+struct link;
+struct tb_wire_frame;
+
+/* What holds up the chunks that go to the peer. */
+struct link_holdup {
+    enum tb_holdup told;   /* as the peer heard of us in this session */
+    tb_time_ns at;         /* when it was looked at last */
+    uint64_t sent, resent; /* bytes, as they were then */
+};
+
+void link_life(struct link *l,
+               const struct tb_id *life); /* a session began: what HELLO says of the peer's arena */
+enum tb_status link_on_state(struct link *l, struct tb_wire_frame *f);
+void link_holdup_tick(struct link *l, tb_time_ns now);
+enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f);
+void link_state_up(struct link *l);
+
+#endif

@@ -1,0 +1,97 @@
+/* link_traffic.c - what crosses a link, as a whole: made, told of a session, freed. */
+#include "wan/link/traffic/link_traffic.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_state.h"
+#include "wan/link/traffic/link_versions.h"
+#include "wan/link/traffic/push_table.h"
+#include "wan/send/codec_trial.h"
+
+_Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
+
+/* Once a process: a machine's speeds do not change with its links. */
+static const struct tb_choice_speed *machine_speeds(void)
+{
+    static struct tb_choice_speed speeds[TB_WAYS];
+    static bool tried;
+    if (!tried) tb_choice_trial(speeds);
+    tried = true;
+    return speeds;
+}
+
+enum tb_status link_traffic_init(struct link *l, const struct tb_links_peer_options *p)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct link_traffic *t = &l->traffic;
+    t->feed = tb_feed_new(o->codec, o->threads);
+    if (t->feed == NULL) return TB_SITE_NOMEM;
+    if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(t->feed, machine_speeds());
+    t->models.wanted = tb_calloc(p->model_count + 1, sizeof *t->models.wanted);
+    if (t->models.wanted == NULL) {
+        tb_feed_free(t->feed);
+        return TB_SITE_NOMEM;
+    }
+    memcpy(t->models.wanted, p->models, p->model_count * sizeof *t->models.wanted);
+    t->models.wanted_count = p->model_count;
+    tb_hedge_init(&t->crossings.hedge, o->hedge_permille == TB_LINKS_HEDGE_NONE ? 0 : o->hedge_permille);
+    tb_tuner_init(&t->streams.tuner, &l->links->tcp.tuning);
+    tb_tuner_recall(&t->streams.tuner, p->streams_found, p->found_bytes_per_s);
+    l->stats.streams_found = t->streams.tuner.searched ? p->streams_found : 0;
+    l->stats.found_bytes_per_s = p->found_bytes_per_s;
+    return TB_OK;
+}
+
+void link_traffic_fini(struct link *l)
+{
+    link_pushes_down(l);
+    link_pushes_forget(l);
+    link_asks_free(l);
+    link_serves_drop(l, NULL);
+    link_outs_drop(l, NULL);
+    link_ins_free(l);
+    tb_feed_free(l->traffic.feed);
+    tb_free(l->traffic.models.announced);
+    tb_free(l->traffic.models.wanted);
+}
+
+void link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt)
+{
+    link_life(l, life);
+    link_state_up(l);
+    link_versions_up(l);
+    link_crossings_up(l);
+    link_streams_up(l, rtt);
+    tb_feed_session(l->traffic.feed, link_session_seq(l), link_protocol(l));
+}
+
+void link_traffic_down(struct link *l)
+{
+    link_versions_down(l);
+    link_move_down(l);
+    l->traffic.streams.garbled = false;
+    /* Streams take nothing more. The next tick ends them, behind our BYE. */
+    tb_feed_session(l->traffic.feed, 0, TB_LINK_PROTOCOL_MIN);
+}
+
+void link_traffic_end(struct link *l)
+{
+    tb_feed_gifts_drop(l->traffic.feed);
+}
+
+void link_traffic_limit(struct link *l, const struct tb_links_limit *limit)
+{
+    tb_feed_cap(l->traffic.feed, limit->bytes_per_s);
+    tb_feed_until(l->traffic.feed, limit->until_bytes);
+    if (l->traffic.crossings.outs != NULL) links_busy(l->links);
+}

@@ -1,0 +1,41 @@
+/* link_traffic.h - what crosses a link. */
+#ifndef TB_WAN_LINK_TRAFFIC_H
+#define TB_WAN_LINK_TRAFFIC_H
+
+#include "wan/link/links.h"
+#include "wan/link/streams/stream_table.h"
+#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/crossing_table.h"
+#include "wan/link/traffic/link_state.h"
+#include "wan/link/traffic/push_table.h"
+
+struct ask;
+struct in;
+struct link;
+struct serve;
+struct tb_feed;
+
+struct link_traffic {
+    struct link_models models;
+    struct link_pushes pushes;
+    struct ask *asks;
+    struct serve *serves;
+    struct link_crossings crossings;
+    struct in *ins;
+    struct link_streams streams;
+    struct tb_feed *feed;
+    struct link_holdup holdup;
+    struct tb_id peer_life; /* of the peer's arena, by its last HELLO; zero: none came */
+};
+
+enum tb_status link_traffic_init(struct link *l, const struct tb_links_peer_options *p);
+void link_traffic_fini(struct link *l);
+/* A session began: the life of the peer's arena, and the RTT of its control stream. */
+void link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt);
+/* It ended. */
+void link_traffic_down(struct link *l);
+/* No stream is left. */
+void link_traffic_end(struct link *l);
+void link_traffic_limit(struct link *l, const struct tb_links_limit *limit);
+
+#endif

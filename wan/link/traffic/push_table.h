@@ -1,0 +1,44 @@
+/* push_table.h - models whose next version may come unasked, either way. */
+#ifndef TB_WAN_PUSH_TABLE_H
+#define TB_WAN_PUSH_TABLE_H
+
+#include "wan/link/links.h"
+
+struct link;
+
+#define LINK_GIVEN_MAX 64u /* of the last numbers that EXPECT gave out */
+
+/* A version that is sent unasked. */
+struct push {
+    struct push *next;
+    struct tb_name model;
+    uint32_t crossing;
+    struct tb_id base; /* the receiver has it whole */
+    struct tb_id uid;  /* PUSH came: which it is */
+    tb_time_ns began;  /* PUSH came; of one that rests: since when */
+    tb_time_ns came;   /* it, or the last page of its manifests */
+};
+
+struct link_pushes {
+    uint32_t given[LINK_GIVEN_MAX]; /* by EXPECT in this session, and not used by PUSH; 0: none */
+    uint32_t given_at;
+    struct push *expecting; /* of the peer; PUSH has not come */
+    struct push *pushed;    /* PUSH came, and it is not decided */
+    struct push *expected;  /* of us */
+    /* Models: the peer's were too long in coming, and none is expected for a while. */
+    struct push *resting;
+};
+
+/* Each points to NULL where there is none. */
+struct push **push_find_model(struct push **at, const struct tb_name *model);
+struct push **push_find_uid(struct push **at, const struct tb_id *uid);
+struct push *push_take_out(struct push **at);
+void link_pushes_down(struct link *l);
+void link_pushes_forget(struct link *l); /* for good */
+/* Of one model, and newer. */
+bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than);
+bool link_is_pushed(const struct link *l, const struct tb_id *uid);
+void link_push_moved(struct link *l, const struct tb_id *uid);        /* a page of its manifests came */
+void link_expected_ends(struct link *l, const struct tb_name *model); /* WANT came */
+
+#endif
