@@ -66,14 +66,13 @@ static void be_gone(struct tb_stream *s, enum tb_status why)
 {
     tb_stream_send_fini(s);
     tb_stream_receive_fini(s);
-    s->closing = true;
     s->chan = NULL;
     struct tb_stream_loop *loop = s->loop;
     tb_stream_loop_leave(loop, s);
     atomic_store_explicit(&s->fd, -1, memory_order_relaxed);
     atomic_store_explicit(&s->why, (int)why, memory_order_relaxed);
-    /* from here on it is the main loop's */
-    atomic_store_explicit(&s->phase, TB_STREAM_GONE, memory_order_release);
+    const bool legal = tb_stream_step(s, TB_STREAM_EVENT_ENDED); /* from here on it is the main loop's */
+    TB_ASSERT(legal);
     tb_stream_loop_tell(loop);
 }
 
@@ -97,15 +96,18 @@ static void charge(struct tb_stream *s)
         tb_feed_charge(s->plan.feed, (uint64_t)again * (s->price.segment_bytes + s->price.header_bytes));
 }
 
+static bool may_bind(const struct tb_stream *s)
+{
+    return atomic_load_explicit(&s->may_bind, memory_order_acquire);
+}
+
 /* Who dialled says which session and stream it is, who accepted answers. */
 static void greet(struct tb_stream *s)
 {
-    s->waits = !atomic_load_explicit(&s->may_bind, memory_order_acquire);
-    if (s->waits) return;
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
-    if (s->plan.dialled) return;
-    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
-    tb_stream_loop_tell(s->loop);
+    const bool legal = tb_stream_step(s, s->plan.dialled ? TB_STREAM_EVENT_GREET : TB_STREAM_EVENT_ACCEPT);
+    TB_ASSERT(legal);
+    if (!s->plan.dialled) tb_stream_loop_tell(s->loop);
 }
 
 static void opened(struct tb_stream *s)
@@ -118,7 +120,12 @@ static void opened(struct tb_stream *s)
     s->own_records = tb_chan_own_records(s->chan);
     price(s);
     atomic_store_explicit(&s->fd, tb_chan_fd(s->chan), memory_order_relaxed);
-    greet(s);
+    if (may_bind(s)) {
+        greet(s);
+        return;
+    }
+    const bool legal = tb_stream_step(s, TB_STREAM_EVENT_EARLY);
+    TB_ASSERT(legal);
 }
 
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
@@ -194,8 +201,8 @@ static void end(struct tb_stream *s)
 
 void tb_stream_look(struct tb_stream *s)
 {
-    if (s->closing) return;
-    if (s->waits) greet(s);
+    if (tb_stream_is_closing(s)) return;
+    if (s->state == TB_STREAM_STATE_WAITING && may_bind(s)) greet(s);
     tb_stream_receive_heed(s);
     tb_stream_send_heed(s);
     if (ending(s))
@@ -236,7 +243,7 @@ static void measure(struct tb_stream *s, tb_time_ns now)
 
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now)
 {
-    if (s->closing || atomic_load_explicit(&s->fd, memory_order_relaxed) < 0) return;
+    if (tb_stream_is_closing(s) || atomic_load_explicit(&s->fd, memory_order_relaxed) < 0) return;
     measure(s, now);
     if (tb_stream_sending(s)) tb_stream_busy(s, now);
     const bool stuck_sending = tb_stream_sending(s) && tb_time_since(s->send.moved_at, now) >= s->plan.idle;

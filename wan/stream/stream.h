@@ -16,6 +16,7 @@
 #include "base/net/chan.h"
 #include "wan/send/encoded_chunks.h"
 #include "wan/send/feed.h"
+#include "wan/stream/stream_states.h"
 #include "wan/stream/tcp_path.h"
 
 /* one TLS record: a header and the beginning of its chunk leave together */
@@ -126,8 +127,7 @@ struct tb_stream {
     struct tb_stream_loop *loop;
     struct tb_stream *next; /* in the loop's list, or in what is added to it */
     struct tb_chan *chan;
-    bool closing;
-    bool waits; /* the loop's own: open, and may not bind yet */
+    enum tb_stream_state state; /* the loop's own */
     /* Looked at by the main loop. */
     atomic_int phase; /* enum tb_stream_phase */
     atomic_int why;   /* with GONE */
@@ -194,6 +194,13 @@ void tb_stream_receive_heed(struct tb_stream *s);
 void tb_stream_receive_fini(struct tb_stream *s);
 bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
 void tb_stream_close(struct tb_stream *s, enum tb_status why);
+/* On the loop: stream_life.c. */
+bool tb_stream_is_closing(const struct tb_stream *s); /* or gone */
+/* A step of the table; the phase follows it. False: that event cannot come. GONE: the stream is the main loop's, which
+ * may have freed it. */
+TB_MUST_USE bool tb_stream_step(struct tb_stream *s, enum tb_stream_event event);
+/* Main loop. It never got to a loop, and is gone. */
+void tb_stream_lost(struct tb_stream *s, enum tb_status why);
 
 /* stream_busy.c: what the connection carried is told to the feed, now and then. */
 void tb_stream_busy(struct tb_stream *s, tb_time_ns now);

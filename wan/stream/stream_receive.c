@@ -91,13 +91,12 @@ static enum tb_status take_bound(struct tb_stream *s)
     const uint16_t type = tb_read_u16(&reader);
     const uint16_t zero = tb_read_u16(&reader);
     const uint64_t request = tb_read_u64(&reader);
-    if (s->waits) return TB_PEER_GARBLED; /* nothing was asked: BIND is sent once the session is known */
     if (bytes != 4 || type != TB_FRAME_BOUND || zero != 0 || request != 0) return TB_PEER_GARBLED;
     if (tb_frame_bound_decode(&reader, &bound) != TB_OK || bound.stream != s->plan.number)
         return TB_PEER_GARBLED;
+    /* Refused where nothing was asked: BIND is sent once the session is known. */
+    if (!tb_stream_step(s, TB_STREAM_EVENT_ANSWERED)) return TB_PEER_GARBLED;
     next_header(r);
-    atomic_store_explicit(&s->was_bound, true, memory_order_relaxed);
-    atomic_store_explicit(&s->phase, TB_STREAM_BOUND, memory_order_release);
     tb_stream_loop_tell(s->loop);
     tb_stream_send_more(s);
     return TB_OK;
@@ -222,7 +221,7 @@ static void unpark(struct tb_stream *s)
     if (s->receive.reading != TB_READING_PARKED) return;
     const enum tb_status status = begin_chunk(s);
     if (status != TB_OK) tb_stream_close(s, status);
-    if (s->closing || s->receive.reading == TB_READING_PARKED) return;
+    if (tb_stream_is_closing(s) || s->receive.reading == TB_READING_PARKED) return;
     tb_chan_want_read(s->chan, true);
 }
 
@@ -450,8 +449,8 @@ bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
     uint32_t reads = 0;
     tb_stream_receive_heed(s);
     r->worked = 0;
-    while (!s->closing && status == TB_OK && r->reading != TB_READING_PARKED && reads < TURN_READS &&
-           spent + r->worked < budget) {
+    while (!tb_stream_is_closing(s) && status == TB_OK && r->reading != TB_READING_PARKED &&
+           reads < TURN_READS && spent + r->worked < budget) {
         const struct room room = room_for(s);
         size_t got = 0;
         if (tb_chan_read(s->chan, room.at, room.cap, &got) != TB_OK) break;
@@ -464,5 +463,5 @@ bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget)
     }
     if (moved) tb_stream_moved(s, &r->moved_at);
     if (status != TB_OK) tb_stream_close(s, status);
-    return !s->closing && (spent + r->worked >= budget || reads == TURN_READS);
+    return !tb_stream_is_closing(s) && (spent + r->worked >= budget || reads == TURN_READS);
 }

@@ -280,7 +280,7 @@ static bool next_parcel(struct tb_stream *s)
 /* Makes something to write. False: there is nothing, or the day's bytes are used up; the rest of a parcel waits for more of them. */
 static bool refill(struct tb_stream *s)
 {
-    while (!s->closing && !tb_feed_spent(s->plan.feed, NULL)) {
+    while (!tb_stream_is_closing(s) && !tb_feed_spent(s->plan.feed, NULL)) {
         if (s->send.have_parcel) {
             if (next_chunk(s)) return true;
         } else if (!next_parcel(s)) {
@@ -341,7 +341,7 @@ static bool waits_for_cap(const struct tb_stream *s)
 void tb_stream_send_due(struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_stream_send *t = &s->send;
-    if (s->closing || t->granted == 0) return;
+    if (tb_stream_is_closing(s) || t->granted == 0) return;
     if (now >= t->grant_at)
         tb_stream_send_more(s);
     else
@@ -367,7 +367,7 @@ void tb_stream_send_more(struct tb_stream *s)
     uint64_t spent = 0;
     bool moved = false;
     t->worked = 0;
-    while (!s->closing) {
+    while (!tb_stream_is_closing(s)) {
         if (!tb_stream_sending(s) && !(may_send_chunks(s) && refill(s))) break;
         size_t put = 0;
         if (spent + t->worked >= TB_STREAM_TURN_BYTES) break;
@@ -379,6 +379,6 @@ void tb_stream_send_more(struct tb_stream *s)
         spent += put;
     }
     if (moved) tb_stream_moved(s, &t->moved_at);
-    if (moved && !s->closing) tb_stream_busy(s, t->moved_at);
-    if (!s->closing) tb_chan_want_write(s->chan, tb_stream_sending(s) && !waits_for_cap(s));
+    if (moved && !tb_stream_is_closing(s)) tb_stream_busy(s, t->moved_at);
+    if (!tb_stream_is_closing(s)) tb_chan_want_write(s->chan, tb_stream_sending(s) && !waits_for_cap(s));
 }

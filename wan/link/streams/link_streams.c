@@ -82,8 +82,7 @@ static void on_detached(void *user, struct tb_chan *chan)
         return;
     }
     if (chan != NULL) tb_chan_discard(chan);
-    atomic_store(&s->why, (int)TB_STREAM_CLOSED);
-    atomic_store(&s->phase, TB_STREAM_GONE);
+    tb_stream_lost(s, TB_STREAM_CLOSED);
     uv_async_send(&l->links->wake);
 }
 
