@@ -142,7 +142,7 @@ void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
     r->ending++; /* nobody resumes it meanwhile */
     while ((st = next_of(s, r)) != NULL || r->passes > 0) {
         if (st == NULL || st->preparing)
-            pthread_cond_wait(&s->changed, &s->lock);
+            tb_session_wait_unbounded(s);
         else
             leave(s, r, st);
     }

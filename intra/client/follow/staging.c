@@ -130,7 +130,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     if (r != NULL) r->passes++; /* its suspension waits for what goes now, and is not in the list any more */
     /* A task of the pool may be making its places: it says PREPARED or FAILED soon. */
     while (st->preparing)
-        pthread_cond_wait(&s->changed, &s->lock);
+        tb_session_wait_unbounded(s);
     tb_staging_close_hop(st);
     tb_staging_base_goes(s, st);
     if (st->export_id != 0) {
@@ -525,6 +525,6 @@ static void prepare(void *user, uint32_t piece, uint32_t slot)
             tb_staging_fail(st, status, why);
     }
     tb_session_changed(s, false);
-    tb_connection_wake(s);
+    tb_session_wake(s);
     tb_session_unlock(s);
 }

@@ -124,7 +124,7 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
         break;
     }
     pthread_mutex_unlock(&st->note_lock);
-    tb_connection_wake(st->session);
+    tb_session_wake(st->session);
 }
 
 void tb_staging_close_hop(struct tb_staging *st)

@@ -155,7 +155,7 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
 
 static void wake(void *user)
 {
-    tb_connection_wake(user); /* uv_async_send, which a signal handler may call */
+    tb_session_wake(user); /* uv_async_send, which a signal handler may call */
 }
 
 int tb_registration_guard(const struct tb_registration *r, struct tb_guard **guard_out)
@@ -393,7 +393,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     struct tb_call call = {.cancels = s->cancels};
     r->ending++;
     while (r->passes > 0 || is_busy(s, r))
-        pthread_cond_wait(&s->changed, &s->lock);
+        tb_session_wait_unbounded(s);
     call.deadline = tb_time_add(tb_clock_now(), TB_MS(tb_session_drain_ms(s)));
     const uint32_t drain_ms = gateway_drain_ms(&call);
     struct tb_publication *p;

@@ -74,7 +74,7 @@ static void forget_content(struct tb_session *s, struct tb_shadow *sh)
     struct tb_publication *p;
     while ((p = first_on(s, sh)) != NULL) {
         if (p->ending)
-            pthread_cond_wait(&s->changed, &s->lock);
+            tb_session_wait_unbounded(s);
         else
             tb_shadow_encode_end(s, p);
     }
@@ -198,7 +198,7 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p)
 {
     while (p->ending) /* by who writes to its base next, and has no other business with it */
-        pthread_cond_wait(&s->changed, &s->lock);
+        tb_session_wait_unbounded(s);
     if (p->base == NULL) return;
     struct tb_encoding *encoding = p->encoding;
     p->encoding = NULL;

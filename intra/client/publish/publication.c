@@ -189,7 +189,7 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
 
 static void wake(void *user)
 {
-    tb_connection_wake(user); /* uv_async_send, which a signal handler may call */
+    tb_session_wake(user); /* uv_async_send, which a signal handler may call */
 }
 
 void tb_publication_protect(struct tb_session *s, struct tb_publication *p)

@@ -306,7 +306,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     }
     tb_session_lock(w->s);
     tb_shadow_encode(w->s, p);
-    tb_connection_wake(w->s);                 /* what was written before it was sealed is looked at now */
+    tb_session_wake(w->s);                    /* what was written before it was sealed is looked at now */
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
     tb_session_unlock(w->s);
     return TB_OK;
@@ -513,7 +513,7 @@ static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns
             if (p->unpublished) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
             tb_publication_remove(s, p, (uint32_t)(tb_time_since(tb_clock_now(), until) / 1000000u));
         } else if (is_held(s, uid)) {
-            pthread_cond_wait(&s->changed, &s->lock);
+            tb_session_wait_unbounded(s);
         } else {
             break;
         }

@@ -1,15 +1,8 @@
-/* client.h - what the files of the worker library share: a session and all that belongs to it.
+/* client.h - what the files of the worker library share: a session and all that belongs to it. Threads,
+ * locks, their order and the calls that may wait: session_lock.h.
  *
- * Threads. One lock guards everything in these structs unless a field says otherwise; one condition tells of
- * every change of it. Three kinds of thread meet here: callers         enter a call, take the lock, post
- * requests, wait for the condition; copy and digest without the lock session thread  a libuv loop: the wire
- * to the gateway, requests and notices, doors and hops as they are told (connection.c) pool            pieces
- * of passes and copies; prepares stagings (thread_crew.c) Order of locks: session lock, then a staging's note_lock.
- * Fabric callbacks take only note_lock, so the session thread may close a hop under the session lock.
- * tb_export_close may drain for seconds and is called without it.
- *
- * Bounds: whatever the gateway says is decoded by intra/session_msg.h and checked against what we asked
- * before it is used; a garbled frame closes the wire with one log line. */
+ * Bounds: each message of the gateway is decoded by intra/session_msg.h and checked against our request
+ * before it is used. A garbled frame closes the wire with one log line. */
 #ifndef TB_INTRA_CLIENT_CLIENT_H
 #define TB_INTRA_CLIENT_CLIENT_H
 
@@ -32,6 +25,7 @@
 #include "intra/client/memory/tied_tensors.h"
 #include "intra/client/publish/encode.h"
 #include "intra/client/session/last_error.h"
+#include "intra/client/session/session_lock.h"
 #include "intra/cuda_part.h"
 #include "intra/fabric/fabric.h"
 #include "intra/fabric/shared_memory.h"
@@ -82,11 +76,6 @@ void tb_request_free(struct tb_request *request);
 /* Under the lock: queues it and wakes the session thread, which owns it if it is a notice or detached. */
 void tb_request_post(struct tb_session *s, struct tb_request *request);
 
-struct tb_call {
-    tb_time_ns began;
-    tb_time_ns deadline;
-    uint64_t cancels; /* as it was when the call began */
-};
 /* Under the lock: posts and waits for the answer, or TB_TIMEOUT, TB_GATEWAY_AWAY, TB_CANCELLED. The request
  * stays the caller's. */
 enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
@@ -552,6 +541,7 @@ struct tb_session {
     struct tb_crew *crew;
     struct tb_layouts *layouts; /* of what is published and staged */
     struct tb_connection *connection;
+    uv_async_t *wake;   /* its handle; NULL: it has no loop. Changes only while no other thread runs */
     struct tb_gpu *gpu; /* NULL until a registration finds that this process has a driver; then it stays */
 
     /* what the options said, and who we are */
@@ -591,22 +581,8 @@ struct tb_session {
     struct tb_watch watches[TB_WATCHES_MAX];
 };
 
-/* Every public call begins with enter and ends with leave; TB_OK means the lock is not held and the session
- * will not go away. */
-int tb_session_enter(struct tb_session *s);
-void tb_session_leave(struct tb_session *s);
-void tb_session_lock(struct tb_session *s);
-void tb_session_unlock(struct tb_session *s);
-/* Under the lock: something changed; `tell` also makes the eventfd readable. */
-void tb_session_changed(struct tb_session *s, bool tell);
-/* Under the lock: waits for a change. TB_OK: look again; TB_TIMEOUT, TB_CANCELLED. */
-enum tb_status tb_session_wait_change(struct tb_session *s, const struct tb_call *call);
-struct tb_call tb_call_begin(struct tb_session *s, uint32_t timeout_ms);
-uint32_t tb_session_drain_ms(const struct tb_session *s);
-
 enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_options *options);
 void tb_connection_close(struct tb_session *s); /* joins the thread */
-void tb_connection_wake(struct tb_session *s);  /* any thread */
 /* How long after an attempt that failed the next one begins; `attempts`: those that did before it, in a row. A gateway that starts anew
  * waits for a lease before it calls lost what nobody has told it of (design: recovery), so nobody is away from it for longer than a
  * third of that. lease_ms 0: no gateway has said yet. */

@@ -4,7 +4,7 @@
  * are sent in the order they were posted and the lease is renewed; a wire that breaks leaves everything in
  * place and says it again on the next one.
  *
- * Threads: tb_connection_open, _close and _wake may be called from outside, all else is the session thread's.
+ * Threads: tb_connection_open and _close may be called from outside, all else is the session thread's.
  * The session's lock is held wherever its fields are touched, never while the loop waits. */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -575,6 +575,7 @@ static int init_loop(struct tb_connection *c)
     }
     c->wake.data = c;
     c->handles = true;
+    c->session->wake = &c->wake;
     uv_timer_start(&c->tick, on_tick, TICK_MS, TICK_MS);
     return 0;
 }
@@ -597,12 +598,6 @@ enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_
     return TB_OK;
 }
 
-void tb_connection_wake(struct tb_session *s)
-{
-    struct tb_connection *c = s->connection;
-    if (c != NULL && c->handles) uv_async_send(&c->wake);
-}
-
 void tb_connection_close(struct tb_session *s)
 {
     struct tb_connection *c = s->connection;
@@ -622,6 +617,7 @@ void tb_connection_close(struct tb_session *s)
         TB_ASSERT(busy == 0);
     }
     s->connection = NULL;
+    s->wake = NULL;
     tb_tls_free(c->tls);
     tb_free(c->files.ca);
     tb_free(c->files.cert);

@@ -44,7 +44,7 @@ void tb_request_post(struct tb_session *s, struct tb_request *request)
         at = &(*at)->next;
     request->next = NULL;
     *at = request;
-    tb_connection_wake(s);
+    tb_session_wake(s);
 }
 
 void tb_request_farewell(struct tb_session *s, struct tb_request *request)

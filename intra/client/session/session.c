@@ -1,4 +1,4 @@
-/* session.c - a session's life, and what every call does at its beginning and end. */
+/* session.c - how a session is opened and closed. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,85 +15,10 @@
 #define OPEN_TIMEOUT_MS 10000u
 /* Of a program built before no_verbs was there. */
 #define FIRST_OPTIONS_BYTES offsetof(struct tb_session_options, no_verbs)
-#define DRAIN_MS_UNKNOWN    10000u /* until a gateway said what its site drains for */
 
 const char *tb_library_version(void)
 {
     return TB_VERSION_TEXT;
-}
-
-/* ---- calls ---- */
-
-void tb_session_lock(struct tb_session *s)
-{
-    pthread_mutex_lock(&s->lock);
-}
-
-void tb_session_unlock(struct tb_session *s)
-{
-    pthread_mutex_unlock(&s->lock);
-}
-
-int tb_session_enter(struct tb_session *s)
-{
-    if (s == NULL) return tb_fail(TB_BAD_ARGUMENT, "no session given");
-    if (s->pid != getpid())
-        return tb_fail(TB_FORKED, "the session was opened by process %ld, this is %ld: open one of its own",
-                       (long)s->pid, (long)getpid());
-    tb_session_lock(s);
-    const bool closing = s->closing;
-    if (!closing) s->calls++;
-    tb_session_unlock(s);
-    return closing ? tb_fail(TB_CANCELLED, "the session is being closed") : TB_OK;
-}
-
-void tb_session_leave(struct tb_session *s)
-{
-    tb_session_lock(s);
-    TB_ASSERT(s->calls > 0);
-    s->calls--;
-    if (s->closing) pthread_cond_broadcast(&s->changed);
-    tb_session_unlock(s);
-}
-
-void tb_session_changed(struct tb_session *s, bool tell)
-{
-    pthread_cond_broadcast(&s->changed);
-    if (!tell || s->eventfd < 0) return;
-    const uint64_t one = 1;
-    /* EAGAIN means that it is readable already, which is all we want. */
-    const ssize_t written = write(s->eventfd, &one, sizeof one);
-    TB_ASSERT(written == (ssize_t)sizeof one || errno == EAGAIN);
-}
-
-enum tb_status tb_session_wait_change(struct tb_session *s, const struct tb_call *call)
-{
-    if (s->closing || s->cancels != call->cancels) return TB_CANCELLED;
-    if (call->deadline == TB_TIME_NEVER) {
-        pthread_cond_wait(&s->changed, &s->lock);
-    } else {
-        if (tb_clock_now() >= call->deadline) return TB_TIMEOUT;
-        const struct timespec until = {.tv_sec = (time_t)(call->deadline / 1000000000u),
-                                       .tv_nsec = (long)(call->deadline % 1000000000u)};
-        pthread_cond_timedwait(&s->changed, &s->lock, &until);
-    }
-    return s->closing || s->cancels != call->cancels ? TB_CANCELLED : TB_OK;
-}
-
-struct tb_call tb_call_begin(struct tb_session *s, uint32_t timeout_ms)
-{
-    struct tb_call call = {.began = tb_clock_now()};
-    call.deadline =
-        timeout_ms == TB_WAIT_FOREVER ? TB_TIME_NEVER : tb_time_add(call.began, TB_MS(timeout_ms));
-    tb_session_lock(s);
-    call.cancels = s->cancels;
-    tb_session_unlock(s);
-    return call;
-}
-
-uint32_t tb_session_drain_ms(const struct tb_session *s)
-{
-    return s->was_up ? s->welcome.drain_ms : DRAIN_MS_UNKNOWN;
 }
 
 /* ---- open ---- */
@@ -146,22 +71,11 @@ static int check_options(const struct tb_session_options *o)
     return TB_OK;
 }
 
-static void init_lock(struct tb_session *s)
-{
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
 static void free_session(struct tb_session *s)
 {
     if (s->eventfd >= 0) close(s->eventfd);
     tb_layouts_free(s->layouts);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
+    tb_session_lock_fini(s);
     tb_free(s);
 }
 
@@ -182,7 +96,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     if (o->fabric_address != NULL)
         snprintf(s->fabric_address, sizeof s->fabric_address, "%s%s", o->fabric_address,
                  strrchr(o->fabric_address, ':') == NULL ? ":0" : "");
-    init_lock(s);
+    tb_session_lock_init(s);
     s->eventfd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     int status = s->eventfd >= 0 ? set_names(s, o) : tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
     s->layouts = tb_layouts_new();
@@ -237,23 +151,13 @@ int tb_session_open(const struct tb_session_options *options, struct tb_session 
 
 /* ---- end ---- */
 
-static void wait_for_calls(struct tb_session *s)
-{
-    tb_session_lock(s);
-    s->closing = true;
-    tb_session_changed(s, true);
-    while (s->calls > 0)
-        pthread_cond_wait(&s->changed, &s->lock);
-    tb_session_unlock(s);
-}
-
 void tb_session_close(struct tb_session *session)
 {
     struct tb_session *s = session;
     /* In a forked child the threads are not there and the memory is not mapped: what is left is the kernel's
      * to free. */
     if (s == NULL || s->pid != getpid()) return;
-    wait_for_calls(s);
+    tb_session_wait_for_calls(s);
     /* Hops and tasks of the pool wake the session thread: they end before its loop does. */
     tb_subscriptions_free(s);
     tb_publications_free(s);
