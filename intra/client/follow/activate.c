@@ -254,10 +254,11 @@ static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
     return sub->buffer == 0 ? sub->second : sub->registration;
 }
 
-/* Nobody has written to them since we did, and they were not suspended: then they may be other memory. */
+/* The buffers hold what this subscription wrote: no later write, no suspension. Under the lock, so it does
+ * not wait for a writer, which may take seconds and leaves other bytes. */
 static bool as_written(struct tb_registration *r, uint64_t wrote)
 {
-    pthread_rwlock_rdlock(&r->target.lock);
+    if (pthread_rwlock_tryrdlock(&r->target.lock) != 0) return false;
     const bool same = r->target.writes == wrote;
     pthread_rwlock_unlock(&r->target.lock);
     return same;

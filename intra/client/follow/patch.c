@@ -189,12 +189,21 @@ static bool rests(const struct tb_patch *patch)
     return !patch->target->gone && patch->target->writes == patch->rests_on;
 }
 
+/* The buffers hold what the patch rests on, and stay so until their lock is given back. It does not wait
+ * for a writer: that may take seconds, a hop closes behind the chunk in hand, and what a writer leaves is
+ * no base for this patch. */
+static bool begin_look(const struct tb_patch *patch)
+{
+    if (pthread_rwlock_tryrdlock(&patch->target->lock) != 0) return false;
+    if (rests(patch)) return true;
+    pthread_rwlock_unlock(&patch->target->lock);
+    return false;
+}
+
 bool tb_patch_rests(const struct tb_patch *patch)
 {
-    /* Not to be had: somebody writes, and a step of the model may take seconds to write. */
-    if (pthread_rwlock_tryrdlock(&patch->target->lock) != 0) return false;
-    const bool yes = rests(patch);
-    pthread_rwlock_unlock(&patch->target->lock);
+    const bool yes = begin_look(patch);
+    if (yes) pthread_rwlock_unlock(&patch->target->lock);
     return yes;
 }
 
@@ -260,8 +269,11 @@ enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struc
         return TB_CHUNK_CODEC; /* the rest of it is written from the whole chunk */
     struct tb_patch_tool *t = tool_take(patch);
     if (t == NULL) return TB_CHUNK_CODEC; /* it comes whole, and is as large */
-    pthread_rwlock_rdlock(&patch->target->lock);
-    enum tb_status status = rests(patch) ? prove(sh, t, k, coded) : TB_CHUNK_CODEC;
+    if (!begin_look(patch)) {
+        tool_give(patch, t);
+        return TB_CHUNK_CODEC;
+    }
+    enum tb_status status = prove(sh, t, k, coded);
     if (status == TB_OK && tied == TB_PATCH_TIED_ALL)
         c->state = TB_PATCH_NEEDLESS;
     else if (status == TB_OK && !keep(c, coded))
@@ -286,9 +298,9 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
     } else if (tied == TB_PATCH_TIED_NONE && c->state == TB_PATCH_LANDED &&
                tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
         struct tb_patch_tool *t = tool_take(patch);
-        pthread_rwlock_rdlock(&patch->target->lock);
-        const bool coded = t != NULL && rests(patch) && encode(sh, t, p, k);
-        pthread_rwlock_unlock(&patch->target->lock);
+        const bool looks = t != NULL && begin_look(patch);
+        const bool coded = looks && encode(sh, t, p, k);
+        if (looks) pthread_rwlock_unlock(&patch->target->lock);
         if (coded) kept = c->bytes + drop_pages(patch, p, k);
         if (t != NULL) tool_give(patch, t);
     }

@@ -115,22 +115,29 @@ int tb_registration_tie(struct tb_registration *r)
     return TB_OK;
 }
 
-/* The driver's entry points; what takes long is done with a memory. */
-static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
-{
-    tb_session_lock(s);
-    const enum tb_status status = s->gpu == NULL ? tb_gpu_open(&s->gpu, why) : TB_OK;
-    *gpu_out = s->gpu;
-    tb_session_unlock(s);
-    return status;
-}
-
 struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *r)
 {
     tb_session_lock(s);
     struct tb_gpu *gpu = r == NULL || r->gpu != NULL ? s->gpu : NULL;
     tb_session_unlock(s);
     return gpu;
+}
+
+/* The driver's entry points, read from its library without the lock. Two calls may do so at once: the
+ * first one's stay. What takes longer is done with a memory. */
+static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
+{
+    *gpu_out = tb_session_gpu(s, NULL);
+    if (*gpu_out != NULL) return TB_OK;
+    struct tb_gpu *mine = NULL;
+    const enum tb_status status = tb_gpu_open(&mine, why);
+    tb_session_lock(s);
+    struct tb_gpu *spare = s->gpu != NULL ? mine : NULL;
+    if (s->gpu == NULL) s->gpu = mine;
+    *gpu_out = s->gpu;
+    tb_session_unlock(s);
+    tb_gpu_close(spare);
+    return *gpu_out != NULL ? TB_OK : status;
 }
 
 /* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has used yet takes seconds to come up,

@@ -178,10 +178,17 @@ static void recheck_sealed(struct tb_session *s, struct tb_publication *p, const
     answer(s, m, mended ? TB_SESSION_FOUND_MENDED : TB_SESSION_FOUND_SPOILED);
 }
 
+/* A pass over a GPU's memory has the device for seconds. The chunk's readers report it again. */
+static bool device_is_busy(const struct tb_publication *p)
+{
+    return p->copied && p->registration->passes > 0;
+}
+
 /* A call that works on it may take its memory away. */
 static bool is_sealed_here(const struct tb_publication *p, uint32_t chunk)
 {
-    return p->sealed && p->export_id != 0 && !p->busy && !p->suspended && chunk < p->manifest.chunk_count;
+    return p->sealed && p->export_id != 0 && !p->busy && !p->suspended && !device_is_busy(p) &&
+           chunk < p->manifest.chunk_count;
 }
 
 void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m)

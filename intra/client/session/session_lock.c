@@ -1,4 +1,4 @@
-/* session_lock.c - the lock of a session, its waits, and the first and last step of each public call. */
+/* session_lock.c - the lock of a session, its waits, the first and last step of a call. */
 #include "intra/client/session/session_lock.h"
 
 #include <errno.h>

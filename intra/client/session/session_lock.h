@@ -1,5 +1,5 @@
-/* session_lock.h - the lock of a session, the waits for a change of what it guards, and the first and
- * last step of each public call. The table below is the locking contract of intra/client. */
+/* session_lock.h - the lock of a session, its waits, the first and last step of a call. The table
+ * below is the locking contract of intra/client. */
 /* clang-format off */
 /* Threads
  *
@@ -34,9 +34,9 @@
  *   tb_session_wait_*                yes           it lets the lock go while it waits
  *   tb_hop_open, tb_crew_submit,     yes           none of them waits
  *   tb_export_open, tb_export_grant
- *   tb_hop_close*                    yes           it waits for the chunks in hand; these try lock 2
+ *   tb_hop_close*                    yes           it waits for a chunk in hand; that tries lock 2
  *   tb_registration_gone             yes           no pass runs, so lock 2 is held for a chunk only
- *   tb_recheck                       yes           it digests or copies one chunk
+ *   tb_recheck                       yes           it digests or copies one chunk, and no pass runs
  *   tb_export_close                  no            it drains readers for seconds
  *   tb_session_memory_new, _free,    no            pages take a third of a second a GiB
  *   tb_fabric_memory_goes
@@ -48,9 +48,8 @@
  *   rdlock or wrlock of lock 2       no            a switch may hold it for seconds; see trylock
  *   (but for tb_registration_gone)
  *
- * A function "under the lock" may say that it lets the lock go. Then its caller looks again at what it
- * knew before: rows may have gone, unless a mark of the caller (busy, passes, preparing, calls) keeps
- * them. */
+ * A function "under the lock" may say that it lets the lock go. Then its caller looks again at
+ * what it knew before: rows may have gone. A mark (busy, passes, preparing, calls) keeps a row. */
 /* clang-format on */
 #ifndef TB_INTRA_CLIENT_SESSION_LOCK_H
 #define TB_INTRA_CLIENT_SESSION_LOCK_H
@@ -73,8 +72,8 @@ struct tb_call {
 void tb_session_lock_init(struct tb_session *s);
 void tb_session_lock_fini(struct tb_session *s);
 
-/* Every public call begins with enter and ends with leave. TB_OK means that the lock is not held and
- * that the session stays until leave. */
+/* Every public call begins with enter and ends with leave. TB_OK: the lock is not held, and the
+ * session stays until leave. */
 int tb_session_enter(struct tb_session *s);
 void tb_session_leave(struct tb_session *s);
 /* Waits until every call has left; later calls are refused. Without the lock. */
@@ -94,7 +93,7 @@ enum tb_status tb_session_wait_change(struct tb_session *s, const struct tb_call
 /* Under the lock: waits for a change that another thread of ours is bound to make. */
 void tb_session_wait_unbounded(struct tb_session *s);
 
-/* The session thread looks at all rows soon. Any thread, with or without the lock; a signal handler. */
+/* The session thread looks at all rows soon. Any thread or signal handler. */
 void tb_session_wake(struct tb_session *s);
 
 /* Without the lock. */

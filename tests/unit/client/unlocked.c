@@ -199,6 +199,15 @@ static int token; /* stands for a device's memory, of which nobody asks more */
 static bool on_gpu;
 static unsigned opened, closed;
 
+/* The driver's library is read from a disk. */
+enum tb_status __real_tb_gpu_open(struct tb_gpu **gpu_out, char *why);
+enum tb_status __wrap_tb_gpu_open(struct tb_gpu **gpu_out, char *why);
+enum tb_status __wrap_tb_gpu_open(struct tb_gpu **gpu_out, char *why)
+{
+    ask_for_the_lock();
+    return __real_tb_gpu_open(gpu_out, why);
+}
+
 enum tb_status __real_tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,
                                          struct tb_gpu_memory **memory_out, char *why);
 enum tb_status __wrap_tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensors *tensors,

@@ -157,6 +157,30 @@ static void a_damaged_copy_of_a_device_is_made_again(void **state)
     world_close(&w);
 }
 
+/* A pass has the device for seconds: the session's thread does not wait for it, and a later report is
+ * answered. The answer to the first call comes behind the report, and the second call behind an answer
+ * to the report. */
+static void a_damaged_copy_waits_for_no_pass(void **state)
+{
+    (void)state;
+    struct world w;
+    packed_copy(published_in_place(&w))[1234] ^= 1;
+    tb_session_lock(w.rank.s);
+    w.rank.r->passes++;
+    tb_session_unlock(w.rank.s);
+    const struct tb_session_doubt m = {.uid = fake_version(&w.f, 1)->key.uid};
+    fake_doubt(&w.f, 0, &m);
+    struct tb_run_info run = {.struct_bytes = sizeof run};
+    for (int i = 0; i < 2; i++)
+        CHECK_OK(tb_run_join(w.rank.s, "policy", "", &run));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_DOUBTED), 0);
+    tb_session_lock(w.rank.s);
+    w.rank.r->passes--;
+    tb_session_unlock(w.rank.s);
+    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_MENDED);
+    world_close(&w);
+}
+
 /* The twin: the trainer wrote to that memory. The copy is not made of what was not sealed. */
 static void a_damaged_copy_of_what_changed_is_told(void **state)
 {
@@ -672,6 +696,7 @@ int main(void)
         cmocka_unit_test(shadow_and_staging_are_pinned_once),
         cmocka_unit_test(a_copy_of_a_device_is_pinned_once),
         cmocka_unit_test(a_damaged_copy_of_a_device_is_made_again),
+        cmocka_unit_test(a_damaged_copy_waits_for_no_pass),
         cmocka_unit_test(a_damaged_copy_of_what_changed_is_told),
         cmocka_unit_test(a_good_copy_of_what_changed_stays),
         cmocka_unit_test(nothing_comes_down_for_a_patch),
