@@ -291,6 +291,8 @@ void tb_publications_free(struct tb_session *s);
 /* Under the lock. Waits until one of the two shadows may be written; TB_TIMEOUT, TB_CANCELLED, TB_SITE_NOMEM. */
 enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
                               const struct tb_call *call);
+/* Of the same model and shard. */
+bool tb_shadow_is_of(const struct tb_shadow *sh, const struct tb_publication *p);
 /* The pass over it is done: what is in its shadow is a base from now on. Under the lock. */
 void tb_shadow_filled(struct tb_publication *p);
 /* A shelf for its differences to the version before, if that is kept and of the same cut. Without the lock. */

@@ -1,0 +1,350 @@
+/* registration_suspend.c - tb_suspend, tb_resume and tb_unregister: how the caller gets its memory back.
+ *
+ * After a suspension no reader and no pass of ours touches the memory. A resumed reference comes back only
+ * over the bytes that were sealed. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/publish/publish_pass.h"
+#include "intra/client/session/client.h"
+
+#define SEAL_AGAIN_MS 30000u
+/* Of a drain, or a quarter where it is short: left for the gateway's answer at its end. */
+#define ANSWER_MS 500u
+
+/* ---- giving the memory back ---- */
+
+static struct tb_publication *next_in_place(struct tb_session *s, const struct tb_registration *r,
+                                            bool suspended)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->registration == r && p->in_place && !p->busy && p->suspended == suspended) return p;
+    return NULL;
+}
+
+static void tell_hidden(const struct tb_publication *p, enum tb_status status, bool heard)
+{
+    if (status == TB_OK || status == TB_DONE_BEFORE) return;
+    const bool late = heard && (status == TB_TIMEOUT || status == TB_PEER_REVOKED);
+    tb_log(TB_LOG_WARN, late ? "publish.not_taken" : "publish.hidden_unasked",
+           "number=%llu shard=%u status=%s action=readers_cut_off", (unsigned long long)p->number, p->shard,
+           tb_status_name(status));
+}
+
+static struct tb_request *hide_request(struct tb_session *s, const struct tb_publication *p, bool keep,
+                                       uint32_t drain_ms)
+{
+    return keep ? tb_unpublish_request(s, &p->uid, p->shard, drain_ms)
+                : tb_unpublish_gone_request(s, p, drain_ms);
+}
+
+static uint32_t left_ms(const struct tb_call *call)
+{
+    return (uint32_t)(tb_time_since(tb_clock_now(), call->deadline) / 1000000u);
+}
+
+/* The gateway's drain begins when it hears of it, and ends before ours: what it could not take it says at the end. */
+static uint32_t gateway_drain_ms(const struct tb_call *call)
+{
+    const uint32_t left = left_ms(call), quarter = left / 4;
+    return left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
+}
+
+/* What was answered is not announced again to a gateway that comes anew, while others are waited for. */
+static void answered(struct tb_session *s, struct tb_request *request, void *user)
+{
+    (void)s;
+    (void)request;
+    struct tb_publication *p = user;
+    p->suspended = true;
+}
+
+/* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts on that. */
+static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms, bool keep)
+{
+    p->busy = true;
+    p->hiding = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
+    if (p->hiding == NULL) return;
+    p->hiding->fn = answered;
+    p->hiding->user = p;
+    tb_request_post(s, p->hiding);
+}
+
+/* Its answer is waited for as long as readers may drain, then they are cut off. */
+static void hide_asked(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
+{
+    struct tb_request *request = p->hiding;
+    const enum tb_status status = request != NULL ? tb_request_await(s, request, call) : TB_GATEWAY_AWAY;
+    const bool heard = request != NULL && request->done;
+    tell_hidden(p, status, heard);
+    tb_request_free(request);
+    p->hiding = NULL;
+    if (!heard) tb_request_farewell(s, hide_request(s, p, keep, 0));
+    p->counted_on = keep && status != TB_OK;
+    tb_publication_hide(s, p, left_ms(call));
+    p->busy = false;
+    p->suspended = true;
+}
+
+/* It does not come back: where the gateway counts on it all the same, it is told. */
+static void end_hidden(struct tb_session *s, struct tb_publication *p)
+{
+    if (p->counted_on) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+    tb_publication_remove(s, p, 0);
+}
+
+/* Another thread unpublishes, or publishes again, a shard of it. */
+static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
+{
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
+        if (p->registration == r && p->in_place && p->busy) return true;
+    return false;
+}
+
+/* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before any is waited for, so the gateway and
+ * the readers of each have all of the drain. */
+static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
+{
+    struct tb_call call = {.cancels = s->cancels};
+    r->ending++;
+    while (r->passes > 0 || is_busy(s, r))
+        tb_session_wait_unbounded(s);
+    call.deadline = tb_time_add(tb_clock_now(), TB_MS(tb_session_drain_ms(s)));
+    const uint32_t drain_ms = gateway_drain_ms(&call);
+    struct tb_publication *p;
+    while ((p = next_in_place(s, r, false)) != NULL)
+        ask_to_hide(s, p, drain_ms, keep);
+    for (p = s->publications; p != NULL; p = p->next) /* nobody removes the one that is busy with us */
+        if (p->registration == r && p->in_place && p->busy) hide_asked(s, p, &call, keep);
+    tb_session_changed(s, false); /* they are busy no longer */
+    while (!keep && (p = next_in_place(s, r, true)) != NULL)
+        end_hidden(s, p);
+    r->ending--;
+}
+
+/* Under the lock, let go meanwhile: to give its pages back takes a while. It counts as a pass, so nobody brings the memory back before. */
+static void let_go(struct tb_session *s, struct tb_registration *r)
+{
+    if (r->stretches.list == NULL) return;
+    r->passes++;
+    tb_session_unlock(s);
+    for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
+        tb_fabric_memory_goes(s->fabric, r->stretches.list[i].at);
+    tb_session_lock(s);
+    tb_stretches_free(&r->stretches);
+    r->stays = false;
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
+/* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
+static void close_gpu(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_gpu_memory *gpu = r->gpu;
+    if (gpu == NULL) return;
+    r->gpu = NULL;
+    r->passes++;
+    tb_session_unlock(s);
+    tb_gpu_memory_close(gpu);
+    tb_session_lock(s);
+    r->passes--;
+    tb_session_changed(s, false);
+}
+
+int tb_unregister(struct tb_registration *registration)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    if (registration->subscriptions > 0) {
+        status = tb_fail(TB_BAD_STATE, "%u subscriptions use the registration: tb_unsubscribe first",
+                         registration->subscriptions);
+    } else {
+        registration->suspended = true; /* no new pass */
+        hide_all(s, registration, false);
+        let_go(s, registration);
+        close_gpu(s, registration);
+        tb_spare_drop(s, &registration->spare);
+        tb_registration_free(registration);
+    }
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}
+
+int tb_suspend(struct tb_registration *registration)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    if (registration->suspended) {
+        status = tb_fail(TB_BAD_STATE, "the registration is suspended already");
+    } else {
+        registration->suspended = true;
+        hide_all(s, registration, true);
+        tb_registration_gone(registration, true);
+        let_go(s, registration);
+        tb_stagings_leave_gpu(s, registration);
+        close_gpu(s, registration);
+        tb_guard_end(registration->guard);
+        registration->guard = NULL;
+    }
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}
+
+/* ---- and bringing it again ---- */
+
+/* Digests what stands there now: the reference comes back only over the bytes that were sealed. Without the
+ * lock. */
+static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
+                               const struct tb_publication *p)
+{
+    uint32_t differs;
+    if (r->gpu != NULL && !p->copied)
+        return tb_fail(
+            TB_BAD_STATE,
+            "version %llu was published in place from host memory and its tensors are a GPU's now: its "
+            "reference does not come back",
+            (unsigned long long)p->number);
+    uint8_t *blobs = p->blobs.bytes;
+    if (p->copied) blobs += p->manifest.layout.bytes;
+    struct tb_manifest manifest = p->manifest;
+    const struct tb_pass with = {
+        .manifest = &manifest, .tensors = r->memory, .rows = r->rows, .blobs = blobs, .gpu = r->gpu};
+    const enum tb_status status = tb_pass_compare(s->crew, &with, &differs);
+    const int missing = tb_registration_missing(r);
+    if (missing != TB_OK || status == TB_OK) return missing;
+    if (status != TB_CONFLICT)
+        return tb_fail(status, "no memory to compare version %llu", (unsigned long long)p->number);
+    return tb_fail(TB_CONFLICT,
+                   "version %llu shard %u: chunk %u of %u is no longer what was sealed; its reference does "
+                   "not come back",
+                   (unsigned long long)p->number, p->shard, differs, p->manifest.chunk_count);
+}
+
+static int seal_again(struct tb_session *s, struct tb_publication *p)
+{
+    const enum tb_status status = tb_publication_export(s, p);
+    if (status != TB_OK)
+        return tb_fail(status, "version %llu cannot be exported again", (unsigned long long)p->number);
+    const struct tb_call call = tb_call_begin(s, SEAL_AGAIN_MS);
+    struct tb_request *request = tb_publication_seal(s, p);
+    const int sealed = tb_request_call(s, request, &call, "tb_resume");
+    tb_request_free(request);
+    return sealed == TB_DONE_BEFORE ? TB_OK : sealed;
+}
+
+static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb_publication *p)
+{
+    p->busy = true;
+    tb_session_unlock(s);
+    tb_publication_protect(s, p);
+    int status = compare_with_sealed(s, r, p);
+    tb_session_lock(s);
+    const bool seals = status == TB_OK && !p->unpublished;
+    if (seals) {
+        tb_session_unlock(s);
+        status = seal_again(s, p);
+        tb_session_lock(s);
+    }
+    const bool over = p->unpublished;
+    p->busy = false;
+    p->suspended = false;
+    p->counted_on = (status != TB_OK || over) && (p->counted_on || seals); /* a seal may have arrived */
+    if (status != TB_OK || over) end_hidden(s, p);
+    tb_session_changed(s, false);
+    return over ? TB_OK : status;
+}
+
+static const char *given_name(const struct tb_registration *r, uint32_t given)
+{
+    if (r->slices != NULL) return r->slices[given].name;
+    for (uint32_t i = 0; i < r->layout.tensor_count; i++)
+        if (r->given_of[i] == given) return r->layout.tensors[i].name;
+    return "";
+}
+
+/* Under the lock, let go meanwhile. On failure it stays suspended. */
+static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_gpu_memory *gpu;
+    tb_session_unlock(s);
+    int status = tb_registration_find_gpu(s, r, &gpu);
+    r->gpu = status == TB_OK ? gpu : NULL;
+    struct tb_guard *guard = NULL;
+    if (status == TB_OK) status = tb_registration_guard(r, &guard);
+    tb_session_lock(s);
+    r->guard = guard;
+    if (status != TB_OK) {
+        close_gpu(s, r);
+        return status;
+    }
+    r->suspended = false;
+    tb_registration_gone(r, false);
+    return TB_OK;
+}
+
+/* Its tensors stand there from now on, unless a subscription cannot go on with that. */
+static int move(struct tb_session *s, struct tb_registration *r, void *const *memories)
+{
+    uint8_t **before = tb_calloc((size_t)r->given_count + 1, sizeof *before);
+    if (before == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for %u addresses", r->given_count);
+    memcpy(before, r->given, r->given_count * sizeof *before);
+    for (uint32_t i = 0; i < r->given_count; i++)
+        r->given[i] = memories[i];
+    tb_registration_place(r);
+    int status = tb_tied_may_move(s, r);
+    if (status == TB_OK) status = tb_registration_tie(r);
+    if (status != TB_OK) {
+        memcpy(r->given, before, r->given_count * sizeof *before);
+        tb_registration_place(r);
+    }
+    tb_free(before);
+    return status;
+}
+
+static int resume(struct tb_session *s, struct tb_registration *r, void *const *memories, uint32_t count)
+{
+    if (!r->suspended) return tb_fail(TB_BAD_STATE, "the registration is not suspended");
+    if (r->ending > 0 || r->passes > 0)
+        return tb_fail(TB_BAD_STATE, "another call suspends or resumes the registration");
+    if (memories != NULL && count != r->given_count)
+        return tb_fail(TB_BAD_ARGUMENT, "%u addresses for %u tensors", count, r->given_count);
+    for (uint32_t i = 0; memories != NULL && i < count; i++)
+        if (memories[i] == NULL && r->given[i] != NULL)
+            return tb_fail(TB_BAD_ARGUMENT, "tensor %u, \"%.200s\", has no memory", i, given_name(r, i));
+    const int moved = memories == NULL ? TB_OK : move(s, r, memories);
+    if (moved != TB_OK) return moved;
+    r->passes++; /* nobody else resumes it, or ends it, meanwhile */
+    int first = find_gpu_again(s, r);
+    struct tb_publication *p;
+    while (!r->suspended && (p = next_in_place(s, r, true)) != NULL) {
+        const int status = bring_back(s, r, p);
+        if (first == TB_OK) first = status;
+    }
+    r->passes--;
+    tb_session_changed(s, false);
+    return first;
+}
+
+int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count)
+{
+    if (registration == NULL) return tb_fail(TB_BAD_ARGUMENT, "no registration given");
+    struct tb_session *s = registration->session;
+    int status = tb_session_enter(s);
+    if (status != TB_OK) return status;
+    tb_session_lock(s);
+    status = resume(s, registration, memories, count);
+    tb_session_unlock(s);
+    tb_session_leave(s);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* publication_watch.c - what became of memory that was sealed: somebody wrote to it, or cut short the file
+ * that it maps. The session thread looks, and tells the log and the gateway. */
+#include "base/assert.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "intra/client/session/client.h"
+
+static void wake(void *user)
+{
+    tb_session_wake(user); /* uv_async_send, which a signal handler may call */
+}
+
+void tb_publication_protect(struct tb_session *s, struct tb_publication *p)
+{
+    if (!s->protect || !p->in_place || p->copied || p->registration == NULL) return;
+    const struct tb_registration *r = p->registration;
+    struct tb_protect_stretch *list = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *list);
+    for (uint32_t i = 0; list != NULL && i < r->layout.tensor_count; i++)
+        list[i] = (struct tb_protect_stretch){r->memory[i], r->layout.tensors[i].bytes};
+    struct tb_protection *protection =
+        list != NULL ? tb_protect(list, r->layout.tensor_count, wake, s) : NULL;
+    tb_free(list);
+    tb_session_lock(s); /* the session thread looks at it */
+    p->protection = protection;
+    tb_session_unlock(s);
+    if (protection != NULL) return;
+    tb_log(TB_LOG_WARN, "publish.unprotected", "number=%llu shard=%u", (unsigned long long)p->number,
+           p->shard);
+}
+
+static const struct tb_tensor *tensor_of(const struct tb_publication *p, const uint8_t *at)
+{
+    const struct tb_layout *layout = &p->manifest.layout;
+    for (uint32_t i = 0; i < layout->tensor_count; i++) {
+        const uint8_t *tensor = p->registration->memory[i];
+        if (at >= tensor && at < tensor + layout->tensors[i].bytes) return &layout->tensors[i];
+    }
+    return NULL;
+}
+
+static uint32_t chunk_of(const struct tb_manifest *m, uint64_t packed)
+{
+    uint32_t k = 0;
+    while (k + 1 < m->chunk_count && m->chunks[k + 1].offset <= packed)
+        k++;
+    return k;
+}
+
+static void tell_written(struct tb_session *s, struct tb_publication *p, const uint8_t *at)
+{
+    const struct tb_tensor *t = tensor_of(p, at);
+    const uint64_t inside =
+        t == NULL ? 0 : (uint64_t)(at - p->registration->memory[t - p->manifest.layout.tensors]);
+    const uint32_t chunk = t == NULL ? 0 : chunk_of(&p->manifest, t->offset + inside);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "publish.written_to");
+    tb_log_u64(&l, "number", p->number);
+    tb_log_u64(&l, "shard", p->shard);
+    tb_log_str(&l, "tensor", t == NULL ? "" : t->name);
+    tb_log_u64(&l, "byte", inside);
+    tb_log_str(&l, "action", "version_broken");
+    tb_log_end(&l);
+    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
+    if (notice == NULL) return; /* its readers find it too */
+    const struct tb_session_chunk_bad m = {.uid = p->uid, .plan = 0, .shard = p->shard, .chunk = chunk};
+    tb_session_chunk_bad_encode(&m, &notice->payload);
+    tb_request_post(s, notice);
+}
+
+/* Its bytes are not other bytes: they are gone. So the reference ends, and the version is lost where nobody else has all of it. */
+static void tell_missing(struct tb_session *s, struct tb_publication *p)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "publish.memory_gone");
+    tb_log_u64(&l, "number", p->number);
+    tb_log_u64(&l, "shard", p->shard);
+    tb_log_str(&l, "reason", "a_file_it_maps_was_cut_short");
+    tb_log_str(&l, "action", "reference_ends");
+    tb_log_end(&l);
+    p->sealed = false; /* a gateway that comes anew does not hear of it */
+    tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+}
+
+static bool is_missing(const struct tb_publication *p)
+{
+    return p->in_place && p->registration != NULL && tb_guard_missing(p->registration->guard) != NULL;
+}
+
+/* Under the lock, once a second: a gateway of this host reads by system calls, which raise no signal. */
+void tb_registrations_look(struct tb_session *s)
+{
+    for (struct tb_registration *r = s->registrations; r != NULL; r = r->next)
+        tb_guard_look(r->guard);
+}
+
+void tb_publications_look(struct tb_session *s)
+{
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        if (p->sealed && !p->busy && is_missing(p)) tell_missing(s, p);
+        if (p->protection == NULL || p->written || !p->sealed) continue;
+        const uint8_t *at = tb_protection_written(p->protection);
+        if (at == NULL) continue;
+        p->written = true;
+        tell_written(s, p, at);
+    }
+}
