@@ -15,48 +15,8 @@
 #define FETCH_MS 30000u
 /* Of a program built before there were ways to update. */
 #define FIRST_INFO_BYTES offsetof(struct tb_activate_info, patched_bytes)
-#define FIRST_ITEM_BYTES offsetof(struct tb_item, dtype_bits)
+
 #define CONFIRM_MS       1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
-
-/* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors cost no more than a large one. */
-#define PIECES_MAX 512u
-
-struct copying {
-    const struct tb_staged_use *use;
-    uint8_t *const *memory;
-    const struct tb_tied *tied;
-    const struct tb_gpu_memory *gpu;
-};
-
-static void copy_box(const struct copying *c, const struct tb_box_copy *copy)
-{
-    if (tb_gpu_memory_has(c->gpu, copy->want) || tb_tied_has(c->tied, copy->want)) return;
-    const uint8_t *from = c->use->staging->shards[copy->shard].place.bytes + copy->from;
-    uint8_t *to = c->memory[copy->want] + copy->to;
-    for (uint64_t row = 0; row < copy->rows; row++)
-        memcpy(to + row * copy->to_stride, from + row * copy->from_stride, copy->run);
-}
-
-/* What tb_use_copy writes there: of tensors of one memory the first alone. */
-static uint64_t copied_to(const struct tb_staged_use *use, const struct tb_registration *to)
-{
-    return use->copies.bytes - to->tied.bytes;
-}
-
-static uint32_t copies_a_piece(const struct tb_box_copies *copies)
-{
-    return copies->count / PIECES_MAX + 1;
-}
-
-static void copy_piece(void *user, uint32_t piece, uint32_t slot)
-{
-    (void)slot;
-    const struct copying *c = user;
-    const struct tb_box_copies *copies = &c->use->copies;
-    const uint32_t each = copies_a_piece(copies), first = piece * each;
-    for (uint32_t i = first; i < copies->count && i < first + each; i++)
-        copy_box(c, &copies->list[i]);
-}
 
 static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
                                            const struct tb_id *uid)
@@ -191,127 +151,6 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     return matched == TB_OK ? tb_use_tied(sub, use) : matched;
 }
 
-static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct tb_staged_use *use)
-{
-    if (r->gpu == NULL) return TB_OK;
-    struct tb_gpu_rows *moves = tb_calloc((size_t)use->copies.count + 1, sizeof *moves);
-    if (moves == NULL) return TB_SITE_NOMEM;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < use->copies.count; i++) {
-        const struct tb_box_copy *copy = &use->copies.list[i];
-        if (!tb_gpu_memory_has(r->gpu, copy->want) || tb_tied_has(&r->tied, copy->want)) continue;
-        TB_ASSERT(copy->rows > 0); /* none would be one to tb_gpu_move */
-        uint8_t *to = r->want_memory[copy->want] + copy->to;
-        const uint8_t *from = use->staging->shards[copy->shard].place.bytes + copy->from;
-        moves[count++] = (struct tb_gpu_rows){.row = {to, from, copy->run},
-                                              .rows = copy->rows,
-                                              .to_stride = copy->to_stride,
-                                              .from_stride = copy->from_stride};
-    }
-    const enum tb_status status = tb_gpu_move(r->gpu, moves, count);
-    tb_free(moves);
-    return status;
-}
-
-/* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory where it
- * is. */
-int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to)
-{
-    struct tb_session *s = sub->session;
-    to->passes++;
-    tb_session_unlock(s);
-    struct copying c = {.use = use, .memory = to->want_memory, .tied = &to->tied, .gpu = to->gpu};
-    pthread_rwlock_wrlock(&to->target.lock);
-    const uint64_t wrote = ++to->target.writes;
-    const enum tb_status status = copy_to_gpu(to, use);
-    const uint32_t each = copies_a_piece(&use->copies);
-    if (status == TB_OK) tb_crew_run(s->crew, (use->copies.count + each - 1) / each, copy_piece, &c);
-    pthread_rwlock_unlock(&to->target.lock);
-    tb_session_lock(s);
-    to->passes--;
-    tb_session_changed(s, false);
-    sub->wrote = wrote;
-    if (status == TB_OK) return TB_OK;
-    return tb_fail(
-        status,
-        "version %llu did not get into the GPU's memory (gpu.failed in the log says why): the buffers are "
-        "of no one version until tb_activate returns TB_OK",
-        (unsigned long long)use->staging->key.number);
-}
-
-/* Into the buffers in use: until all of it is there they hold no version (P2). */
-static int copy_in_use(struct tb_subscription *sub, const struct tb_staged_use *use,
-                       struct tb_registration *to)
-{
-    sub->torn = use->staging->uid;
-    return tb_use_copy(sub, use, to);
-}
-
-/* ---- a switch between two ---- */
-
-static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
-{
-    return sub->buffer == 0 ? sub->second : sub->registration;
-}
-
-/* The buffers hold what this subscription wrote: no later write, no suspension. Under the lock, so it does
- * not wait for a writer, which may take seconds and leaves other bytes. */
-static bool as_written(struct tb_registration *r, uint64_t wrote)
-{
-    if (pthread_rwlock_tryrdlock(&r->target.lock) != 0) return false;
-    const bool same = r->target.writes == wrote;
-    pthread_rwlock_unlock(&r->target.lock);
-    return same;
-}
-
-static bool is_filled(const struct tb_subscription *sub, const struct tb_staged_use *use)
-{
-    return tb_id_equal(&sub->filled, &use->staging->uid) && as_written(idle_buffers(sub), sub->filled_wrote);
-}
-
-static int fill(struct tb_subscription *sub, const struct tb_staged_use *use)
-{
-    sub->filled = (struct tb_id){{0}};
-    const int status = tb_use_copy(sub, use, idle_buffers(sub));
-    if (status != TB_OK) return status;
-    sub->filled = use->staging->uid;
-    sub->filled_wrote = sub->wrote;
-    return TB_OK;
-}
-
-int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
-{
-    if (is_filled(sub, use) || tb_id_equal(&sub->active, &use->staging->uid)) return TB_OK;
-    if (idle_buffers(sub)->suspended) return TB_OK; /* the switch does it, or refuses */
-    return fill(sub, use);
-}
-
-/* The active version is in the buffers in use; after they were suspended it is not, and comes again, to where it was. */
-static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
-{
-    struct tb_registration *in_use = sub->buffer == 0 ? sub->registration : sub->second;
-    if (as_written(in_use, sub->active_wrote)) return TB_OK;
-    const int status = copy_in_use(sub, use, in_use);
-    if (status != TB_OK) return status;
-    sub->active_wrote = sub->wrote;
-    info->copied_bytes = copied_to(use, in_use);
-    return TB_OK;
-}
-
-static int flip(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
-{
-    if (tb_id_equal(&sub->active, &use->staging->uid)) return stay(sub, use, info);
-    if (!is_filled(sub, use)) {
-        info->copied_bytes = copied_to(use, idle_buffers(sub));
-        const int filled = fill(sub, use);
-        if (filled != TB_OK) return filled;
-    }
-    sub->buffer = !sub->buffer;
-    sub->active_wrote = sub->filled_wrote;
-    sub->filled = (struct tb_id){{0}};
-    return TB_OK;
-}
-
 /* ---- a patch ---- */
 
 /* The chunks that failed, whole, from whoever has the version. */
@@ -388,11 +227,8 @@ static int update(struct tb_session *s, struct tb_subscription *sub, struct tb_s
     info->staged_bytes = tb_staging_bytes(use->staging);
     if (sub->registration == NULL) return TB_OK;
     if (use->staging->patch != NULL) return patch(s, sub, use, info);
-    if (sub->update == TB_UPDATE_SWITCH) return flip(sub, use, info);
-    const int copied = copy_in_use(sub, use, sub->registration);
-    if (copied != TB_OK) return copied;
-    info->copied_bytes = copied_to(use, sub->registration);
-    return TB_OK;
+    if (sub->update == TB_UPDATE_SWITCH) return tb_use_flip(sub, use, info);
+    return tb_use_overwrite(sub, use, info);
 }
 
 static void became_active(struct tb_subscription *sub, const struct tb_staging *st)
@@ -467,85 +303,6 @@ int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
         const uint32_t bytes = info_out->struct_bytes;
         info.struct_bytes = bytes;
         memcpy(info_out, &info, bytes < sizeof info ? bytes : sizeof info);
-    }
-    tb_session_leave(s);
-    return status;
-}
-
-/* ---- what is staged, for those who read it in place ---- */
-
-/* All of them, in memory of the host. */
-static bool keeps_tensors(const struct tb_place *p)
-{
-    return p->landed == NULL && p->wanted == NULL && p->far == NULL;
-}
-
-static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t index, struct tb_item *item)
-{
-    const struct tb_manifest *m = &sh->manifest;
-    item->shard_index = shard;
-    if (index < m->layout.tensor_count) {
-        const struct tb_tensor *t = &m->layout.tensors[index];
-        item->is_blob = 0;
-        item->rank = t->rank;
-        item->name = t->name;
-        item->dtype = tb_tensor_dtype_name(t);
-        item->dtype_bits = tb_tensor_bits(t);
-        item->shape = t->box_count;
-        item->bytes = keeps_tensors(&sh->place) ? sh->place.bytes + t->offset : NULL;
-        item->count = t->bytes;
-        return true;
-    }
-    index -= m->layout.tensor_count;
-    if (index >= m->blob_count) return false;
-    item->is_blob = 1;
-    item->rank = 0;
-    item->name = m->blobs[index].name;
-    item->dtype = NULL;
-    item->dtype_bits = 0;
-    item->shape = NULL;
-    item->bytes = sh->place.far != NULL ? sh->place.far->rest + (m->blobs[index].offset - m->layout.bytes)
-                                        : sh->place.bytes + m->blobs[index].offset;
-    item->count = m->blobs[index].bytes;
-    return true;
-}
-
-static int staged_item(struct tb_subscription *sub, const struct tb_id *uid, uint32_t index,
-                       struct tb_item *item)
-{
-    struct tb_staged_use *use = tb_use_find(sub, uid);
-    if (use == NULL) return tb_fail(TB_NOT_FOUND, "the subscription has not staged that version");
-    const struct tb_staging *st = use->staging;
-    if (st->state != TB_STAGING_WHOLE)
-        return tb_fail(TB_BAD_STATE, "version %llu is not whole here yet",
-                       (unsigned long long)st->key.number);
-    for (uint32_t i = 0; i < st->key.shard_count; i++) {
-        if (fill_item(&st->shards[i], i, index, item)) return TB_OK;
-        index -= st->shards[i].manifest.layout.tensor_count + st->shards[i].manifest.blob_count;
-    }
-    return tb_fail(TB_END, "the version has no more items");
-}
-
-int tb_staged_item(struct tb_subscription *subscription, const struct tb_uid *uid, uint32_t index,
-                   struct tb_item *item_out)
-{
-    if (subscription == NULL) return tb_fail(TB_BAD_ARGUMENT, "no subscription given");
-    struct tb_session *s = subscription->session;
-    int status = tb_session_enter(s);
-    if (status != TB_OK) return status;
-    if (uid == NULL || item_out == NULL || item_out->struct_bytes < FIRST_ITEM_BYTES) {
-        status = tb_fail(TB_BAD_ARGUMENT,
-                         "a uid is needed, and item.struct_bytes must be sizeof(struct tb_item), %zu",
-                         sizeof *item_out);
-    } else {
-        struct tb_id id;
-        memcpy(id.bytes, uid->bytes, sizeof id.bytes);
-        tb_session_lock(s);
-        struct tb_item item = {.struct_bytes = item_out->struct_bytes};
-        status = staged_item(subscription, &id, index, &item);
-        tb_session_unlock(s);
-        if (status == TB_OK)
-            memcpy(item_out, &item, item.struct_bytes < sizeof item ? item.struct_bytes : sizeof item);
     }
     tb_session_leave(s);
     return status;

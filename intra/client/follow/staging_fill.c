@@ -12,81 +12,6 @@
 #include "intra/client/session/client.h"
 #include "intra/hop/hop_shelf.h"
 
-/* ---- notices ---- */
-
-void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
-{
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_EXPORT, 0, st->source_bytes);
-    if (notice == NULL) return; /* then nobody reads from here, which harms nobody */
-    const struct tb_session_export m = {.uid = st->uid,
-                                        .export_id = st->unserved ? 0 : st->export_id,
-                                        .held_chunks = tb_staging_held_chunks(st),
-                                        .whole = st->state == TB_STAGING_WHOLE,
-                                        .source = {st->source, (uint32_t)st->source_bytes}};
-    tb_session_export_encode(&m, &notice->payload);
-    tb_request_post(s, notice);
-}
-
-static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
-{
-    /* What is mapped for a patch is more than it takes. */
-    const uint64_t bytes = st->patch != NULL ? st->memory.count : tb_staging_bytes(st);
-    return st->total_chunks == 0 ? 0 : (uint64_t)((double)bytes * held / st->total_chunks);
-}
-
-void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
-{
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_PROGRESS, 0, 0);
-    if (notice == NULL) return; /* the next one says it */
-    const tb_time_ns now = tb_clock_now();
-    const uint32_t held = tb_staging_held_chunks(st);
-    const uint64_t bytes = held_bytes(st, held);
-    const double seconds = (double)tb_time_since(st->told_at, now) / 1e9;
-    const uint64_t more = bytes > st->told_bytes ? bytes - st->told_bytes : 0;
-    const struct tb_session_progress m = {.uid = st->uid,
-                                          .held_chunks = held,
-                                          .total_chunks = st->total_chunks,
-                                          .whole = st->state == TB_STAGING_WHOLE,
-                                          .bytes_per_s =
-                                              seconds > 0.001 ? (uint64_t)((double)more / seconds) : 0,
-                                          .transport = tb_transport_pack(st->transport, st->why_transport)};
-    tb_session_progress_encode(&m, &notice->payload);
-    tb_request_post(s, notice);
-    st->told_chunks = held;
-    st->told_bytes = bytes;
-    st->told_at = now;
-}
-
-/* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its readers stayed behind it. */
-void tb_stagings_progress(struct tb_session *s)
-{
-    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
-        if (st->state != TB_STAGING_READING) continue;
-        if (tb_staging_held_chunks(st) != st->told_chunks || (st->hop_opened && s->up))
-            tb_staging_progress_notice(s, st);
-    }
-}
-
-static void lost_notice(struct tb_session *s, const struct tb_staging *st, uint64_t plan, enum tb_status why)
-{
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_HOP_LOST, 0, 0);
-    if (notice == NULL) return;
-    const struct tb_session_hop_lost m = {
-        .uid = st->uid, .plan = plan, .status_negated = tb_session_status_put(why)};
-    tb_session_hop_lost_encode(&m, &notice->payload);
-    tb_request_post(s, notice);
-}
-
-static void bad_notice(struct tb_session *s, const struct tb_staging *st, const struct tb_hop_bad *bad)
-{
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
-    if (notice == NULL) return;
-    const struct tb_session_chunk_bad m = {
-        .uid = st->uid, .plan = st->plan, .shard = bad->shard, .chunk = bad->chunk, .object = bad->object};
-    tb_session_chunk_bad_encode(&m, &notice->payload);
-    tb_request_post(s, notice);
-}
-
 /* ---- hops ---- */
 
 static void note_bad(struct tb_hop_note *note, const struct tb_hop_event *event)
@@ -127,30 +52,6 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
     tb_session_wake(st->session);
 }
 
-void tb_staging_close_hop(struct tb_staging *st)
-{
-    struct tb_hop_stats last;
-    if (st->hop == NULL) return;
-    tb_hop_close_counted(st->hop, &last);
-    st->hop = NULL;
-    st->hop_opened = false;
-    st->base = NULL;
-    st->read.bytes_read += last.bytes_read;
-    st->read.bytes_wasted += last.bytes_wasted;
-    st->read.bytes_encoded += last.bytes_encoded;
-    st->read.chunks_encoded += last.chunks_encoded;
-    pthread_mutex_lock(&st->note_lock);
-    memset(&st->note, 0, sizeof st->note);
-    pthread_mutex_unlock(&st->note_lock);
-}
-
-static bool is_whole(const struct tb_staging *st)
-{
-    for (uint32_t i = 0; i < st->key.shard_count; i++)
-        if (!tb_place_whole(&st->shards[i].place)) return false;
-    return true;
-}
-
 static void became_whole(struct tb_session *s, struct tb_staging *st)
 {
     tb_staging_close_hop(st);
@@ -169,7 +70,7 @@ static void became_whole(struct tb_session *s, struct tb_staging *st)
 static bool ends_whole(struct tb_session *s, struct tb_staging *st)
 {
     tb_staging_close_hop(st);
-    if (!is_whole(st)) return false;
+    if (!tb_staging_is_whole(st)) return false;
     became_whole(s, st);
     return true;
 }
@@ -179,7 +80,7 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->base != base || st->hop == NULL) continue;
         const uint64_t plan = st->plan;
-        if (!ends_whole(s, st)) lost_notice(s, st, plan, TB_CANCELLED);
+        if (!ends_whole(s, st)) tb_staging_lost_notice(s, st, plan, TB_CANCELLED);
     }
 }
 
@@ -193,7 +94,7 @@ void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
     st->state = TB_STAGING_READING;
     st->told_chunks = UINT32_MAX; /* until it is told */
     tb_staging_progress_notice(s, st);
-    if (reads) lost_notice(s, st, plan, TB_CANCELLED);
+    if (reads) tb_staging_lost_notice(s, st, plan, TB_CANCELLED);
     tb_session_changed(s, false);
 }
 
@@ -337,13 +238,13 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
         status = open_hop(s, st, m, source, count);
         /* Not our source to use: the gateway hears it and has others. */
         if (status != TB_OK && status != TB_PEER_GARBLED) {
-            lost_notice(s, st, m->plan, status);
+            tb_staging_lost_notice(s, st, m->plan, status);
             status = TB_OK;
         }
     }
     tb_free(memory);
     if (status != TB_SITE_NOMEM) return status;
-    lost_notice(s, st, m->plan, status); /* P6: or the gateway would take it for followed */
+    tb_staging_lost_notice(s, st, m->plan, status); /* P6: or the gateway would take it for followed */
     return TB_OK;
 }
 
@@ -352,7 +253,7 @@ static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_p
 {
     struct tb_session_plan *kept = tb_malloc(sizeof *kept + m->source.count);
     if (kept == NULL) {
-        lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
+        tb_staging_lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
         return TB_SITE_NOMEM;
     }
     *kept = *m;
@@ -403,7 +304,7 @@ static void begin_reading(struct tb_session *s, struct tb_staging *st)
     st->state = TB_STAGING_READING;
     st->told_at = tb_clock_now();
     tb_staging_export_notice(s, st);
-    if (is_whole(st))
+    if (tb_staging_is_whole(st))
         became_whole(s, st); /* a version without a byte */
     else if (st->kept_plan != NULL && follow_plan(s, st, st->kept_plan) != TB_OK)
         tb_staging_fail(st, TB_PEER_GARBLED, "the gateway's plan does not fit the version");
@@ -431,8 +332,8 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
     pthread_mutex_unlock(&st->note_lock);
     if (note.opened) hop_opened(st, &note);
     for (uint32_t i = 0; i < note.bad_count; i++)
-        bad_notice(s, st, &note.bad[i]);
-    if (is_whole(st)) {
+        tb_staging_bad_notice(s, st, &note.bad[i]);
+    if (tb_staging_is_whole(st)) {
         became_whole(s, st);
         return;
     }
@@ -450,7 +351,7 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
            (unsigned long long)st->key.number, (unsigned long long)plan, tb_staging_held_chunks(st),
            st->total_chunks, tb_status_name(why));
     st->lost_at = tb_clock_now();
-    lost_notice(s, st, plan, why);
+    tb_staging_lost_notice(s, st, plan, why);
 }
 
 void tb_stagings_advance(struct tb_session *s)

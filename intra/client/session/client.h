@@ -438,8 +438,15 @@ struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_i
 int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use);
 /* Under the lock, let go while readers drain: the use ends, and the staging with its last use. */
 void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms);
-/* Copies the staged version into the buffers of a registration, which is not suspended. Under the lock, let go meanwhile. */
-int tb_use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to);
+/* A use of the version, which is staged from now on if it was not. Under the lock. NULL: no memory. */
+struct tb_staged_use *tb_use_new(struct tb_subscription *sub, const struct tb_id *uid);
+/* Under the lock, let go meanwhile: the gateway hears that the version goes from here with this use. */
+void tb_use_tell_release(struct tb_session *s, const struct tb_staging *st);
+/* The staged version into the buffers in use, or into the other ones, which are then in use. Neither is suspended. Under the
+ * lock, let go meanwhile. */
+int tb_use_overwrite(struct tb_subscription *sub, const struct tb_staged_use *use,
+                     struct tb_activate_info *info);
+int tb_use_flip(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info);
 /* TB_UPDATE_SWITCH: the version is in the buffers that are not in use, from now on. Likewise. Nothing while they are suspended. */
 int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use);
 /* Under the lock: the gateway is told to forget what is staged here, and asked for it again: a whole one gets a source again. */
@@ -516,6 +523,13 @@ void tb_stagings_progress(struct tb_session *s);
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st);
 void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st);
 void tb_staging_close_hop(struct tb_staging *st);
+bool tb_staging_is_whole(const struct tb_staging *st);
+void tb_staging_lost_notice(struct tb_session *s, const struct tb_staging *st, uint64_t plan,
+                            enum tb_status why);
+void tb_staging_bad_notice(struct tb_session *s, const struct tb_staging *st, const struct tb_hop_bad *bad);
+struct tb_request *tb_release_request(struct tb_session *s, const struct tb_id *uid);
+/* A task of the pool, of a staging whose manifests are all here: its places. */
+void tb_staging_prepare(void *user, uint32_t piece, uint32_t slot);
 /* A chunk of it is not held any more, as it was damaged: it is fetched again. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st);
 /* The gateway sends nobody there any more. */

@@ -1,0 +1,89 @@
+/* staging_table.c - the table of versions that are staged here: its rows, what they hold, and how one fails. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fault.h"
+#include "intra/client/session/client.h"
+
+struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (tb_id_equal(&st->uid, uid)) return st;
+    return NULL;
+}
+
+struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid)
+{
+    struct tb_staging *st = tb_calloc(1, sizeof *st);
+    if (st == NULL) return NULL;
+    st->session = s;
+    st->uid = *uid;
+    st->memory.memfd = -1;
+    pthread_mutex_init(&st->note_lock, NULL);
+    st->next = s->stagings;
+    s->stagings = st;
+    return st;
+}
+
+/* ---- what a row says of itself ---- */
+
+bool tb_staging_has_manifests(const struct tb_staging *st)
+{
+    return st->key.shard_count > 0 && st->manifests_here == st->key.shard_count;
+}
+
+uint32_t tb_staging_held_chunks(const struct tb_staging *st)
+{
+    if (st->state != TB_STAGING_READING && st->state != TB_STAGING_WHOLE) return 0;
+    uint32_t held = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        held += tb_place_held_count(&st->shards[i].place);
+    return held;
+}
+
+bool tb_staging_reads_only(const struct tb_staging *st)
+{
+    return st->patch != NULL || st->wanted != NULL || st->stage != NULL;
+}
+
+uint64_t tb_staging_bytes(const struct tb_staging *st)
+{
+    if (st->wanted != NULL) return st->wanted_bytes;
+    if (st->stage != NULL) return st->stage_bytes + st->memory.count;
+    return st->patch != NULL ? tb_patch_staged_bytes(st->patch) : st->memory.count;
+}
+
+bool tb_staging_is_whole(const struct tb_staging *st)
+{
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (!tb_place_whole(&st->shards[i].place)) return false;
+    return true;
+}
+
+/* ---- how its hop ends ---- */
+
+void tb_staging_close_hop(struct tb_staging *st)
+{
+    struct tb_hop_stats last;
+    if (st->hop == NULL) return;
+    tb_hop_close_counted(st->hop, &last);
+    st->hop = NULL;
+    st->hop_opened = false;
+    st->base = NULL;
+    st->read.bytes_read += last.bytes_read;
+    st->read.bytes_wasted += last.bytes_wasted;
+    st->read.bytes_encoded += last.bytes_encoded;
+    st->read.chunks_encoded += last.chunks_encoded;
+    pthread_mutex_lock(&st->note_lock);
+    memset(&st->note, 0, sizeof st->note);
+    pthread_mutex_unlock(&st->note_lock);
+}
+
+void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why)
+{
+    tb_staging_close_hop(st);
+    st->state = TB_STAGING_FAILED;
+    st->status = status;
+    snprintf(st->why, sizeof st->why, "%s", why);
+    tb_session_changed(st->session, true);
+}
