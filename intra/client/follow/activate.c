@@ -9,7 +9,17 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/buffer_switch.h"
+#include "intra/client/follow/stage.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_places.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/tied_tensors_bytes.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define ASK_MS   10000u
 #define FETCH_MS 30000u

@@ -1,9 +1,15 @@
 /* buffer_switch.c - how a staged version gets into registered buffers: copied into those in use, or into the
  * other ones of two, which are then switched to. */
+#include "intra/client/follow/buffer_switch.h"
+
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 /* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors cost no more than a large one. */
 #define PIECES_MAX 512u

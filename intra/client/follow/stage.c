@@ -1,9 +1,20 @@
 /* stage.c - tb_stage and tb_release: a version is asked for, waited for and let go by one subscription. */
+#include "intra/client/follow/stage.h"
+
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/buffer_switch.h"
+#include "intra/client/follow/stage_request.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/tied_tensors_bytes.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define ASK_AGAIN  TB_SECONDS(1)
 #define RELEASE_MS 5000u /* a gateway that does not answer does not keep a worker from its memory */

@@ -1,10 +1,18 @@
 /* stage_request.c - STAGE, and what its answer says of the version and of the member that asked. */
+#include "intra/client/follow/stage_request.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_key *key)
 {

@@ -4,10 +4,16 @@
  * Promise P1: a chunk is held by what the device says of its own memory.
  * Such a staging is for its one subscription: nobody reads from it, and nothing is decoded from it. It goes when the registration is
  * suspended, as an engine that sleeps wants its GPU's memory back, all of it. */
+#include "intra/client/follow/staged_gpu.h"
+
 #include <stdio.h>
 
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 #define FAR_ALIGN 4096u /* of shards in it; the digest's kernel wants 16 */
 

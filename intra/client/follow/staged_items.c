@@ -2,7 +2,10 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/session/session.h"
 
 /* Of a program built before dtype_bits was there. */
 #define FIRST_ITEM_BYTES offsetof(struct tb_item, dtype_bits)

@@ -1,9 +1,13 @@
 /* staged_slices.c - a version of which a registration of slices wants some: which chunks that are, and their pages pinned for a GPU. */
+#include "intra/client/follow/staged_slices.h"
+
 #include <unistd.h>
 
 #include "base/bitmap.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_match.h"
+#include "intra/client/memory/registration.h"
 
 static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
 {

@@ -1,6 +1,14 @@
 /* staged_use.c - a subscription's hold on a staging: the staging goes with its last use. */
+#include "intra/client/follow/staged_use.h"
+
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_gpu.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_match.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid)
 {

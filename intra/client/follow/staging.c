@@ -1,9 +1,19 @@
 /* staging.c - how a staging is described by its manifests, and how it goes with its last use. */
+#include "intra/client/follow/staging.h"
+
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_slices.h"
+#include "intra/client/follow/staging_fill.h"
+#include "intra/client/follow/staging_places.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/spare_memory.h"
+#include "intra/client/session/session.h"
 
 static void free_staging(struct tb_staging *st)
 {

@@ -2,6 +2,8 @@
  * to the gateway.
  *
  * Everything here runs on the session thread and under the lock, but for hop_said, which the fabric calls. */
+#include "intra/client/follow/staging_fill.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +11,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/session/session.h"
+#include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 
 /* ---- hops ---- */

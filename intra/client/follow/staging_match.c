@@ -1,10 +1,14 @@
 /* staging_match.c - where a registration's tensors stand in a version: whole, or in boxes. It reads layouts
  * alone. */
+#include "intra/client/follow/staging_match.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 static bool same_shape(const struct tb_tensor *mine, const struct tb_tensor *theirs)
 {

@@ -1,8 +1,14 @@
 /* staging_notices.c - what the gateway hears of a staging: its export, its progress, a lost source, a bad
  * chunk, and that it goes. */
+#include "intra/client/follow/staging_notices.h"
+
 #include "base/clock.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
 {

@@ -4,13 +4,25 @@
  * Promise P1: before a place stands, its digests hash to its shard's root and the roots to the version's.
  * Promise P7: counts and sizes come from the gateway and are checked against each other before memory is
  * asked for; pages are reserved, so a full machine is a status. */
+#include "intra/client/follow/staging_places.h"
+
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_gpu.h"
+#include "intra/client/follow/staged_slices.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_match.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/spare_memory.h"
+#include "intra/client/memory/tied_tensors_bytes.h"
+#include "intra/client/session/session.h"
+#include "intra/fabric/source_descriptor.h"
 
 #define PAGE_BYTES 4096u
 

@@ -1,9 +1,12 @@
 /* staging_table.c - the table of versions that are staged here: its rows, what they hold, and how one fails. */
+#include "intra/client/follow/staging_table.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/session/session.h"
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
 {

@@ -1,4 +1,6 @@
 /* subscription.c - a member of a reader group, and the versions it stages and lets go. */
+#include "intra/client/follow/subscription.h"
+
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +9,13 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/stage.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/tied_tensors_bytes.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define SUBSCRIBE_MS 30000u
 

@@ -1,8 +1,11 @@
 /* buffers.c - memory from us, which readers of this host map instead of asking the kernel to copy it. */
+#include "intra/client/memory/buffers.h"
+
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *at, uint64_t bytes)
 {

@@ -1,13 +1,16 @@
 /* registration.c - a layout over memory that stays the caller's, and the ways in which the caller gets it
  * back. */
+#include "intra/client/memory/registration.h"
+
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/client/memory/buffers.h"
 #include "intra/client/publish/publish_pass.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/session.h"
 
 /* What NICs keep is looked through for each stretch of each version, a million looks for so many. Of more stretches it is registered for
  * each version anew. */

@@ -8,8 +8,18 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/client/follow/staged_gpu.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/spare_memory.h"
+#include "intra/client/memory/tied_tensors_bytes.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/publish/publication_export.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/publish/publication_watch.h"
 #include "intra/client/publish/publish_pass.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define SEAL_AGAIN_MS 30000u
 /* Of a drain, or a quarter where it is short: left for the gateway's answer at its end. */

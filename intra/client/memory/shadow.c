@@ -3,10 +3,14 @@
  *
  * The newer version is compared with the older one: once it is sealed, its chunks are encoded as differences
  * to the older one (encode.h), until the older one is written again. */
+#include "intra/client/memory/shadow.h"
+
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/session.h"
 
 bool tb_shadow_is_of(const struct tb_shadow *sh, const struct tb_publication *p)
 {

@@ -8,8 +8,9 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "intra/client/memory/registration.h"
 #include "intra/client/memory/slice_parts.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/session.h"
 
 /* One tensor of the layout that a registration is to have. */
 struct piece {

@@ -1,5 +1,8 @@
 /* spare_memory.c - memory that a version leaves to the next one of its model: its pages stand, and are mapped and pinned. */
-#include "intra/client/session/client.h"
+#include "intra/client/memory/spare_memory.h"
+
+#include "intra/client/memory/buffers.h"
+#include "intra/client/session/session.h"
 
 static struct tb_shared_memory take_memory(struct tb_shared_memory *from)
 {

@@ -1,10 +1,17 @@
 /* tied_tensors_bytes.c - a version has the same bytes for tensors that share a memory, or it cannot be written there: what a subscription
  * checks before it begins, before its registration moves, and of each version that it has staged. */
+#include "intra/client/memory/tied_tensors_bytes.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_match.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 /* ---- registrations ---- */
 

@@ -6,12 +6,23 @@
  * P7: base/damage_reports.h bounds the digests.
  *
  * Everything here runs on the session thread and under the lock: a chunk takes a few ms. */
+#include "intra/client/publish/chunk_recheck.h"
+
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_fill.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 static void answer(struct tb_session *s, const struct tb_session_doubt *m, enum tb_session_found found)
 {

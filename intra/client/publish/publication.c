@@ -1,9 +1,18 @@
 /* publication.c - the table of sealed shards: how a row is found, hidden from readers and removed. */
+#include "intra/client/publish/publication.h"
+
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/memory/spare_memory.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/runs.h"
+#include "intra/client/session/session.h"
 
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard)
 {

@@ -1,10 +1,16 @@
 /* publication_export.c - how one sealed shard is exported: the buffers that readers read it from, and where
  * in them each tensor stands. */
+#include "intra/client/publish/publication_export.h"
+
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/session.h"
 
 /* Buffers of an export while it is described: the caller's stretches, and behind them equal memory once. */
 struct buffers {

@@ -1,5 +1,9 @@
 /* publication_messages.c - SEAL and UNPUBLISH, as this session says them of one sealed shard. */
-#include "intra/client/session/client.h"
+#include "intra/client/publish/publication_messages.h"
+
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_publication *p)
 {

@@ -1,9 +1,15 @@
 /* publication_watch.c - what became of memory that was sealed: somebody wrote to it, or cut short the file
  * that it maps. The session thread looks, and tells the log and the gateway. */
+#include "intra/client/publish/publication_watch.h"
+
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 static void wake(void *user)
 {

@@ -10,8 +10,18 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/memory/spare_memory.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/publish/publication_export.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/publish/publication_watch.h"
 #include "intra/client/publish/publish_pass.h"
-#include "intra/client/session/client.h"
+#include "intra/client/publish/shadow_claim.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define TIMEOUT_MS        30000u
 #define UNPUBLISH_MORE_MS 5000u /* over the drain: a gateway that has just been started answers, too */

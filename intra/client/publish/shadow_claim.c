@@ -3,10 +3,17 @@
  * At most two for a (model, shard), because the older one is taken home while the newer one is written. A
  * third is waited for. So a trainer that publishes faster than its home lands meets that limit here and in
  * hold, and memory stays bounded (P7). */
+#include "intra/client/publish/shadow_claim.h"
+
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 static uint32_t count_shadows(const struct tb_session *s, const struct tb_publication *p)
 {

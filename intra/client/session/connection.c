@@ -6,6 +6,8 @@
  *
  * Threads: tb_connection_open and _close may be called from outside, all else is the session thread's.
  * The session's lock is held wherever its fields are touched, never while the loop waits. */
+#include "intra/client/session/connection.h"
+
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -17,8 +19,15 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/machine.h"
+#include "base/net/resolve.h"
 #include "base/thread.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging_fill.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/publish/publication_watch.h"
+#include "intra/client/session/notices.h"
+#include "intra/client/session/reannounce.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define RETRY_MS_MIN    100u
 #define RETRY_MS_MAX    5000u

@@ -1,9 +1,19 @@
 /* notices.c - what the gateway tells without being asked. A frame that does not decode, or says what cannot
  * be, closes the wire. */
+#include "intra/client/session/notices.h"
+
 #include <stdio.h>
 
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_fill.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/publish/chunk_recheck.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 static enum tb_status on_manifest(struct tb_session *s, struct tb_reader *payload)
 {

@@ -3,11 +3,23 @@
  *
  * A gateway that knows the session still has its runs and seals; subscriptions and stagings are said again
  * all the same, because notices that were on their way when the wire broke are lost. */
+#include "intra/client/session/reannounce.h"
+
 #include <stdio.h>
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/stage_request.h"
+#include "intra/client/follow/staged_use.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_notices.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/publish/publication_messages.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/runs.h"
+#include "intra/client/session/session.h"
 
 static void log_refusal(struct tb_session *s, struct tb_request *request, void *user)
 {

@@ -3,6 +3,8 @@
  *
  * Promise P4: a request that was answered is never matched again; one that was cut is sent again with the
  * same id, and every message of intra/session_msg.h may be asked twice. */
+#include "intra/client/session/request.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -10,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/session.h"
 
 /* Fields besides spans: at most a few names, texts and keys. */
 #define FIELDS_BYTES_MAX 2048

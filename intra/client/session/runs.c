@@ -1,9 +1,12 @@
 /* runs.c - tb_run_open: starting or joining a trainer's life. */
+#include "intra/client/session/runs.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define RUN_OPEN_MS 45000u /* a home whose store is new waits up to 30 s for its peers' word */
 

@@ -1,4 +1,6 @@
 /* session.c - how a session is opened and closed. */
+#include "intra/client/session/session.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +11,13 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/machine.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/memory/shadow.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/connection.h"
+#include "intra/client/session/request.h"
 #include "tombolo/version.h"
 
 #define OPEN_TIMEOUT_MS 10000u

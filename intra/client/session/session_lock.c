@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/session.h"
 
 #define DRAIN_MS_UNKNOWN 10000u /* until a gateway said what its site drains for */
 

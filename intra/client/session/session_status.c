@@ -5,7 +5,14 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_table.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/buffers.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define SITE_STATUS_MS 10000u
 

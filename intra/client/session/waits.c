@@ -8,7 +8,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 
 #define ASK_ONCE_MS 10000u /* timeout 0 still needs the gateway's answer */
 

@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/session_lock.h"
 #include "unit/client/fake_inside.h"
 #include "unit/client/subscriber.h"
 

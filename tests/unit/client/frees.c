@@ -7,7 +7,9 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "intra/client/session/client.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
 /* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than that. */

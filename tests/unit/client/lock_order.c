@@ -6,7 +6,10 @@
 #include <string.h>
 #include <time.h>
 
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
 #define TENSOR 300000u

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "intra/client/session/client.h"
+#include "intra/client/follow/staging.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 #include "unit/client/subscriber.h"
 
 static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint32_t chunk)

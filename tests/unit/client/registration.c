@@ -7,7 +7,10 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/publish/publication.h"
+#include "intra/client/session/request.h"
+#include "intra/client/session/session.h"
 #include "unit/caught_log.h"
 #include "unit/client/fake_inside.h"
 

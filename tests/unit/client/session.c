@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "intra/client/session/client.h"
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/connection.h"
+#include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
 static int setup(void **state)

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "intra/client/follow/subscription.h"
+#include "intra/client/memory/boxes.h"
+#include "intra/client/memory/registration.h"
 #include "intra/client/publish/encode.h"
-#include "intra/client/session/client.h"
+#include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
 #define TENSOR 3000000u
