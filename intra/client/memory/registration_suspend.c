@@ -27,11 +27,14 @@
 
 /* ---- giving the memory back ---- */
 
+/* One that no call works on: served from here, or suspended. */
 static struct tb_publication *next_in_place(struct tb_session *s, const struct tb_registration *r,
                                             bool suspended)
 {
-    for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
-        if (p->registration == r && p->in_place && !p->busy && p->suspended == suspended) return p;
+    for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        if (p->registration != r || !p->in_place || tb_publication_is_busy(p->life)) continue;
+        if ((p->life == TB_PUBLICATION_SUSPENDED) == suspended) return p;
+    }
     return NULL;
 }
 
@@ -69,13 +72,13 @@ static void answered(struct tb_session *s, struct tb_request *request, void *use
     (void)s;
     (void)request;
     struct tb_publication *p = user;
-    p->suspended = true;
+    tb_publication_step(&p->life, TB_PUBLICATION_ANSWERED);
 }
 
 /* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts on that. */
 static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms, bool keep)
 {
-    p->busy = true;
+    tb_publication_step(&p->life, TB_PUBLICATION_HIDE);
     p->hiding = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
     if (p->hiding == NULL) return;
     p->hiding->fn = answered;
@@ -95,8 +98,7 @@ static void hide_asked(struct tb_session *s, struct tb_publication *p, const str
     if (!heard) tb_request_farewell(s, hide_request(s, p, keep, 0));
     p->counted_on = keep && status != TB_OK;
     tb_publication_hide(s, p, left_ms(call));
-    p->busy = false;
-    p->suspended = true;
+    tb_publication_step(&p->life, TB_PUBLICATION_CLOSED);
 }
 
 /* It does not come back: where the gateway counts on it all the same, it is told. */
@@ -110,8 +112,13 @@ static void end_hidden(struct tb_session *s, struct tb_publication *p)
 static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
 {
     for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
-        if (p->registration == r && p->in_place && p->busy) return true;
+        if (p->registration == r && p->in_place && tb_publication_is_busy(p->life)) return true;
     return false;
+}
+
+static bool is_hiding(const struct tb_publication *p)
+{
+    return p->life == TB_PUBLICATION_HIDING || p->life == TB_PUBLICATION_HIDDEN;
 }
 
 /* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before any is waited for, so the gateway and
@@ -128,7 +135,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     while ((p = next_in_place(s, r, false)) != NULL)
         ask_to_hide(s, p, drain_ms, keep);
     for (p = s->publications; p != NULL; p = p->next) /* nobody removes the one that is busy with us */
-        if (p->registration == r && p->in_place && p->busy) hide_asked(s, p, &call, keep);
+        if (p->registration == r && p->in_place && is_hiding(p)) hide_asked(s, p, &call, keep);
     tb_session_changed(s, false); /* they are busy no longer */
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
         end_hidden(s, p);
@@ -255,7 +262,7 @@ static int seal_again(struct tb_session *s, struct tb_publication *p)
 
 static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb_publication *p)
 {
-    p->busy = true;
+    tb_publication_step(&p->life, TB_PUBLICATION_RETURN);
     tb_session_unlock(s);
     tb_publication_protect(s, p);
     int status = compare_with_sealed(s, r, p);
@@ -267,10 +274,11 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
         tb_session_lock(s);
     }
     const bool over = p->unpublished;
-    p->busy = false;
-    p->suspended = false;
     p->counted_on = (status != TB_OK || over) && (p->counted_on || seals); /* a seal may have arrived */
-    if (status != TB_OK || over) end_hidden(s, p);
+    if (status != TB_OK || over)
+        end_hidden(s, p);
+    else
+        tb_publication_step(&p->life, TB_PUBLICATION_RETURNED);
     tb_session_changed(s, false);
     return over ? TB_OK : status;
 }

@@ -198,7 +198,7 @@ static bool device_is_busy(const struct tb_publication *p)
 /* A call that works on it may take its memory away. */
 static bool is_sealed_here(const struct tb_publication *p, uint32_t chunk)
 {
-    return p->sealed && p->export_id != 0 && !p->busy && !p->suspended && !device_is_busy(p) &&
+    return p->life == TB_PUBLICATION_STANDING && p->export_id != 0 && !device_is_busy(p) &&
            chunk < p->manifest.chunk_count;
 }
 

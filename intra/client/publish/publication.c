@@ -23,17 +23,16 @@ struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb
 
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(tb_publication_is_busy(p->life)); /* no other call touches it while the lock is away */
     const uint64_t id = p->export_id;
     tb_protection_end(p->protection);
     p->protection = NULL;
     p->export_id = 0;
     if (id == 0) return;
-    const bool was_busy = p->busy;
-    p->busy = true; /* nobody else touches it while the lock is away */
     tb_session_unlock(s);
     tb_export_close(s->fabric, id, drain_ms);
     tb_session_lock(s);
-    p->busy = was_busy;
     tb_session_changed(s, false);
 }
 
@@ -59,8 +58,8 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
 
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
-    p->busy = p->removing = true;
-    p->sealed = false; /* a gateway that comes anew meanwhile does not hear of it */
+    TB_ASSERT_LOCKED(s);
+    tb_publication_step(&p->life, TB_PUBLICATION_REMOVE);
     tb_shadow_encode_end(s, p);
     tb_publication_hide(s, p, drain_ms);
     for (struct tb_publication **at = &s->publications; *at != NULL; at = &(*at)->next) {
@@ -83,7 +82,7 @@ void tb_publications_free(struct tb_session *s)
     tb_session_lock(s);
     while (s->publications != NULL) {
         struct tb_publication *p = s->publications;
-        if (p->sealed) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
+        if (tb_publication_is_sealed(p->life)) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
         tb_publication_remove(s, p, 0);
     }
     while (s->runs != NULL) {

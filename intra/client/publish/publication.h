@@ -8,6 +8,7 @@
 #include "intra/client/memory/seal_protection.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/encode.h"
+#include "intra/client/publish/publication_life.h"
 #include "intra/client/session/request.h"
 #include "intra/fabric/fabric.h"
 #include "intra/fabric/shared_memory.h"
@@ -24,13 +25,10 @@ struct tb_publication {
     uint64_t number;
     uint32_t shard;
     bool in_place;
-    bool retry;       /* other bytes beside a version that is ready do not break it */
-    bool copied;      /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
-    bool busy;        /* a call works on it */
-    bool sealed;      /* the gateway answered; announced again after a reconnection, until it is removed */
-    bool suspended;   /* its registration is */
-    bool counted_on;  /* with `suspended`: the gateway did not say that it needs it no more */
-    bool removing;    /* with `busy`: it is on its way out, and its memory the caller's when it has gone */
+    bool retry;  /* other bytes beside a version that is ready do not break it */
+    bool copied; /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
+    enum tb_publication_life life;
+    bool counted_on;  /* SUSPENDED: the gateway did not say that it needs it no more */
     bool unpublished; /* tb_unpublish had its answer while another call worked on it: it does not come back */
     struct tb_request *hiding; /* its UNPUBLISH, while its registration is suspended or ends */
     bool kept;

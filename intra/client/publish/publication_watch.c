@@ -83,7 +83,7 @@ static void tell_missing(struct tb_session *s, struct tb_publication *p)
     tb_log_str(&l, "reason", "a_file_it_maps_was_cut_short");
     tb_log_str(&l, "action", "reference_ends");
     tb_log_end(&l);
-    p->sealed = false; /* a gateway that comes anew does not hear of it */
+    tb_publication_step(&p->life, TB_PUBLICATION_LOST); /* a gateway that comes anew does not hear of it */
     tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
 }
 
@@ -102,8 +102,8 @@ void tb_registrations_look(struct tb_session *s)
 void tb_publications_look(struct tb_session *s)
 {
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
-        if (p->sealed && !p->busy && is_missing(p)) tell_missing(s, p);
-        if (p->protection == NULL || p->written || !p->sealed) continue;
+        if (p->life == TB_PUBLICATION_STANDING && is_missing(p)) tell_missing(s, p);
+        if (p->protection == NULL || p->written || !tb_publication_is_sealed(p->life)) continue;
         const uint8_t *at = tb_protection_written(p->protection);
         if (at == NULL) continue;
         p->written = true;

@@ -268,7 +268,8 @@ static void sealed(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)s;
     struct tb_publication *p = user;
-    if (request->status == TB_OK || request->status == TB_DONE_BEFORE) p->sealed = true;
+    if (request->status == TB_OK || request->status == TB_DONE_BEFORE)
+        tb_publication_step(&p->life, TB_PUBLICATION_TAKEN);
 }
 
 static int seal(const struct publishing *w, struct tb_publication *p)
@@ -370,14 +371,14 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
     struct tb_session *s = w->s;
     struct tb_publication *p;
     while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL &&
-           (p->busy || p->unpublished)) {
+           (tb_publication_is_busy(p->life) || p->unpublished)) {
         const enum tb_status status = tb_session_wait_change(s, &w->call);
         if (status == TB_OK) continue;
         *status_out = tb_fail(status, "another call works on shard %u of version %llu", w->o->shard_index,
                               (unsigned long long)key->number);
         return NULL;
     }
-    if (p != NULL && p->suspended) {
+    if (p != NULL && p->life == TB_PUBLICATION_SUSPENDED) {
         *status_out = tb_fail(TB_BAD_STATE,
                               "shard %u of version %llu was published from a registration that is "
                               "suspended: tb_resume it",
@@ -385,6 +386,7 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
         return NULL;
     }
     *again_out = p != NULL;
+    if (p != NULL) tb_publication_step(&p->life, TB_PUBLICATION_CLAIM);
     if (p == NULL) {
         p = tb_calloc(1, sizeof *p);
         if (p == NULL) {
@@ -401,10 +403,10 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
         p->registration = w->o->registration;
         p->order = ++s->next_order;
         p->blobs.memfd = p->objects.memfd = -1;
+        p->life = TB_PUBLICATION_NEW;
         p->next = s->publications;
         s->publications = p;
     }
-    p->busy = true;
     return p;
 }
 
@@ -434,7 +436,7 @@ static int publish(struct publishing *w, struct tb_publish_info *info_out)
     if (status != TB_OK && !again) return status; /* it is gone */
     tb_session_lock(w->s);
     if (status == TB_OK && info_out != NULL) fill_info(w, p, info_out);
-    p->busy = false;
+    tb_publication_step(&p->life, TB_PUBLICATION_RELEASE);
     tb_session_changed(w->s, false);
     tb_session_unlock(w->s);
     return status;
@@ -488,7 +490,7 @@ int tb_publish(struct tb_session *session, const struct tb_publish_options *opti
 static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *uid)
 {
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
-        if (tb_id_equal(&p->uid, uid) && !p->busy) return p;
+        if (tb_id_equal(&p->uid, uid) && !tb_publication_is_busy(p->life)) return p;
     return NULL;
 }
 
@@ -496,7 +498,9 @@ static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *
 static bool is_held(const struct tb_session *s, const struct tb_id *uid)
 {
     for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
-        if (tb_id_equal(&p->uid, uid) && p->busy && (p->unpublished || p->removing)) return true;
+        if (tb_id_equal(&p->uid, uid) && tb_publication_is_busy(p->life) &&
+            (p->unpublished || p->life == TB_PUBLICATION_REMOVING))
+            return true;
     return false;
 }
 
@@ -505,10 +509,10 @@ static bool end_all(struct tb_session *s, const struct tb_id *uid)
 {
     bool any = false;
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
-        const bool new = p->busy && !p->sealed && !p->removing && p->state == TB_OK; /* being published */
+        const bool new = p->life == TB_PUBLICATION_NEW && p->state == TB_OK;
         if (!tb_id_equal(&p->uid, uid) || new) continue;
         any = true;
-        p->unpublished = p->unpublished || p->busy;
+        p->unpublished = p->unpublished || tb_publication_is_busy(p->life);
     }
     return any;
 }

@@ -39,7 +39,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
 {
     struct tb_shadow *oldest = NULL;
     for (struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next) {
-        if (!tb_shadow_is_of(sh, p) || sh->user == NULL || sh->user->busy) continue;
+        if (!tb_shadow_is_of(sh, p) || sh->user == NULL || tb_publication_is_busy(sh->user->life)) continue;
         if (!sh->user->kept && sh->user->state == TB_OK) continue;
         if (oldest == NULL || sh->user->order < oldest->user->order) oldest = sh;
     }

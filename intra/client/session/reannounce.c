@@ -43,7 +43,7 @@ static void after_seal(struct tb_session *s, struct tb_request *request, void *u
     if (request->status >= TB_OK || request->status == TB_SITE_STORE) return;
     struct tb_publication *p = tb_publication_find(s, &request->uid, request->number);
     if (p == NULL) return;
-    p->sealed = false;
+    tb_publication_step(&p->life, TB_PUBLICATION_LOST);
     p->state = request->status;
     tb_session_changed(s, true);
 }
@@ -74,7 +74,7 @@ static void announce_publications(struct tb_session *s)
     for (const struct tb_run_opened *run = s->runs; run != NULL; run = run->next)
         post(s, run_request(s, run), log_refusal);
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
-        if (!p->sealed || p->suspended || p->state != TB_OK) continue;
+        if (!tb_publication_is_announced(p->life) || p->state != TB_OK) continue;
         if (p->export_id == 0) continue; /* its readers drain: it is not there any more */
         struct tb_request *request = tb_publication_seal(s, p);
         if (request != NULL) {

@@ -1,7 +1,8 @@
 /* cut_short.c - calls of the library over memory that maps a file, which somebody cuts short: each says so, and the process lives.
  * P10
  *
- * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c, intra/client/publish/publish.c, intra/client/publish/publication.c */
+ * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c, intra/client/publish/publish.c,
+ * intra/client/publish/publication_watch.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -126,6 +127,28 @@ static void a_version_in_place_gives_its_reference_up(void)
     world_close(&w);
 }
 
+/* Resumed over other memory with the same bytes, it is sealed again, and a gateway that comes anew hears of
+ * it like of any other. */
+static void a_version_that_comes_back_is_announced(void)
+{
+    struct world w;
+    world_open(&w);
+    CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
+    cut(&w);
+    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1);
+    CHECK_OK(tb_suspend(w.r));
+    void *other = malloc(BYTES);
+    memset(other, 7, BYTES);
+    CHECK_OK(tb_resume(w.r, &other, 1));
+    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 2);
+    fake_go_away(&w.f, w.s);
+    fake_come_back(&w.f, w.s);
+    fake_wait_seen(&w.f, TB_SESSION_SEAL, 3);
+    CHECK_OK(tb_unregister(w.r));
+    free(other);
+    world_close(&w);
+}
+
 static void a_blob_is_named(void)
 {
     struct world w;
@@ -169,6 +192,7 @@ static void P10_no_file_ends_the_process(void **state)
     a_publish_names_the_tensor();
     a_resume_with_other_memory_mends_it();
     a_version_in_place_gives_its_reference_up();
+    a_version_that_comes_back_is_announced();
     a_blob_is_named();
     an_activation_says_so();
 }

@@ -339,7 +339,7 @@ static void wait_publication(struct rank *k, bool (*is)(const struct tb_publicat
 
 static bool drains(const struct tb_publication *p)
 {
-    return p->removing && p->export_id == 0;
+    return p->life == TB_PUBLICATION_REMOVING && p->export_id == 0;
 }
 
 static bool is_unpublished(const struct tb_publication *p)

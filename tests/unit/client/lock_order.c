@@ -1,6 +1,9 @@
 /* lock_order.c - the waits of session_lock.h. A switch may hold the lock of its buffers for seconds.
  * Meanwhile no thread waits for that lock under the session's lock, nor does a chunk that lands (P6).
- * Each test holds the buffers' lock in place of a switch. */
+ * Each test holds the buffers' lock in place of a switch.
+ *
+ * Covers: intra/client/session/session_lock.c, intra/client/follow/patch.c,
+ * intra/client/follow/buffer_switch.c */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>

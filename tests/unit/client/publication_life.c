@@ -1,0 +1,120 @@
+/* publication_life.c - the life of a sealed shard: every pair of state and event is in the table, or is
+ * refused (P4).
+ *
+ * Covers: intra/client/publish/publication_life.c */
+#include "intra/client/publish/publication_life.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/check.h"
+
+#define LIVES  TB_PUBLICATION_LIVES
+#define EVENTS TB_PUBLICATION_EVENTS
+
+/* clang-format off */
+enum { NEW, CLAIMED, STANDING, ENDED, ENDED_CLAIMED, HIDING, HIDDEN, SUSPENDED, RETURNING, REMOVING, NO };
+
+/* By state, then by event in the order of the header. */
+static const int expected[LIVES][EVENTS] = {
+    /*                  CLAIM          TAKEN    LOST           RELEASE   HIDE    ANSWERED CLOSED     RETURN     RETURNED  REMOVE */
+    [NEW]           = { NO,            CLAIMED, NEW,           NO,       NO,     NO,      NO,        NO,        NO,       REMOVING },
+    [CLAIMED]       = { NO,            CLAIMED, ENDED_CLAIMED, STANDING, NO,     NO,      NO,        NO,        NO,       NO },
+    [STANDING]      = { CLAIMED,       NO,      ENDED,         NO,       HIDING, NO,      NO,        NO,        NO,       REMOVING },
+    [ENDED]         = { ENDED_CLAIMED, NO,      ENDED,         NO,       HIDDEN, NO,      NO,        NO,        NO,       REMOVING },
+    [ENDED_CLAIMED] = { NO,            CLAIMED, ENDED_CLAIMED, ENDED,    NO,     NO,      NO,        NO,        NO,       NO },
+    [HIDING]        = { NO,            NO,      HIDDEN,        NO,       NO,     HIDDEN,  SUSPENDED, NO,        NO,       NO },
+    [HIDDEN]        = { NO,            NO,      HIDDEN,        NO,       NO,     HIDDEN,  SUSPENDED, NO,        NO,       NO },
+    [SUSPENDED]     = { NO,            NO,      SUSPENDED,     NO,       NO,     NO,      NO,        RETURNING, NO,       REMOVING },
+    [RETURNING]     = { NO,            NO,      RETURNING,     NO,       NO,     NO,      NO,        NO,        STANDING, REMOVING },
+    [REMOVING]      = { NO,            NO,      REMOVING,      NO,       NO,     NO,      NO,        NO,        NO,       NO },
+};
+/* clang-format on */
+
+static enum tb_publication_life after(int life, int event)
+{
+    return tb_publication_after((enum tb_publication_life)life, (enum tb_publication_event)event);
+}
+
+static void each_pair_has_its_row_or_is_refused(void **state)
+{
+    (void)state;
+    for (int life = 0; life < LIVES; life++)
+        for (int event = 0; event < EVENTS; event++)
+            if ((int)after(life, event) != expected[life][event])
+                fail_msg("state %d on event %d: %d", life, event, (int)after(life, event));
+}
+
+/* True: the step was taken. A child takes it, because an illegal one ends the process. */
+static bool takes_step(int life, int event)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        enum tb_publication_life now = (enum tb_publication_life)life;
+        (void)close(STDERR_FILENO);
+        tb_publication_step(&now, (enum tb_publication_event)event);
+        _exit((int)now == expected[life][event] ? 0 : 1);
+    }
+    int ended = 0;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    if (WIFSIGNALED(ended)) assert_int_equal(WTERMSIG(ended), SIGABRT);
+    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+}
+
+static void an_illegal_step_ends_the_process(void **state)
+{
+    (void)state;
+    for (int life = 0; life < LIVES; life++)
+        for (int event = 0; event < EVENTS; event++)
+            assert_int_equal(takes_step(life, event), expected[life][event] != NO);
+}
+
+/* A gateway may refuse an announcement at any time, and nothing becomes announced or sealed by that. */
+static void a_loss_is_legal_everywhere(void **state)
+{
+    (void)state;
+    for (int life = 0; life < LIVES; life++) {
+        const enum tb_publication_life next = after(life, TB_PUBLICATION_LOST);
+        assert_int_not_equal(next, LIVES);
+        assert_false(tb_publication_is_announced(next));
+        assert_int_equal(tb_publication_is_busy(next),
+                         tb_publication_is_busy((enum tb_publication_life)life));
+    }
+}
+
+static void what_is_announced_is_sealed(void **state)
+{
+    (void)state;
+    for (int life = 0; life < LIVES; life++)
+        if (tb_publication_is_announced((enum tb_publication_life)life))
+            assert_true(tb_publication_is_sealed((enum tb_publication_life)life));
+}
+
+/* From each state the shard can be removed, and no busy state is one that a call cannot leave. */
+static void each_state_leads_to_the_end(void **state)
+{
+    (void)state;
+    for (int first = 0; first < LIVES; first++) {
+        bool reached[LIVES] = {false};
+        reached[first] = true;
+        for (int round = 0; round < LIVES; round++)
+            for (int life = 0; life < LIVES; life++)
+                for (int event = 0; reached[life] && event < EVENTS; event++)
+                    if (after(life, event) != LIVES) reached[after(life, event)] = true;
+        assert_true(reached[REMOVING]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_pair_has_its_row_or_is_refused),
+        cmocka_unit_test(an_illegal_step_ends_the_process),
+        cmocka_unit_test(a_loss_is_legal_everywhere),
+        cmocka_unit_test(what_is_announced_is_sealed),
+        cmocka_unit_test(each_state_leads_to_the_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
