@@ -187,12 +187,11 @@ static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct
 static enum tb_status apply_patch(struct tb_session *s, struct tb_registration *r, struct tb_patch *patch,
                                   struct tb_patch_result *result_out)
 {
-    r->passes++;
+    tb_registration_begin_pass(r);
     tb_session_unlock(s);
     const enum tb_status status = tb_patch_apply(patch, s->crew, result_out);
     tb_session_lock(s);
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
     return status;
 }
 

@@ -77,8 +77,9 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
  * is. */
 static int use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to)
 {
+    TB_ASSERT(use->copies_made && !to->suspended);
     struct tb_session *s = sub->session;
-    to->passes++;
+    tb_registration_begin_pass(to);
     tb_session_unlock(s);
     struct copying c = {.use = use, .memory = to->want_memory, .tied = &to->tied, .gpu = to->gpu};
     pthread_rwlock_wrlock(&to->target.lock);
@@ -88,8 +89,7 @@ static int use_copy(struct tb_subscription *sub, const struct tb_staged_use *use
     if (status == TB_OK) tb_crew_run(s->crew, (use->copies.count + each - 1) / each, copy_piece, &c);
     pthread_rwlock_unlock(&to->target.lock);
     tb_session_lock(s);
-    to->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(to);
     sub->wrote = wrote;
     if (status == TB_OK) return TB_OK;
     return tb_fail(
@@ -141,6 +141,7 @@ static int fill(struct tb_subscription *sub, const struct tb_staged_use *use)
 
 int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
 {
+    TB_ASSERT_LOCKED(sub->session);
     if (is_filled(sub, use) || tb_id_equal(&sub->active, &use->staging->uid)) return TB_OK;
     if (idle_buffers(sub)->suspended) return TB_OK; /* the switch does it, or refuses */
     return fill(sub, use);
@@ -160,6 +161,7 @@ static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, st
 
 int tb_use_flip(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
 {
+    TB_ASSERT_LOCKED(sub->session);
     if (tb_id_equal(&sub->active, &use->staging->uid)) return stay(sub, use, info);
     if (!is_filled(sub, use)) {
         info->copied_bytes = copied_to(use, idle_buffers(sub));
@@ -175,6 +177,7 @@ int tb_use_flip(struct tb_subscription *sub, const struct tb_staged_use *use, st
 int tb_use_overwrite(struct tb_subscription *sub, const struct tb_staged_use *use,
                      struct tb_activate_info *info)
 {
+    TB_ASSERT_LOCKED(sub->session);
     const int status = copy_in_use(sub, use, sub->registration);
     if (status != TB_OK) return status;
     info->copied_bytes = copied_to(use, sub->registration);

@@ -21,6 +21,7 @@
 
 int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
 {
+    TB_ASSERT_LOCKED(sub->session);
     struct tb_request *request = tb_stage_request(sub->session, sub, &use->staging->uid);
     if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
     const enum tb_staging_state state = use->staging->state;
@@ -196,6 +197,7 @@ int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid, uin
  * can come by a new token either. */
 void tb_use_tell_release(struct tb_session *s, const struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_request *request = st->uses == 1 && s->up ? tb_release_request(s, &st->uid) : NULL;
     const struct tb_call call = {.deadline = tb_time_add(tb_clock_now(), TB_MS(RELEASE_MS)),
                                  .cancels = s->cancels};
@@ -231,6 +233,7 @@ int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
 
 int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call)
 {
+    TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     struct tb_request *request = s->up ? tb_release_request(s, &use->staging->uid) : NULL;
     if (request == NULL)

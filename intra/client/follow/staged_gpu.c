@@ -33,7 +33,7 @@ static bool all_on_device(const struct tb_registration *r)
     return true;
 }
 
-/* The device's memory of the registration, which stays as it is until end_use. NULL: `why`. */
+/* The device's memory of the registration, which stays as it is until its pass ends. NULL: `why`. */
 static struct tb_gpu_memory *begin_use(struct tb_session *s, struct tb_registration *r, char *why)
 {
     struct tb_gpu_memory *gpu = NULL;
@@ -46,16 +46,9 @@ static struct tb_gpu_memory *begin_use(struct tb_session *s, struct tb_registrat
         snprintf(why, TB_GPU_WHY_BYTES, "some of its tensors stand in host memory");
     else
         gpu = r->gpu;
-    if (gpu != NULL) r->passes++;
+    if (gpu != NULL) tb_registration_begin_pass(r);
     tb_session_unlock(s);
     return gpu;
-}
-
-/* Under the lock. */
-static void end_use(struct tb_session *s, struct tb_registration *r)
-{
-    r->passes--;
-    tb_session_changed(s, false);
 }
 
 static uint64_t lay_out(struct tb_staging *st)
@@ -70,6 +63,7 @@ static uint64_t lay_out(struct tb_staging *st)
 
 void tb_staging_find_gpu(struct tb_staging *st)
 {
+    TB_ASSERT_UNLOCKED(st->session);
     struct tb_session *s = st->session;
     struct tb_registration *r = st->gpu_for;
     struct tb_gpu_stage *stage = NULL;
@@ -79,7 +73,7 @@ void tb_staging_find_gpu(struct tb_staging *st)
     struct tb_gpu_memory *gpu = begin_use(s, r, why);
     const bool opened = gpu != NULL && tb_gpu_stage_open(gpu, bytes, &stage, why) == TB_OK;
     tb_session_lock(s); /* others look at it */
-    if (gpu != NULL) end_use(s, r);
+    if (gpu != NULL) tb_registration_end_pass(r);
     st->stage = opened ? stage : NULL;
     st->stage_bytes = opened ? bytes : 0;
     if (!opened) st->gpu_for = NULL;
@@ -100,6 +94,7 @@ static enum tb_status finish(void *owner, const struct tb_place *p, uint32_t k, 
 
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
 {
+    TB_ASSERT(st->stage != NULL && sh->place.far == NULL);
     struct tb_export_device device = {.dmabuf = -1};
     uint8_t *at = tb_gpu_stage_base(st->stage) + sh->far_offset;
     const uint64_t bytes = sh->manifest.layout.bytes;
@@ -135,15 +130,16 @@ static void leave(struct tb_session *s, struct tb_registration *r, struct tb_sta
     st->gpu_for = NULL;
     st->stage = NULL;
     st->stage_bytes = 0;
-    r->passes++;
+    tb_registration_begin_pass(r);
     tb_session_unlock(s);
     tb_gpu_stage_close(stage);
     tb_session_lock(s);
-    end_use(s, r);
+    tb_registration_end_pass(r);
 }
 
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_staging *st;
     r->ending++; /* nobody resumes it meanwhile */
     while ((st = next_of(s, r)) != NULL || r->passes > 0) {

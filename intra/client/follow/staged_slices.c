@@ -8,6 +8,7 @@
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_match.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/session/session.h"
 
 static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
 {
@@ -79,6 +80,7 @@ void tb_staging_unpin(struct tb_staging *st)
 /* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what does not fit. */
 enum tb_status tb_staging_want_slices(struct tb_staging *st, uint64_t words)
 {
+    TB_ASSERT_UNLOCKED(st->session);
     struct tb_box_copies copies = {0};
     st->wanted = tb_calloc(words + 1, sizeof *st->wanted);
     if (st->wanted == NULL) return TB_SITE_NOMEM;

@@ -12,6 +12,7 @@
 
 struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid)
 {
+    TB_ASSERT_LOCKED(sub->session);
     for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
         if (tb_id_equal(&use->staging->uid, uid)) return use;
     return NULL;
@@ -32,6 +33,7 @@ static bool can_patch(const struct tb_subscription *sub)
 
 struct tb_staged_use *tb_use_new(struct tb_subscription *sub, const struct tb_id *uid)
 {
+    TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     struct tb_staged_use *use = tb_calloc(1, sizeof *use);
     if (use == NULL) return NULL;
@@ -56,6 +58,8 @@ struct tb_staged_use *tb_use_new(struct tb_subscription *sub, const struct tb_id
 
 void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_t drain_ms)
 {
+    TB_ASSERT_LOCKED(sub->session);
+    TB_ASSERT(use->staging->uses > 0);
     for (struct tb_staged_use **at = &sub->uses; *at != NULL; at = &(*at)->next) {
         if (*at == use) {
             *at = use->next;
@@ -70,6 +74,7 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
 
 int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)
 {
+    TB_ASSERT_LOCKED(sub->session);
     if (use->copies_made || sub->registration == NULL) return TB_OK;
     struct tb_session *s = sub->session;
     struct tb_box_copies copies = {0};

@@ -47,6 +47,7 @@ static bool subscribed(const struct tb_session *s, const struct tb_name *model)
 
 void tb_spare_drop_unwanted(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
 }
 
@@ -60,6 +61,8 @@ static struct tb_shared_memory keep_spare(struct tb_session *s, struct tb_stagin
 
 void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(st->uses == 0);
     for (struct tb_staging **at = &s->stagings; *at != NULL; at = &(*at)->next) {
         if (*at == st) {
             *at = st->next;
@@ -67,7 +70,9 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
         }
     }
     struct tb_registration *r = st->gpu_for;
-    if (r != NULL) r->passes++; /* its suspension waits for what goes now, and is not in the list any more */
+    if (r != NULL)
+        tb_registration_begin_pass(
+            r); /* its suspension waits for what goes now, and is not in the list any more */
     /* A task of the pool may be making its places: it says PREPARED or FAILED soon. */
     while (st->preparing)
         tb_session_wait_unbounded(s);
@@ -85,8 +90,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     free_staging(st);
     tb_session_lock(s);
     if (r == NULL) return;
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
 }
 
 /* ---- manifests ---- */
@@ -107,6 +111,7 @@ static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_stag
 
 enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (st == NULL || st->state == TB_STAGING_FAILED) return TB_OK; /* released meanwhile */
     if (st->shards == NULL || m->shard >= st->key.shard_count) return TB_PEER_GARBLED;

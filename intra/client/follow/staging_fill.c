@@ -84,6 +84,7 @@ static bool ends_whole(struct tb_session *s, struct tb_staging *st)
 
 void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->base != base || st->hop == NULL) continue;
         const uint64_t plan = st->plan;
@@ -95,6 +96,8 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
  * it is not. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(st->state == TB_STAGING_READING || st->state == TB_STAGING_WHOLE);
     const bool reads = st->hop != NULL;
     const uint64_t plan = st->plan;
     tb_staging_close_hop(st);
@@ -107,6 +110,7 @@ void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 
 void tb_staging_unserve(struct tb_session *s, struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(s);
     st->unserved = true;
     tb_staging_export_notice(s, st);
 }
@@ -273,6 +277,7 @@ static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_p
 
 enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (st == NULL || st->state == TB_STAGING_FAILED || st->state == TB_STAGING_WHOLE)
         return TB_OK; /* too late for it */
@@ -363,6 +368,7 @@ static void hear_hop(struct tb_session *s, struct tb_staging *st)
 
 void tb_stagings_advance(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->state == TB_STAGING_PREPARED)
             begin_reading(s, st);

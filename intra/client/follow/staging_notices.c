@@ -56,6 +56,7 @@ void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
 /* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its readers stayed behind it. */
 void tb_stagings_progress(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         if (st->state != TB_STAGING_READING) continue;
         if (tb_staging_held_chunks(st) != st->told_chunks || (st->hop_opened && s->up))
@@ -95,6 +96,7 @@ struct tb_request *tb_release_request(struct tb_session *s, const struct tb_id *
 
 void tb_staging_give_back(struct tb_session *s, const struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(s);
     if (st->uses > 1) return;
     tb_requests_withdraw(s, TB_SESSION_STAGE, &st->uid);
     tb_request_farewell(s, tb_release_request(s, &st->uid));

@@ -204,6 +204,7 @@ static void patch_or_whole(struct tb_staging *st)
 
 enum tb_status tb_staging_patch_tables(const struct tb_staging *st)
 {
+    TB_ASSERT(st->patch_for != NULL && st->patch != NULL);
     const struct tb_registration *r = st->patch_for;
     for (uint32_t i = 0; i < r->layout.tensor_count; i++) {
         uint32_t shard;

@@ -10,6 +10,7 @@
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
         if (tb_id_equal(&st->uid, uid)) return st;
     return NULL;
@@ -17,6 +18,7 @@ struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid
 
 struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_calloc(1, sizeof *st);
     if (st == NULL) return NULL;
     st->session = s;
@@ -67,6 +69,7 @@ bool tb_staging_is_whole(const struct tb_staging *st)
 
 void tb_staging_close_hop(struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(st->session);
     struct tb_hop_stats last;
     if (st->hop == NULL) return;
     tb_hop_close_counted(st->hop, &last);
@@ -84,6 +87,7 @@ void tb_staging_close_hop(struct tb_staging *st)
 
 void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why)
 {
+    TB_ASSERT_LOCKED(st->session);
     tb_staging_close_hop(st);
     st->state = TB_STAGING_FAILED;
     st->status = status;

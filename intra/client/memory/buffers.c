@@ -20,6 +20,7 @@ const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *a
 enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
                                      struct tb_shared_memory *memory_out)
 {
+    TB_ASSERT_UNLOCKED(s);
     const enum tb_status status = tb_shared_memory_new(name, bytes, memory_out);
     if (status == TB_OK && s->fabric != NULL)
         tb_fabric_memory_stays(s->fabric, memory_out->bytes, memory_out->count);
@@ -28,6 +29,7 @@ enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uin
 
 void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory)
 {
+    TB_ASSERT(memory->bytes == NULL || !tb_session_is_held(s)); /* pages take a while to go */
     if (s->fabric != NULL) tb_fabric_memory_goes(s->fabric, memory->bytes);
     tb_shared_memory_free(memory);
 }

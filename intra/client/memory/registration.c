@@ -145,6 +145,7 @@ static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out,
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,
                              struct tb_gpu_memory **gpu_out)
 {
+    TB_ASSERT_UNLOCKED(s);
     char why[TB_GPU_WHY_BYTES] = "";
     struct tb_gpu *gpu;
     enum tb_status status = find_driver(s, &gpu, why);
@@ -167,6 +168,7 @@ static void wake(void *user)
 
 int tb_registration_guard(const struct tb_registration *r, struct tb_guard **guard_out)
 {
+    TB_ASSERT_UNLOCKED(r->session);
     *guard_out = NULL;
     if (r->gpu != NULL) return TB_OK;
     struct tb_guard_range *ranges = tb_calloc((size_t)r->want_count + 1, sizeof *ranges);
@@ -191,6 +193,7 @@ int tb_registration_missing(const struct tb_registration *r)
 
 void tb_registration_gone(struct tb_registration *r, bool gone)
 {
+    TB_ASSERT_LOCKED(r->session);
     pthread_rwlock_wrlock(&r->target.lock);
     r->target.gone = gone;
     r->target.gpu = gone ? NULL : r->gpu;
@@ -207,6 +210,7 @@ static bool is_callers(const struct tb_session *s, const struct tb_registration 
 
 enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT_LOCKED(s);
     if (r->stretches.list != NULL) return TB_OK;
     struct tb_stretch *pieces = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *pieces);
     if (pieces == NULL) return TB_SITE_NOMEM;
@@ -222,6 +226,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
 
 void tb_registration_discard(struct tb_registration *r)
 {
+    TB_ASSERT(r->passes == 0 && r->subscriptions == 0);
     tb_guard_end(r->guard);
     tb_gpu_memory_close(r->gpu);
     tb_session_memory_free(r->session, &r->spare.memory);
@@ -261,6 +266,20 @@ void tb_registration_enter(struct tb_registration *r)
     r->next = s->registrations;
     s->registrations = r;
     tb_session_unlock(s);
+}
+
+void tb_registration_begin_pass(struct tb_registration *r)
+{
+    TB_ASSERT_LOCKED(r->session);
+    r->passes++;
+}
+
+void tb_registration_end_pass(struct tb_registration *r)
+{
+    TB_ASSERT_LOCKED(r->session);
+    TB_ASSERT(r->passes > 0);
+    r->passes--;
+    tb_session_changed(r->session, false);
 }
 
 static int new_registration(struct tb_session *s, const struct tb_tensor_desc *tensors, uint32_t count,

@@ -74,6 +74,9 @@ void tb_registration_place(struct tb_registration *registration);
  * the caller has it back. TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_registration_stretch(struct tb_session *s,
                                                    struct tb_registration *registration);
+/* Under the lock: its memory stays where it is until the pass ends. Passes are counted. */
+void tb_registration_begin_pass(struct tb_registration *registration);
+void tb_registration_end_pass(struct tb_registration *registration);
 /* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);

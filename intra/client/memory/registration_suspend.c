@@ -27,6 +27,11 @@
 
 /* ---- giving the memory back ---- */
 
+static bool is_hiding(const struct tb_publication *p)
+{
+    return p->life == TB_PUBLICATION_HIDING || p->life == TB_PUBLICATION_HIDDEN;
+}
+
 /* One that no call works on: served from here, or suspended. */
 static struct tb_publication *next_in_place(struct tb_session *s, const struct tb_registration *r,
                                             bool suspended)
@@ -78,6 +83,7 @@ static void answered(struct tb_session *s, struct tb_request *request, void *use
 /* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts on that. */
 static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms, bool keep)
 {
+    TB_ASSERT(p->hiding == NULL);
     tb_publication_step(&p->life, TB_PUBLICATION_HIDE);
     p->hiding = s->up ? hide_request(s, p, keep, drain_ms) : NULL;
     if (p->hiding == NULL) return;
@@ -89,6 +95,7 @@ static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t
 /* Its answer is waited for as long as readers may drain, then they are cut off. */
 static void hide_asked(struct tb_session *s, struct tb_publication *p, const struct tb_call *call, bool keep)
 {
+    TB_ASSERT(is_hiding(p));
     struct tb_request *request = p->hiding;
     const enum tb_status status = request != NULL ? tb_request_await(s, request, call) : TB_GATEWAY_AWAY;
     const bool heard = request != NULL && request->done;
@@ -104,6 +111,7 @@ static void hide_asked(struct tb_session *s, struct tb_publication *p, const str
 /* It does not come back: where the gateway counts on it all the same, it is told. */
 static void end_hidden(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT(p->export_id == 0 || p->life == TB_PUBLICATION_RETURNING);
     if (p->counted_on) tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
     tb_publication_remove(s, p, 0);
 }
@@ -114,11 +122,6 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
     for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
         if (p->registration == r && p->in_place && tb_publication_is_busy(p->life)) return true;
     return false;
-}
-
-static bool is_hiding(const struct tb_publication *p)
-{
-    return p->life == TB_PUBLICATION_HIDING || p->life == TB_PUBLICATION_HIDDEN;
 }
 
 /* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before any is waited for, so the gateway and
@@ -146,15 +149,14 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 static void let_go(struct tb_session *s, struct tb_registration *r)
 {
     if (r->stretches.list == NULL) return;
-    r->passes++;
+    tb_registration_begin_pass(r);
     tb_session_unlock(s);
     for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
         tb_fabric_memory_goes(s->fabric, r->stretches.list[i].at);
     tb_session_lock(s);
     tb_stretches_free(&r->stretches);
     r->stays = false;
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
 }
 
 /* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
@@ -163,12 +165,11 @@ static void close_gpu(struct tb_session *s, struct tb_registration *r)
     struct tb_gpu_memory *gpu = r->gpu;
     if (gpu == NULL) return;
     r->gpu = NULL;
-    r->passes++;
+    tb_registration_begin_pass(r);
     tb_session_unlock(s);
     tb_gpu_memory_close(gpu);
     tb_session_lock(s);
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
 }
 
 int tb_unregister(struct tb_registration *registration)
@@ -262,6 +263,7 @@ static int seal_again(struct tb_session *s, struct tb_publication *p)
 
 static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb_publication *p)
 {
+    TB_ASSERT(p->registration == r && p->in_place);
     tb_publication_step(&p->life, TB_PUBLICATION_RETURN);
     tb_session_unlock(s);
     tb_publication_protect(s, p);
@@ -342,15 +344,14 @@ static int resume(struct tb_session *s, struct tb_registration *r, void *const *
             return tb_fail(TB_BAD_ARGUMENT, "tensor %u, \"%.200s\", has no memory", i, given_name(r, i));
     const int moved = memories == NULL ? TB_OK : move(s, r, memories);
     if (moved != TB_OK) return moved;
-    r->passes++; /* nobody else resumes it, or ends it, meanwhile */
+    tb_registration_begin_pass(r); /* nobody else resumes it, or ends it, meanwhile */
     int first = find_gpu_again(s, r);
     struct tb_publication *p;
     while (!r->suspended && (p = next_in_place(s, r, true)) != NULL) {
         const int status = bring_back(s, r, p);
         if (first == TB_OK) first = status;
     }
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
     return first;
 }
 

@@ -51,6 +51,7 @@ static bool shelf_memory(struct tb_session *s, struct tb_shadow *sh, uint32_t ch
 
 void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes)
 {
+    TB_ASSERT_UNLOCKED(s);
     const uint64_t room = TB_SHELF_ROOM(p->manifest.bytes);
     const uint32_t chunks = p->manifest.chunk_count;
     if (p->shadow == NULL || classes == 0 || chunks == 0 || chunks > TB_SHELF_COUNT_MAX) return;
@@ -71,6 +72,8 @@ void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t cl
 
 void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(p->encoding == NULL);
     if (p->base == NULL) return;
     const struct tb_encoding_task task = {.manifest = &p->manifest,
                                           .bytes = p->shadow->memory.bytes,
@@ -82,6 +85,7 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
 
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_LOCKED(s);
     while (p->ending) /* by who writes to its base next, and has no other business with it */
         tb_session_wait_unbounded(s);
     if (p->base == NULL) return;

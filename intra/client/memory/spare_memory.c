@@ -39,6 +39,7 @@ bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb
 /* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session from renewing its lease. */
 void tb_spare_drop(struct tb_session *s, struct tb_spare *spare)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_shared_memory memory = take_memory(&spare->memory);
     if (memory.bytes == NULL) return;
     tb_session_unlock(s);

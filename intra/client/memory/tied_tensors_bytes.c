@@ -47,6 +47,7 @@ static int no_meeting(const struct tb_registration *first, const struct tb_regis
 
 int tb_tied_may_subscribe(const struct tb_registration *first, const struct tb_registration *second)
 {
+    TB_ASSERT_LOCKED(first->session);
     int status = no_overlap(first, &first->tied);
     if (second == NULL) return status;
     if (status == TB_OK) status = no_overlap(second, &second->tied);
@@ -55,6 +56,7 @@ int tb_tied_may_subscribe(const struct tb_registration *first, const struct tb_r
 
 int tb_tied_may_move(const struct tb_session *s, const struct tb_registration *r)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_tied tied;
     const struct tb_tied_list list = list_of(r);
     if (r->subscriptions == 0) return TB_OK;
@@ -211,18 +213,18 @@ static int compare_all(const struct tb_staged_use *use, const struct tb_registra
 
 int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use)
 {
+    TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     struct tb_registration *r = sub->registration;
     if (use->tied_compared || r == NULL) return TB_OK;
     if (r->tied.count == 0 && (sub->second == NULL || sub->second->tied.count == 0)) return TB_OK;
     if (r->suspended) return TB_OK; /* its GPU is closed; tb_activate looks again */
-    r->passes++;                    /* a suspension waits */
+    tb_registration_begin_pass(r);  /* a suspension waits */
     tb_session_unlock(s);           /* calls on a subscription come one at a time, so the use stays */
     int status = compare_all(use, r);
     if (status == TB_OK) status = compare_all(use, sub->second);
     tb_session_lock(s);
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
     use->tied_compared = status == TB_OK;
     return status;
 }

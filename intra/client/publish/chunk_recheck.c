@@ -204,6 +204,7 @@ static bool is_sealed_here(const struct tb_publication *p, uint32_t chunk)
 
 void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_publication *p = tb_publication_find(s, &m->uid, m->shard);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (p != NULL && !m->object && is_sealed_here(p, m->chunk)) recheck_sealed(s, p, m);

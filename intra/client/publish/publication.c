@@ -16,6 +16,7 @@
 
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next)
         if (p->shard == shard && tb_id_equal(&p->uid, uid)) return p;
     return NULL;

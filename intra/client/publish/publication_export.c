@@ -152,6 +152,8 @@ static struct tb_gpu_origin origin_of(const struct tb_publication *p)
 
 enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_UNLOCKED(s);
+    TB_ASSERT(tb_publication_is_busy(p->life) && p->export_id == 0);
     const uint32_t tensors = p->in_place ? p->manifest.layout.tensor_count : 0;
     struct buffers b = {.list = tb_calloc((size_t)tensors + 4, sizeof *b.list)};
     struct tb_source_at *at = tb_calloc((size_t)tensors + 1, sizeof *at);

@@ -18,6 +18,8 @@ static void wake(void *user)
 
 void tb_publication_protect(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_UNLOCKED(s);
+    TB_ASSERT(tb_publication_is_busy(p->life) && p->protection == NULL);
     if (!s->protect || !p->in_place || p->copied || p->registration == NULL) return;
     const struct tb_registration *r = p->registration;
     struct tb_protect_stretch *list = tb_calloc((size_t)r->layout.tensor_count + 1, sizeof *list);
@@ -95,12 +97,14 @@ static bool is_missing(const struct tb_publication *p)
 /* Under the lock, once a second: a gateway of this host reads by system calls, which raise no signal. */
 void tb_registrations_look(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_registration *r = s->registrations; r != NULL; r = r->next)
         tb_guard_look(r->guard);
 }
 
 void tb_publications_look(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
         if (p->life == TB_PUBLICATION_STANDING && is_missing(p)) tell_missing(s, p);
         if (p->protection == NULL || p->written || !tb_publication_is_sealed(p->life)) continue;

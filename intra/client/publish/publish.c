@@ -448,7 +448,7 @@ static int begin_pass(struct tb_session *s, struct tb_registration *r)
     if (r == NULL) return TB_OK;
     tb_session_lock(s);
     const bool suspended = r->suspended;
-    if (!suspended) r->passes++;
+    if (!suspended) tb_registration_begin_pass(r);
     tb_session_unlock(s);
     return suspended ? tb_fail(TB_BAD_STATE, "the registration is suspended") : TB_OK;
 }
@@ -457,8 +457,7 @@ static void end_pass(struct tb_session *s, struct tb_registration *r)
 {
     if (r == NULL) return;
     tb_session_lock(s);
-    r->passes--;
-    tb_session_changed(s, false);
+    tb_registration_end_pass(r);
     tb_session_unlock(s);
 }
 

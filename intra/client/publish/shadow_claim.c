@@ -105,6 +105,8 @@ static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh, uint
 enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, uint64_t bytes,
                               const struct tb_call *call)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(p->shadow == NULL && p->life == TB_PUBLICATION_NEW);
     struct tb_shadow *sh;
     for (;;) {
         sh = find_free(s, p, bytes);

@@ -118,6 +118,7 @@ static enum tb_status on_doubt(struct tb_session *s, struct tb_reader *payload)
 
 enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
 {
+    TB_ASSERT_LOCKED(s);
     switch (frame->type) {
     case TB_SESSION_MANIFEST:
         return on_manifest(s, &frame->payload);

@@ -131,6 +131,7 @@ static struct tb_request *take_farewells(struct tb_session *s)
 
 void tb_announce(struct tb_session *s, bool same)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_request *farewells = take_farewells(s);
     struct tb_request *waiting = s->requests;
     s->requests = farewells;

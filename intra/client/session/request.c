@@ -39,6 +39,8 @@ void tb_request_free(struct tb_request *request)
 
 void tb_request_post(struct tb_session *s, struct tb_request *request)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(request->next == NULL && !request->sent);
     TB_ASSERT(!request->payload.full);
     if (request->expect != 0) request->id = ++s->next_request;
     struct tb_request **at = &s->requests;
@@ -51,6 +53,7 @@ void tb_request_post(struct tb_session *s, struct tb_request *request)
 
 void tb_request_farewell(struct tb_session *s, struct tb_request *request)
 {
+    TB_ASSERT_LOCKED(s);
     if (request == NULL) {
         tb_log(TB_LOG_ERROR, "session.farewell_failed", "status=site_nomem");
         return;
@@ -94,6 +97,7 @@ enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request,
 
 enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request, const struct tb_call *call)
 {
+    TB_ASSERT_LOCKED(s);
     while (!request->done) {
         const enum tb_status status = tb_session_wait_change(s, call);
         if (status == TB_OK || request->done) continue;
@@ -186,6 +190,7 @@ static enum tb_status keep_answer(struct tb_request *request, const struct tb_wi
 
 enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_request *request = s->requests;
     while (request != NULL && request->id != frame->request)
         request = request->next;
@@ -222,6 +227,7 @@ static void drop_where(struct tb_session *s, bool all)
 
 void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid)
 {
+    TB_ASSERT_LOCKED(s);
     for (struct tb_request **at = &s->requests; *at != NULL;) {
         struct tb_request *request = *at;
         if (request->sent || !request->detached || request->type != type ||
@@ -236,6 +242,7 @@ void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_i
 
 void tb_requests_unsent(struct tb_session *s)
 {
+    TB_ASSERT_LOCKED(s);
     drop_where(s, false);
 }
 
