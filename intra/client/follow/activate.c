@@ -1,8 +1,8 @@
-/* activate.c - the short switch: after `go`, the version gets into the buffers that the rollout computes from: copied from staging,
- * or it is there already in others, or as a patch.
+/* activate.c - the short switch: after `go`, the version gets into the buffers that the rollout
+ * computes from: copied from staging, or it is there already in others, or as a patch.
  *
- * Promise P2: nothing is copied before the gateway said `go` for the whole group, and after it this member
- * waits for no other. A `go` that was heard stays good while the gateway is away. */
+ * Promise P2: nothing is copied before the gateway said `go` for the whole group, and after it this
+ * member waits for no other. A `go` that was heard stays good while the gateway is away. */
 #include <stddef.h>
 #include <string.h>
 
@@ -26,7 +26,8 @@
 /* Of a program built before there were ways to update. */
 #define FIRST_INFO_BYTES offsetof(struct tb_activate_info, patched_bytes)
 
-#define CONFIRM_MS       1000u /* with `go` heard before, a gateway that hangs costs no more stall than this */
+/* with `go` heard before, a gateway that hangs costs no more stall than this */
+#define CONFIRM_MS 1000u
 
 static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
                                            const struct tb_id *uid)
@@ -79,7 +80,8 @@ static void updated_notice(struct tb_session *s, struct tb_subscription *sub, co
     tb_request_post(s, notice);
 }
 
-/* P2: where the gateway cannot know what was active here: only forward, unless that was withdrawn. */
+/* P2: where the gateway cannot know what was active here: only forward, unless that was
+ * withdrawn. */
 static int may_follow(const struct tb_subscription *sub, const struct tb_staged_use *use)
 {
     const struct tb_version_key *key = &use->staging->key;
@@ -103,7 +105,8 @@ static int may_go_alone(const struct tb_session *s, const struct tb_subscription
     return may_follow(sub, use);
 }
 
-/* The gateway's own words come first. What it does not count for this member has to be staged again: tb_stage asks anew. */
+/* The gateway's own words come first. What it does not count for this member has to be staged
+ * again: tb_stage asks anew. */
 static int refused(struct tb_staged_use *use, const struct tb_request *request, int status)
 {
     if (request->done) use->asked = false;
@@ -249,7 +252,8 @@ static void became_active(struct tb_subscription *sub, const struct tb_staging *
     sub->active_withdrawn = false;
 }
 
-/* The gateway came back without the version, so that it refused to hear that it is staged here: it is told again, until it knows it. */
+/* The gateway came back without the version, so that it refused to hear that it is staged here: it
+ * is told again, until it knows it. */
 static int stage_again(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     const int status = tb_use_ask(sub, use);
@@ -272,7 +276,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     if (use != NULL && use->unheard && (status == TB_NOT_FOUND || status == TB_BAD_STATE))
         return stage_again(sub, use);
     if (status != TB_OK) return status;
-    /* While the answer was waited for the registration may have been suspended by another thread. */
+    /* While the answer was waited for the registration may have been suspended by another
+     * thread. */
     if (is_suspended(sub) || use->staging->left_gpu)
         return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
     status = update(s, sub, use, info);

@@ -1,5 +1,5 @@
-/* buffer_switch.c - how a staged version gets into registered buffers: copied into those in use, or into the
- * other ones of two, which are then switched to. */
+/* buffer_switch.c - how a staged version gets into registered buffers: copied into those in use, or
+ * into the other ones of two, which are then switched to. */
 #include "intra/client/follow/buffer_switch.h"
 
 #include <string.h>
@@ -11,7 +11,8 @@
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"
 
-/* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors cost no more than a large one. */
+/* So many pieces at most: enough for threads to end together, and a hundred thousand small tensors
+ * cost no more than a large one. */
 #define PIECES_MAX 512u
 
 struct copying {
@@ -73,8 +74,8 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
     return status;
 }
 
-/* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory where it
- * is. */
+/* Without the lock: the calls on a subscription come one at a time, and `passes` keeps the memory
+ * where it is. */
 static int use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to)
 {
     TB_ASSERT(use->copies_made && !to->suspended);
@@ -114,8 +115,8 @@ static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
     return sub->buffer == 0 ? sub->second : sub->registration;
 }
 
-/* The buffers hold what this subscription wrote: no later write, no suspension. Under the lock, so it does
- * not wait for a writer, which may take seconds and leaves other bytes. */
+/* The buffers hold what this subscription wrote: no later write, no suspension. Under the lock, so
+ * it does not wait for a writer, which may take seconds and leaves other bytes. */
 static bool as_written(struct tb_registration *r, uint64_t wrote)
 {
     if (pthread_rwlock_tryrdlock(&r->target.lock) != 0) return false;
@@ -147,7 +148,8 @@ int tb_use_fill(struct tb_subscription *sub, const struct tb_staged_use *use)
     return fill(sub, use);
 }
 
-/* The active version is in the buffers in use; after they were suspended it is not, and comes again, to where it was. */
+/* The active version is in the buffers in use; after they were suspended it is not, and comes
+ * again, to where it was. */
 static int stay(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_activate_info *info)
 {
     struct tb_registration *in_use = sub->buffer == 0 ? sub->registration : sub->second;

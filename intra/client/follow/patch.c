@@ -189,9 +189,9 @@ static bool rests(const struct tb_patch *patch)
     return !patch->target->gone && patch->target->writes == patch->rests_on;
 }
 
-/* The buffers hold what the patch rests on, and stay so until their lock is given back. It does not wait
- * for a writer: that may take seconds, a hop closes behind the chunk in hand, and what a writer leaves is
- * no base for this patch. */
+/* The buffers hold what the patch rests on, and stay so until their lock is given back. It does not
+ * wait for a writer: that may take seconds, a hop closes behind the chunk in hand, and what a
+ * writer leaves is no base for this patch. */
 static bool begin_look(const struct tb_patch *patch)
 {
     if (pthread_rwlock_tryrdlock(&patch->target->lock) != 0) return false;
@@ -284,7 +284,8 @@ enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struc
     return status;
 }
 
-/* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and nothing else. */
+/* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and
+ * nothing else. */
 static void landed(void *owner, const struct tb_place *p, uint32_t k)
 {
     struct tb_patch_shard *sh = owner;
@@ -368,7 +369,8 @@ static bool copy(struct tb_patch_applying *a, struct tb_patch_shard *sh, struct 
     else if (tb_patch_exchange(sh, chunk, (uint8_t *)(uintptr_t)from, true, &written) != TB_OK)
         return false;
     atomic_fetch_add(&a->copied_bytes, written);
-    if (tb_patch_tied_of(sh, k) != TB_PATCH_TIED_NONE) return true; /* not before all others are written */
+    /* not before all others are written */
+    if (tb_patch_tied_of(sh, k) != TB_PATCH_TIED_NONE) return true;
     return !tb_spread_covers(&sh->spread, chunk) || tb_patch_holds(sh, t, k);
 }
 

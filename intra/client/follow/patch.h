@@ -1,21 +1,27 @@
-/* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded step and nothing else. A shell.
+/* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded
+ * step and nothing else. A shell.
  *
- * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against what the buffers hold there, and
- * its pages go. Or it comes encoded on that, and is kept as it came once what it decodes to has been seen. The switch decodes, writes, and digests what the buffers then hold: a chunk that is
- * not what was sealed has to come again whole (P1; "never patch the only copy": whoever serves the version has it). What the
- * buffers do not cover (blobs, tensors that are not registered, chunks that got no smaller) stays as it landed.
+ * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against
+ * what the buffers hold there, and its pages go. Or it comes encoded on that, and is kept as it
+ * came once what it decodes to has been seen. The switch decodes, writes, and digests what the
+ * buffers then hold: a chunk that is not what was sealed has to come again whole (P1; "never patch
+ * the only copy": whoever serves the version has it). What the buffers do not cover (blobs, tensors
+ * that are not registered, chunks that got no smaller) stays as it landed.
  *
- * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole, says what an object would come to, and at the
- * switch decodes, writes and digests. What its kernels do not take stays whole.
+ * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole, says
+ * what an object would come to, and at the switch decodes, writes and digests. What its kernels do
+ * not take stays whole.
  *
- * Tensors that share one memory (tied_tensors.h) are written once, by the chunks of the first of them. A chunk of the others alone is kept in
- * no form: what it says is in the buffers when the first's is. A chunk that has others and more stays whole, and only the rest
- * of it is written; all of it is looked at when everything was written.
+ * Tensors that share one memory (tied_tensors.h) are written once, by the chunks of the first of
+ * them. A chunk of the others alone is kept in no form: what it says is in the buffers when the
+ * first's is. A chunk that has others and more stays whole, and only the rest of it is written; all
+ * of it is looked at when everything was written.
  *
- * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were written again it is void, and
- * its chunks come whole.
+ * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were
+ * written again it is void, and its chunks come whole.
  *
- * Threads: tb_patch_take, and what lands, from any thread of the fabric; the others one at a time. */
+ * Threads: tb_patch_take, and what lands, from any thread of the fabric; the others one at a
+ * time. */
 #ifndef TB_INTRA_CLIENT_PATCH_H
 #define TB_INTRA_CLIENT_PATCH_H
 
@@ -29,7 +35,8 @@
 
 /* What is written to and read by several at once: tensors that somebody computes from. */
 struct tb_patch_target {
-    pthread_rwlock_t lock;     /* readers: encoders; writers: whoever changes or takes away the memory */
+    /* readers: encoders; writers: whoever changes or takes away the memory */
+    pthread_rwlock_t lock;
     bool gone;                 /* suspended */
     uint64_t writes;           /* how often the bytes were changed by us */
     struct tb_gpu_memory *gpu; /* some tensors are a device's; NULL: none is */
@@ -39,25 +46,29 @@ struct tb_patch;
 
 /* Of a tensor. */
 enum tb_patch_tie {
-    TB_PATCH_OWN = 0,   /* it has its memory, or is not here */
-    TB_PATCH_TIED,      /* it stands in another's memory, whose chunks are written */
-    TB_PATCH_TIED_ALIKE /* likewise, and by their digests both have the same bytes in this version */
+    TB_PATCH_OWN = 0, /* it has its memory, or is not here */
+    TB_PATCH_TIED,    /* it stands in another's memory, whose chunks are written */
+    /* likewise, and by their digests both have the same bytes in this version */
+    TB_PATCH_TIED_ALIKE
 };
 
 struct tb_patch_shard_of {
     const struct tb_manifest *manifest;
     uint8_t **memory; /* for each tensor in packed order, NULL: not registered; taken over */
     bool *on_device;  /* of each: it is the target's gpu's; taken over */
-    uint8_t *ties;    /* of each: enum tb_patch_tie; NULL: no tensor of the version is tied; taken over */
+    /* of each: enum tb_patch_tie; NULL: no tensor of the version is tied; taken over */
+    uint8_t *ties;
 };
 
-/* `shards` is copied, its tables are the patch's from here on, whatever is answered. TB_SITE_NOMEM. */
+/* `shards` is copied, its tables are the patch's from here on, whatever is answered.
+ * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_patch_new(struct tb_patch_target *target,
                                         const struct tb_patch_shard_of *shards, uint32_t count,
                                         struct tb_patch **patch_out);
 void tb_patch_free(struct tb_patch *patch);
 
-/* The table of a shard, to be filled again when the tensors have moved; not while a chunk may land. */
+/* The table of a shard, to be filled again when the tensors have moved; not while a chunk may
+ * land. */
 uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard);
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
 uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard);
@@ -65,26 +76,31 @@ uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard);
 /* Makes the place of a shard one whose chunks are encoded as they land. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
 
-/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_take refuses everything. Does not wait; any thread. */
+/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_take refuses
+ * everything. Does not wait; any thread. */
 bool tb_patch_rests(const struct tb_patch *patch);
 
-/* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the chunk's digest. For tb_hop_base, with the
- * patch as user. TB_CHUNK_CODEC: the buffers are no base for it, or were written since, or are a device's that has no kernels
- * for it, or there is no memory. */
+/* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the
+ * chunk's digest. For tb_hop_base, with the patch as user. TB_CHUNK_CODEC: the buffers are no base
+ * for it, or were written since, or are a device's that has no kernels for it, or there is no
+ * memory. */
 enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded);
 
-/* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between them. */
+/* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between
+ * them. */
 uint64_t tb_patch_staged_bytes(const struct tb_patch *patch);
 
 struct tb_patch_result {
     uint64_t copied_bytes;  /* written from chunks that had stayed whole, or came again */
     uint64_t patched_bytes; /* written by decoding */
-    /* chunks that the buffers do not hold now; they are absent in their places, and will stay whole */
+    /* chunks that the buffers do not hold now; they are absent in their places, and will stay
+     * whole */
     uint32_t failed;
 };
-/* Writes the version into the buffers, and looks at all of it there. Call it again when the failed ones are held: it goes on with
- * those. TB_OK, also when some failed; TB_CHUNK_DIGEST: one that came whole is not what the buffers hold after it was written;
- * TB_LAYOUT_MISMATCH: the version has other bytes for a tied tensor than for the one whose memory it has; TB_SITE_NOMEM. */
+/* Writes the version into the buffers, and looks at all of it there. Call it again when the failed
+ * ones are held: it goes on with those. TB_OK, also when some failed; TB_CHUNK_DIGEST: one that
+ * came whole is not what the buffers hold after it was written; TB_LAYOUT_MISMATCH: the version has
+ * other bytes for a tied tensor than for the one whose memory it has; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_patch_apply(struct tb_patch *patch, struct tb_crew *crew,
                                           struct tb_patch_result *result_out);
 

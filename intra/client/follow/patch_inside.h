@@ -29,8 +29,7 @@ struct tb_patch_shard {
     uint8_t **memory;
     bool *on_device;
     uint8_t *ties; /* NULL: none */
-    uint8_t **
-        own; /* as `memory`, but NULL for tied tensors: where the switch writes. `memory` itself where there are no ties */
+    uint8_t **own; /* where the switch writes: `memory` without tied tensors */
     struct tb_patch_chunk *chunks;
     struct tb_place *place;
     uint64_t first; /* of its chunks in the line of all */
@@ -72,8 +71,8 @@ bool tb_patch_ties_hold(struct tb_patch *patch, struct tb_patch_tool *t);
 enum tb_patch_side { TB_PATCH_ON_HOST, TB_PATCH_ON_DEVICE, TB_PATCH_ON_BOTH };
 enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk);
 bool tb_patch_holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k);
-/* Between one range of ours and where the chunk stands, also on a device; what is not here is left out, and to tensors also what is
- * tied. The bytes moved, or a failure. */
+/* Between one range of ours and where the chunk stands, also on a device; what is not here is left
+ * out, and to tensors also what is tied. The bytes moved, or a failure. */
 enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct tb_chunk *chunk,
                                  uint8_t *whole, bool to_tensors, uint64_t *bytes_out);
 
@@ -82,11 +81,12 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 void tb_patch_device_init(struct tb_patch *patch);
 void tb_patch_device_fini(struct tb_patch *patch);
 
-/* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or TB_CHUNK_CODEC: the device cannot
- * say. */
+/* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or
+ * TB_CHUNK_CODEC: the device cannot say. */
 enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
                                         const struct tb_codec_coded *coded);
-/* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is smaller. */
+/* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is
+ * smaller. */
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
                                struct tb_codec_coded *coded_out);
 

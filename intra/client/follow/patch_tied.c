@@ -1,4 +1,5 @@
-/* patch_tied.c - chunks of a patch that have tensors which stand in another's memory: what of them is written, and that they are there. */
+/* patch_tied.c - chunks of a patch that have tensors which stand in another's memory: what of them
+ * is written, and that they are there. */
 #include <string.h>
 
 #include "base/fault.h"

@@ -1,4 +1,5 @@
-/* stage.c - tb_stage and tb_release: a version is asked for, waited for and let go by one subscription. */
+/* stage.c - tb_stage and tb_release: a version is asked for, waited for and let go by one
+ * subscription. */
 #include "intra/client/follow/stage.h"
 
 #include <string.h>
@@ -31,7 +32,8 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     use->asked_at = tb_clock_now();
     use->unheard = false;
     tb_request_post(sub->session, request);
-    if (again) tb_staging_export_notice(sub->session, use->staging); /* it was refused with the STAGE */
+    /* it was refused with the STAGE */
+    if (again) tb_staging_export_notice(sub->session, use->staging);
     return TB_OK;
 }
 
@@ -43,7 +45,8 @@ static int cannot_stage(const struct tb_staging *st, int status, const char *why
     return tb_fail(status, "version %llu cannot be staged: %s", (unsigned long long)st->key.number, text);
 }
 
-/* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another attempt. */
+/* TB_OK: whole; TB_AGAIN: on its way; else why it ended, and the use is as it has to be for another
+ * attempt. */
 static int look(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_staging *st = use->staging;
@@ -81,8 +84,9 @@ static int not_yet(struct tb_session *s, const struct tb_staging *st)
                    tb_staging_held_chunks(st), st->total_chunks);
 }
 
-/* Its source was lost, and the gateway may have another now, though it has said so of none. P7: each answer has all manifests in it,
- * so who asks time and again asks for it now and then; a gateway that is away is asked when it comes back. */
+/* Its source was lost, and the gateway may have another now, though it has said so of none. P7:
+ * each answer has all manifests in it, so who asks time and again asks for it now and then; a
+ * gateway that is away is asked when it comes back. */
 static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use)
 {
     const struct tb_staging *st = use->staging;
@@ -90,20 +94,22 @@ static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use
            tb_time_since(use->asked_at, tb_clock_now()) >= ASK_AGAIN;
 }
 
-/* The version is whole here, and whether it may be activated is the gateway's to say. One that is away is told of it when it is
- * back. */
+/* The version is whole here, and whether it may be activated is the gateway's to say. One that is
+ * away is told of it when it is back. */
 static bool is_unanswered(const struct tb_session *s, const struct tb_staged_use *use)
 {
     return s->up && use->asked && use->answer == TB_AGAIN;
 }
 
-/* It is whole here already: for another subscription, or before another version was staged, or before its group broke. */
+/* It is whole here already: for another subscription, or before another version was staged, or
+ * before its group broke. */
 static bool has_to_ask(const struct tb_staged_use *use)
 {
     return !use->asked || use->unheard || use->answer < TB_OK;
 }
 
-/* What the gateway refused is no version to activate. One that came back and does not know it yet is asked again by tb_activate. */
+/* What the gateway refused is no version to activate. One that came back and does not know it yet
+ * is asked again by tb_activate. */
 static int judge_answer(struct tb_staged_use *use)
 {
     if (use->answer >= TB_OK || use->answer == TB_NOT_FOUND) return TB_OK;
@@ -113,7 +119,8 @@ static int judge_answer(struct tb_staged_use *use)
                    use->answer_why[0] != '\0' ? use->answer_why : tb_staging_remedy(use->answer));
 }
 
-/* The bytes stay where the version itself is good: an operator may withdraw the one that stands in its way. */
+/* The bytes stay where the version itself is good: an operator may withdraw the one that stands in
+ * its way. */
 static bool keeps_bytes(const struct tb_staged_use *use, int status)
 {
     return status == TB_GROUP_BROKEN ||
@@ -193,8 +200,8 @@ int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid, uin
 
 /* ---- release ---- */
 
-/* Under the lock. The gateway sends no reader here any more once it has answered; if it is away, no reader
- * can come by a new token either. */
+/* Under the lock. The gateway sends no reader here any more once it has answered; if it is away, no
+ * reader can come by a new token either. */
 void tb_use_tell_release(struct tb_session *s, const struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);
@@ -207,8 +214,8 @@ void tb_use_tell_release(struct tb_session *s, const struct tb_staging *st)
         tb_log(TB_LOG_WARN, "release.untold", "number=%llu status=%s action=readers_cut_off",
                (unsigned long long)st->key.number, tb_status_name(status));
     tb_request_free(request);
-    if (!heard)
-        tb_staging_give_back(s, st); /* P3: a gateway that takes us for a keeper may let its own copy go */
+    if (!heard) /* P3: a gateway that takes us for a keeper may let its own copy go */
+        tb_staging_give_back(s, st);
 }
 
 int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)

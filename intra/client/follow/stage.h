@@ -7,9 +7,11 @@
 
 /* Under the lock: posts STAGE. */
 int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use);
-/* Under the lock: the gateway is told to forget what is staged here, and asked for it again: a whole one gets a source again. */
+/* Under the lock: the gateway is told to forget what is staged here, and asked for it again: a
+ * whole one gets a source again. */
 int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call);
-/* Under the lock, let go meanwhile: the gateway hears that the version goes from here with this use. */
+/* Under the lock, let go meanwhile: the gateway hears that the version goes from here with this
+ * use. */
 void tb_use_tell_release(struct tb_session *s, const struct tb_staging *st);
 
 #endif

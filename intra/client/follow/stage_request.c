@@ -16,7 +16,8 @@
 
 static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_key *key)
 {
-    if (st->shards != NULL) return TB_OK; /* asked again after a cut; the uid names one content for ever */
+    /* asked again after a cut; the uid names one content for ever */
+    if (st->shards != NULL) return TB_OK;
     if (tb_digest_equal(&key->root, &(struct tb_digest){0})) return TB_PEER_GARBLED;
     st->shards = tb_calloc(key->shard_count, sizeof *st->shards);
     if (st->shards == NULL) return TB_SITE_NOMEM;
@@ -25,7 +26,8 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     return TB_OK;
 }
 
-/* What is whole here, or still read, stays: the gateway has to hear of it once it knows the version, or it would give no go. */
+/* What is whole here, or still read, stays: the gateway has to hear of it once it knows the
+ * version, or it would give no go. */
 static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
 {
     for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
@@ -55,8 +57,8 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
     struct tb_staging *st = tb_staging_find(s, &request->uid);
     if (st == NULL || st->state == TB_STAGING_FAILED) return;
     if (request->status != TB_OK) {
-        /* A gateway that has just come back may not know the version yet: while a source still gives, it is
-         * read. */
+        /* A gateway that has just come back may not know the version yet: while a source still
+         * gives, it is read. */
         if (st->hop == NULL && st->state != TB_STAGING_WHOLE)
             tb_staging_fail(st, request->status, request->why);
         else if (request->status == TB_NOT_FOUND)
@@ -70,8 +72,8 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
         status = keep_key(st, &m.key);
     if (status != TB_OK)
         tb_staging_fail(st, status, "the gateway described another version than was asked for");
-    /* Asked again, after a group broke or by another subscription: the gateway has to hear that it is all
-     * here. */
+    /* Asked again, after a group broke or by another subscription: the gateway has to hear that it
+     * is all here. */
     else if (st->state == TB_STAGING_WHOLE)
         tb_staging_progress_notice(s, st);
 }

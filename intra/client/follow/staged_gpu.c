@@ -1,9 +1,10 @@
-/* staged_gpu.c - a version staged in the memory of the GPU that its tensors stand on: what lands there is digested there, and the switch
- * copies inside the device. Blobs, bitmaps and everything that decides stay in host memory.
+/* staged_gpu.c - a version staged in the memory of the GPU that its tensors stand on: what lands
+ * there is digested there, and the switch copies inside the device. Blobs, bitmaps and everything
+ * that decides stay in host memory.
  *
- * Promise P1: a chunk is held by what the device says of its own memory.
- * Such a staging is for its one subscription: nobody reads from it, and nothing is decoded from it. It goes when the registration is
- * suspended, as an engine that sleeps wants its GPU's memory back, all of it. */
+ * Promise P1: a chunk is held by what the device says of its own memory. Such a staging is for its
+ * one subscription: nobody reads from it, and nothing is decoded from it. It goes when the
+ * registration is suspended, as an engine that sleeps wants its GPU's memory back, all of it. */
 #include "intra/client/follow/staged_gpu.h"
 
 #include <stdio.h>
@@ -33,7 +34,8 @@ static bool all_on_device(const struct tb_registration *r)
     return true;
 }
 
-/* The device's memory of the registration, which stays as it is until its pass ends. NULL: `why`. */
+/* The device's memory of the registration, which stays as it is until its pass ends. NULL:
+ * `why`. */
 static struct tb_gpu_memory *begin_use(struct tb_session *s, struct tb_registration *r, char *why)
 {
     struct tb_gpu_memory *gpu = NULL;

@@ -4,14 +4,15 @@
 
 #include "intra/client/follow/staging.h"
 
-/* Of a staging that is for a GPU: memory there, or a line says why not, and it is for the host as any other. Before its places; without the
- * lock. */
+/* Of a staging that is for a GPU: memory there, or a line says why not, and it is for the host as
+ * any other. Before its places; without the lock. */
 void tb_staging_find_gpu(struct tb_staging *st);
 /* A shard's place, which is laid out over the host's memory: its tensors are far from now on. */
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh);
 /* P10: no memory there, and why. */
 void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why);
-/* Under the lock, let go meanwhile. The registration is suspended: nothing that was staged in its GPU's memory is there at return. */
+/* Under the lock, let go meanwhile. The registration is suspended: nothing that was staged in its
+ * GPU's memory is there at return. */
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r);
 
 #endif

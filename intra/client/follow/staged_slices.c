@@ -1,4 +1,5 @@
-/* staged_slices.c - a version of which a registration of slices wants some: which chunks that are, and their pages pinned for a GPU. */
+/* staged_slices.c - a version of which a registration of slices wants some: which chunks that are,
+ * and their pages pinned for a GPU. */
 #include "intra/client/follow/staged_slices.h"
 
 #include <unistd.h>
@@ -27,8 +28,8 @@ static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint6
 
 /* ---- for a GPU ---- */
 
-/* By whole pages; those of chunks beside each other are one piece, since no page is pinned twice. So a row of what is wanted, whose
- * chunks stand beside each other, is in one piece. */
+/* By whole pages; those of chunks beside each other are one piece, since no page is pinned twice.
+ * So a row of what is wanted, whose chunks stand beside each other, is in one piece. */
 static void add_pages(struct tb_staging *st, uint64_t from, uint64_t end)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -44,8 +45,9 @@ static void add_pages(struct tb_staging *st, uint64_t from, uint64_t end)
             (struct tb_shared_memory){.bytes = base + from, .count = end - from, .memfd = -1};
 }
 
-/* All of them or none: what is refused once (ulimit -l) is refused for the others, too, and told once. Without it copies are slower,
- * and no more than that. The pages between are none: all of the mapping cannot be pinned. */
+/* All of them or none: what is refused once (ulimit -l) is refused for the others, too, and told
+ * once. Without it copies are slower, and no more than that. The pages between are none: all of the
+ * mapping cannot be pinned. */
 static void pin_wanted(struct tb_staging *st)
 {
     struct tb_gpu *gpu = tb_session_gpu(st->session, st->slices_for);
@@ -77,7 +79,8 @@ void tb_staging_unpin(struct tb_staging *st)
     st->pinned_count = 0;
 }
 
-/* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what does not fit. */
+/* Where the version does not fit the slices, blobs alone are wanted, and tb_use_match says what
+ * does not fit. */
 enum tb_status tb_staging_want_slices(struct tb_staging *st, uint64_t words)
 {
     TB_ASSERT_UNLOCKED(st->session);

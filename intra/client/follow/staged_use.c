@@ -79,7 +79,9 @@ int tb_use_match(struct tb_subscription *sub, struct tb_staged_use *use)
     struct tb_session *s = sub->session;
     struct tb_box_copies copies = {0};
     tb_session_unlock(
-        s); /* of a million tensors it takes long; calls on a subscription come one at a time, so the use stays */
+        /* of a million tensors it takes long; calls on a subscription come one at a time, so the
+         * use stays */
+        s);
     const int status = tb_staging_match(use->staging, sub->registration, &copies);
     tb_session_lock(s);
     if (status != TB_OK) return status;

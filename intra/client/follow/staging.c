@@ -83,7 +83,8 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
         tb_export_close(s->fabric, st->export_id, drain_ms);
         tb_session_lock(s);
     }
-    /* Behind the export's end no reader of ours is left in it, and nobody finds the staging any more. */
+    /* Behind the export's end no reader of ours is left in it, and nobody finds the staging any
+     * more. */
     struct tb_shared_memory before = keep_spare(s, st);
     tb_session_unlock(s);
     tb_session_memory_free(s, &before);

@@ -1,4 +1,5 @@
-/* staging.h - a version that is staged in this process: its row, how it is described, and how it goes. */
+/* staging.h - a version that is staged in this process: its row, how it is described, and how it
+ * goes. */
 #ifndef TB_INTRA_CLIENT_STAGING_H
 #define TB_INTRA_CLIENT_STAGING_H
 
@@ -40,7 +41,8 @@ struct tb_hop_note {
     enum tb_transport transport;
     enum tb_transport_why why_transport;
     enum tb_status why;
-    uint32_t bad_count; /* chunks that came wrong twice; more than fit are told again by the next read */
+    /* chunks that came wrong twice; more than fit are told again by the next read */
+    uint32_t bad_count;
     struct tb_hop_bad {
         uint32_t shard, chunk;
         bool object; /* its encoded form */
@@ -67,14 +69,18 @@ struct tb_staging {
     struct tb_registration *slices_for;
     uint64_t *wanted; /* bits of all shards */
     uint64_t wanted_bytes;
-    struct tb_shared_memory *pinned; /* for a GPU: the pages of what is wanted; views into the memory */
+    /* for a GPU: the pages of what is wanted; views into the memory */
+    struct tb_shared_memory *pinned;
     uint32_t pinned_count;
-    /* To be staged in the memory of the GPU that its tensors stand on; NULL: in that of the host, or that GPU cannot. */
+    /* To be staged in the memory of the GPU that its tensors stand on; NULL: in that of the host,
+     * or that GPU cannot. */
     struct tb_registration *gpu_for;
     struct tb_gpu_stage *stage; /* NULL: not there */
     uint64_t stage_bytes;       /* of it */
-    bool left_gpu;              /* it was there, and went when the registration was suspended: FAILED */
-    /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show that they are no base. */
+    /* it was there, and went when the registration was suspended: FAILED */
+    bool left_gpu;
+    /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show
+     * that they are no base. */
     struct tb_registration *patch_for;
     struct tb_patch *patch;              /* from PREPARED on */
     uint64_t shelf_offset;               /* in the memory; 0: it has no shelf */
@@ -102,7 +108,8 @@ struct tb_staging {
 };
 
 enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m);
-void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms); /* with its last use */
+/* Its last use has ended. Under the lock, let go while readers drain. */
+void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms);
 /* Frees the spare memory if nobody is subscribed to its model any more. */
 void tb_spare_drop_unwanted(struct tb_session *s);
 

@@ -1,7 +1,8 @@
-/* staging_fill.c - how a staging fills: its export is opened at once, plans become hops, and what hops say is told
- * to the gateway.
+/* staging_fill.c - how a staging fills: its export is opened at once, plans become hops, and what
+ * hops say is told to the gateway.
  *
- * Everything here runs on the session thread and under the lock, but for hop_said, which the fabric calls. */
+ * Everything here runs on the session thread and under the lock, but for hop_said, which the fabric
+ * calls. */
 #include "intra/client/follow/staging_fill.h"
 
 #include <stdio.h>
@@ -73,7 +74,8 @@ static void became_whole(struct tb_session *s, struct tb_staging *st)
     tb_session_changed(s, true);
 }
 
-/* A hop that is closed tells nothing more, and its last chunk may have come since we listened. False: more has to come. */
+/* A hop that is closed tells nothing more, and its last chunk may have come since we listened.
+ * False: more has to come. */
 static bool ends_whole(struct tb_session *s, struct tb_staging *st)
 {
     tb_staging_close_hop(st);
@@ -92,8 +94,8 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
     }
 }
 
-/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole gets a plan once the gateway hears that
- * it is not. */
+/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole
+ * gets a plan once the gateway hears that it is not. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);
@@ -131,7 +133,8 @@ static bool older(const struct tb_staging *a, const struct tb_staging *b)
     return a->key.number < b->key.number;
 }
 
-/* The newest older version that is whole here: what the gateway encodes against, where this process has kept up. */
+/* The newest older version that is whole here: what the gateway encodes against, where this process
+ * has kept up. */
 static struct tb_staging *find_base(const struct tb_session *s, const struct tb_staging *st)
 {
     struct tb_staging *best = NULL;
@@ -143,8 +146,9 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
     return best;
 }
 
-/* A patch is made on what its buffers hold: the active version of whoever switches them. One whose buffers were written since
- * decodes nothing, nor does a device without kernels, so no objects are asked for. */
+/* A patch is made on what its buffers hold: the active version of whoever switches them. One whose
+ * buffers were written since decodes nothing, nor does a device without kernels, so no objects are
+ * asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)
 {
@@ -194,7 +198,8 @@ static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_se
     out->tls = m->tls;
     out->fingerprint = m->print;
     memcpy(out->shm_door, m->shm_door.text, strlen(m->shm_door.text));
-    /* Weights in clear only where the site's configuration says that its network is trusted (P8). */
+    /* Weights in clear only where the site's configuration says that its network is trusted
+     * (P8). */
     if (m->tls || s->fabric_trusted) memcpy(out->tcp, m->tcp.text, strlen(m->tcp.text));
     return TB_OK;
 }
@@ -255,7 +260,8 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
     }
     tb_free(memory);
     if (status != TB_SITE_NOMEM) return status;
-    tb_staging_lost_notice(s, st, m->plan, status); /* P6: or the gateway would take it for followed */
+    /* P6: or the gateway would take it for followed */
+    tb_staging_lost_notice(s, st, m->plan, status);
     return TB_OK;
 }
 
@@ -288,8 +294,8 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_pla
 
 /* ---- what happened meanwhile ---- */
 
-/* Others may chain behind this staging from its first chunk: its export is told before a byte is there. Of a patch it is told
- * that there is none. */
+/* Others may chain behind this staging from its first chunk: its export is told before a byte is
+ * there. Of a patch it is told that there is none. */
 static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
 {
     const uint64_t id = ++s->next_export;

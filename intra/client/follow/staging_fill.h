@@ -1,5 +1,5 @@
-/* staging_fill.h - how a staging fills: plans become hops, and what hops say. By the session thread, under the
- * lock. */
+/* staging_fill.h - how a staging fills: plans become hops, and what hops say. By the session
+ * thread, under the lock. */
 #ifndef TB_INTRA_CLIENT_STAGING_FILL_H
 #define TB_INTRA_CLIENT_STAGING_FILL_H
 

@@ -1,5 +1,5 @@
-/* staging_match.c - where a registration's tensors stand in a version: whole, or in boxes. It reads layouts
- * alone. */
+/* staging_match.c - where a registration's tensors stand in a version: whole, or in boxes. It reads
+ * layouts alone. */
 #include "intra/client/follow/staging_match.h"
 
 #include <stdio.h>

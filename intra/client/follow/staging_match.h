@@ -8,7 +8,8 @@
 /* The tensor of that registration in the version, whole and of its shape; NULL: none. */
 const struct tb_tensor *tb_staging_tensor(const struct tb_staging *st, const struct tb_tensor *mine,
                                           uint32_t *shard_out);
-/* What the registration wants, from where the version's shards stand. TB_LAYOUT_MISMATCH in words. */
+/* What the registration wants, from where the version's shards stand. TB_LAYOUT_MISMATCH in
+ * words. */
 int tb_staging_match(const struct tb_staging *st, const struct tb_registration *r,
                      struct tb_box_copies *copies_out);
 

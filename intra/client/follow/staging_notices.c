@@ -1,5 +1,5 @@
-/* staging_notices.c - what the gateway hears of a staging: its export, its progress, a lost source, a bad
- * chunk, and that it goes. */
+/* staging_notices.c - what the gateway hears of a staging: its export, its progress, a lost source,
+ * a bad chunk, and that it goes. */
 #include "intra/client/follow/staging_notices.h"
 
 #include "base/clock.h"
@@ -53,7 +53,8 @@ void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
     st->told_at = now;
 }
 
-/* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its readers stayed behind it. */
+/* P6: that nothing came is told too, or a worker whose NIC stands still kept its last rate, and its
+ * readers stayed behind it. */
 void tb_stagings_progress(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);

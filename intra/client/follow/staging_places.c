@@ -1,9 +1,9 @@
-/* staging_places.c - how places for a described version are made: by a task of the pool and without the lock,
- * while the mark `preparing` keeps the staging.
+/* staging_places.c - how places for a described version are made: by a task of the pool and without
+ * the lock, while the mark `preparing` keeps the staging.
  *
- * Promise P1: before a place stands, its digests hash to its shard's root and the roots to the version's.
- * Promise P7: counts and sizes come from the gateway and are checked against each other before memory is
- * asked for; pages are reserved, so a full machine is a status. */
+ * Promise P1: before a place stands, its digests hash to its shard's root and the roots to the
+ * version's. Promise P7: counts and sizes come from the gateway and are checked against each other
+ * before memory is asked for; pages are reserved, so a full machine is a status. */
 #include "intra/client/follow/staging_places.h"
 
 #include <stdio.h>
@@ -61,7 +61,8 @@ static uint64_t here_bytes(const struct tb_staging *st, const struct tb_manifest
     return st->stage != NULL ? m->bytes - m->layout.bytes : m->bytes;
 }
 
-/* All shards, behind them their bitmaps, and the shelf stand in one memory: one descriptor a version. */
+/* All shards, behind them their bitmaps, and the shelf stand in one memory: one descriptor a
+ * version. */
 static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
 {
     uint64_t bytes = 0, words = 0;
@@ -83,8 +84,8 @@ static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
     return end + tb_shelf_bytes(st->total_chunks, TB_SHELF_ROOM(version_bytes(st)));
 }
 
-/* Which bytes have to be zero, as in new memory: bitmaps, and the shelf's head and bits. The others are what they were: no bit
- * says that one of them is held. */
+/* Which bytes have to be zero, as in new memory: bitmaps, and the shelf's head and bits. The others
+ * are what they were: no bit says that one of them is held. */
 struct zeroed {
     uint64_t from, end;
 };
@@ -139,12 +140,14 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
     void *map =
         tb_sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return TB_SITE_NOMEM;
-    /* What is written behind a fork would go to new pages, while a device that has the memory pinned reads the old ones. */
+    /* What is written behind a fork would go to new pages, while a device that has the memory
+     * pinned reads the old ones. */
     if (madvise(map, bytes, MADV_DONTFORK) != 0) {
         munmap(map, bytes);
         return TB_SITE_NOMEM;
     }
-    /* Pages of a patch go one by one: a huge one would stay for the sake of its one small part that is still needed. */
+    /* Pages of a patch go one by one: a huge one would stay for the sake of its one small part that
+     * is still needed. */
     if (st->patch_for != NULL) (void)madvise(map, bytes, MADV_NOHUGEPAGE);
     st->memory = (struct tb_shared_memory){.bytes = map, .count = bytes, .memfd = -1};
     return TB_OK;
@@ -187,7 +190,8 @@ static enum tb_status make_places(struct tb_staging *st)
 
 /* ---- as a patch ---- */
 
-/* A version may have a tensor in boxes, which no table of whole tensors covers: it is staged whole, and its boxes are copied. */
+/* A version may have a tensor in boxes, which no table of whole tensors covers: it is staged whole,
+ * and its boxes are copied. */
 static void patch_or_whole(struct tb_staging *st)
 {
     const struct tb_registration *r = st->patch_for;

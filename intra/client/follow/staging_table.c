@@ -1,4 +1,5 @@
-/* staging_table.c - the table of versions that are staged here: its rows, what they hold, and how one fails. */
+/* staging_table.c - the table of versions that are staged here: its rows, what they hold, and how
+ * one fails. */
 #include "intra/client/follow/staging_table.h"
 
 #include <stdio.h>

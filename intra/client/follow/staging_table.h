@@ -5,7 +5,8 @@
 #include "intra/client/follow/staging.h"
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid);
-struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid); /* NULL: no memory */
+/* NULL: no memory */
+struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid);
 bool tb_staging_has_manifests(const struct tb_staging *st);
 uint32_t tb_staging_held_chunks(const struct tb_staging *st);
 bool tb_staging_is_whole(const struct tb_staging *st);

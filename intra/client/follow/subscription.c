@@ -129,7 +129,8 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
 {
     struct tb_subscription *sub = user;
-    if (request->status != TB_OK && request->status != TB_DONE_BEFORE) return; /* its caller frees it */
+    /* its caller frees it */
+    if (request->status != TB_OK && request->status != TB_DONE_BEFORE) return;
     sub->next = s->subscriptions;
     s->subscriptions = sub;
     if (sub->registration != NULL) sub->registration->subscriptions++;
@@ -145,7 +146,8 @@ static struct tb_request *unsubscribe_request(struct tb_session *s, const struct
     return request;
 }
 
-/* Nobody waits for the answer any more, and it may have been yes: a member that nobody is would hold its place, and up its group. */
+/* Nobody waits for the answer any more, and it may have been yes: a member that nobody is would
+ * hold its place, and up its group. */
 static void take_back(struct tb_session *s, const struct tb_subscription *sub)
 {
     tb_session_lock(s);

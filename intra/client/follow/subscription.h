@@ -22,9 +22,11 @@ struct tb_subscription {
     struct tb_registration *second;
     uint32_t buffer;     /* SWITCH: which one is in use */
     struct tb_id filled; /* SWITCH: the version in the other one; zero: none */
-    /* target.writes of a buffer after we wrote: the newest, of what `filled` names, of the one in use. */
+    /* target.writes of a buffer after we wrote: the newest, of what `filled` names, of the one in
+     * use. */
     uint64_t wrote, filled_wrote, active_wrote;
-    struct tb_id torn; /* a switch to it has begun and is not complete: the buffers in use hold no version */
+    /* a switch to it has begun and is not complete: the buffers in use hold no version */
+    struct tb_id torn;
     struct tb_id active;
     uint64_t active_run_order, active_number;
     bool active_withdrawn;

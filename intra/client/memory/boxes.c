@@ -101,8 +101,8 @@ static bool unbroken(const struct matching *m, const struct tb_tensor *from, con
     return b->count[axis] == from->box_count[axis] && b->count[axis] == m->want->box_count[axis];
 }
 
-/* The axes of the box, the last first: those that make up a run, those whose runs stand at one stride, and the others, which are
- * counted through. */
+/* The axes of the box, the last first: those that make up a run, those whose runs stand at one
+ * stride, and the others, which are counted through. */
 static enum tb_status emit(struct matching *m, const struct candidate *c, const struct box *b)
 {
     const struct tb_tensor *from = c->tensor, *to = m->want;
@@ -170,8 +170,8 @@ static bool contains(const struct tb_tensor *t, const struct box *b)
     return true;
 }
 
-/* Takes what the candidates from `next` on have of the box; what is left of it around the first that has some is asked of those
- * behind it. */
+/* Takes what the candidates from `next` on have of the box; what is left of it around the first
+ * that has some is asked of those behind it. */
 static enum tb_status cover(struct matching *m, struct box b, uint32_t next)
 {
     struct box both = {{0}, {0}};

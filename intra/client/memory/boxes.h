@@ -1,7 +1,9 @@
-/* boxes.h - where the boxes that a reader wants stand in the boxes that a version's shards have. Pure, but for the list it makes.
+/* boxes.h - where the boxes that a reader wants stand in the boxes that a version's shards have.
+ * Pure, but for the list it makes.
  *
- * A wanted box may be covered by one shard's box or by several side by side; where shards have the same bytes, the first has them.
- * What comes out are copies of rows: from packed bytes of a shard to the dense, row-major memory of a wanted box. */
+ * A wanted box may be covered by one shard's box or by several side by side; where shards have the
+ * same bytes, the first has them. What comes out are copies of rows: from packed bytes of a shard
+ * to the dense, row-major memory of a wanted box. */
 #ifndef TB_INTRA_CLIENT_BOXES_H
 #define TB_INTRA_CLIENT_BOXES_H
 
@@ -30,8 +32,9 @@ struct tb_box_question {
     uint32_t want_count;
 };
 
-/* TB_LAYOUT_MISMATCH: *missing_out is a want that the version has not, or not all of, or in another shape. TB_SITE_NOMEM.
- * TB_TOO_LARGE: it falls into more pieces than there is any use in. Free the list whatever is answered. */
+/* TB_LAYOUT_MISMATCH: *missing_out is a want that the version has not, or not all of, or in another
+ * shape. TB_SITE_NOMEM. TB_TOO_LARGE: it falls into more pieces than there is any use in. Free the
+ * list whatever is answered. */
 TB_MUST_USE enum tb_status tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
                                           uint32_t *missing_out);
 

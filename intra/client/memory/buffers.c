@@ -1,4 +1,5 @@
-/* buffers.c - memory from us, which readers of this host map instead of asking the kernel to copy it. */
+/* buffers.c - memory from us, which readers of this host map instead of asking the kernel to copy
+ * it. */
 #include "intra/client/memory/buffers.h"
 
 #include <string.h>
@@ -94,8 +95,8 @@ int tb_buffer_free(struct tb_session *session, void *memory)
     tb_session_lock(session);
     status = take_buffer(session, memory, &b);
     tb_session_unlock(session);
-    if (b != NULL)
-        tb_session_memory_free(session, &b->memory); /* without the lock: pages take a while to go */
+    if (b != NULL) /* without the lock: pages take a while to go */
+        tb_session_memory_free(session, &b->memory);
     tb_free(b);
     tb_session_leave(session);
     return status;

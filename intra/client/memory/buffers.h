@@ -11,10 +11,12 @@ struct tb_buffer {
     struct tb_shared_memory memory;
 };
 
-/* Memory that readers map and NICs register once. Without the lock: its pages take a while to come and to go. */
+/* Memory that readers map and NICs register once. Without the lock: its pages take a while to come
+ * and to go. */
 enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
                                      struct tb_shared_memory *memory_out);
-void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory); /* a zeroed one is fine */
+/* a zeroed one is fine */
+void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory);
 /* The buffer that has all of [at, at + bytes), or NULL. */
 const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *at, uint64_t bytes);
 void tb_buffers_free(struct tb_session *s);

@@ -70,8 +70,9 @@ static void note(struct tb_guard *g, uintptr_t address)
     if (atomic_compare_exchange_strong(&g->missing, &none, address) && g->fn != NULL) g->fn(g->user);
 }
 
-/* A file that lost its tail lacks all behind the address; a page that a disk cannot read stands alone. So few pages first, and
- * soon many: a page each would be a mapping each, and a process has some 65,000. */
+/* A file that lost its tail lacks all behind the address; a page that a disk cannot read stands
+ * alone. So few pages first, and soon many: a page each would be a mapping each, and a process has
+ * some 65,000. */
 static bool fill(struct tb_guard *g, const struct piece *piece, uintptr_t address)
 {
     const uint32_t faults = atomic_fetch_add(&g->faults, 1);
@@ -201,8 +202,8 @@ static bool add_mapping(struct tb_guard *g, const struct tb_guard_range *ranges,
     return true;
 }
 
-/* Of a line of /proc/self/maps: "begin-end rights offset device inode path". Devices have no size that changes; what a session
- * maps of its own is sealed. */
+/* Of a line of /proc/self/maps: "begin-end rights offset device inode path". Devices have no size
+ * that changes; what a session maps of its own is sealed. */
 static bool is_file(const char *line, struct piece *mapping_out)
 {
     char *at = NULL;

@@ -1,5 +1,5 @@
-/* registration.c - a layout over memory that stays the caller's, and the ways in which the caller gets it
- * back. */
+/* registration.c - a layout over memory that stays the caller's, and the ways in which the caller
+ * gets it back. */
 #include "intra/client/memory/registration.h"
 
 #include <string.h>
@@ -12,8 +12,8 @@
 #include "intra/client/publish/publish_pass.h"
 #include "intra/client/session/session.h"
 
-/* What NICs keep is looked through for each stretch of each version, a million looks for so many. Of more stretches it is registered for
- * each version anew. */
+/* What NICs keep is looked through for each stretch of each version, a million looks for so many.
+ * Of more stretches it is registered for each version anew. */
 #define STAYS_STRETCHES_MAX 1024u
 
 /* ---- register ---- */
@@ -123,8 +123,8 @@ struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration
     return gpu;
 }
 
-/* The driver's entry points, read from its library without the lock. Two calls may do so at once: the
- * first one's stay. What takes longer is done with a memory. */
+/* The driver's entry points, read from its library without the lock. Two calls may do so at once:
+ * the first one's stay. What takes longer is done with a memory. */
 static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
 {
     *gpu_out = tb_session_gpu(s, NULL);
@@ -140,8 +140,9 @@ static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out,
     return *gpu_out != NULL ? TB_OK : status;
 }
 
-/* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has used yet takes seconds to come up,
- * and a session that renews no lease meanwhile is given up by its gateway. */
+/* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has
+ * used yet takes seconds to come up, and a session that renews no lease meanwhile is given up by
+ * its gateway. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,
                              struct tb_gpu_memory **gpu_out)
 {

@@ -13,7 +13,8 @@
 
 struct tb_session;
 
-/* What tb_register and tb_register_slices say of a dtype; with its text, or with its name and bits. */
+/* What tb_register and tb_register_slices say of a dtype; with its text, or with its name and
+ * bits. */
 #define TB_DTYPE_UNKNOWN "dtype \"%.40s\" is unknown: give the name and bits of an element as NAME:BITS"
 #define TB_OFF_BYTES                                                                                         \
     "a box of %s (%u bits an element) begins or ends inside a byte; along the last axis its first, its "     \
@@ -40,16 +41,19 @@ struct tb_registration {
     uint8_t *const *want_memory;   /* `memory` or `given` */
     struct tb_tensor *slices;      /* NULL: whole tensors */
     char *slice_names;
-    struct tb_tied tied;       /* of the wants; stays as it is while a subscription uses the registration */
+    /* of the wants; stays as it is while a subscription uses the registration */
+    struct tb_tied tied;
     struct tb_gpu_memory *gpu; /* NULL: all of it is host memory, or it is suspended */
     struct tb_spare spare;     /* of a GPU: the packed copy that the version before left */
-    /* Published in place: its tensors but those in buffers of ours, until the caller has the memory back. */
+    /* Published in place: its tensors but those in buffers of ours, until the caller has the memory
+     * back. */
     struct tb_stretches stretches; /* list NULL: not yet */
     bool stays;                    /* NICs keep what they register of them */
     uint32_t subscriptions;
     uint32_t passes; /* that read or write the memory now */
     bool suspended;
-    uint32_t ending; /* calls that take the memory from its readers, and let the lock go meanwhile */
+    /* calls that take the memory from its readers, and let the lock go meanwhile */
+    uint32_t ending;
     struct tb_patch_target target;
     struct tb_guard *guard; /* NULL: none of it maps a file, or it is suspended */
 };
@@ -64,20 +68,22 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
 int tb_registration_guard(const struct tb_registration *registration, struct tb_guard **guard_out);
 /* What is missing of it, in words, as TB_SITE_IO; TB_OK: nothing that anybody has met. */
 int tb_registration_missing(const struct tb_registration *registration);
-/* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no registration has found one. */
+/* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no
+ * registration has found one. */
 struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration *registration);
 /* Which of its wants stand in one memory; what was known before is freed. TB_SITE_NOMEM. */
 int tb_registration_tie(struct tb_registration *registration);
 /* Where its tensors stand, from where the caller's do. */
 void tb_registration_place(struct tb_registration *registration);
-/* Under the lock: its memory is published in place from now on. Its stretches stand, and NICs keep what they register of them, until
- * the caller has it back. TB_SITE_NOMEM. */
+/* Under the lock: its memory is published in place from now on. Its stretches stand, and NICs keep
+ * what they register of them, until the caller has it back. TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_registration_stretch(struct tb_session *s,
                                                    struct tb_registration *registration);
 /* Under the lock: its memory stays where it is until the pass ends. Passes are counted. */
 void tb_registration_begin_pass(struct tb_registration *registration);
 void tb_registration_end_pass(struct tb_registration *registration);
-/* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have changed. */
+/* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have
+ * changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
 void tb_registration_free(struct tb_registration *registration);
 

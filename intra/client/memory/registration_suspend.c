@@ -1,7 +1,8 @@
-/* registration_suspend.c - tb_suspend, tb_resume and tb_unregister: how the caller gets its memory back.
+/* registration_suspend.c - tb_suspend, tb_resume and tb_unregister: how the caller gets its memory
+ * back.
  *
- * After a suspension no reader and no pass of ours touches the memory. A resumed reference comes back only
- * over the bytes that were sealed. */
+ * After a suspension no reader and no pass of ours touches the memory. A resumed reference comes
+ * back only over the bytes that were sealed. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -64,14 +65,16 @@ static uint32_t left_ms(const struct tb_call *call)
     return (uint32_t)(tb_time_since(tb_clock_now(), call->deadline) / 1000000u);
 }
 
-/* The gateway's drain begins when it hears of it, and ends before ours: what it could not take it says at the end. */
+/* The gateway's drain begins when it hears of it, and ends before ours: what it could not take it
+ * says at the end. */
 static uint32_t gateway_drain_ms(const struct tb_call *call)
 {
     const uint32_t left = left_ms(call), quarter = left / 4;
     return left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
 }
 
-/* What was answered is not announced again to a gateway that comes anew, while others are waited for. */
+/* What was answered is not announced again to a gateway that comes anew, while others are waited
+ * for. */
 static void answered(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)s;
@@ -80,7 +83,8 @@ static void answered(struct tb_session *s, struct tb_request *request, void *use
     tb_publication_step(&p->life, TB_PUBLICATION_ANSWERED);
 }
 
-/* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts on that. */
+/* Asks the gateway to send no new reader. keep: the reference may come back, so the gateway counts
+ * on that. */
 static void ask_to_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms, bool keep)
 {
     TB_ASSERT(p->hiding == NULL);
@@ -124,8 +128,8 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
     return false;
 }
 
-/* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before any is waited for, so the gateway and
- * the readers of each have all of the drain. */
+/* Under the lock. After it no reader and no pass of ours touches the memory. All are asked before
+ * any is waited for, so the gateway and the readers of each have all of the drain. */
 static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 {
     struct tb_call call = {.cancels = s->cancels};
@@ -137,7 +141,8 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     struct tb_publication *p;
     while ((p = next_in_place(s, r, false)) != NULL)
         ask_to_hide(s, p, drain_ms, keep);
-    for (p = s->publications; p != NULL; p = p->next) /* nobody removes the one that is busy with us */
+    /* nobody removes the one that is busy with us */
+    for (p = s->publications; p != NULL; p = p->next)
         if (p->registration == r && p->in_place && is_hiding(p)) hide_asked(s, p, &call, keep);
     tb_session_changed(s, false); /* they are busy no longer */
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
@@ -145,7 +150,8 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     r->ending--;
 }
 
-/* Under the lock, let go meanwhile: to give its pages back takes a while. It counts as a pass, so nobody brings the memory back before. */
+/* Under the lock, let go meanwhile: to give its pages back takes a while. It counts as a pass, so
+ * nobody brings the memory back before. */
 static void let_go(struct tb_session *s, struct tb_registration *r)
 {
     if (r->stretches.list == NULL) return;
@@ -159,7 +165,8 @@ static void let_go(struct tb_session *s, struct tb_registration *r)
     tb_registration_end_pass(r);
 }
 
-/* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings the memory back before. */
+/* Under the lock, let go meanwhile: a device is waited for. It counts as a pass, so nobody brings
+ * the memory back before. */
 static void close_gpu(struct tb_session *s, struct tb_registration *r)
 {
     struct tb_gpu_memory *gpu = r->gpu;
@@ -221,8 +228,8 @@ int tb_suspend(struct tb_registration *registration)
 
 /* ---- and bringing it again ---- */
 
-/* Digests what stands there now: the reference comes back only over the bytes that were sealed. Without the
- * lock. */
+/* Digests what stands there now: the reference comes back only over the bytes that were sealed.
+ * Without the lock. */
 static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
                                const struct tb_publication *p)
 {
@@ -276,7 +283,8 @@ static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb
         tb_session_lock(s);
     }
     const bool over = p->unpublished;
-    p->counted_on = (status != TB_OK || over) && (p->counted_on || seals); /* a seal may have arrived */
+    /* a seal may have arrived */
+    p->counted_on = (status != TB_OK || over) && (p->counted_on || seals);
     if (status != TB_OK || over)
         end_hidden(s, p);
     else

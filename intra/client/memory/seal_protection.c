@@ -14,7 +14,8 @@
 
 #define BLOCK_PAGES 256u
 
-/* Pages next to each other. A slot is filled while `owner` is NULL, and is the handler's to read once it is not. */
+/* Pages next to each other. A slot is filled while `owner` is NULL, and is the handler's to read
+ * once it is not. */
 struct slot {
     _Atomic(struct tb_protection *) owner;
     uintptr_t at, end;
@@ -38,13 +39,14 @@ static _Atomic uint32_t handling;
 static struct sigaction before;
 static _Atomic bool installed;
 static _Atomic uint64_t ended; /* how many protections have */
-/* What `ended` was when this thread's fault was last tried again. Of a model that needs no memory in a handler. */
+/* What `ended` was when this thread's fault was last tried again. Of a model that needs no memory
+ * in a handler. */
 static _Thread_local uint64_t tried_at __attribute__((tls_model("initial-exec")));
 
 /* ---- the handler ---- */
 
-/* Every version that is sealed there is noted. False: it is nobody's, or stays as it is. By a fault in a thread of the process, at
- * any moment. */
+/* Every version that is sealed there is noted. False: it is nobody's, or stays as it is. By a fault
+ * in a thread of the process, at any moment. */
 static bool note_write(uintptr_t address)
 {
     bool ours = false, opened = true;
@@ -75,7 +77,8 @@ static void go_on_as_before(int number, siginfo_t *info, void *context)
     }
 }
 
-/* Its protection may have ended between the fault and us: then it does not come again. Once for each end and thread. */
+/* Its protection may have ended between the fault and us: then it does not come again. Once for
+ * each end and thread. */
 static bool may_be_over(const siginfo_t *info)
 {
     const uint64_t now = atomic_load(&ended);

@@ -1,9 +1,12 @@
-/* seal_protection.h - for finding faults: pages of sealed memory that nobody may write to, and a note of who did. A shell.
+/* seal_protection.h - for finding faults: pages of sealed memory that nobody may write to, and a
+ * note of who did. A shell.
  *
- * Pages are made read-only; a write raises SIGSEGV, whose handler notes the address, makes the stretch writable again, and lets the
- * write go on: the program lives, and the version is known to be broken. Faults elsewhere go to the handler that was there before.
- * What is not found: writes to pages that are sealed in part, by system calls (they fail with EFAULT), by devices, and by whoever
- * has mapped the memory a second time; and all of them, once the program has put another handler in place of ours.
+ * Pages are made read-only; a write raises SIGSEGV, whose handler notes the address, makes the
+ * stretch writable again, and lets the write go on: the program lives, and the version is known to
+ * be broken. Faults elsewhere go to the handler that was there before. What is not found: writes to
+ * pages that are sealed in part, by system calls (they fail with EFAULT), by devices, and by
+ * whoever has mapped the memory a second time; and all of them, once the program has put another
+ * handler in place of ours.
  *
  * Threads: any. The table is the process's and only grows. */
 #ifndef TB_INTRA_CLIENT_PROTECT_H
@@ -23,8 +26,8 @@ typedef void (*tb_protect_fn)(void *user);
 
 struct tb_protection;
 
-/* The whole pages of these stretches, which are sorted here. NULL: some of them cannot be protected, or there is no
- * memory for the table; then none is. */
+/* The whole pages of these stretches, which are sorted here. NULL: some of them cannot be
+ * protected, or there is no memory for the table; then none is. */
 struct tb_protection *tb_protect(struct tb_protect_stretch *stretches, uint32_t count, tb_protect_fn fn,
                                  void *user);
 /* Where somebody wrote first; NULL: nobody did. */

@@ -1,8 +1,9 @@
-/* shadow.c - host copies that a version is served from while the trainer writes the next one. Which of them
- * the next version is written to: publish/shadow_claim.c. Its memory is allocated once and used again.
+/* shadow.c - host copies that a version is served from while the trainer writes the next one. Which
+ * of them the next version is written to: publish/shadow_claim.c. Its memory is allocated once and
+ * used again.
  *
- * The newer version is compared with the older one: once it is sealed, its chunks are encoded as differences
- * to the older one (encode.h), until the older one is written again. */
+ * The newer version is compared with the older one: once it is sealed, its chunks are encoded as
+ * differences to the older one (encode.h), until the older one is written again. */
 #include "intra/client/memory/shadow.h"
 
 #include <string.h>
@@ -80,7 +81,8 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
                                           .base = p->base->memory.bytes,
                                           .classes = p->classes,
                                           .shelf = &p->shelf};
-    if (tb_encoding_begin(s->crew, &task, &p->encoding) != TB_OK) p->encoding = NULL; /* it goes whole */
+    /* it goes whole */
+    if (tb_encoding_begin(s->crew, &task, &p->encoding) != TB_OK) p->encoding = NULL;
 }
 
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p)

@@ -1,4 +1,5 @@
-/* shadow.h - the table of host copies that versions are served from, and the differences between two. */
+/* shadow.h - the table of host copies that versions are served from, and the differences between
+ * two. */
 #ifndef TB_INTRA_CLIENT_SHADOW_H
 #define TB_INTRA_CLIENT_SHADOW_H
 
@@ -15,8 +16,9 @@ struct tb_shadow {
     struct tb_name model;
     uint32_t shard;
     struct tb_shared_memory memory;
-    struct tb_shared_memory shelf; /* for the encoded chunks of what is in it; bytes NULL: none yet */
-    struct tb_publication *user;   /* NULL: free */
+    /* for the encoded chunks of what is in it; bytes NULL: none yet */
+    struct tb_shared_memory shelf;
+    struct tb_publication *user; /* NULL: free */
     /* The version that is in it, whole, and its cut; zero: none, or it is being written. */
     struct tb_id uid;
     struct tb_digest layout_id;
@@ -27,7 +29,8 @@ struct tb_shadow {
 bool tb_shadow_is_of(const struct tb_shadow *sh, const struct tb_publication *p);
 /* The pass over it is done: what is in its shadow is a base from now on. Under the lock. */
 void tb_shadow_filled(struct tb_publication *p);
-/* A shelf for its differences to the version before, if that is kept and of the same cut. Without the lock. */
+/* A shelf for its differences to the version before, if that is kept and of the same cut. Without
+ * the lock. */
 void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes);
 /* Under the lock: its differences are made from now on, in background. */
 void tb_shadow_encode(struct tb_session *s, struct tb_publication *p);

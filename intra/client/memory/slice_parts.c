@@ -127,7 +127,8 @@ static bool sort_out(struct numbering *n)
 
 /* ---- numbers ---- */
 
-/* Each name's pieces for themselves: two names that are cut in different ways share numbers, and chunks. */
+/* Each name's pieces for themselves: two names that are cut in different ways share numbers, and
+ * chunks. */
 static bool number_names(struct numbering *n)
 {
     uint32_t count;

@@ -1,7 +1,8 @@
 /* slices.c - boxes of tensors, registered: what a rank has of a model that is spread over several.
  *
- * As a publisher's, each is one tensor of the shard's layout, or several where readers split it; those of one name differ in their part
- * (slice_parts.h). As a reader's, each is a box to be filled, from whatever boxes the version's shards have. */
+ * As a publisher's, each is one tensor of the shard's layout, or several where readers split it;
+ * those of one name differ in their part (slice_parts.h). As a reader's, each is a box to be
+ * filled, from whatever boxes the version's shards have. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -215,7 +216,8 @@ static bool new_tables(struct slicing *g)
     return r->memory != NULL && r->rows != NULL && r->given_of != NULL && r->given_offset != NULL;
 }
 
-/* Pieces in the order of the layout. Its rows are dense unless a part has less than its slice along an inner axis. */
+/* Pieces in the order of the layout. Its rows are dense unless a part has less than its slice along
+ * an inner axis. */
 static void fill_tables(struct slicing *g)
 {
     struct tb_registration *r = g->r;

@@ -1,4 +1,5 @@
-/* spare_memory.c - memory that a version leaves to the next one of its model: its pages stand, and are mapped and pinned. */
+/* spare_memory.c - memory that a version leaves to the next one of its model: its pages stand, and
+ * are mapped and pinned. */
 #include "intra/client/memory/spare_memory.h"
 
 #include "intra/client/memory/buffers.h"
@@ -36,7 +37,8 @@ bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb
     return fits;
 }
 
-/* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session from renewing its lease. */
+/* Giving back pages takes a third of a second a GiB, and whoever has the lock keeps the session
+ * from renewing its lease. */
 void tb_spare_drop(struct tb_session *s, struct tb_spare *spare)
 {
     TB_ASSERT_LOCKED(s);

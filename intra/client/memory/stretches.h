@@ -1,11 +1,12 @@
-/* stretches.h - the caller's memory in as few pieces as it stands in. Pure, but for the lists it makes.
+/* stretches.h - the caller's memory in as few pieces as it stands in. Pure, but for the lists it
+ * makes.
  *
- * Engines keep a shard's tensors in a few flat buffers, one right behind the other. What is exported, attached and registered with NICs
- * once for each stretch of them would be so once for each of 100,000 tensors else. Tensors' order does not matter, only their
- * addresses.
+ * Engines keep a shard's tensors in a few flat buffers, one right behind the other. What is
+ * exported, attached and registered with NICs once for each stretch of them would be so once for
+ * each of 100,000 tensors else. Tensors' order does not matter, only their addresses.
  *
- * P8: a stretch has no byte that is in none of its pieces. What stands between two tensors was not published, be it only the bytes that
- * align them, so they are two stretches. */
+ * P8: a stretch has no byte that is in none of its pieces. What stands between two tensors was not
+ * published, be it only the bytes that align them, so they are two stretches. */
 #ifndef TB_INTRA_CLIENT_STRETCHES_H
 #define TB_INTRA_CLIENT_STRETCHES_H
 
@@ -17,10 +18,13 @@ struct tb_stretches {
     struct tb_stretch *list; /* ascending; none touches the next */
     uint32_t count;
     uint32_t
-        *of; /* of each piece: the index of the stretch that has all of it; TB_STRETCH_NONE: it is empty */
+        /* of each piece: the index of the stretch that has all of it; TB_STRETCH_NONE: it is
+         * empty */
+        *of;
 };
 
-/* Joins pieces that touch or overlap; empty ones are in no stretch. n log n. TB_SITE_NOMEM: *stretches_out is untouched. */
+/* Joins pieces that touch or overlap; empty ones are in no stretch. n log n. TB_SITE_NOMEM:
+ * *stretches_out is untouched. */
 TB_MUST_USE enum tb_status tb_stretches_make(const struct tb_stretch *pieces, uint32_t count,
                                              struct tb_stretches *stretches_out);
 void tb_stretches_free(struct tb_stretches *stretches); /* it is zero then; a zeroed one is fine */

@@ -1,4 +1,5 @@
-/* thread_crew.c - worker threads that take pieces of the oldest unfinished job; what gives way comes after the others. */
+/* thread_crew.c - worker threads that take pieces of the oldest unfinished job; what gives way
+ * comes after the others. */
 #include "intra/client/memory/thread_crew.h"
 
 #include <pthread.h>
@@ -110,7 +111,8 @@ enum tb_status tb_crew_new(uint32_t threads, struct tb_crew **crew_out)
     pthread_mutex_init(&crew->lock, NULL);
     pthread_cond_init(&crew->work, NULL);
     pthread_cond_init(&crew->ended, NULL);
-    /* One worker at least, for tasks; with more than one thread the caller of a job is the missing one. */
+    /* One worker at least, for tasks; with more than one thread the caller of a job is the missing
+     * one. */
     const uint32_t wanted = crew->threads > 1 ? crew->threads - 1 : 1;
     while (crew->workers < wanted && tb_thread_start(&crew->worker[crew->workers], worker_main, crew) == 0)
         crew->workers++;
@@ -171,7 +173,8 @@ static void run(struct tb_crew *crew, struct job *job)
 void tb_crew_run(struct tb_crew *crew, uint32_t count, tb_crew_fn fn, void *user)
 {
     struct job job = {.fn = fn, .user = user, .count = count, .slots = 1};
-    job.wanted = count > 1 && crew->threads > 1; /* else no worker can help, and nothing gives way for it */
+    /* else no worker can help, and nothing gives way for it */
+    job.wanted = count > 1 && crew->threads > 1;
     if (job.wanted) atomic_fetch_add(&crew->wanted, 1);
     run(crew, &job);
 }

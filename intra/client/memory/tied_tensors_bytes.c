@@ -1,5 +1,6 @@
-/* tied_tensors_bytes.c - a version has the same bytes for tensors that share a memory, or it cannot be written there: what a subscription
- * checks before it begins, before its registration moves, and of each version that it has staged. */
+/* tied_tensors_bytes.c - a version has the same bytes for tensors that share a memory, or it cannot
+ * be written there: what a subscription checks before it begins, before its registration moves, and
+ * of each version that it has staged. */
 #include "intra/client/memory/tied_tensors_bytes.h"
 
 #include <stdlib.h>
@@ -185,7 +186,8 @@ static enum tb_status compare_bytes(const struct gathering *g, uint32_t i)
     return status;
 }
 
-/* Of a patch the bytes are nowhere: what its digests do not say is seen when they are in the buffers. */
+/* Of a patch the bytes are nowhere: what its digests do not say is seen when they are in the
+ * buffers. */
 static enum tb_status compare(const struct gathering *g, uint32_t i)
 {
     const enum tb_tied_said said = tb_tied_by_digests(g->use->staging, g->r, i);
@@ -220,7 +222,8 @@ int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use)
     if (r->tied.count == 0 && (sub->second == NULL || sub->second->tied.count == 0)) return TB_OK;
     if (r->suspended) return TB_OK; /* its GPU is closed; tb_activate looks again */
     tb_registration_begin_pass(r);  /* a suspension waits */
-    tb_session_unlock(s);           /* calls on a subscription come one at a time, so the use stays */
+    /* calls on a subscription come one at a time, so the use stays */
+    tb_session_unlock(s);
     int status = compare_all(use, r);
     if (status == TB_OK) status = compare_all(use, sub->second);
     tb_session_lock(s);

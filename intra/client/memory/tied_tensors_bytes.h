@@ -1,4 +1,5 @@
-/* tied_tensors_bytes.h - a version has the same bytes for tensors that share a memory, or it is refused. */
+/* tied_tensors_bytes.h - a version has the same bytes for tensors that share a memory, or it is
+ * refused. */
 #ifndef TB_INTRA_CLIENT_TIED_TENSORS_BYTES_H
 #define TB_INTRA_CLIENT_TIED_TENSORS_BYTES_H
 
@@ -6,8 +7,8 @@
 
 /* Under the lock. A subscription with these registrations can be written to. */
 int tb_tied_may_subscribe(const struct tb_registration *first, const struct tb_registration *second);
-/* Under the lock, of a registration that was suspended and whose wants stand elsewhere now, `tied` being as it was: its
- * subscriptions can go on. */
+/* Under the lock, of a registration that was suspended and whose wants stand elsewhere now, `tied`
+ * being as it was: its subscriptions can go on. */
 int tb_tied_may_move(const struct tb_session *s, const struct tb_registration *r);
 enum tb_tied_said {
     TB_TIED_SAME, /* in the version, both have the same bytes */
@@ -18,8 +19,9 @@ enum tb_tied_said {
 /* What the digests of a version say of want i and the one that it is tied to. */
 enum tb_tied_said tb_tied_by_digests(const struct tb_staging *st, const struct tb_registration *r,
                                      uint32_t i);
-/* The version is whole. Each tied tensor of the subscription's registrations has the bytes of the one whose memory it shares:
- * TB_OK, TB_LAYOUT_MISMATCH, TB_SITE_NOMEM or from the GPU's driver. Under the lock, let go meanwhile. Once for each use. */
+/* The version is whole. Each tied tensor of the subscription's registrations has the bytes of the
+ * one whose memory it shares: TB_OK, TB_LAYOUT_MISMATCH, TB_SITE_NOMEM or from the GPU's driver.
+ * Under the lock, let go meanwhile. Once for each use. */
 int tb_use_tied(struct tb_subscription *sub, struct tb_staged_use *use);
 
 #endif

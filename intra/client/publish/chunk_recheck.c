@@ -1,9 +1,11 @@
-/* chunk_recheck.c - the gateway says that a reader got a damaged chunk from here: this process digests its own copy.
+/* chunk_recheck.c - the gateway says that a reader got a damaged chunk from here: this process
+ * digests its own copy.
  *
- * P1: only the own digest counts. A staged chunk that fails it is not held any more, and is fetched again from the staging's source.
- * Where the rollout computes from the staging itself nothing may land, so the chunk stays as it is and is served no more. A packed
- * copy of GPU memory is made again from that memory. What else is sealed here has no other source: the gateway is told.
- * P7: base/damage_reports.h bounds the digests.
+ * P1: only the own digest counts. A staged chunk that fails it is not held any more, and is fetched
+ * again from the staging's source. Where the rollout computes from the staging itself nothing may
+ * land, so the chunk stays as it is and is served no more. A packed copy of GPU memory is made
+ * again from that memory. What else is sealed here has no other source: the gateway is told. P7:
+ * base/damage_reports.h bounds the digests.
  *
  * Everything here runs on the session thread and under the lock: a chunk takes a few ms. */
 #include "intra/client/publish/chunk_recheck.h"

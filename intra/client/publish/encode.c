@@ -104,7 +104,8 @@ static void turn(void *user, uint32_t piece, uint32_t slot)
     }
     batch(e);
     pthread_mutex_lock(&e->lock);
-    e->queued = more_to_do(e) && tb_crew_submit(e->crew, turn, e) == TB_OK; /* it begins behind the lock */
+    /* it begins behind the lock */
+    e->queued = more_to_do(e) && tb_crew_submit(e->crew, turn, e) == TB_OK;
     if (!e->queued) tb_shelf_close(e->task.shelf);
     e->in_hand = false;
     pthread_cond_broadcast(&e->changed);

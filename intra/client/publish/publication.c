@@ -1,4 +1,5 @@
-/* publication.c - the table of sealed shards: how a row is found, hidden from readers and removed. */
+/* publication.c - the table of sealed shards: how a row is found, hidden from readers and
+ * removed. */
 #include "intra/client/publish/publication.h"
 
 #include <string.h>
@@ -25,7 +26,8 @@ struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms)
 {
     TB_ASSERT_LOCKED(s);
-    TB_ASSERT(tb_publication_is_busy(p->life)); /* no other call touches it while the lock is away */
+    /* no other call touches it while the lock is away */
+    TB_ASSERT(tb_publication_is_busy(p->life));
     const uint64_t id = p->export_id;
     tb_protection_end(p->protection);
     p->protection = NULL;
@@ -37,8 +39,8 @@ void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_
     tb_session_changed(s, false);
 }
 
-/* A packed copy of a device's memory is pinned, for it and for NICs, and is the next version's. What is free now is the caller's to
- * give back. */
+/* A packed copy of a device's memory is pinned, for it and for NICs, and is the next version's.
+ * What is free now is the caller's to give back. */
 static struct tb_shared_memory leave_copy(struct tb_publication *p)
 {
     if (!p->copied || p->blobs.bytes == NULL) return (struct tb_shared_memory){.memfd = -1};

@@ -28,8 +28,9 @@ struct tb_publication {
     bool retry;  /* other bytes beside a version that is ready do not break it */
     bool copied; /* in place, of device memory: `blobs` begins with a packed copy of the tensors */
     enum tb_publication_life life;
-    bool counted_on;  /* SUSPENDED: the gateway did not say that it needs it no more */
-    bool unpublished; /* tb_unpublish had its answer while another call worked on it: it does not come back */
+    bool counted_on; /* SUSPENDED: the gateway did not say that it needs it no more */
+    /* tb_unpublish had its answer while another call worked on it: it does not come back */
+    bool unpublished;
     struct tb_request *hiding; /* its UNPUBLISH, while its registration is suspended or ends */
     bool kept;
     enum tb_status state; /* TB_OK, or why the version ended */
@@ -39,11 +40,14 @@ struct tb_publication {
     struct tb_shadow *shadow;
     struct tb_protection *protection; /* in place, in a session that protects */
     bool written;                     /* somebody wrote to it, and the gateway was told */
-    bool spoiled;                     /* a chunk of it is damaged for good: no new reader is let in */
-    /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who cannot read the device. */
+    /* a chunk of it is damaged for good: no new reader is let in */
+    bool spoiled;
+    /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who
+     * cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
-    /* Its chunks as differences to the version in `base`, made after the call that published it; NULL: none are. */
+    /* Its chunks as differences to the version in `base`, made after the call that published it;
+     * NULL: none are. */
     struct tb_shadow *base;
     struct tb_id base_uid;
     struct tb_shelf shelf;

@@ -1,5 +1,5 @@
-/* publication_export.c - how one sealed shard is exported: the buffers that readers read it from, and where
- * in them each tensor stands. */
+/* publication_export.c - how one sealed shard is exported: the buffers that readers read it from,
+ * and where in them each tensor stands. */
 #include "intra/client/publish/publication_export.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"
 
-/* Buffers of an export while it is described: the caller's stretches, and behind them equal memory once. */
+/* Buffers of an export while it is described: the caller's stretches, and behind them equal memory
+ * once. */
 struct buffers {
     struct tb_export_buffer *list;
     uint32_t stretches, count;
@@ -51,7 +52,8 @@ static bool follows(const struct tb_export_buffer *b, const struct tb_export_buf
            before->memfd_offset + before->count == b->memfd_offset;
 }
 
-/* Of device memory all can read the packed copy that we keep; NICs that can are told of the device itself. */
+/* Of device memory all can read the packed copy that we keep; NICs that can are told of the device
+ * itself. */
 static struct tb_source_at add_copied(const struct tb_publication *p, struct buffers *b, uint32_t tensor)
 {
     const struct tb_tensor *t = &p->manifest.layout.tensors[tensor];
@@ -69,7 +71,8 @@ static struct tb_source_at add_copied(const struct tb_publication *p, struct buf
     return (struct tb_source_at){b->count - 1, own.memfd_offset - last->memfd_offset};
 }
 
-/* Where each tensor stands: inside a buffer of ours, which readers map, or in the caller's own memory. */
+/* Where each tensor stands: inside a buffer of ours, which readers map, or in the caller's own
+ * memory. */
 static enum tb_status scatter(struct tb_session *s, const struct tb_publication *p, struct buffers *b,
                               struct tb_source_at *at)
 {
@@ -138,7 +141,8 @@ static enum tb_status encode_source(struct tb_publication *p, const struct tb_so
     return TB_OK;
 }
 
-/* In place on a GPU: processes of this host with a GPU of theirs read it there. Both stay until the export is closed. */
+/* In place on a GPU: processes of this host with a GPU of theirs read it there. Both stay until the
+ * export is closed. */
 static struct tb_gpu_origin origin_of(const struct tb_publication *p)
 {
     if (!p->copied) return (struct tb_gpu_origin){.memory = NULL};

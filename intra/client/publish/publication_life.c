@@ -1,7 +1,7 @@
 /* publication_life.c - the life of one sealed shard as a table of states and events.
  *
- * The table is the whole truth. A pair that is not in it is a mistake of this library: no peer, worker or
- * file can cause one. tests/unit/client/publication_life.c walks all pairs. */
+ * The table is the whole truth. A pair that is not in it is a mistake of this library: no peer,
+ * worker or file can cause one. tests/unit/client/publication_life.c walks all pairs. */
 #include "intra/client/publish/publication_life.h"
 
 #include <stdint.h>

@@ -5,17 +5,19 @@
 #include <stdbool.h>
 
 enum tb_publication_life {
-    TB_PUBLICATION_NEW,           /* the first tb_publish works on it; the gateway has taken nothing */
+    /* the first tb_publish works on it; the gateway has taken nothing */
+    TB_PUBLICATION_NEW,
     TB_PUBLICATION_CLAIMED,       /* sealed, and a call of tb_publish works on it */
     TB_PUBLICATION_STANDING,      /* sealed, and no call works on it */
     TB_PUBLICATION_ENDED,         /* it cannot be served from here any more; no call works on it */
     TB_PUBLICATION_ENDED_CLAIMED, /* the same, and a call of tb_publish works on it */
-    TB_PUBLICATION_HIDING,        /* its registration ends or is suspended: UNPUBLISH waits for an answer */
-    TB_PUBLICATION_HIDDEN,        /* the gateway does not count it; readers may drain still */
-    TB_PUBLICATION_SUSPENDED,     /* its export is closed, and the memory is the caller's */
-    TB_PUBLICATION_RETURNING,     /* tb_resume compares its bytes, exports and seals it again */
-    TB_PUBLICATION_REMOVING,      /* readers drain, then it is freed */
-    TB_PUBLICATION_LIVES          /* their number; as an answer: the pair is illegal */
+    /* its registration ends or is suspended: UNPUBLISH waits for an answer */
+    TB_PUBLICATION_HIDING,
+    TB_PUBLICATION_HIDDEN,    /* the gateway does not count it; readers may drain still */
+    TB_PUBLICATION_SUSPENDED, /* its export is closed, and the memory is the caller's */
+    TB_PUBLICATION_RETURNING, /* tb_resume compares its bytes, exports and seals it again */
+    TB_PUBLICATION_REMOVING,  /* readers drain, then it is freed */
+    TB_PUBLICATION_LIVES      /* their number; as an answer: the pair is illegal */
 };
 
 enum tb_publication_event {

@@ -1,5 +1,5 @@
-/* publication_watch.c - what became of memory that was sealed: somebody wrote to it, or cut short the file
- * that it maps. The session thread looks, and tells the log and the gateway. */
+/* publication_watch.c - what became of memory that was sealed: somebody wrote to it, or cut short
+ * the file that it maps. The session thread looks, and tells the log and the gateway. */
 #include "intra/client/publish/publication_watch.h"
 
 #include "base/assert.h"
@@ -75,7 +75,8 @@ static void tell_written(struct tb_session *s, struct tb_publication *p, const u
     tb_request_post(s, notice);
 }
 
-/* Its bytes are not other bytes: they are gone. So the reference ends, and the version is lost where nobody else has all of it. */
+/* Its bytes are not other bytes: they are gone. So the reference ends, and the version is lost
+ * where nobody else has all of it. */
 static void tell_missing(struct tb_session *s, struct tb_publication *p)
 {
     struct tb_log_line l;
@@ -85,7 +86,8 @@ static void tell_missing(struct tb_session *s, struct tb_publication *p)
     tb_log_str(&l, "reason", "a_file_it_maps_was_cut_short");
     tb_log_str(&l, "action", "reference_ends");
     tb_log_end(&l);
-    tb_publication_step(&p->life, TB_PUBLICATION_LOST); /* a gateway that comes anew does not hear of it */
+    /* a gateway that comes anew does not hear of it */
+    tb_publication_step(&p->life, TB_PUBLICATION_LOST);
     tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
 }
 
@@ -94,7 +96,8 @@ static bool is_missing(const struct tb_publication *p)
     return p->in_place && p->registration != NULL && tb_guard_missing(p->registration->guard) != NULL;
 }
 
-/* Under the lock, once a second: a gateway of this host reads by system calls, which raise no signal. */
+/* Under the lock, once a second: a gateway of this host reads by system calls, which raise no
+ * signal. */
 void tb_registrations_look(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);

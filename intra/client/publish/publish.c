@@ -1,8 +1,9 @@
-/* publish.c - tb_publish and tb_unpublish: open the version, one pass, export, seal; and the way back.
+/* publish.c - tb_publish and tb_unpublish: open the version, one pass, export, seal; and the way
+ * back.
  *
- * Nothing here waits for a link or for another rank: the only waits are for the own gateway's answer (both of
- * them before the bytes leave this host) and, with two shadows in use, for the gateway to have landed the
- * older one. */
+ * Nothing here waits for a link or for another rank: the only waits are for the own gateway's
+ * answer (both of them before the bytes leave this host) and, with two shadows in use, for the
+ * gateway to have landed the older one. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,8 +24,9 @@
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 
-#define TIMEOUT_MS        30000u
-#define UNPUBLISH_MORE_MS 5000u /* over the drain: a gateway that has just been started answers, too */
+#define TIMEOUT_MS 30000u
+/* over the drain: a gateway that has just been started answers, too */
+#define UNPUBLISH_MORE_MS 5000u
 #define COPY_STEP_BYTES   ((uint64_t)2 << 20) /* a huge page */
 
 /* What one call of tb_publish carries along. */
@@ -171,8 +173,8 @@ static int copy_blobs(const struct tb_publish_options *o, uint8_t *to)
     return TB_OK;
 }
 
-/* Of a GPU's memory all of the shard, packed, where the version before left it: pinned. Blobs that are a little longer than its own
- * fit as well. */
+/* Of a GPU's memory all of the shard, packed, where the version before left it: pinned. Blobs that
+ * are a little longer than its own fit as well. */
 static enum tb_status make_copy(struct tb_session *s, struct tb_publication *p)
 {
     const struct tb_spare_wish wish = {&p->model, (p->manifest.bytes + COPY_STEP_BYTES - 1) /
@@ -286,9 +288,10 @@ static int seal(const struct publishing *w, struct tb_publication *p)
 
 /* ---- the call ---- */
 
-/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may have arrived is taken back. (One that
- * was refused as well: where the store fails, the gateway has it all the same.) The gateway does not count on it, and as the call may
- * be made again, gives the version up only when nothing is sealed within a drain. */
+/* A call that failed leaves nothing behind: the caller's bytes are its own, and a seal that may
+ * have arrived is taken back. (One that was refused as well: where the store fails, the gateway has
+ * it all the same.) The gateway does not count on it, and as the call may be made again, gives the
+ * version up only when nothing is sealed within a drain. */
 static void take_back(struct tb_session *s, struct tb_publication *p)
 {
     tb_session_lock(s);
@@ -317,13 +320,15 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     }
     tb_session_lock(w->s);
     tb_shadow_encode(w->s, p);
-    tb_session_wake(w->s);                    /* what was written before it was sealed is looked at now */
+    /* what was written before it was sealed is looked at now */
+    tb_session_wake(w->s);
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */
     tb_session_unlock(w->s);
     return TB_OK;
 }
 
-/* A shard sealed before: the same bytes are done, others are refused, and nothing is sent for a look. */
+/* A shard sealed before: the same bytes are done, others are refused, and nothing is sent for a
+ * look. */
 static int publish_again(const struct publishing *w, struct tb_publication *p)
 {
     struct tb_publication probe = {.shard = p->shard};
@@ -363,8 +368,8 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
     return status;
 }
 
-/* Under the lock. Finds the shard sealed before, free of other calls, or enters a new one; NULL with
- * *status_out. */
+/* Under the lock. Finds the shard sealed before, free of other calls, or enters a new one; NULL
+ * with *status_out. */
 static struct tb_publication *claim(const struct publishing *w, const struct tb_version_key *key,
                                     bool *again_out, int *status_out)
 {
@@ -417,8 +422,8 @@ static void fill_info(const struct publishing *w, const struct tb_publication *p
     info->chunk_count = p->manifest.chunk_count;
     info->bytes = p->manifest.bytes;
     info->encoded_bytes = p->encoded_bytes;
-    /* A caller with one thread has its bytes again when this call returns, so the answers of the gateway
-     * count. */
+    /* A caller with one thread has its bytes again when this call returns, so the answers of the
+     * gateway count. */
     info->hold_ns = p->in_place ? 0 : tb_time_since(w->call.began, tb_clock_now());
 }
 
@@ -493,7 +498,8 @@ static struct tb_publication *next_of(struct tb_session *s, const struct tb_id *
     return NULL;
 }
 
-/* Another call works on it: removes it, or suspends, resumes or publishes it again, and then it would come back with that. */
+/* Another call works on it: removes it, or suspends, resumes or publishes it again, and then it
+ * would come back with that. */
 static bool is_held(const struct tb_session *s, const struct tb_id *uid)
 {
     for (const struct tb_publication *p = s->publications; p != NULL; p = p->next)
@@ -503,7 +509,8 @@ static bool is_held(const struct tb_session *s, const struct tb_id *uid)
     return false;
 }
 
-/* Whether this rank has, or has yet to let go, something of it that was sealed. What another call works on now is over then. */
+/* Whether this rank has, or has yet to let go, something of it that was sealed. What another call
+ * works on now is over then. */
 static bool end_all(struct tb_session *s, const struct tb_id *uid)
 {
     bool any = false;
@@ -516,7 +523,8 @@ static bool end_all(struct tb_session *s, const struct tb_id *uid)
     return any;
 }
 
-/* Readers were sent elsewhere when the gateway heard of it, and all drain at once: what its answer took is gone of their time. */
+/* Readers were sent elsewhere when the gateway heard of it, and all drain at once: what its answer
+ * took is gone of their time. */
 static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
 {
     for (;;) {
@@ -548,7 +556,8 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const bool any = end_all(s, uid);
     remove_all(s, uid, until);
     tb_session_unlock(s);
-    /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in a cut, and it was asked again. */
+    /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in
+     * a cut, and it was asked again. */
     return status == TB_NOT_FOUND && !any ? status : TB_OK;
 }
 

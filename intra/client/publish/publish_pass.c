@@ -7,15 +7,15 @@
 
 #include "base/fault.h"
 
-/* A tile is read, copied and digested while it is in the second-level cache; 64 KiB leaves room for both
- * copies of it. */
+/* A tile is read, copied and digested while it is in the second-level cache; 64 KiB leaves room for
+ * both copies of it. */
 #define TILE_BYTES (64u << 10)
 
 struct run {
     const struct tb_pass *pass;
     struct tb_digest *digests; /* chunk_count */
-    /* With a codec: encoded chunks are put one behind another into `side`, which has room for all of the
-     * shard and whose pages exist once they are written. */
+    /* With a codec: encoded chunks are put one behind another into `side`, which has room for all
+     * of the shard and whose pages exist once they are written. */
     uint8_t *side;
     _Atomic uint64_t side_used;
     struct slot {
@@ -59,7 +59,8 @@ static void digest_chunk(struct run *run, uint32_t k)
     const uint64_t end = chunk->offset + chunk->bytes;
     for (uint64_t at = chunk->offset; at < end;) {
         const struct tb_stretch from = tb_spread_at(&spread, at, end - at, &tensor);
-        const bool copy = pass->shadow != NULL && at < pass->manifest->layout.bytes; /* blobs stand already */
+        /* blobs stand already */
+        const bool copy = pass->shadow != NULL && at < pass->manifest->layout.bytes;
         digest_tiles(&state, from.at, copy ? pass->shadow + at : NULL, from.bytes);
         at += from.bytes;
     }
@@ -154,7 +155,8 @@ static enum tb_status new_slots(struct run *run, uint32_t count)
     return TB_OK;
 }
 
-/* Readers of this host map what is served: the encoded chunks move into memory of just their size. */
+/* Readers of this host map what is served: the encoded chunks move into memory of just their
+ * size. */
 static enum tb_status publish_side(struct run *run, struct tb_shared_memory *encoded_out)
 {
     const uint64_t used = atomic_load(&run->side_used);

@@ -1,9 +1,10 @@
-/* publish_pass.h - the one pass over a shard that is published: copy into the shadow, digest, encode, chunk by chunk
- * over the pool. A shell.
+/* publish_pass.h - the one pass over a shard that is published: copy into the shadow, digest,
+ * encode, chunk by chunk over the pool. A shell.
  *
- * Bytes touched per byte of the shard: read once; in shadow mode written once and digested from the cache it
- * was just written through, tile by tile; encoded from there too. What is digested in shadow mode is the
- * copy, so a caller that writes meanwhile cannot make a digest that fits no bytes.
+ * Bytes touched per byte of the shard: read once; in shadow mode written once and digested from the
+ * cache it was just written through, tile by tile; encoded from there too. What is digested in
+ * shadow mode is the copy, so a caller that writes meanwhile cannot make a digest that fits no
+ * bytes.
  *
  * Threads: any; blocks until the pass is done. */
 #ifndef TB_INTRA_CLIENT_PASS_H
@@ -21,7 +22,8 @@ struct tb_pass {
     struct tb_manifest *manifest;      /* laid out; the pass fills digests */
     uint8_t *const *tensors;           /* where each stands, in packed order */
     const struct tb_spread_rows *rows; /* NULL: all are dense */
-    uint8_t *blobs;  /* all, one behind the other, where they will be served from; NULL when there are none */
+    /* all, one behind the other, where they will be served from; NULL when there are none */
+    uint8_t *blobs;
     uint8_t *shadow; /* packed tensors are copied here; NULL in place */
     /* some of the tensors stand on a device; with a codec there is a shadow, then */
     struct tb_gpu_memory *gpu;
@@ -34,8 +36,9 @@ struct tb_pass {
 TB_MUST_USE enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
                                        struct tb_shared_memory *encoded_out);
 
-/* Digests what stands there (manifest, tensors, rows, blobs and gpu of the pass) and compares with the manifest: TB_CONFLICT with
- * one chunk that differs. TB_SITE_NOMEM; TB_SITE_IO: the device cannot be read. */
+/* Digests what stands there (manifest, tensors, rows, blobs and gpu of the pass) and compares with
+ * the manifest: TB_CONFLICT with one chunk that differs. TB_SITE_NOMEM; TB_SITE_IO: the device
+ * cannot be read. */
 TB_MUST_USE enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_pass *with,
                                            uint32_t *differs_out);
 

@@ -1,8 +1,8 @@
 /* shadow_claim.c - which shadow the next version is written to.
  *
- * At most two for a (model, shard), because the older one is taken home while the newer one is written. A
- * third is waited for. So a trainer that publishes faster than its home lands meets that limit here and in
- * hold, and memory stays bounded (P7). */
+ * At most two for a (model, shard), because the older one is taken home while the newer one is
+ * written. A third is waited for. So a trainer that publishes faster than its home lands meets that
+ * limit here and in hold, and memory stays bounded (P7). */
 #include "intra/client/publish/shadow_claim.h"
 
 #include <string.h>
@@ -46,7 +46,8 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
     return oldest;
 }
 
-/* Ends our reference to the version in it: the gateway is told, readers go on elsewhere with what they hold. */
+/* Ends our reference to the version in it: the gateway is told, readers go on elsewhere with what
+ * they hold. */
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
     struct tb_publication *p = sh->user;
@@ -62,8 +63,9 @@ static struct tb_publication *first_on(const struct tb_session *s, const struct 
     return p;
 }
 
-/* It is written next: nothing is compared with it, and nothing of it is encoded, any more. The lock is let go meanwhile: first it is
- * nobody's base, then it ceases to be, and whoever ends another's encoding looks again from the start. */
+/* It is written next: nothing is compared with it, and nothing of it is encoded, any more. The lock
+ * is let go meanwhile: first it is nobody's base, then it ceases to be, and whoever ends another's
+ * encoding looks again from the start. */
 static void forget_content(struct tb_session *s, struct tb_shadow *sh)
 {
     memset(&sh->uid, 0, sizeof sh->uid);
@@ -87,8 +89,8 @@ static struct tb_shadow *new_shadow(struct tb_session *s, const struct tb_public
     return sh;
 }
 
-/* Its pages are all made here, once, so that a later pass copies at the speed of memory. The lock is let go
- * meanwhile. */
+/* Its pages are all made here, once, so that a later pass copies at the speed of memory. The lock
+ * is let go meanwhile. */
 static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh, uint64_t bytes)
 {
     if (sh->memory.count >= bytes) return TB_OK;

@@ -1,11 +1,12 @@
 /* connection.c - the session thread: one libuv loop with the wire to the gateway.
  *
- * Down -> (resolve) -> dial -> greet (HELLO) -> up (WELCOME) -> down with jitter. While it is up, requests
- * are sent in the order they were posted and the lease is renewed; a wire that breaks leaves everything in
- * place and says it again on the next one.
+ * Down -> (resolve) -> dial -> greet (HELLO) -> up (WELCOME) -> down with jitter. While it is up,
+ * requests are sent in the order they were posted and the lease is renewed; a wire that breaks
+ * leaves everything in place and says it again on the next one.
  *
- * Threads: tb_connection_open and _close may be called from outside, all else is the session thread's.
- * The session's lock is held wherever its fields are touched, never while the loop waits. */
+ * Threads: tb_connection_open and _close may be called from outside, all else is the session
+ * thread's. The session's lock is held wherever its fields are touched, never while the loop
+ * waits. */
 #include "intra/client/session/connection.h"
 
 #include <arpa/inet.h>
@@ -204,7 +205,8 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- greeting ---- */
 
-/* The address under which others of the site find this process: the one it uses towards its gateway. */
+/* The address under which others of the site find this process: the one it uses towards its
+ * gateway. */
 static void choose_fabric_address(struct tb_connection *c, char *out, size_t cap)
 {
     struct tb_session *s = c->session;
@@ -289,7 +291,8 @@ static void on_greet_timeout(uv_timer_t *timer)
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
     struct tb_connection *c = user;
-    /* Any worker's certificate is signed by the same authority: only a gateway may tell us what to read. */
+    /* Any worker's certificate is signed by the same authority: only a gateway may tell us what to
+     * read. */
     if (c->tls != NULL && peer->identity.kind != TB_IDENTITY_GATEWAY) {
         tb_wire_close(w, TB_PEER_IDENTITY);
         return;
@@ -311,8 +314,8 @@ static bool welcome_is_sane(const struct tb_session_welcome *m)
            m->drain_ms <= TB_SESSION_DRAIN_MS_MAX && !tb_id_is_zero(&m->session);
 }
 
-/* A gateway that vanished without a word is noticed when RENEW stays without acknowledgement for a lease, not
- * after TCP's quarter of an hour. */
+/* A gateway that vanished without a word is noticed when RENEW stays without acknowledgement for a
+ * lease, not after TCP's quarter of an hour. */
 static void bound_silence(struct tb_connection *c, uint32_t lease_ms)
 {
     if (c->gateway.is_unix) return;
@@ -345,8 +348,8 @@ static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
     send_posted(c);
 }
 
-/* The site's network turned out to be trusted (or no longer so) while nothing is exported yet: a door of the
- * other kind, and HELLO again. */
+/* The site's network turned out to be trusted (or no longer so) while nothing is exported yet: a
+ * door of the other kind, and HELLO again. */
 static enum tb_status reopen_fabric(struct tb_connection *c, const struct tb_session_welcome *m)
 {
     struct tb_session *s = c->session;
@@ -421,7 +424,8 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
 
 /* ---- dialling ---- */
 
-/* Where there are several addresses a silent one is left for the next after a second; after two, four and so on when all were. */
+/* Where there are several addresses a silent one is left for the next after a second; after two,
+ * four and so on when all were. */
 static uint32_t patience_ms(const struct tb_connection *c, uint32_t addresses)
 {
     const uint32_t rounds = c->attempts / addresses;
@@ -468,8 +472,9 @@ static enum tb_status read_files(const struct tb_connection *c, struct tb_tls **
     return tb_tls_new_ca(&files, tls_out, error);
 }
 
-/* P9: a certificate that was renewed is shown from the next connection on: the gateway ends the one under the certificate before when
- * that ends. Files that do not serve, such as half of one, leave what was read before. */
+/* P9: a certificate that was renewed is shown from the next connection on: the gateway ends the one
+ * under the certificate before when that ends. Files that do not serve, such as half of one, leave
+ * what was read before. */
 static void read_files_again(struct tb_connection *c)
 {
     struct tb_tls *tls = NULL;

@@ -1,5 +1,5 @@
-/* notices.c - what the gateway tells without being asked. A frame that does not decode, or says what cannot
- * be, closes the wire. */
+/* notices.c - what the gateway tells without being asked. A frame that does not decode, or says
+ * what cannot be, closes the wire. */
 #include "intra/client/session/notices.h"
 
 #include <stdio.h>
@@ -45,8 +45,8 @@ static bool is_spoiled(const struct tb_session *s, uint64_t export_id)
     return false;
 }
 
-/* An export that has just been closed is no mistake: the token then opens nothing, and its reader is given another
- * source. */
+/* An export that has just been closed is no mistake: the token then opens nothing, and its reader
+ * is given another source. */
 static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
 {
     struct tb_session_grant m;
@@ -84,7 +84,8 @@ static void version_ended(struct tb_session *s, const struct tb_id *uid, enum tb
         if (use != NULL) use->ended = why;
     }
     struct tb_staging *st = tb_staging_find(s, uid);
-    /* A broken group is not a broken version: what is held stays, and the next attempt goes on with it. */
+    /* A broken group is not a broken version: what is held stays, and the next attempt goes on with
+     * it. */
     if (st != NULL && st->state != TB_STAGING_WHOLE && why != TB_GROUP_BROKEN)
         tb_staging_fail(st, why, "the gateway ended the version");
 }

@@ -1,8 +1,8 @@
-/* reannounce.c - after a cut the gateway may know nothing of us: what this session holds is said again, in the
- * order in which it came to be.
+/* reannounce.c - after a cut the gateway may know nothing of us: what this session holds is said
+ * again, in the order in which it came to be.
  *
- * A gateway that knows the session still has its runs and seals; subscriptions and stagings are said again
- * all the same, because notices that were on their way when the wire broke are lost. */
+ * A gateway that knows the session still has its runs and seals; subscriptions and stagings are
+ * said again all the same, because notices that were on their way when the wire broke are lost. */
 #include "intra/client/session/reannounce.h"
 
 #include <stdio.h>
@@ -35,8 +35,9 @@ static void log_refusal(struct tb_session *s, struct tb_request *request, void *
     tb_log_end(&l);
 }
 
-/* A seal that is refused now, or a version that is gone, cannot be served from here any more. A store that cannot be written
- * for now is no such refusal: the gateway reads from here all the same, and may have to be told again. */
+/* A seal that is refused now, or a version that is gone, cannot be served from here any more. A
+ * store that cannot be written for now is no such refusal: the gateway reads from here all the
+ * same, and may have to be told again. */
 static void after_seal(struct tb_session *s, struct tb_request *request, void *user)
 {
     log_refusal(s, request, user);
@@ -85,9 +86,9 @@ static void announce_publications(struct tb_session *s)
     }
 }
 
-/* Plans that were on their way are lost: a staging is asked for again, and the answer brings a plan. A hop that still runs goes
- * on until then. One that is whole is asked for too until it is active: a restarted gateway knows no attempt of the group, and
- * would give no go. */
+/* Plans that were on their way are lost: a staging is asked for again, and the answer brings a
+ * plan. A hop that still runs goes on until then. One that is whole is asked for too until it is
+ * active: a restarted gateway knows no attempt of the group, and would give no go. */
 static void announce_stagings(struct tb_session *s)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
@@ -110,8 +111,8 @@ static void announce_stagings(struct tb_session *s)
     }
 }
 
-/* What ended while the gateway was away comes first: it may have begun anew since. A gateway that does not know it has nothing to
- * end, and says so to nobody. */
+/* What ended while the gateway was away comes first: it may have begun anew since. A gateway that
+ * does not know it has nothing to end, and says so to nobody. */
 static struct tb_request *take_farewells(struct tb_session *s)
 {
     struct tb_request *first = NULL, **last = &first;

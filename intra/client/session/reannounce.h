@@ -6,8 +6,8 @@
 
 struct tb_session;
 
-/* Puts what this session holds in front of all requests that wait. Session thread, under the lock. same: the
- * gateway knew the session. */
+/* Puts what this session holds in front of all requests that wait. Session thread, under the lock.
+ * same: the gateway knew the session. */
 void tb_announce(struct tb_session *s, bool same);
 
 #endif

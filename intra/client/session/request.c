@@ -1,8 +1,8 @@
-/* request.c - questions to the gateway by id: queued in order, sent when a wire is up, asked again after a
- * cut, given up by their caller.
+/* request.c - questions to the gateway by id: queued in order, sent when a wire is up, asked again
+ * after a cut, given up by their caller.
  *
- * Promise P4: a request that was answered is never matched again; one that was cut is sent again with the
- * same id, and every message of intra/session_msg.h may be asked twice. */
+ * Promise P4: a request that was answered is never matched again; one that was cut is sent again
+ * with the same id, and every message of intra/session_msg.h may be asked twice. */
 #include "intra/client/session/request.h"
 
 #include <stdio.h>
@@ -137,8 +137,8 @@ int tb_request_call(struct tb_session *s, struct tb_request *request, const stru
 
 /* ---- the session thread's side ---- */
 
-/* An answer is believed only once it decodes: later its caller may decode it again without a look at the
- * status. */
+/* An answer is believed only once it decodes: later its caller may decode it again without a look
+ * at the status. */
 static enum tb_status check_answer(uint16_t type, struct tb_reader payload)
 {
     union {

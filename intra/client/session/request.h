@@ -1,5 +1,5 @@
-/* request.h - questions to the gateway by id, and notices: queued, sent, answered, given up. Under the lock
- * unless a function says otherwise. */
+/* request.h - questions to the gateway by id, and notices: queued, sent, answered, given up. Under
+ * the lock unless a function says otherwise. */
 #ifndef TB_INTRA_CLIENT_REQUEST_H
 #define TB_INTRA_CLIENT_REQUEST_H
 
@@ -11,8 +11,9 @@
 struct tb_session;
 
 struct tb_request;
-/* When the answer comes, on the session thread and under the lock; a detached request is freed after it. What a call
- * makes of its answer and the next announcement has to say is made here: its own thread may wake after the next cut. */
+/* When the answer comes, on the session thread and under the lock; a detached request is freed
+ * after it. What a call makes of its answer and the next announcement has to say is made here: its
+ * own thread may wake after the next cut. */
 typedef void (*tb_request_fn)(struct tb_session *s, struct tb_request *request, void *user);
 struct tb_request {
     struct tb_request *next;
@@ -38,10 +39,11 @@ struct tb_request {
 /* payload_max counts spans; the rest of a message is small. NULL: no memory. */
 struct tb_request *tb_request_new(struct tb_session *s, uint16_t type, uint16_t expect, size_t spans_bytes);
 void tb_request_free(struct tb_request *request);
-/* Under the lock: queues it and wakes the session thread, which owns it if it is a notice or detached. */
+/* Under the lock: queues it and wakes the session thread, which owns it if it is a notice or
+ * detached. */
 void tb_request_post(struct tb_session *s, struct tb_request *request);
-/* Under the lock: posts and waits for the answer, or TB_TIMEOUT, TB_GATEWAY_AWAY, TB_CANCELLED. The request
- * stays the caller's. */
+/* Under the lock: posts and waits for the answer, or TB_TIMEOUT, TB_GATEWAY_AWAY, TB_CANCELLED. The
+ * request stays the caller's. */
 enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
 /* The same of one that was posted. */
 enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request, const struct tb_call *call);
@@ -56,10 +58,12 @@ int tb_request_call(struct tb_session *s, struct tb_request *request, const stru
         const enum tb_status answer_status = message##_decode(&answer_reader, message_out);                  \
         TB_ASSERT(answer_status == TB_OK);                                                                   \
     } while (0)
-/* Under the lock: something of ours has ended, and the gateway has to hear of it however long it is away: to one that kept the
- * session it would be there for as long as the session is. Takes the request; NULL: there was no memory for it. */
+/* Under the lock: something of ours has ended, and the gateway has to hear of it however long it is
+ * away: to one that kept the session it would be there for as long as the session is. Takes the
+ * request; NULL: there was no memory for it. */
 void tb_request_farewell(struct tb_session *s, struct tb_request *request);
-/* Under the lock: of what nobody waits for, those of that type and uid go that are not on the wire. */
+/* Under the lock: of what nobody waits for, those of that type and uid go that are not on the
+ * wire. */
 void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid);
 /* Under the lock, by the session thread. */
 enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame);

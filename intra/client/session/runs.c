@@ -18,7 +18,8 @@ static void remember(struct tb_session *s, const struct tb_session_run_open *ask
         opened = opened->next;
     if (opened == NULL) {
         opened = tb_calloc(1, sizeof *opened);
-        if (opened == NULL) return; /* then only a restarted gateway asks the trainer to open its run again */
+        /* then only a restarted gateway asks the trainer to open its run again */
+        if (opened == NULL) return;
         opened->next = s->runs;
         s->runs = opened;
     }

@@ -141,7 +141,8 @@ int tb_session_open(const struct tb_session_options *options, struct tb_session 
     int status = check_options(options);
     if (status != TB_OK) return status;
     if (session_out == NULL) return tb_fail(TB_BAD_ARGUMENT, "session_out is NULL");
-    struct tb_session_options all = {0}; /* of an older program: what it does not know is not asked for */
+    /* of an older program: what it does not know is not asked for */
+    struct tb_session_options all = {0};
     memcpy(&all, options, options->struct_bytes < sizeof all ? options->struct_bytes : sizeof all);
     struct tb_session *s = NULL;
     status = session_new(&all, &s);
@@ -162,8 +163,8 @@ int tb_session_open(const struct tb_session_options *options, struct tb_session 
 void tb_session_close(struct tb_session *session)
 {
     struct tb_session *s = session;
-    /* In a forked child the threads are not there and the memory is not mapped: what is left is the kernel's
-     * to free. */
+    /* In a forked child the threads are not there and the memory is not mapped: what is left is the
+     * kernel's to free. */
     if (s == NULL || s->pid != getpid()) return;
     tb_session_wait_for_calls(s);
     /* Hops and tasks of the pool wake the session thread: they end before its loop does. */

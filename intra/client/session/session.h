@@ -17,7 +17,8 @@
 #include "tombolo/tombolo.h"
 
 #define TB_WATCHES_MAX 16
-struct tb_watch { /* what tb_wait with timeout 0 asked and the gateway answers later, for the eventfd */
+/* what tb_wait with timeout 0 asked and the gateway answers later, for the eventfd */
+struct tb_watch {
     bool used;
     struct tb_session_wait asked;
 };
@@ -32,8 +33,10 @@ struct tb_session {
     struct tb_crew *crew;
     struct tb_layouts *layouts; /* of what is published and staged */
     struct tb_connection *connection;
-    uv_async_t *wake;   /* its handle; NULL: it has no loop. Changes only while no other thread runs */
-    struct tb_gpu *gpu; /* NULL until a registration finds that this process has a driver; then it stays */
+    /* its handle; NULL: it has no loop. Changes only while no other thread runs */
+    uv_async_t *wake;
+    /* NULL until a registration finds that this process has a driver; then it stays */
+    struct tb_gpu *gpu;
 
     /* what the options said, and who we are */
     struct tb_name name, host, rack;
@@ -50,7 +53,8 @@ struct tb_session {
     bool fabric_trusted;
     bool up, was_up;
     enum tb_status down_why;
-    char down_text[320]; /* "stream_tls: certificate has expired": down_why, and what else is known */
+    /* "stream_tls: certificate has expired": down_why, and what else is known */
+    char down_text[320];
     tb_time_ns down_since;
     bool refused; /* the first connection failed in a way that waiting does not heal */
     struct tb_id id;

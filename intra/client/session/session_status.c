@@ -16,7 +16,8 @@
 
 #define SITE_STATUS_MS 10000u
 
-/* Text that grows past its end is counted and not written, so that one walk tells how much is needed. */
+/* Text that grows past its end is counted and not written, so that one walk tells how much is
+ * needed. */
 struct text {
     char *out;
     uint64_t cap;

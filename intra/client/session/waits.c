@@ -1,7 +1,8 @@
 /* waits.c - tb_wait and tb_wait_site: questions that the gateway answers when they come true.
  *
- * A caller that asks with timeout 0 polls behind the eventfd: what it asked is then left standing at the
- * gateway as a watch, whose answer only makes the eventfd readable; the caller asks again and gets it. */
+ * A caller that asks with timeout 0 polls behind the eventfd: what it asked is then left standing
+ * at the gateway as a watch, whose answer only makes the eventfd readable; the caller asks again
+ * and gets it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +92,8 @@ static int check_wait(const struct tb_wait_options *o, const struct tb_version_i
     return TB_OK;
 }
 
-/* The gateway is there, and the time is over. A call that asks once has its answer, or the gateway gave none. */
+/* The gateway is there, and the time is over. A call that asks once has its answer, or the gateway
+ * gave none. */
 static int timed_out(struct tb_session *s, const char *what, uint32_t timeout_ms, bool answered,
                      const char *lacks)
 {

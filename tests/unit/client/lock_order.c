@@ -1,6 +1,6 @@
-/* lock_order.c - the waits of session_lock.h. A switch may hold the lock of its buffers for seconds.
- * Meanwhile no thread waits for that lock under the session's lock, nor does a chunk that lands (P6).
- * Each test holds the buffers' lock in place of a switch.
+/* lock_order.c - the waits of session_lock.h. A switch may hold the lock of its buffers for
+ * seconds. Meanwhile no thread waits for that lock under the session's lock, nor does a chunk that
+ * lands (P6). Each test holds the buffers' lock in place of a switch.
  *
  * Covers: intra/client/session/session_lock.c, intra/client/follow/patch.c,
  * intra/client/follow/buffer_switch.c */
@@ -92,8 +92,8 @@ static void wait_until_it_reads(struct worker *w)
     }
 }
 
-/* The session's lock is held while a hop is closed, and that waits for the chunk in hand. So the chunk
- * does not wait for a switch. */
+/* The session's lock is held while a hop is closed, and that waits for the chunk in hand. So the
+ * chunk does not wait for a switch. */
 static void a_chunk_lands_while_a_switch_writes(void **state)
 {
     (void)state;
@@ -122,8 +122,8 @@ static void *activate_1(void *user)
     return NULL;
 }
 
-/* tb_activate of the active version compares the number of writes to its buffers. Another subscription
- * may write to them meanwhile. */
+/* tb_activate of the active version compares the number of writes to its buffers. Another
+ * subscription may write to them meanwhile. */
 static void a_switch_beside_a_switch_leaves_the_session_free(void **state)
 {
     (void)state;
@@ -135,7 +135,8 @@ static void a_switch_beside_a_switch_leaves_the_session_free(void **state)
     struct tb_registration *in_use = w.r[w.sub->buffer];
     pthread_rwlock_wrlock(&in_use->target.lock);
     assert_int_equal(pthread_create(&thread, NULL, activate_1, &w), 0);
-    for (bool copies = false; !copies; sched_yield()) { /* copies: it waits without the session's lock */
+    /* copies: it waits without the session's lock */
+    for (bool copies = false; !copies; sched_yield()) {
         lock_in_time(w.s);
         copies = in_use->passes > 0;
         pthread_mutex_unlock(&w.s->lock);
