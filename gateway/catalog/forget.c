@@ -66,11 +66,18 @@ enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struc
 
 /* ---- what leaves ---- */
 
-static void forget(struct tb_catalog *c, uint32_t version)
+/* Only sites hold it. */
+static void end_references(struct tb_catalog *c, uint32_t version)
 {
-    struct version *v = version_at(c, version);
+    const struct version *v = version_at(c, version);
+    TB_ASSERT(v->workers == NONE);
     while (v->holders != NONE)
         tb_reference_end(c, v->holders);
+}
+
+static void forget(struct tb_catalog *c, uint32_t version)
+{
+    end_references(c, version);
     tb_table_free(&c->versions, version);
 }
 
@@ -97,9 +104,9 @@ static void forget_past(struct tb_catalog *c, uint32_t model)
 
 static void retire(struct tb_catalog *c, uint32_t version)
 {
-    struct version *v = version_at(c, version);
+    end_references(c, version); /* at once: their rows are wanted */
     tb_version_end(c, version, TB_VERSION_RETIRED, "no_site_has_it");
-    v->unheld = true;
+    version_at(c, version)->unheld = true;
 }
 
 /* Told of and not taken: nothing of it is here, and no reader here has it. */
@@ -125,13 +132,6 @@ static void retire_unheld(struct tb_catalog *c, uint32_t model)
 }
 
 /* ---- a share that is nearly full ---- */
-
-static uint32_t used_by(const struct tb_catalog *c, uint32_t model)
-{
-    uint32_t used = 0;
-    EACH(c->versions, i) used += version_at(c, i)->model == model;
-    return used;
-}
 
 /* Retired, and only to be said so: on its way out. */
 static bool is_going(const struct version *v)
@@ -182,7 +182,7 @@ bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct
 {
     const struct model *m = model_at(c, model);
     const struct version told = {.key = *key, .model = model};
-    if (m->config.is_home || used_by(c, model) < comfortable(c)) return false;
+    if (m->config.is_home || tb_versions_of(c, model) < comfortable(c)) return false;
     if (m->config.every) return tb_version_newer_here(c, &told);
     const struct which w = tb_which_of(&told);
     return !tb_id_is_zero(&m->head.uid) && tb_which_compare(&w, &m->head) < 0;
@@ -191,7 +191,7 @@ bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct
 static void keep_room(struct tb_catalog *c, uint32_t model)
 {
     const uint32_t most = comfortable(c);
-    uint32_t used = used_by(c, model);
+    uint32_t used = tb_versions_of(c, model);
     EACH(c->versions, i) used -= version_at(c, i)->model == model && is_going(version_at(c, i));
     for (; used > most; used--) {
         const uint32_t past = oldest_that(c, model, may_be_forgotten);
@@ -212,15 +212,12 @@ void tb_versions_forget(struct tb_catalog *c, uint32_t model)
     keep_room(c, model);
 }
 
-uint32_t tb_version_row(struct tb_catalog *c, uint32_t model)
+void tb_versions_make_room(struct tb_catalog *c, uint32_t model)
 {
-    const bool share_full = used_by(c, model) >= c->limits.model_versions;
-    uint32_t i = share_full ? NONE : tb_table_new(&c->versions);
-    if (i != NONE) return i;
+    const bool share_full = tb_versions_of(c, model) >= c->limits.model_versions;
+    if (!share_full && c->versions.used < c->versions.cap) return;
     const uint32_t oldest = oldest_that(c, share_full ? model : NONE, may_be_forgotten);
-    if (oldest == NONE) return NONE;
-    forget(c, oldest);
-    return tb_table_new(&c->versions);
+    if (oldest != NONE) forget(c, oldest);
 }
 
 bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except)

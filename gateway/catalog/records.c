@@ -89,7 +89,7 @@ enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, const struct 
     }
     record_said(c, &record_at(c, i)->info, via, s);
     c->waits_touched = true;
-    return tb_catalog_settle(c, TB_OK);
+    return TB_OK;
 }
 
 static bool lose(struct tb_catalog *c, struct tb_record *r, uint16_t why)

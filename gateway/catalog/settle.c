@@ -200,7 +200,7 @@ static void model_settle(struct tb_catalog *c, uint32_t model)
     tb_versions_forget(c, model);
 }
 
-static void settle_round(struct tb_catalog *c)
+static void settle_pass(struct tb_catalog *c)
 {
     EACH(c->versions, v) if (version_at(c, v)->touched)
     {
@@ -219,14 +219,23 @@ static void settle_round(struct tb_catalog *c)
     }
 }
 
+/* A pass after the first has a cause in the pass before it: a version or a group moved on, or references ended because
+ * one had moved on. A version moves at most four times (ready, kept, an end, its eviction), and a group twice (its
+ * attempt ends, it goes). Settling begins no version and no attempt, so the passes come to an end. Nearly always two or
+ * three are enough. */
+static uint32_t passes_max(const struct tb_catalog *c)
+{
+    const uint32_t moves = 4 * c->versions.used + 2 * c->groups.used;
+    return 2 * (moves + 1);
+}
+
 enum tb_status tb_catalog_settle(struct tb_catalog *c, enum tb_status status)
 {
-    /* Every round ends a life, marks or plans something, or is the last; states only move forward, so it
-     * ends. The bound is for our own mistakes. */
-    for (uint32_t rounds = 0; c->unsettled; rounds++) {
-        TB_ASSERT(rounds < 1000);
+    const uint32_t most = passes_max(c);
+    for (uint32_t passes = 0; c->unsettled; passes++) {
+        TB_ASSERT(passes < most);
         c->unsettled = false;
-        settle_round(c);
+        settle_pass(c);
     }
     return status;
 }

@@ -386,6 +386,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     const uint32_t site = site_get(c, from_site, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     if (i == NONE) {
+        tb_versions_make_room(c, model);
         i = tb_version_new(c, model, key);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
         version_at(c, i)->was_ready = is_end(state) && has_root(key);

@@ -119,6 +119,7 @@ struct version {
     bool was_ready;
     bool
         restored_open; /* the store calls it open; one that lost its last writes says so of what was ready, too */
+    bool ending;    /* it ended, and settling has not yet drawn the conclusions */
     bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
     const char *why;
     char who[TB_CATALOG_TEXT_MAX];
@@ -415,6 +416,8 @@ void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than);
 /* ---- versions.c ---- */
 
 uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid);
+uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model); /* rows of the model */
+/* NONE: the table or the model's share is full. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
 int tb_which_compare(const struct which *a, const struct which *b);
 struct which tb_which_of(const struct version *v);
@@ -422,6 +425,7 @@ bool tb_which_is(const struct which *w, const struct tb_id *uid);
 bool tb_version_lives(const struct version *v); /* ready or kept: workers may hear of it */
 bool tb_version_here(const struct version *v);  /* lives, whole at the gateway and staying */
 bool tb_version_older(const struct version *a, const struct version *b);
+/* Marks the end. Settling tells the holders, and ends groups and references. */
 void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why);
 /* What a caller gets who asks about an ended version; TB_OK while it is open or lives. */
 enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
@@ -490,6 +494,7 @@ bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct
 
 /* ---- waiters.c ---- */
 
+/* Looks at all waits, where something changed that a wait may be about. An exact one may touch a model. */
 void tb_waits_settle(struct tb_catalog *c);
 void tb_waits_end_session(struct tb_catalog *c, uint32_t session);
 tb_time_ns tb_waits_deadline(const struct tb_catalog *c);
@@ -522,8 +527,8 @@ enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struc
 void tb_versions_forget(struct tb_catalog *c, uint32_t model);
 /* The share is nearly full, and a row for this one, which is not known here, would be the first to leave. */
 bool tb_version_useless(const struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
-/* A free row, where need be that of the least useful version; NONE. */
-uint32_t tb_version_row(struct tb_catalog *c, uint32_t model);
+/* Where the table or the model's share is full, the least useful version gives up its row. */
+void tb_versions_make_room(struct tb_catalog *c, uint32_t model);
 /* The oldest version that can be done without gives its references of sites back, unless it is this one. */
 bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except);
 

@@ -247,9 +247,17 @@ static uint32_t row_for(const struct tb_catalog *c, const struct step *step, con
     return i;
 }
 
-bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
+static void settle_waits(struct tb_catalog *c)
 {
     tb_waits_settle(c);
+    if (!c->unsettled) return;
+    (void)tb_catalog_settle(c, TB_OK); /* an exact wait asked for a crossing, */
+    c->waits_touched = false;          /* which answers no wait yet */
+}
+
+bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
+{
+    settle_waits(c);
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);
         for (uint32_t i; (i = row_for(c, &steps[s], table)) != NONE;)

@@ -80,10 +80,18 @@ enum tb_status tb_version_status(const struct tb_catalog *c, const struct versio
 
 /* ---- rows ---- */
 
+uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model)
+{
+    uint32_t used = 0;
+    EACH(c->versions, i) used += version_at(c, i)->model == model;
+    return used;
+}
+
 /* Others remember a version by its uid and order, never by its row. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
-    const uint32_t i = tb_version_row(c, model);
+    if (tb_versions_of(c, model) >= c->limits.model_versions) return NONE;
+    const uint32_t i = tb_table_new(&c->versions);
     if (i == NONE) return NONE;
     struct version *v = version_at(c, i);
     v->key = *key;
@@ -147,6 +155,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     if (!restorable(c, key, state)) return TB_BAD_ARGUMENT;
     const uint32_t known = tb_version_find(c, &key->uid);
     if (known != NONE) return restore_ready(c, known, key, state);
+    tb_versions_make_room(c, model);
     const uint32_t i = tb_version_new(c, model, key);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     struct version *v = version_at(c, i);
@@ -227,6 +236,7 @@ static enum tb_status begin_version(struct tb_catalog *c, uint32_t model, uint32
                                        .run_order = info->order,
                                        .number = q->number,
                                        .shard_count = q->shard_count};
+    tb_versions_make_room(c, model);
     const uint32_t i = tb_version_new(c, model, &key);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     const enum tb_status noted = note_opener(c, i, session);
@@ -470,14 +480,10 @@ void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_stat
     struct version *v = version_at(c, version);
     v->state = state;
     v->why = why;
+    v->ending = true;
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
     tb_row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
     tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    tb_references_tell(c, version, tb_version_status(c, v), true);
-    tb_groups_version_ended(c, version, tb_version_status(c, v));
-    tb_unpublish_settle(c, version); /* nothing is retained now: who waits for it is let go */
-    EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
-    if (v->reserved) tb_catalog_evict(c, version);
     tb_catalog_touch_version(c, version);
 }
 
@@ -683,6 +689,20 @@ static void settle_site_state(struct tb_catalog *c, uint32_t version)
     v->whole_told = whole; /* what rotted and is back is told of again: peers may have heard of the rot */
 }
 
+/* A version ended: its holders are told, its groups and its references end, and its memory goes. */
+static void settle_end(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    if (!v->ending) return;
+    v->ending = false;
+    const enum tb_status status = tb_version_status(c, v);
+    tb_references_tell(c, version, status, true);
+    tb_groups_version_ended(c, version, status);
+    tb_unpublish_settle(c, version); /* nothing is retained now: a rank that waits for that is let go */
+    EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
+    if (v->reserved) tb_catalog_evict(c, version);
+}
+
 void tb_version_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -691,6 +711,7 @@ void tb_version_settle(struct tb_catalog *c, uint32_t version)
     if (tb_version_lives(v)) settle_lost(c, version);
     if (tb_version_lives(v) || v->state == TB_VERSION_OPEN) settle_given_up(c, version);
     if (tb_version_lives(v)) settle_site_state(c, version);
+    settle_end(c, version);
     tb_landing_settle(c, version);
     tb_unpublish_settle(c, version);
     tb_plans_settle(c, version);

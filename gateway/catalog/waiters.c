@@ -218,9 +218,6 @@ void tb_waits_settle(struct tb_catalog *c)
     if (!c->waits_touched) return;
     c->waits_touched = false;
     EACH(c->waits, i) if (!answered(wait_at(c, i))) look(c, i);
-    const bool again = c->unsettled; /* an exact one may have asked for a crossing */
-    (void)tb_catalog_settle(c, TB_OK);
-    if (again) c->waits_touched = false; /* which answers nobody yet */
 }
 
 static bool wait_valid(const struct tb_catalog_wait *q)
