@@ -1,83 +1,22 @@
-/* groups.c - reader groups: the ranks of one engine get one version and switch together.
- *
- * Promise P2: a group sees one whole version, never a mix, and never backwards unless an operator withdrew
- * the newer one. The rule is in catalog.h above tb_catalog_subscribe; `go` is given in one place,
- * group_settle. */
-#include "gateway/catalog/tables.h"
-
+/* groups.c - what members of reader groups ask: to join, to stage, to switch, to leave. When a
+ * group goes: group_rules.c. */
 #include <string.h>
 
-#include "base/assert.h"
-
-/* A body may not end the one it is at. */
-#define EACH_MEMBERSHIP(c, session, m)                                                                       \
-    for (uint32_t m = session_at(c, session)->members; m != NONE; m = member_at(c, m)->session_next)
-#define EACH_MEMBER(c, group, m)                                                                             \
-    for (uint32_t m = group_at(c, group)->members; m != NONE; m = member_at(c, m)->group_next)
-
-static uint32_t member_find(const struct tb_catalog *c, uint32_t session, uint32_t subscription)
-{
-    EACH_MEMBERSHIP(c, session, i) if (member_at(c, i)->subscription == subscription) return i;
-    return NONE;
-}
-
-bool tb_member_active(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
-{
-    if (session == NONE) return false; /* it has ended */
-    EACH_MEMBERSHIP(c, session, i) if (tb_which_is(&member_at(c, i)->active, uid)) return true;
-    return false;
-}
-
-uint32_t tb_member_only(const struct tb_catalog *c, uint32_t session, uint32_t model)
-{
-    uint32_t found = NONE;
-    EACH_MEMBERSHIP(c, session, i)
-    {
-        if (group_at(c, member_at(c, i)->group)->model != model) continue;
-        if (found != NONE) return NONE;
-        found = i;
-    }
-    return found;
-}
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/group_rules.h"
+#include "gateway/catalog/rules/settle.h"
 
 static uint32_t group_find(const struct tb_catalog *c, uint32_t model, const struct tb_name *name)
 {
     EACH(c->groups, i)
     if (group_at(c, i)->model == model && tb_catalog_same_name(&group_at(c, i)->name, name)) return i;
     return NONE;
-}
-
-static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, enum tb_status status)
-{
-    struct member *m = member_at(c, member);
-    m->tell_uid = w->uid;
-    m->tell = status;
-    tb_row_mark(&c->members, member, TB_CATALOG_TELL);
-}
-
-/* `told`: the version's own end has told its readers already. */
-static void attempt_end(struct tb_catalog *c, uint32_t group, enum tb_status status, bool told)
-{
-    struct group *g = group_at(c, group);
-    const struct which attempt = g->attempt;
-    if (tb_id_is_zero(&attempt.uid)) return;
-    g->attempt = (struct which){.run_order = 0};
-    EACH_MEMBER(c, group, i)
-    {
-        struct member *m = member_at(c, i);
-        if (!tb_which_is(&m->staging, &attempt.uid)) continue;
-        m->staging = (struct which){.run_order = 0};
-        m->ended = attempt;
-        m->ended_status = status;
-        if (!told) tell(c, i, &attempt, status);
-    }
-    tb_catalog_touch_group(c, group);
-}
-
-void tb_groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status)
-{
-    const struct tb_id *uid = &version_at(c, version)->key.uid;
-    EACH(c->groups, g) if (tb_which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, status, true);
 }
 
 /* ---- joining and leaving ---- */
@@ -165,19 +104,6 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
     return TB_OK;
 }
 
-/* At the end of its group's list, so that members are told in the order of their coming. */
-static void link_member(struct tb_catalog *c, uint32_t member)
-{
-    struct member *m = member_at(c, member);
-    uint32_t *at = &group_at(c, m->group)->members;
-    while (*at != NONE)
-        at = &member_at(c, *at)->group_next;
-    *at = member;
-    m->group_next = NONE;
-    m->session_next = session_at(c, m->session)->members;
-    session_at(c, m->session)->members = member;
-}
-
 enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const struct tb_catalog_member *q)
 {
     tb_catalog_enter(c, now);
@@ -186,7 +112,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     const uint32_t model = tb_model_find(c, &q->model);
     if (model == NONE) return TB_NOT_FOUND;
     if (!member_valid(q)) return TB_BAD_ARGUMENT;
-    const uint32_t before = member_find(c, session, q->subscription);
+    const uint32_t before = tb_member_find(c, session, q->subscription);
     if (before != NONE) return tb_catalog_settle(c, same_member(c, before, model, q));
     const uint32_t known = group_find(c, model, &q->group);
     if (known != NONE) {
@@ -207,35 +133,12 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     m->subscription = q->subscription;
     m->group = group;
     m->index = q->index;
-    link_member(c, i);
+    tb_member_link(c, i);
     m->active = which_of_active(c, &q->active);
     adopt(c, group, &m->active);
     tb_catalog_touch_group(c, group);
     tb_catalog_touch_model(c, model);
     return tb_catalog_settle(c, TB_OK);
-}
-
-static void unlink_member(struct tb_catalog *c, uint32_t member)
-{
-    const struct member *m = member_at(c, member);
-    uint32_t *at = &group_at(c, m->group)->members;
-    while (*at != member)
-        at = &member_at(c, *at)->group_next;
-    *at = m->group_next;
-    at = &session_at(c, m->session)->members;
-    while (*at != member)
-        at = &member_at(c, *at)->session_next;
-    *at = m->session_next;
-}
-
-void tb_member_end(struct tb_catalog *c, uint32_t member)
-{
-    const uint32_t group = member_at(c, member)->group;
-    tb_catalog_touch_model(c, group_at(c, group)->model);
-    unlink_member(c, member);
-    tb_table_free(&c->members, member);
-    attempt_end(c, group, TB_GROUP_BROKEN, false);
-    if (group_at(c, group)->members == NONE) tb_table_free(&c->groups, group);
 }
 
 static bool staged_by_session(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
@@ -250,7 +153,7 @@ enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now, cons
     tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t m = member_find(c, s, subscription);
+    const uint32_t m = tb_member_find(c, s, subscription);
     if (m == NONE) return TB_NOT_FOUND;
     const struct tb_id staging = member_at(c, m)->staging.uid;
     tb_member_end(c, m);
@@ -268,16 +171,6 @@ static bool backwards(const struct tb_catalog *c, const struct group *g, const s
     return !is_withdrawn(c, &g->go);
 }
 
-/* A newer version that is here may replace one that still crosses; never the other way, so members do not
- * chase each other. */
-static bool replaces_attempt(const struct tb_catalog *c, const struct group *g, const struct version *v)
-{
-    const struct which w = tb_which_of(v);
-    const uint32_t old = tb_version_find(c, &g->attempt.uid);
-    return tb_which_compare(&w, &g->attempt) > 0 && tb_version_here(v) &&
-           (old == NONE || !tb_version_here(version_at(c, old)));
-}
-
 static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const struct version *v,
                                     struct tb_id *uid_out)
 {
@@ -287,11 +180,11 @@ static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const 
     if (backwards(c, g, &w)) return TB_BAD_STATE;
     if (tb_which_is(&g->attempt, &w.uid)) return TB_OK;
     if (!tb_id_is_zero(&g->attempt.uid)) {
-        if (!replaces_attempt(c, g, v)) {
+        if (!tb_group_replaces_attempt(c, g, v)) {
             *uid_out = g->attempt.uid;
             return TB_CONFLICT;
         }
-        attempt_end(c, group, TB_SUPERSEDED, false);
+        tb_group_attempt_end(c, group, TB_SUPERSEDED, false);
     }
     g->attempt = w;
     g->attempt_at = c->now;
@@ -327,7 +220,7 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
     *uid_out = *uid;
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t m = member_find(c, s, subscription);
+    const uint32_t m = tb_member_find(c, s, subscription);
     const uint32_t i = tb_version_find(c, uid);
     if (m == NONE || i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
@@ -337,85 +230,6 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
     if (v->state == TB_VERSION_OPEN) return TB_NOT_FOUND;
     if (v->evicting) return TB_SUPERSEDED;
     return tb_catalog_settle(c, stage_as(c, m, i, uid_out));
-}
-
-void tb_member_progress(struct tb_catalog *c, uint32_t session, uint32_t version)
-{
-    const struct tb_id *uid = &version_at(c, version)->key.uid;
-    EACH_MEMBERSHIP(c, session, i)
-    {
-        const struct member *m = member_at(c, i);
-        if (tb_which_is(&m->staging, uid)) tb_catalog_touch_group(c, m->group);
-    }
-}
-
-void tb_member_release(struct tb_catalog *c, uint32_t session, uint32_t version)
-{
-    const struct tb_id uid = version_at(c, version)->key.uid;
-    EACH_MEMBERSHIP(c, session, i)
-    {
-        struct member *m = member_at(c, i);
-        if (!tb_which_is(&m->staging, &uid)) continue;
-        m->staging = (struct which){.run_order = 0};
-        if (tb_which_is(&group_at(c, m->group)->attempt, &uid))
-            attempt_end(c, m->group, TB_GROUP_BROKEN, false);
-    }
-}
-
-static bool staged_whole(const struct tb_catalog *c, const struct member *m)
-{
-    const uint32_t v = tb_id_is_zero(&m->staging.uid) ? NONE : tb_version_find(c, &m->staging.uid);
-    const uint32_t r = v == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, v, m->session);
-    return r != NONE && reference_at(c, r)->whole;
-}
-
-static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct tb_id *uid)
-{
-    uint32_t staged = 0;
-    EACH_MEMBER(c, group, i)
-    {
-        const struct member *m = member_at(c, i);
-        if (tb_which_is(&m->staging, uid) && staged_whole(c, m)) staged++;
-    }
-    return staged == group_at(c, group)->count;
-}
-
-void tb_groups_touch(struct tb_catalog *c, uint32_t model)
-{
-    EACH(c->groups, g) if (group_at(c, g)->model == model) tb_catalog_touch_group(c, g);
-}
-
-/* P6: what still crosses while a newer one is whole here has come to a stand: nobody waits for it. */
-static bool overtaken(const struct tb_catalog *c, const struct group *g)
-{
-    EACH(c->versions, i)
-    {
-        const struct version *v = version_at(c, i);
-        if (v->model == g->model && !v->evicting && replaces_attempt(c, g, v)) return true;
-    }
-    return false;
-}
-
-void tb_group_settle(struct tb_catalog *c, uint32_t group)
-{
-    struct group *g = group_at(c, group);
-    if (!tb_id_is_zero(&g->attempt.uid) && !all_staged(c, group, &g->attempt.uid) && overtaken(c, g))
-        attempt_end(c, group, TB_SUPERSEDED, false);
-    if (!tb_id_is_zero(&g->attempt.uid) && all_staged(c, group, &g->attempt.uid)) {
-        g->go = g->attempt;
-        g->go_at = c->now;
-        g->go_unpinned = false;
-        g->attempt = (struct which){.run_order = 0};
-        tb_catalog_touch_model(c, g->model); /* what the group had before is no longer pinned */
-    }
-    if (tb_id_is_zero(&g->go.uid)) return;
-    EACH_MEMBER(c, group, i)
-    {
-        struct member *m = member_at(c, i);
-        if (m->go_told || !tb_which_is(&m->staging, &g->go.uid) || !staged_whole(c, m)) continue;
-        m->go_told = true;
-        tb_row_mark(&c->members, i, TB_CATALOG_GO);
-    }
 }
 
 /* ---- switching ---- */
@@ -434,7 +248,7 @@ enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns now, const s
     tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = member_find(c, s, subscription);
+    const uint32_t i = tb_member_find(c, s, subscription);
     if (i == NONE) return TB_NOT_FOUND;
     const struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
@@ -458,7 +272,7 @@ struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *
                                                        const struct tb_id *uid)
 {
     const uint32_t s = tb_catalog_session_find(c, session);
-    const uint32_t i = s == NONE ? NONE : member_find(c, s, subscription);
+    const uint32_t i = s == NONE ? NONE : tb_member_find(c, s, subscription);
     if (i == NONE) return (struct tb_catalog_obstacle_view){.kind = TB_OBSTACLE_NONE};
     const struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
@@ -479,7 +293,7 @@ enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const 
     tb_catalog_enter(c, now);
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = member_find(c, s, subscription);
+    const uint32_t i = tb_member_find(c, s, subscription);
     if (i == NONE || tb_id_is_zero(&active->uid)) return TB_NOT_FOUND;
     struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
@@ -494,7 +308,7 @@ enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *sess
 {
     const uint32_t s = tb_catalog_session_find(c, session);
     if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = member_find(c, s, subscription);
+    const uint32_t i = tb_member_find(c, s, subscription);
     if (i == NONE) return TB_NOT_FOUND;
     struct member *m = member_at(c, i);
     if (tb_id_is_zero(&update->uid) || !tb_which_is(&m->active, &update->uid)) return TB_BAD_STATE;
@@ -526,58 +340,4 @@ bool tb_catalog_updated_by(const struct tb_catalog *c, const struct tb_name *mod
         if (tb_name_equal(&model_at(c, group_at(c, m->group)->model)->config.name, model)) return true;
     }
     return false;
-}
-
-bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct which *w)
-{
-    uint32_t there = 0;
-    EACH_MEMBER(c, group, i)
-    {
-        const struct member *m = member_at(c, i);
-        if (!tb_id_is_zero(&m->active.uid) && tb_which_compare(&m->active, w) >= 0) there++;
-    }
-    return there == group_at(c, group)->count;
-}
-
-void tb_member_retell(struct tb_catalog *c, uint32_t session)
-{
-    EACH_MEMBERSHIP(c, session, i)
-    {
-        struct member *m = member_at(c, i);
-        for (uint32_t kind = 1; kind < 32; kind++)
-            if (m->row.held & (1u << kind)) tb_row_mark(&c->members, i, (enum tb_catalog_todo_kind)kind);
-        m->row.held = 0;
-        if (m->go_told && !tb_which_is(&m->active, &group_at(c, m->group)->go.uid))
-            tb_row_mark(&c->members, i, TB_CATALOG_GO);
-    }
-}
-
-/* ---- pins ---- */
-
-static bool young(const struct tb_catalog *c, tb_time_ns since)
-{
-    return tb_time_since(since, c->now) <= c->config.pin_max_ns;
-}
-
-bool tb_groups_pin(const struct tb_catalog *c, const struct version *v)
-{
-    EACH(c->groups, i)
-    {
-        const struct group *g = group_at(c, i);
-        if (tb_which_is(&g->attempt, &v->key.uid) && young(c, g->attempt_at)) return true;
-        if (tb_which_is(&g->go, &v->key.uid) && young(c, g->go_at)) return true;
-    }
-    return false;
-}
-
-void tb_groups_unpin(struct tb_catalog *c, uint32_t version)
-{
-    const struct tb_id *uid = &version_at(c, version)->key.uid;
-    EACH(c->groups, g)
-    {
-        if (tb_which_is(&group_at(c, g)->attempt, uid)) attempt_end(c, g, TB_PIN_LOST, false);
-        if (!tb_which_is(&group_at(c, g)->go, uid) || group_at(c, g)->go_unpinned) continue;
-        group_at(c, g)->go_unpinned = true;
-        EACH_MEMBER(c, g, m) tell(c, m, &group_at(c, g)->go, TB_PIN_LOST);
-    }
 }

@@ -1,15 +1,13 @@
-/* models.c - models as configured, and the runs that fence each other: one run at a time may publish. */
-#include "gateway/catalog/tables.h"
-
+/* models.c - models as configured, and the runs that fence each other: one run at a time may
+ * publish. */
 #include <string.h>
 
-#include "base/assert.h"
-
-uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name)
-{
-    EACH(c->models, i) if (tb_catalog_same_name(&model_at(c, i)->config.name, name)) return i;
-    return NONE;
-}
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/settle.h"
 
 static bool model_valid(const struct tb_catalog_model *m)
 {
@@ -35,12 +33,6 @@ enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalo
     if (m->config.keep == 0) m->config.keep = 2;
     tb_catalog_touch_model(c, i);
     return tb_catalog_settle(c, TB_OK);
-}
-
-uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb_id *id)
-{
-    EACH(c->runs, i) if (run_at(c, i)->model == model && tb_id_equal(&run_at(c, i)->info.id, id)) return i;
-    return NONE;
 }
 
 static uint32_t run_by_key(const struct tb_catalog *c, uint32_t model, const char *key)
@@ -90,19 +82,6 @@ static bool key_begun_anew(struct tb_catalog *c, uint32_t model, const struct tb
     return true;
 }
 
-/* P2: one run of a model may publish, its newest. The store may have been cut off between a run's row and those of the runs that it shut
- * out, or have lost the newest. */
-void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than)
-{
-    EACH(c->runs, i)
-    {
-        struct run *run = run_at(c, i);
-        if (run->model != model || run->info.fenced || run->info.order >= than) continue;
-        run->info.fenced = true;
-        tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
-    }
-}
-
 enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *given)
 {
     tb_catalog_enter(c, c->now);
@@ -146,18 +125,6 @@ static void fence_others(struct tb_catalog *c, uint32_t newest)
 }
 
 /* ---- runs that other sites remember ---- */
-
-static bool seen_after(const struct tb_catalog_known_run *known, uint64_t order, uint64_t number)
-{
-    return order > known->order || (order == known->order && number > known->number);
-}
-
-void tb_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
-{
-    struct tb_catalog_known_run *known = &model_at(c, model)->known;
-    if (!seen_after(known, key->run_order, key->number)) return;
-    *known = (struct tb_catalog_known_run){key->model, key->run_order, key->number, key->run};
-}
 
 bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
                           struct tb_catalog_known_run *known_out)
@@ -225,7 +192,7 @@ enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
     if (!believable(m, told)) return TB_TOO_LARGE;
     if (!m->config.is_home && m->known.order != 0) return TB_DONE_BEFORE;
     const bool shut = m->config.is_home && doubted && shut_out(c, model, told);
-    const bool newer = seen_after(&m->known, told->order, told->number);
+    const bool newer = tb_run_seen_after(&m->known, told->order, told->number);
     if (told->order > m->run_order) m->run_order = told->order;
     if (newer) m->known = *told;
     return tb_catalog_settle(c, shut || newer ? TB_OK : TB_DONE_BEFORE);

@@ -1,7 +1,17 @@
 /* todo_marks.c - turns the marks on rows into todos, the durable ones first. */
-#include "gateway/catalog/tables.h"
-
 #include <string.h>
+
+#include "base/assert.h"
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rows/wait_rows.h"
+#include "gateway/catalog/rules/crossing_rules.h"
+#include "gateway/catalog/rules/settle.h"
+#include "gateway/catalog/rules/wait_rules.h"
 
 /* Each fills a todo from its row. False: nobody is there to be told. */
 typedef bool (*fill_fn)(struct tb_catalog *c, uint32_t row, struct tb_catalog_todo *t);

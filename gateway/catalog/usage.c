@@ -1,7 +1,15 @@
 /* usage.c - how full the tables are, and who fills them. Changes nothing. */
-#include "gateway/catalog/tables.h"
-
 #include <string.h>
+
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/record_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rows/wait_rows.h"
 
 /* Who a row of the table is for. NULL: nobody in particular. */
 typedef const char *(*owner_fn)(const struct tb_catalog *c, uint32_t row);

@@ -1,128 +1,18 @@
-/* versions.c - the life of a version: open -> ready -> kept -> retired, or one of its ends.
+/* versions.c - the requests about a version's life: open, seal, withdraw, pin, and what the store
+ * remembers.
  *
- * Promises: nobody sees less than all shards (ready is one transaction), P4 (open and seal said twice change
- * nothing), P10 (an end names its reason and, where there is one, the rank). */
-#include "gateway/catalog/tables.h"
-
-#include <string.h>
-
-#include "base/assert.h"
-
-const char *tb_catalog_state_name(enum tb_catalog_state state)
-{
-    static const char *const names[TB_CATALOG_STATE_END] = {
-        "", "open", "ready", "kept", "retired", "lost", "broken", "withdrawn", "abandoned"};
-    return (unsigned)state < TB_CATALOG_STATE_END ? names[state] : "";
-}
-
-enum tb_status tb_catalog_state_status(enum tb_catalog_state state)
-{
-    static const enum tb_status statuses[TB_CATALOG_STATE_END] = {
-        [TB_VERSION_RETIRED] = TB_SUPERSEDED,          [TB_VERSION_ENDED_LOST] = TB_VERSION_LOST,
-        [TB_VERSION_ENDED_BROKEN] = TB_VERSION_BROKEN, [TB_VERSION_ENDED_WITHDRAWN] = TB_VERSION_WITHDRAWN,
-        [TB_VERSION_ENDED_ABANDONED] = TB_SUPERSEDED,
-    };
-    return (unsigned)state < TB_CATALOG_STATE_END ? statuses[state] : TB_OK;
-}
-
-/* ---- small questions ---- */
-
-uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid)
-{
-    EACH(c->versions, i) if (tb_id_equal(&version_at(c, i)->key.uid, uid)) return i;
-    return NONE;
-}
-
-int tb_which_compare(const struct which *a, const struct which *b)
-{
-    if (a->run_order != b->run_order) return a->run_order < b->run_order ? -1 : 1;
-    if (a->number != b->number) return a->number < b->number ? -1 : 1;
-    return 0;
-}
-
-struct which tb_which_of(const struct version *v)
-{
-    return (struct which){.uid = v->key.uid, .run_order = v->key.run_order, .number = v->key.number};
-}
-
-bool tb_which_is(const struct which *w, const struct tb_id *uid)
-{
-    return !tb_id_is_zero(&w->uid) && tb_id_equal(&w->uid, uid);
-}
-
-bool tb_version_lives(const struct version *v)
-{
-    return v->state == TB_VERSION_READY || v->state == TB_VERSION_KEPT;
-}
-
-bool tb_version_here(const struct version *v)
-{
-    return tb_version_lives(v) && v->whole && !v->evicting;
-}
-
-bool tb_version_older(const struct version *a, const struct version *b)
-{
-    const struct which wa = tb_which_of(a), wb = tb_which_of(b);
-    return tb_which_compare(&wa, &wb) < 0;
-}
-
-static bool run_fenced(const struct tb_catalog *c, const struct version *v)
-{
-    const uint32_t run = tb_run_find(c, v->model, &v->key.run);
-    return run != NONE && run_at(c, run)->info.fenced;
-}
-
-enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v)
-{
-    if (v->state == TB_VERSION_ENDED_ABANDONED && !v->was_ready && run_fenced(c, v)) return TB_FENCED;
-    return tb_catalog_state_status(v->state);
-}
-
-/* ---- rows ---- */
-
-uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model)
-{
-    uint32_t used = 0;
-    EACH(c->versions, i) used += version_at(c, i)->model == model;
-    return used;
-}
-
-/* Others remember a version by its uid and order, never by its row. */
-uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
-{
-    if (tb_versions_of(c, model) >= c->limits.model_versions) return NONE;
-    const uint32_t i = tb_table_new(&c->versions);
-    if (i == NONE) return NONE;
-    struct version *v = version_at(c, i);
-    v->key = *key;
-    v->model = model;
-    v->state = TB_VERSION_OPEN;
-    v->why = "opened";
-    v->holders = v->workers = v->asking_last = NONE;
-    v->blamed_shard = NONE;
-    v->opened_at = c->now;
-    v->shards = c->shards + (size_t)i * c->limits.shards;
-    memset(v->shards, 0, (size_t)c->limits.shards * sizeof *v->shards);
-    return i;
-}
-
-/* At its home the run's last number moves as well. */
-void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    v->state = TB_VERSION_READY;
-    v->was_ready = true;
-    v->ready_at = c->now;
-    v->why = "ready";
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    const uint32_t r = tb_run_find(c, v->model, &v->key.run);
-    if (r == NONE) return;
-    struct tb_catalog_run *run = &run_at(c, r)->info;
-    if (run->has_last && run->last_number >= v->key.number) return;
-    run->has_last = true;
-    run->last_number = v->key.number;
-    tb_row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
-}
+ * Promises: P4 (open and seal said twice change nothing), P10 (an end names its reason and, where
+ * there is one, the rank). */
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/source_links.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/forget.h"
+#include "gateway/catalog/rules/settle.h"
+#include "gateway/catalog/rules/unpublish_rules.h"
 
 static bool restorable(const struct tb_catalog *c, const struct tb_version_key *key,
                        enum tb_catalog_state state)
@@ -410,7 +300,7 @@ enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_c
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (s->shard >= v->key.shard_count || s->bytes > TB_SHARD_BYTES_MAX || s->chunk_count > TB_CHUNKS_MAX)
         return TB_BAD_ARGUMENT;
-    if (v->state == TB_VERSION_OPEN && run_fenced(c, v)) return TB_FENCED;
+    if (v->state == TB_VERSION_OPEN && tb_version_run_fenced(c, v)) return TB_FENCED;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (retry_differs(v, s)) return TB_CONFLICT;
@@ -473,20 +363,6 @@ enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const 
     return tb_catalog_settle(c, TB_VERSION_BROKEN);
 }
 
-/* ---- ends ---- */
-
-void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why)
-{
-    struct version *v = version_at(c, version);
-    v->state = state;
-    v->why = why;
-    v->ending = true;
-    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
-    tb_row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    tb_catalog_touch_version(c, version);
-}
-
 enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                    const char *who)
 {
@@ -514,205 +390,4 @@ enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct
     tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
-}
-
-/* ---- conclusions ---- */
-
-static bool sealed_whole(const struct tb_catalog *c, const struct version *v)
-{
-    if (v->sealed_count != v->key.shard_count) return false;
-    for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (!tb_shard_published(c, v, s) && !tb_shard_whole(v, s)) return false;
-    return true;
-}
-
-/* Nobody is left to seal the rest, and not even what was sealed is here. (Ranks that handed their shards to the arena and left may
- * be followed by others.) */
-static bool deserted(const struct tb_catalog *c, const struct version *v)
-{
-    EACH_HOLDER(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return false;
-    for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (v->shards[s].sealed && !tb_shard_whole(v, s)) return true;
-    return v->sealed_count == 0;
-}
-
-/* One that was open in the life before may have been ready: a store that lost its last writes, and an arena that went with a reboot,
- * do not know. Other sites and workers may have all of it then, so it is not called lost: only this home is done with it. (A peer that
- * says it was ready, and with which bytes, is not believed: it would publish, P8.) */
-static void give_up_open(struct tb_catalog *c, uint32_t version)
-{
-    const bool unsure = version_at(c, version)->restored_open;
-    tb_version_end(c, version, unsure ? TB_VERSION_ENDED_ABANDONED : TB_VERSION_ENDED_LOST, "rank_lost");
-}
-
-/* The one transaction: all shards are sealed, and everybody who opened or sealed it is alive. */
-static void settle_open(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    if (!model_at(c, v->model)->config.is_home) return; /* home's word makes it ready */
-    if (v->rank_lost || (!c->recovering && deserted(c, v))) {
-        give_up_open(c, version);
-        return;
-    }
-    if (!sealed_whole(c, v)) return;
-    struct tb_digest roots[TB_SHARDS_MAX];
-    for (uint32_t s = 0; s < v->key.shard_count; s++)
-        roots[s] = v->shards[s].info.root;
-    v->key.root = tb_version_root(&v->key, roots);
-    tb_version_name_ready(c, version);
-}
-
-/* Spot workers serve but are no reason to believe that a version is safe. */
-bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v)
-{
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (!ref->whole || ref->reads_only || ref->kind == TB_REFERENCE_PUBLISHER) continue;
-        if (ref->kind == TB_REFERENCE_SITE || !session_at(c, ref->owner)->info.spot) return true;
-    }
-    return false;
-}
-
-static void settle_kept(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    if (v->state != TB_VERSION_READY || !(v->whole || tb_version_whole_elsewhere(c, v))) return;
-    v->state = TB_VERSION_KEPT;
-    v->why = v->whole ? "whole_here" : "whole_elsewhere";
-    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
-    tb_references_tell(c, version, TB_OK, false);
-}
-
-static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *v)
-{
-    if (v->whole || tb_version_whole_elsewhere(c, v)) return NONE;
-    for (uint32_t s = 0; s < v->key.shard_count; s++)
-        if (!tb_shard_whole(v, s) && !tb_shard_published(c, v, s)) return s;
-    return NONE;
-}
-
-/* Chunks leave a rank by way of home alone: what home never held, no reader here has. A chunk that rotted a worker or a site in the
- * middle of its reading may have; and a site what it adopted from files. */
-static bool others_may_have(const struct tb_catalog *c, const struct version *v)
-{
-    EACH_REFERENCE(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind == TB_REFERENCE_PUBLISHER || ref->reads_only) continue;
-        if (v->had_more || ref->kind == TB_REFERENCE_SITE) return true;
-    }
-    return false;
-}
-
-/* Until the last of the sites that are asked one after the other has its turn. Who of them can share is not known here. */
-static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
-{
-    struct tb_name from[TB_CATALOG_FROM_MAX];
-    const uint32_t sites = tb_catalog_crossing_from(c, v, from);
-    return sites > 1 ? (sites - 1) * c->config.turn_ns : 0;
-}
-
-/* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each, at 1 MB/s, take 134 s. */
-#define CAME_LEASES 16u
-
-tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at)
-{
-    const tb_time_ns most = tb_time_add(chunk_at, CAME_LEASES * c->config.lease_ns);
-    return v->came_at > chunk_at ? tb_time_min(v->came_at, most) : chunk_at;
-}
-
-/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time, and the sites'
- * turns: it is not there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
-static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
-{
-    if (!others_may_have(c, v)) return c->now;
-    const tb_time_ns chunk_at = v->fed_at > v->lacks_since ? v->fed_at : v->lacks_since;
-    EACH_HOLDER(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        const bool site = ref->kind == TB_REFERENCE_SITE;
-        if (v->had_more && site && !site_at(c, ref->owner)->up) return TB_TIME_NEVER;
-    }
-    const tb_time_ns wait = tb_time_add(c->config.lease_ns, turns(c, v));
-    return tb_time_add(tb_version_sign(c, v, chunk_at), wait);
-}
-
-/* Readers that come later can only copy from these: so the wait ends (P6). */
-void tb_version_fed(struct tb_catalog *c, const struct reference *ref)
-{
-    struct version *v = version_at(c, ref->version);
-    if (v->lacks && ref->since <= v->lacks_since) v->fed_at = c->now;
-}
-
-tb_time_ns tb_versions_deadline(const struct tb_catalog *c)
-{
-    tb_time_ns at = TB_TIME_NEVER;
-    EACH(c->versions, i)
-    {
-        const struct version *v = version_at(c, i);
-        if (v->lacks && tb_version_lives(v)) at = tb_time_min(at, hope_ends(c, v));
-    }
-    return at;
-}
-
-/* Home judges: other sites know only a part of the holders. */
-static void settle_lost(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    if (c->recovering || !model_at(c, v->model)->config.is_home) return;
-    const uint32_t lacking = shard_lacking(c, v);
-    if (lacking != NONE && !v->lacks) v->lacks_since = c->now;
-    v->lacks = lacking != NONE;
-    if (!v->lacks || c->now < hope_ends(c, v)) return;
-    if (v->had_more && others_may_have(c, v) && tb_landing_ask_others(c, version)) {
-        v->fed_at = c->now; /* they have a lease time of their own */
-        return;
-    }
-    v->blamed_shard = lacking;
-    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
-}
-
-/* What home gave up is lost here when nobody who is heard of has all of it, not even a worker. */
-static void settle_given_up(struct tb_catalog *c, uint32_t version)
-{
-    const struct version *v = version_at(c, version);
-    if (!v->lost_at_home || v->whole || tb_version_whole_elsewhere(c, v)) return;
-    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "said_by_home");
-}
-
-static void settle_site_state(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    const bool whole = tb_version_here(v);
-    if (whole && !v->whole_told) tb_row_mark(&c->versions, version, TB_CATALOG_SITE_STATE);
-    v->whole_told = whole; /* what rotted and is back is told of again: peers may have heard of the rot */
-}
-
-/* A version ended: its holders are told, its groups and its references end, and its memory goes. */
-static void settle_end(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    if (!v->ending) return;
-    v->ending = false;
-    const enum tb_status status = tb_version_status(c, v);
-    tb_references_tell(c, version, status, true);
-    tb_groups_version_ended(c, version, status);
-    tb_unpublish_settle(c, version); /* nothing is retained now: a rank that waits for that is let go */
-    EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
-    if (v->reserved) tb_catalog_evict(c, version);
-}
-
-void tb_version_settle(struct tb_catalog *c, uint32_t version)
-{
-    const struct version *v = version_at(c, version);
-    if (v->state == TB_VERSION_OPEN) settle_open(c, version);
-    if (tb_version_lives(v)) settle_kept(c, version);
-    if (tb_version_lives(v)) settle_lost(c, version);
-    if (tb_version_lives(v) || v->state == TB_VERSION_OPEN) settle_given_up(c, version);
-    if (tb_version_lives(v)) settle_site_state(c, version);
-    settle_end(c, version);
-    tb_landing_settle(c, version);
-    tb_unpublish_settle(c, version);
-    tb_plans_settle(c, version);
 }

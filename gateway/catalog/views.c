@@ -1,7 +1,13 @@
 /* views.c - what the catalog knows, row by row, for status and metrics. Changes nothing. */
-#include "gateway/catalog/tables.h"
-
 #include <string.h>
+
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/plans.h"
 
 static uint32_t next_row(const struct table *t, uint32_t *cursor)
 {

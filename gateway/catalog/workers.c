@@ -1,6 +1,14 @@
-/* workers.c - what a worker says of its staging of a version: where it can be read, how far it is, that it
- * goes. */
-#include "gateway/catalog/tables.h"
+/* workers.c - what a worker says of its staging of a version: where it can be read, how far it is,
+ * that it goes, and what becomes of its plan. */
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/source_links.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/plans.h"
+#include "gateway/catalog/rules/settle.h"
 
 static enum tb_status find_worker(struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                                   uint32_t *session_out, uint32_t *version_out)
@@ -100,5 +108,49 @@ enum tb_status tb_catalog_release(struct tb_catalog *c, tb_time_ns now, const st
     if (r == NONE) return TB_DONE_BEFORE;
     tb_member_release(c, s, i);
     tb_reference_end(c, r);
+    return tb_catalog_settle(c, TB_OK);
+}
+
+/* The reader that this plan is of. */
+static enum tb_status find_reader(const struct tb_catalog *c, const struct tb_id *session,
+                                  const struct tb_id *uid, uint64_t plan_number, uint32_t *reference_out)
+{
+    const uint32_t s = tb_catalog_session_find(c, session);
+    if (s == NONE) return TB_PEER_LEASE;
+    const uint32_t i = tb_version_find(c, uid);
+    const uint32_t r = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
+    if (r == NONE) return TB_NOT_FOUND;
+    const struct reference *ref = reference_at(c, r);
+    if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
+    *reference_out = r;
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_plan_told(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                    const struct tb_id *uid, uint64_t plan_number)
+{
+    tb_catalog_enter(c, now);
+    uint32_t r;
+    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
+    if (found != TB_OK) return found;
+    const uint32_t source = reference_at(c, r)->source;
+    const struct version *v = version_at(c, reference_at(c, r)->version);
+    if (v->yielding_count == 0) return TB_OK;
+    EACH_WORKER(c, v, other)
+    {
+        const struct reference *o = reference_at(c, other);
+        if (o->yields && o->source == source && other != r) tb_plan_yield_place(c, other);
+    }
+    return tb_catalog_settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
+                                   const struct tb_id *uid, uint64_t plan_number)
+{
+    tb_catalog_enter(c, now);
+    uint32_t r;
+    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
+    if (found != TB_OK) return found;
+    tb_plan_source_failed(c, r);
     return tb_catalog_settle(c, TB_OK);
 }

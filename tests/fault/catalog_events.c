@@ -11,9 +11,9 @@
 #include "catalog_stories.h"
 #include "catalog_variants.h"
 #include "check.h"
-#define site catalog_site /* site.h has another */
-#include "gateway/catalog/tables.h"
-#undef site
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
 
 #define GROUPS_MAX   4
 #define EVENT_STRIDE 17   /* shares no divisor with how many events there are */

@@ -3,8 +3,11 @@
 
 #include <stddef.h>
 
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/version_rows.h"
 #define site catalog_site /* site.h has another */
-#include "gateway/catalog/tables.h"
+#include "gateway/catalog/rows/site_rows.h"
 #undef site
 
 /* clang-format off */

@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#define site catalog_site /* site.h has another */
-#include "gateway/catalog/tables.h"
-#undef site
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/version_rows.h"
 
 const char *const given_sessions[GIVEN_SESSIONS] = {"rank", "w0", "w1", "nobody"};
 const uint64_t given_uids[GIVEN_UIDS] = {1, 2, 3, 77};

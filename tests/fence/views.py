@@ -7,12 +7,12 @@ import re
 import sys
 
 VIEWS = ("gateway/daemon/control/lag_status.c", "gateway/daemon/links/site_lag.c", "gateway/daemon/control/site_status.c", "gateway/daemon/control/version_status.c",
-         "gateway/daemon/control/link_status.c", "gateway/catalog/waiters.c", "gateway/catalog/views.c")
+         "gateway/daemon/control/link_status.c", "gateway/catalog/rules/wait_rules.c", "gateway/catalog/views.c")
 # The catalog's references and sites; what links know of a peer's version.
 OTHERS = re.compile(r"\b(TB_REFERENCE_SITE|EACH_HOLDER|site_at|tb_catalog_site_\w+|tb_links_peer_progress|on_peer_held)\b")
 # views.c counts the references of a version by kind, and shows each as it is: that says nothing of a site.
 ALLOWED = {("gateway/catalog/views.c", "TB_REFERENCE_SITE")}
-RECORDS = {"gateway/daemon/control/lag_status.c": "tb_record_at", "gateway/catalog/waiters.c": "tb_record_reached"}
+RECORDS = {"gateway/daemon/control/lag_status.c": "tb_record_at", "gateway/catalog/rules/wait_rules.c": "tb_record_reached"}
 
 
 def without_comments(text):

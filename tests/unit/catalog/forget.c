@@ -1,4 +1,4 @@
-/* forget.c - tests of gateway/catalog/forget.c: tables run for ever (P7), and each row has a reason to exist. */
+/* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row has a reason to exist. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* plans.c - tests of gateway/catalog/plans.c and workers.c: whom a worker reads from. P6: it goes on elsewhere, and only it. */
+/* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it goes on elsewhere, and only it. */
 #include "check.h"
 #include "plans_scene.h"
 

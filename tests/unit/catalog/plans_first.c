@@ -1,4 +1,4 @@
-/* plans_first.c - tests of gateway/catalog/plans.c: the first of a chain, at whose rate all others read, is tried (P6). */
+/* plans_first.c - tests of gateway/catalog/rules/plans.c: the first of a chain, at whose rate all others read, is tried (P6). */
 #include "check.h"
 #include "plans_scene.h"
 

@@ -1,4 +1,4 @@
-/* plans_slow.c - tests of gateway/catalog/plans.c: who is slower than the others becomes a leaf, and holds nobody up (P6). */
+/* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a leaf, and holds nobody up (P6). */
 #include "check.h"
 #include "plans_scene.h"
 

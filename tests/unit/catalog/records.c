@@ -1,4 +1,4 @@
-/* records.c - tests of gateway/catalog/records.c: whose word is believed of another site, and when it is unknown (P10). */
+/* records.c - tests of gateway/catalog/rows/record_rows.c: whose word is believed of another site, and when it is unknown (P10). */
 #include "gateway/catalog/records.h"
 
 #include <stdio.h>

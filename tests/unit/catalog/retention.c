@@ -1,4 +1,4 @@
-/* retention.c - tests of gateway/catalog/retention.c: what leaves the arena, in which order, and what never does (P7, P3). */
+/* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order, and what never does (P7, P3). */
 #include <string.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* settle.c - tests of gateway/catalog/settle.c and of coming back: recovery, restore, deadlines (P3, P6). */
+/* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery, restore, deadlines (P3, P6). */
 #include <string.h>
 
 #include "check.h"

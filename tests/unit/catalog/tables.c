@@ -1,5 +1,5 @@
-/* tables.c - tests of gateway/catalog/tables.c: rows are reused, and what they have to say keeps its order. */
-#include "gateway/catalog/tables.h"
+/* tables.c - tests of gateway/catalog/rows/tables.c: rows are reused, and what they have to say keeps its order. */
+#include "gateway/catalog/rows/tables.h"
 
 #include <string.h>
 

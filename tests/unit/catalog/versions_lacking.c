@@ -1,4 +1,4 @@
-/* versions_lacking.c - tests of gateway/catalog/versions.c: what home lacks of a version is asked of whoever may have it, and it is
+/* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version is asked of whoever may have it, and it is
  * lost when nobody has (P3, P6). */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,10 @@
-/* records.c - what other sites said of themselves, and what follows from it. */
-#include "gateway/catalog/records.h"
+/* record_rows.c - what other sites said of themselves, and what follows from it. */
+#include "gateway/catalog/rows/record_rows.h"
 
-#include "gateway/catalog/tables.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
 
 #define HEARSAY_KEPT TB_SECONDS(3600) /* an unknown record of a site that is no peer */
 

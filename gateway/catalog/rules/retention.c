@@ -1,10 +1,20 @@
 /* retention.c - which versions leave the arena, and which never do.
  *
- * Never: the head, a version with readers or an operator's pin, the last copy of one of the newest `keep`.
- * First to go: the oldest whole one, then superseded partial ones, then bases of crossings under way, which only
- * room can take: nothing that a trainer waits for depends on a link. Nothing goes during recovery, for readers
- * may not have come back yet. */
-#include "gateway/catalog/tables.h"
+ * Never: the head, a version with readers or an operator's pin, the last copy of one of the newest
+ * `keep`. First to go: the oldest whole one, then superseded partial ones, then bases of crossings
+ * under way, which only room can take: nothing that a trainer waits for depends on a link. Nothing
+ * goes during recovery, for readers may not have come back yet. */
+#include "gateway/catalog/rules/retention.h"
+
+#include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/site_rows.h"
+#include "gateway/catalog/rows/source_links.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/crossing_rules.h"
 
 void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
 {
@@ -17,25 +27,6 @@ void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
     tb_plan_drop_source(c, version, GATEWAY);
     if (tb_version_lives(v)) tb_groups_unpin(c, version);
     tb_catalog_touch_version(c, version);
-}
-
-enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
-{
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
-    if (!v->evicting) return TB_BAD_STATE;
-    tb_version_forget_shards(v);
-    tb_row_unmark(&c->versions, i, TB_CATALOG_EVICT);
-    if (tb_version_lives(v)) {
-        v->state = TB_VERSION_RETIRED;
-        v->why = "evicted";
-        tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
-        tb_groups_version_ended(c, i, TB_SUPERSEDED);
-    }
-    tb_catalog_touch_version(c, i);
-    return tb_catalog_settle(c, TB_OK);
 }
 
 /* Live versions of the model that are newer than this one. */
@@ -149,18 +140,6 @@ void tb_retention_settle(struct tb_catalog *c, uint32_t model)
     }
 }
 
-enum tb_status tb_catalog_base(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool used)
-{
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
-    if (v->base == used) return TB_DONE_BEFORE;
-    v->base = used;
-    if (!used) tb_catalog_touch_model(c, v->model); /* it may go now */
-    return tb_catalog_settle(c, TB_OK);
-}
-
 /* ---- room ---- */
 
 static void count_room(const struct tb_catalog *c, const struct version *v, struct tb_catalog_room *room)
@@ -200,10 +179,9 @@ static uint64_t going_bytes(const struct tb_catalog *c)
     return bytes;
 }
 
-enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
-                                    struct tb_catalog_room *room_out)
+enum tb_status tb_retention_make_room(struct tb_catalog *c, uint64_t bytes_needed,
+                                      struct tb_catalog_room *room_out)
 {
-    tb_catalog_enter(c, now);
     struct tb_catalog_room room = {.needed = bytes_needed};
     EACH(c->versions, i) count_room(c, version_at(c, i), &room);
     *room_out = room;
@@ -216,5 +194,5 @@ enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64
         if (victim == NONE) break; /* one eviction made another version somebody's last copy */
         tb_catalog_evict(c, victim);
     }
-    return tb_catalog_settle(c, TB_AGAIN);
+    return TB_AGAIN;
 }

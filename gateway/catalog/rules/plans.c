@@ -1,13 +1,21 @@
-/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers the
- * answers.
+/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers
+ * the answers.
  *
- * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is moved for it.
- * A source that failed a reader is avoided until it shows progress; when there is no other it is tried again
- * after retry_ns. One that holds up those behind it becomes a leaf for this version, and its readers are moved.
- * One that was asked and does not answer is nobody's choice until it speaks again. */
-#include "gateway/catalog/tables.h"
+ * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is
+ * moved for it. A source that failed a reader is avoided until it shows progress; when there is no
+ * other it is tried again after retry_ns. One that holds up those behind it becomes a leaf for this
+ * version, and its readers are moved. One that was asked and does not answer is nobody's choice
+ * until it speaks again. */
+#include "gateway/catalog/rules/plans.h"
 
-#include "base/assert.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/source_links.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "intra/planner.h"
 
 #define GATEWAY_ID                                                                                           \
     0 /* the planner's id of the gateway; of a session: its row + 1, as a publisher behind these: */
@@ -28,85 +36,6 @@ static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
     return (uint64_t)ref->owner + 1 + (ref->kind == TB_REFERENCE_PUBLISHER ? PUBLISHER_IDS : 0);
 }
 
-static uint32_t *source_load(struct tb_catalog *c, uint32_t source)
-{
-    return source == GATEWAY ? &c->gateway_readers : &c->session_readers[reference_at(c, source)->owner];
-}
-
-static uint32_t source_host(const struct tb_catalog *c, uint32_t source)
-{
-    return source == GATEWAY ? 1 : session_at(c, reference_at(c, source)->owner)->host;
-}
-
-static void unload_source(struct tb_catalog *c, struct reference *ref)
-{
-    if (!ref->source_loads) return;
-    TB_ASSERT(*source_load(c, ref->source) > 0);
-    (*source_load(c, ref->source))--;
-    ref->source_loads = false;
-}
-
-/* Its place is as good as free from now on. */
-static void set_yields(struct tb_catalog *c, struct reference *ref, bool yields)
-{
-    if (ref->yields == yields) return;
-    ref->yields = yields;
-    version_at(c, ref->version)->yielding_count += yields ? 1 : UINT32_MAX;
-    unload_source(c, ref);
-}
-
-/* Who comes when nobody reads it any more was no part of what was tried. */
-void tb_plan_begins(struct tb_catalog *c, uint32_t version)
-{
-    struct version *v = version_at(c, version);
-    if (v->trials == 0) return;
-    EACH_WORKER(c, v, r)
-    {
-        if (!reference_at(c, r)->whole) return;
-    }
-    v->trials = 0;
-    v->tried = false;
-}
-
-static void set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
-{
-    struct reference *ref = reference_at(c, reference);
-    unload_source(c, ref);
-    if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
-    set_yields(c, ref, false);
-    ref->source = source;
-    ref->source_from = ref->held_chunks;
-    if (source < GATEWAY) reference_at(c, source)->followers++;
-    ref->pace = (struct tb_planner_pace){.heard = false};
-    tb_plan_note(c, reference);
-    if (source == NONE || source_host(c, source) == session_at(c, ref->owner)->host) return;
-    ref->source_loads = true;
-    (*source_load(c, source))++;
-}
-
-static bool wants_plan(const struct reference *ref)
-{
-    return ref->kind == TB_REFERENCE_WORKER && !ref->row.dead && !ref->whole && ref->source == NONE;
-}
-
-void tb_plan_note(struct tb_catalog *c, uint32_t reference)
-{
-    struct reference *ref = reference_at(c, reference);
-    struct version *v = version_at(c, ref->version);
-    if (wants_plan(ref) == ref->asking) return;
-    ref->asking = !ref->asking;
-    v->asking_count += ref->asking ? 1 : UINT32_MAX;
-    if (ref->asking) v->asking_last = reference;
-}
-
-void tb_plan_forget(struct tb_catalog *c, uint32_t reference)
-{
-    struct reference *ref = reference_at(c, reference);
-    if (ref->kind != TB_REFERENCE_WORKER) return;
-    set_source(c, reference, NONE);
-    ref->plan = 0;
-}
-
 /* ---- sources that failed ---- */
 
 static uint32_t source_held(const struct tb_catalog *c, const struct version *v, uint32_t source)
@@ -125,14 +54,6 @@ static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source, 
     }
     ref->avoided[ref->avoided_count++] = (struct avoided){source, held};
     ref->retry_at = tb_time_add(c->now, c->config.retry_ns);
-}
-
-static void forgive(struct reference *ref, uint32_t source)
-{
-    uint32_t kept = 0;
-    for (uint32_t a = 0; a < ref->avoided_count; a++)
-        if (ref->avoided[a].source != source) ref->avoided[kept++] = ref->avoided[a];
-    ref->avoided_count = kept;
 }
 
 static void forgive_progress(const struct tb_catalog *c, struct reference *ref)
@@ -260,11 +181,6 @@ uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v, ui
     return tb_planner_fan_out(nic, model_at(c, v->model)->arrival_bytes_per_s);
 }
 
-void tb_catalog_nic(struct tb_catalog *c, uint64_t bytes_per_s)
-{
-    c->gateway_nic = bytes_per_s;
-}
-
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
@@ -310,28 +226,13 @@ static uint32_t pick(struct tb_catalog *c, uint32_t reference)
     return c->question[place].row;
 }
 
-static bool can_be_told(const struct tb_catalog *c, uint32_t source)
-{
-    return source == GATEWAY || (source != NONE && reference_at(c, source)->export_id != 0);
-}
-
-/* A source that has not exported yet is told to its reader when it has. */
-static void tell_plan(struct tb_catalog *c, uint32_t reference)
-{
-    struct reference *ref = reference_at(c, reference);
-    if (!can_be_told(c, ref->source)) return;
-    ref->plan = ++c->plans;
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
-    tb_row_mark(&c->references, reference, TB_CATALOG_PLAN);
-}
-
 static void plan(struct tb_catalog *c, uint32_t reference)
 {
     const uint32_t source = pick(c, reference);
     if (source == NONE) return;
     reference_at(c, reference)->aside = false; /* behind the others it is one like any of them */
-    set_source(c, reference, source);
-    tell_plan(c, reference);
+    tb_plan_set_source(c, reference, source);
+    tb_plan_tell(c, reference);
 }
 
 /* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. Who is slow comes
@@ -354,46 +255,6 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     for (int rank = 0; rank < RANKS; rank++)
         for (uint32_t r = oldest; asking[rank] > 0 && r != NONE; r = reference_at(c, r)->previous)
             if (reference_at(c, r)->asking && rank_of(reference_at(c, r)) == rank) plan(c, r);
-}
-
-/* ---- changes ---- */
-
-static void lose_source(struct tb_catalog *c, uint32_t reference)
-{
-    struct reference *ref = reference_at(c, reference);
-    const bool told = ref->plan != 0 && !tb_row_marked(&ref->row, TB_CATALOG_PLAN);
-    set_source(c, reference, NONE);
-    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
-    if (told && !ref->whole) tb_row_mark(&c->references, reference, TB_CATALOG_PLAN_END);
-    tb_catalog_touch_version(c, ref->version);
-}
-
-/* `source` is already out of the version's list, or is the gateway. */
-void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source)
-{
-    EACH_WORKER(c, version_at(c, version), r)
-    {
-        struct reference *ref = reference_at(c, r);
-        forgive(ref, source);
-        if (ref->source == source) lose_source(c, r);
-    }
-}
-
-void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)
-{
-    if (source < GATEWAY && reference_at(c, source)->followers == 0) return;
-    EACH_WORKER(c, version_at(c, version), r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->source == source && !ref->whole) tell_plan(c, r);
-    }
-}
-
-void tb_plan_retell(struct tb_catalog *c, uint32_t reference)
-{
-    const struct reference *ref = reference_at(c, reference);
-    if (ref->kind != TB_REFERENCE_WORKER || ref->whole || ref->source == NONE) return;
-    tell_plan(c, reference);
 }
 
 /* ---- who holds up those behind it ---- */
@@ -505,14 +366,14 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
 }
 
 /* It comes behind all others, and where it was the first of a chain, before the slow. */
-static void yield_place(struct tb_catalog *c, uint32_t reference)
+void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
-    lose_source(c, reference);
+    tb_plan_lose_source(c, reference);
     if (!ref->aside) return;
     EACH_WORKER(c, version_at(c, ref->version), r)
     {
-        if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) lose_source(c, r);
+        if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) tb_plan_lose_source(c, r);
     }
 }
 
@@ -526,13 +387,13 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
     {
         if (reference_at(c, r)->source != slow) continue;
         const uint32_t better = pick(c, r);
-        if (better != NONE && better != slow) lose_source(c, r);
+        if (better != NONE && better != slow) tb_plan_lose_source(c, r);
     }
     if (ref->followers > 0 || !ref->source_loads) return;
     if (ref->bytes_per_s == 0)
-        yield_place(c, slow); /* it has nothing to lose there */
+        tb_plan_yield_place(c, slow); /* it has nothing to lose there */
     else
-        set_yields(c, ref, true);
+        tb_plan_set_yields(c, ref, true);
 }
 
 /* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
@@ -573,9 +434,9 @@ static void leave_source(struct tb_catalog *c, uint32_t reference)
     const uint32_t source = ref->source;
     avoid(c, ref, source, LEFT);
     if (pick(c, reference) == NONE)
-        forgive(ref, source);
+        tb_plan_forgive(ref, source);
     else if (ref->followers == 0)
-        lose_source(c, reference);
+        tb_plan_lose_source(c, reference);
 }
 
 static void judge(struct tb_catalog *c, uint32_t reference)
@@ -625,53 +486,14 @@ static void step_aside(struct tb_catalog *c, uint32_t first)
     make_leaf(c, first);
 }
 
-/* The reader that this plan is of. */
-static enum tb_status find_reader(const struct tb_catalog *c, const struct tb_id *session,
-                                  const struct tb_id *uid, uint64_t plan_number, uint32_t *reference_out)
+void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference)
 {
-    const uint32_t s = tb_catalog_session_find(c, session);
-    if (s == NONE) return TB_PEER_LEASE;
-    const uint32_t i = tb_version_find(c, uid);
-    const uint32_t r = i == NONE ? NONE : tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
-    if (r == NONE) return TB_NOT_FOUND;
-    const struct reference *ref = reference_at(c, r);
-    if (ref->plan != plan_number || ref->source == NONE) return TB_DONE_BEFORE;
-    *reference_out = r;
-    return TB_OK;
-}
-
-enum tb_status tb_catalog_plan_told(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                    const struct tb_id *uid, uint64_t plan_number)
-{
-    tb_catalog_enter(c, now);
-    uint32_t r;
-    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
-    if (found != TB_OK) return found;
-    const uint32_t source = reference_at(c, r)->source;
-    const struct version *v = version_at(c, reference_at(c, r)->version);
-    if (v->yielding_count == 0) return TB_OK;
-    EACH_WORKER(c, v, other)
-    {
-        const struct reference *o = reference_at(c, other);
-        if (o->yields && o->source == source && other != r) yield_place(c, other);
-    }
-    return tb_catalog_settle(c, TB_OK);
-}
-
-enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
-                                   const struct tb_id *uid, uint64_t plan_number)
-{
-    tb_catalog_enter(c, now);
-    uint32_t r;
-    const enum tb_status found = find_reader(c, session, uid, plan_number, &r);
-    if (found != TB_OK) return found;
-    struct reference *ref = reference_at(c, r);
+    struct reference *ref = reference_at(c, reference);
     const bool nothing_came = ref->held_chunks == ref->source_from;
     avoid(c, ref, ref->source, source_held(c, version_at(c, ref->version), ref->source));
-    set_source(c, r, NONE);
-    if (nothing_came && ref->followers > 0 && pick(c, r) == NONE) step_aside(c, r);
+    tb_plan_set_source(c, reference, NONE);
+    if (nothing_came && ref->followers > 0 && pick(c, reference) == NONE) step_aside(c, reference);
     tb_catalog_touch_version(c, ref->version);
-    return tb_catalog_settle(c, TB_OK);
 }
 
 /* Readers with no source, and only failed ones to choose from. */
@@ -681,7 +503,7 @@ void tb_plans_tick(struct tb_catalog *c)
     EACH(c->references, r)
     {
         struct reference *ref = reference_at(c, r);
-        if (!wants_plan(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
+        if (!tb_plan_wanted(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
         ref->avoided_count = 0;
         tb_catalog_touch_version(c, ref->version);
     }
@@ -693,7 +515,7 @@ tb_time_ns tb_plans_deadline(const struct tb_catalog *c)
     EACH(c->references, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (wants_plan(ref) && ref->avoided_count > 0) at = tb_time_min(at, ref->retry_at);
+        if (tb_plan_wanted(ref) && ref->avoided_count > 0) at = tb_time_min(at, ref->retry_at);
     }
     return at;
 }

@@ -1,12 +1,20 @@
 /* forget.c - the rows of versions: each has a reason to exist, and leaves when it has none.
  *
- * A version that ended, and that nobody holds, is the past: the newest few of a model stay, so that a late
- * question gets its answer. A version that a follower was told of and that no site offers any more is retired:
- * to a later announcement it is new again. Each model has a share of the table; from seven eighths of it on the
- * least useful rows make room ahead of need, so one model takes no row from another (P7).
+ * A version that ended, and that nobody holds, is the past: the newest few of a model stay, so that
+ * a late question gets its answer. A version that a follower was told of and that no site offers
+ * any more is retired: to a later announcement it is new again. Each model has a share of the
+ * table; from seven eighths of it on the least useful rows make room ahead of need, so one model
+ * takes no row from another (P7).
  *
  * Kept by: tests/unit/catalog/forget.c, each seed of sim/world. */
-#include "gateway/catalog/tables.h"
+#include "gateway/catalog/rules/forget.h"
+
+#include "base/assert.h"
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rows/wait_rows.h"
 
 /* Of a model, ended and held by nobody. */
 #define PAST_KEPT 8u

@@ -1,6 +1,6 @@
-/* tables.c - fixed tables: rows by index, a free list, and a list of the rows that have something to say.
- * Knows nothing of what a row is about. */
-#include "gateway/catalog/tables.h"
+/* tables.c - fixed tables: rows by index, a free list, and a list of the rows that have something
+ * to say. Knows nothing of what a row is about. */
+#include "gateway/catalog/rows/tables.h"
 
 #include <string.h>
 

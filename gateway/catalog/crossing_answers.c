@@ -1,0 +1,65 @@
+/* crossing_answers.c - what became of a version that was to cross: begun, refused, given up. */
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/rules/crossing_rules.h"
+#include "gateway/catalog/rules/settle.h"
+
+enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    const enum tb_status ended = tb_version_status(c, v);
+    if (ended != TB_OK) return ended;
+    if (v->cross_begun) return TB_DONE_BEFORE;
+    v->cross_begun = true;
+    v->moved_at = c->now;
+    v->cross_asked = false;
+    v->reserved = true;
+    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
+}
+
+bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *uid)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    return i != NONE && (version_at(c, i)->cross_asked || version_at(c, i)->cross_begun);
+}
+
+static enum tb_status refuse_until(struct tb_catalog *c, const struct tb_id *uid, tb_time_ns until)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct version *v = version_at(c, i);
+    v->cross_asked = false;
+    v->cross_begun = false;
+    v->refused_until = until;
+    tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
+    tb_catalog_touch_version(c, i);
+    return tb_catalog_settle(c, TB_OK);
+}
+
+enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    return refuse_until(c, uid, tb_time_add(c->now, c->config.retry_ns));
+}
+
+enum tb_status tb_catalog_crossing_hopeless(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    return refuse_until(c, uid, TB_TIME_NEVER);
+}
+
+enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
+{
+    tb_catalog_enter(c, now);
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    if (!tb_crossing_may_be_abandoned(c, version_at(c, i))) return TB_BAD_STATE;
+    tb_version_end(c, i, TB_VERSION_ENDED_ABANDONED, "newer_is_sooner");
+    return tb_catalog_settle(c, TB_OK);
+}

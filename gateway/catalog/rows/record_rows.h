@@ -1,0 +1,29 @@
+/* record_rows.h - what other sites said of themselves (records.h), as rows. */
+#ifndef TB_GATEWAY_RECORD_ROWS_H
+#define TB_GATEWAY_RECORD_ROWS_H
+
+#include "gateway/catalog/records.h"
+#include "gateway/catalog/rows/tables.h"
+
+struct record {
+    struct row row;
+    struct tb_record info;
+};
+
+static inline struct record *record_at(const struct tb_catalog *c, uint32_t i)
+{
+    return (struct record *)tb_table_row(&c->records, i);
+}
+
+struct version;
+
+/* What a link says of a version between two states of the site, to a record that is known by the
+ * same way. */
+void tb_record_progress(struct tb_catalog *c, uint32_t version, const struct tb_catalog_site_progress *p);
+void tb_record_gone(struct tb_catalog *c, uint32_t version, const struct tb_name *site);
+bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, const struct version *v,
+                       bool activated);
+void tb_records_forget(struct tb_catalog *c, const struct tb_name *site);
+void tb_records_expire(struct tb_catalog *c);
+
+#endif

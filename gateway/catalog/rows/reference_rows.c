@@ -1,0 +1,158 @@
+/* reference_rows.c - who holds what: references of ranks, workers and sites, in the lists of their
+ * version and owner. */
+#include "gateway/catalog/rows/reference_rows.h"
+
+#include "base/assert.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/site_rows.h"
+#include "gateway/catalog/rows/source_links.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_rows.h"
+
+static void name_reference(struct tb_catalog *c, struct reference *ref)
+{
+    if (ref->kind == TB_REFERENCE_SITE) {
+        ref->name = site_at(c, ref->owner)->name;
+        return;
+    }
+    const struct session *s = session_at(c, ref->owner);
+    ref->session_id = s->info.id;
+    ref->name = s->info.name;
+    ref->host = s->host;
+    ref->rack = s->rack;
+    ref->spot = s->info.spot;
+    ref->nic_bytes_per_s = s->info.nic_bytes_per_s;
+    ref->slow = ref->kind == TB_REFERENCE_WORKER && s->slow;
+    ref->silent = s->silent;
+}
+
+static uint32_t *list_of(struct version *v, const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_WORKER ? &v->workers : &v->holders;
+}
+
+static uint32_t *owner_list(const struct tb_catalog *c, const struct reference *ref)
+{
+    return ref->kind == TB_REFERENCE_SITE ? &site_at(c, ref->owner)->references
+                                          : &session_at(c, ref->owner)->references;
+}
+
+/* P7: sites that peers speak of, and versions that they make up, are no reason to refuse a rank or a worker; nor the other way round. */
+static uint32_t *count_of(struct tb_catalog *c, int kind)
+{
+    return kind == TB_REFERENCE_SITE ? &c->site_references : &c->worker_references;
+}
+
+uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+{
+    const uint32_t most = kind == TB_REFERENCE_SITE ? c->limits.site_references : c->limits.references;
+    const uint32_t i = *count_of(c, kind) < most ? tb_table_new(&c->references) : NONE;
+    if (i == NONE) return NONE;
+    ++*count_of(c, kind);
+    struct reference *ref = reference_at(c, i);
+    struct version *v = version_at(c, version);
+    ref->kind = kind;
+    ref->version = version;
+    ref->uid = v->key.uid;
+    ref->owner = owner;
+    name_reference(c, ref);
+    ref->source = NONE;
+    ref->shard = NONE;
+    ref->since = c->now;
+    if (kind == TB_REFERENCE_WORKER) tb_plan_begins(c, version);
+    uint32_t *list = list_of(v, ref);
+    ref->next = *list;
+    ref->previous = NONE;
+    if (*list != NONE) reference_at(c, *list)->previous = i;
+    *list = i;
+    ref->owner_next = *owner_list(c, ref);
+    *owner_list(c, ref) = i;
+    tb_plan_note(c, i);
+    return i;
+}
+
+/* Whoever walks the list may stand on it: `next` stays. */
+static void unlink_reference(struct tb_catalog *c, uint32_t reference)
+{
+    const struct reference *ref = reference_at(c, reference);
+    uint32_t *first = list_of(version_at(c, ref->version), ref);
+    *(ref->previous == NONE ? first : &reference_at(c, ref->previous)->next) = ref->next;
+    if (ref->next != NONE) reference_at(c, ref->next)->previous = ref->previous;
+    uint32_t *at = owner_list(c, ref);
+    while (*at != reference) {
+        TB_ASSERT(*at != NONE);
+        at = &reference_at(c, *at)->owner_next;
+    }
+    *at = ref->owner_next;
+}
+
+void tb_reference_set_landing(struct tb_catalog *c, struct reference *ref, bool landing)
+{
+    ref->landing = landing;
+    if (ref->kind == TB_REFERENCE_WORKER)
+        version_at(c, ref->version)->landing_workers += landing ? 1 : UINT32_MAX;
+}
+
+void tb_reference_end(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    const uint32_t version = ref->version;
+    if (ref->landing) {
+        tb_reference_set_landing(c, ref, false);
+        if (tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM))
+            tb_row_unmark(&c->references, reference, TB_CATALOG_LAND_FROM);
+        else
+            tb_row_mark(&c->references, reference, TB_CATALOG_LAND_END);
+    }
+    tb_plan_forget(c, reference);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN);
+    tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
+    unlink_reference(c, reference);
+    /* A rank in place is a source, too: nobody avoids it any more, as its row will be another's. */
+    if (ref->kind == TB_REFERENCE_WORKER || ref->in_place) tb_plan_drop_source(c, version, reference);
+    ref->row.dead = true;
+    --*count_of(c, ref->kind);
+    tb_plan_note(c, reference);
+    if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);
+    tb_catalog_touch_version(c, version);
+}
+
+void tb_reference_lost(struct tb_catalog *c, uint32_t reference)
+{
+    const struct reference *ref = reference_at(c, reference);
+    struct version *v = version_at(c, ref->version);
+    if (ref->kind == TB_REFERENCE_PUBLISHER && v->state == TB_VERSION_OPEN && !v->rank_lost) {
+        v->rank_lost = true;
+        v->blamed = ref->session_id;
+        v->blamed_name = ref->name;
+        v->blamed_shard = ref->shard;
+    }
+    tb_reference_end(c, reference);
+}
+
+uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
+{
+    /* Each request of each worker asks: an owner has few, a version may have thousands. */
+    uint32_t r = kind == TB_REFERENCE_SITE ? site_at(c, owner)->references : session_at(c, owner)->references;
+    for (; r != NONE; r = reference_at(c, r)->owner_next) {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == kind && ref->version == version) return r;
+    }
+    return NONE;
+}
+
+void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too)
+{
+    const uint64_t stamp = ++c->stamps;
+    EACH_REFERENCE(c, version_at(c, version), r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE || (ref->kind == TB_REFERENCE_WORKER && !workers_too)) continue;
+        struct session *s = session_at(c, ref->owner);
+        if (s->stamp == stamp) continue;
+        s->stamp = stamp;
+        ref->tell = status;
+        tb_row_mark(&c->references, r, TB_CATALOG_TELL);
+    }
+}

@@ -1,0 +1,35 @@
+/* session_rows.h - sessions: found by their id, placed on a host and a rack, and ended with all
+ * that is theirs. */
+#ifndef TB_GATEWAY_SESSION_ROWS_H
+#define TB_GATEWAY_SESSION_ROWS_H
+
+#include "gateway/catalog/rows/tables.h"
+
+struct session {
+    struct row row;
+    struct tb_catalog_session info;
+    tb_time_ns lease_until;
+    bool attached;
+    uint32_t host, rack; /* planner's numbers */
+    bool slow;           /* plans.c: it was, when it last told a rate that could be judged */
+    bool silent;         /* leases.c: it was asked and has said nothing since */
+    uint64_t stamp;
+    uint32_t references; /* its own, of all versions: the first of the list */
+    uint32_t members;    /* its memberships: likewise */
+};
+
+static inline struct session *session_at(const struct tb_catalog *c, uint32_t i)
+{
+    return (struct session *)tb_table_row(&c->sessions, i);
+}
+
+uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id);
+/* NONE: the table is full. */
+uint32_t tb_session_new(struct tb_catalog *c, const struct tb_catalog_session *info);
+/* With its waits, memberships and references. `tell`: SESSION_LOST is marked. */
+void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);
+/* Ends those whose lease ran out. */
+void tb_leases_tick(struct tb_catalog *c);
+tb_time_ns tb_leases_deadline(const struct tb_catalog *c);
+
+#endif

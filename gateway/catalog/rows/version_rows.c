@@ -1,0 +1,208 @@
+/* version_rows.c - the rows of versions: small questions about one, and what begins or ends one. An
+ * end is a mark; settling draws its conclusions (version_rules.c). */
+#include "gateway/catalog/rows/version_rows.h"
+
+#include <string.h>
+
+#include "gateway/catalog/rows/model_rows.h"
+#include "gateway/catalog/rows/reference_rows.h"
+#include "gateway/catalog/rows/session_rows.h"
+#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/touched.h"
+
+const char *tb_catalog_state_name(enum tb_catalog_state state)
+{
+    static const char *const names[TB_CATALOG_STATE_END] = {
+        "", "open", "ready", "kept", "retired", "lost", "broken", "withdrawn", "abandoned"};
+    return (unsigned)state < TB_CATALOG_STATE_END ? names[state] : "";
+}
+
+enum tb_status tb_catalog_state_status(enum tb_catalog_state state)
+{
+    static const enum tb_status statuses[TB_CATALOG_STATE_END] = {
+        [TB_VERSION_RETIRED] = TB_SUPERSEDED,          [TB_VERSION_ENDED_LOST] = TB_VERSION_LOST,
+        [TB_VERSION_ENDED_BROKEN] = TB_VERSION_BROKEN, [TB_VERSION_ENDED_WITHDRAWN] = TB_VERSION_WITHDRAWN,
+        [TB_VERSION_ENDED_ABANDONED] = TB_SUPERSEDED,
+    };
+    return (unsigned)state < TB_CATALOG_STATE_END ? statuses[state] : TB_OK;
+}
+
+/* ---- small questions ---- */
+
+uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid)
+{
+    EACH(c->versions, i) if (tb_id_equal(&version_at(c, i)->key.uid, uid)) return i;
+    return NONE;
+}
+
+int tb_which_compare(const struct which *a, const struct which *b)
+{
+    if (a->run_order != b->run_order) return a->run_order < b->run_order ? -1 : 1;
+    if (a->number != b->number) return a->number < b->number ? -1 : 1;
+    return 0;
+}
+
+struct which tb_which_of(const struct version *v)
+{
+    return (struct which){.uid = v->key.uid, .run_order = v->key.run_order, .number = v->key.number};
+}
+
+bool tb_which_is(const struct which *w, const struct tb_id *uid)
+{
+    return !tb_id_is_zero(&w->uid) && tb_id_equal(&w->uid, uid);
+}
+
+bool tb_version_lives(const struct version *v)
+{
+    return v->state == TB_VERSION_READY || v->state == TB_VERSION_KEPT;
+}
+
+bool tb_version_here(const struct version *v)
+{
+    return tb_version_lives(v) && v->whole && !v->evicting;
+}
+
+bool tb_version_older(const struct version *a, const struct version *b)
+{
+    const struct which wa = tb_which_of(a), wb = tb_which_of(b);
+    return tb_which_compare(&wa, &wb) < 0;
+}
+
+bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v)
+{
+    const uint32_t run = tb_run_find(c, v->model, &v->key.run);
+    return run != NONE && run_at(c, run)->info.fenced;
+}
+
+enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v)
+{
+    if (v->state == TB_VERSION_ENDED_ABANDONED && !v->was_ready && tb_version_run_fenced(c, v))
+        return TB_FENCED;
+    return tb_catalog_state_status(v->state);
+}
+
+uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model)
+{
+    uint32_t used = 0;
+    EACH(c->versions, i) used += version_at(c, i)->model == model;
+    return used;
+}
+
+bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v)
+{
+    EACH(c->versions, i)
+    {
+        const struct version *other = version_at(c, i);
+        if (other->model == v->model && tb_version_here(other) && tb_version_older(v, other)) return true;
+    }
+    return false;
+}
+
+bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
+{
+    EACH_HOLDER(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_PUBLISHER && ref->shard == shard) return true;
+    }
+    return false;
+}
+
+bool tb_shard_whole(const struct version *v, uint32_t shard)
+{
+    const struct shard *s = &v->shards[shard];
+    return v->reserved && s->known && s->held_chunks == s->info.chunk_count;
+}
+
+/* Spot workers serve but are no reason to believe that a version is safe. */
+bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v)
+{
+    EACH_REFERENCE(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (!ref->whole || ref->reads_only || ref->kind == TB_REFERENCE_PUBLISHER) continue;
+        if (ref->kind == TB_REFERENCE_SITE || !session_at(c, ref->owner)->info.spot) return true;
+    }
+    return false;
+}
+
+/* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each, at 1 MB/s, take 134 s. */
+#define CAME_LEASES 16u
+
+tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at)
+{
+    const tb_time_ns most = tb_time_add(chunk_at, CAME_LEASES * c->config.lease_ns);
+    return v->came_at > chunk_at ? tb_time_min(v->came_at, most) : chunk_at;
+}
+
+/* ---- changes ---- */
+
+/* Others remember a version by its uid and order, never by its row. */
+uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
+{
+    if (tb_versions_of(c, model) >= c->limits.model_versions) return NONE;
+    const uint32_t i = tb_table_new(&c->versions);
+    if (i == NONE) return NONE;
+    struct version *v = version_at(c, i);
+    v->key = *key;
+    v->model = model;
+    v->state = TB_VERSION_OPEN;
+    v->why = "opened";
+    v->holders = v->workers = v->asking_last = NONE;
+    v->blamed_shard = NONE;
+    v->opened_at = c->now;
+    v->shards = c->shards + (size_t)i * c->limits.shards;
+    memset(v->shards, 0, (size_t)c->limits.shards * sizeof *v->shards);
+    return i;
+}
+
+/* At its home the run's last number moves as well. */
+void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    v->state = TB_VERSION_READY;
+    v->was_ready = true;
+    v->ready_at = c->now;
+    v->why = "ready";
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    const uint32_t r = tb_run_find(c, v->model, &v->key.run);
+    if (r == NONE) return;
+    struct tb_catalog_run *run = &run_at(c, r)->info;
+    if (run->has_last && run->last_number >= v->key.number) return;
+    run->has_last = true;
+    run->last_number = v->key.number;
+    tb_row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
+}
+
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why)
+{
+    struct version *v = version_at(c, version);
+    v->state = state;
+    v->why = why;
+    v->ending = true;
+    tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
+    tb_row_unmark(&c->versions, version, TB_CATALOG_SITE_STATE);
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_catalog_touch_version(c, version);
+}
+
+/* Readers that come later can only copy from these: so the wait ends (P6). */
+void tb_version_fed(struct tb_catalog *c, const struct reference *ref)
+{
+    struct version *v = version_at(c, ref->version);
+    if (v->lacks && ref->since <= v->lacks_since) v->fed_at = c->now;
+}
+
+/* The memory is gone; what the shards are stays known. */
+void tb_version_forget_shards(struct version *v)
+{
+    for (uint32_t s = 0; s < v->key.shard_count; s++)
+        v->shards[s].held_chunks = 0;
+    v->held_chunks = 0;
+    v->reserved = false;
+    v->whole = false;
+    v->evicting = false;
+    v->cross_begun = false;
+    v->cross_asked = false;
+    v->arriving_since = 0;
+}

@@ -1,0 +1,124 @@
+/* version_rows.h - versions: their rows, small questions about one, and the marks of a change. */
+#ifndef TB_GATEWAY_VERSION_ROWS_H
+#define TB_GATEWAY_VERSION_ROWS_H
+
+#include "gateway/catalog/rows/tables.h"
+
+#define BADS_MAX 8
+
+struct shard {
+    struct tb_catalog_shard info;
+    uint32_t held_chunks;
+    bool known;  /* info is filled */
+    bool sealed; /* by a rank, in this life of the catalog */
+};
+
+struct bad_chunk {
+    struct tb_id publisher;
+    uint32_t shard, chunk;
+};
+
+struct version {
+    struct row row;
+    struct tb_version_key key;
+    uint32_t model;
+    enum tb_catalog_state state;
+    bool was_ready;
+    bool
+        restored_open; /* the store calls it open; one that lost its last writes says so of what was ready, too */
+    bool ending;       /* it ended, and settling has not yet drawn the conclusions */
+    bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
+    const char *why;
+    char who[TB_CATALOG_TEXT_MAX];
+    struct tb_id blamed; /* session of a rank */
+    struct tb_name blamed_name;
+    uint32_t blamed_shard;
+
+    uint64_t bytes;
+    uint32_t chunk_count, held_chunks;
+    uint32_t known_count, sealed_count;
+    uint32_t holders;                   /* references of ranks and sites: the first of their list */
+    uint32_t workers;                   /* those of workers, which may be thousands: the first of theirs */
+    uint32_t asking_count, asking_last; /* plans.c: workers that want a plan, and who asked last */
+    uint32_t landing_workers;           /* of those, how many LAND_FROM names */
+    struct shard *shards;
+    struct bad_chunk bads[BADS_MAX];
+    uint32_t bad_count;
+
+    bool reserved;             /* the arena has a region for it */
+    bool whole;                /* and every chunk of it */
+    bool evicting;             /* EVICT is out */
+    bool pinned;               /* by an operator */
+    bool base;                 /* of a crossing under way */
+    bool cross_asked;          /* CROSS is out, nothing has begun */
+    bool cross_begun;          /* in this life of the gateway */
+    tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
+    tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
+    uint32_t arriving_from;    /* and so many they were */
+    tb_time_ns judged_at;      /* plans.c: a worker of it was last judged */
+    tb_time_ns looked_at;      /* plans.c: it was last looked whether one leads all others */
+    uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
+    uint32_t trials;           /* plans.c: so many gave their place up to see who holds up the chain */
+    bool tried;                /* plans.c: and that was enough of it */
+    uint32_t yielding_count;   /* plans.c: workers that wait for another to take their place */
+    bool stands_told;          /* scratch of site_rules.c */
+    bool wanted;               /* an exact wait asks for it */
+    bool unheld;               /* RETIRED without ever having been here: news of it begins it anew */
+    bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
+    bool had_more;             /* chunks that are not here were, and others may have read them */
+    bool lacks;                /* home: some shard has no sure holder, since: */
+    /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
+    tb_time_ns lacks_since, fed_at;
+    tb_time_ns came_at; /* when bytes for it were last seen to come, of chunks that are not here yet */
+    uint64_t came_bytes;
+    tb_time_ns refused_until;
+    bool activated_here; /* by every group of the model */
+    bool whole_told;     /* SITE_STATE said whole */
+    tb_time_ns opened_at, ready_at, whole_at;
+    uint32_t unsaved; /* writes of its row that are on their way to the disk */
+    bool touched;
+};
+
+static inline struct version *version_at(const struct tb_catalog *c, uint32_t i)
+{
+    return (struct version *)tb_table_row(&c->versions, i);
+}
+
+struct reference;
+
+/* ---- questions ---- */
+
+uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid);
+int tb_which_compare(const struct which *a, const struct which *b);
+struct which tb_which_of(const struct version *v);
+bool tb_which_is(const struct which *w, const struct tb_id *uid);
+bool tb_version_lives(const struct version *v); /* ready or kept: workers may hear of it */
+bool tb_version_here(const struct version *v);  /* lives, whole at the gateway and staying */
+bool tb_version_older(const struct version *a, const struct version *b);
+/* What a caller gets who asks about an ended version; TB_OK while it is open or lives. */
+enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
+bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v);
+uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model); /* rows of the model */
+/* A newer one of its model is whole here. */
+bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v);
+bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
+bool tb_shard_whole(const struct version *v, uint32_t shard);
+/* A reliable whole replica other than the gateway's. */
+bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);
+/* When something of it came last: bytes count as a chunk does, for a while behind the last
+ * chunk. */
+tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at);
+
+/* ---- changes ---- */
+
+/* NONE: the table or the model's share is full. */
+uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
+void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
+/* Marks the end. Settling tells the holders, and ends groups and references. */
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why);
+/* This reference told of more chunks. */
+void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
+/* The memory is gone. What the shards are stays known. */
+void tb_version_forget_shards(struct version *v);
+
+#endif
