@@ -13,7 +13,7 @@ static void refresh_whole(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     const bool whole =
-        v->reserved && v->known_count == v->key.shard_count && v->held_chunks == v->chunk_count;
+        tb_version_reserved(v) && v->known_count == v->key.shard_count && v->held_chunks == v->chunk_count;
     if (whole == v->whole) return;
     v->whole = whole;
     if (whole && v->whole_at == 0) v->whole_at = c->now;
@@ -58,8 +58,8 @@ enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_time_ns now, c
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
-    if (v->reserved) return TB_DONE_BEFORE;
-    v->reserved = true;
+    if (tb_version_reserved(v)) return TB_DONE_BEFORE;
+    tb_version_copy_moves(v, TB_VERSION_COPY_RESERVED);
     refresh_whole(c, i);
     if (tb_version_status(c, v) != TB_OK) tb_catalog_evict(c, i); /* it ended while the region was made */
     tb_catalog_touch_version(c, i);
@@ -84,7 +84,7 @@ static enum tb_status find_shard(const struct tb_catalog *c, const struct tb_id 
     if (i == NONE) return TB_NOT_FOUND;
     const struct version *v = version_at(c, i);
     if (shard >= v->key.shard_count) return TB_BAD_ARGUMENT;
-    if (!v->reserved || !v->shards[shard].known) return TB_BAD_STATE;
+    if (!tb_version_reserved(v) || !v->shards[shard].known) return TB_BAD_STATE;
     if (held_chunks > v->shards[shard].info.chunk_count) return TB_BAD_ARGUMENT;
     *version_out = i;
     return TB_OK;
@@ -127,7 +127,7 @@ enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, con
     struct version *v = version_at(c, i);
     if (tb_shard_whole(v, shard) && held_chunks == v->shards[shard].held_chunks) return TB_DONE_BEFORE;
     if (held_chunks < v->shards[shard].held_chunks) set_shard_held(c, i, shard, held_chunks);
-    v->cross_begun = false; /* it has to be asked for again */
+    tb_version_crossing_moves(v, TB_VERSION_CROSSING_SHRINKS);
     v->had_more = true;
     EACH_WORKER(c, version_at(c, i), r) reference_at(c, r)->was_asked = false;
     tb_catalog_touch_version(c, i);
@@ -140,11 +140,11 @@ enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const st
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
-    if (!v->evicting) return TB_BAD_STATE;
+    if (!tb_version_leaves(v)) return TB_BAD_STATE;
     tb_version_forget_shards(v);
     tb_row_unmark(&c->versions, i, TB_CATALOG_EVICT);
     if (tb_version_lives(v)) {
-        v->state = TB_VERSION_RETIRED;
+        tb_version_moves(v, TB_VERSION_IS_EVICTED);
         v->why = "evicted";
         tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_VERSION);
         tb_groups_version_ended(c, i, TB_SUPERSEDED);

@@ -13,11 +13,10 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
     struct version *v = version_at(c, i);
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
-    if (v->cross_begun) return TB_DONE_BEFORE;
-    v->cross_begun = true;
+    if (tb_version_cross_begun(v)) return TB_DONE_BEFORE;
+    tb_version_crossing_moves(v, TB_VERSION_CROSSING_BEGINS);
     v->moved_at = c->now;
-    v->cross_asked = false;
-    v->reserved = true;
+    tb_version_copy_moves(v, TB_VERSION_COPY_RESERVED);
     tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
     return tb_catalog_settle(c, TB_OK);
@@ -26,7 +25,8 @@ enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, c
 bool tb_catalog_crossing_wanted(const struct tb_catalog *c, const struct tb_id *uid)
 {
     const uint32_t i = tb_version_find(c, uid);
-    return i != NONE && (version_at(c, i)->cross_asked || version_at(c, i)->cross_begun);
+    return i != NONE &&
+           (tb_version_cross_asked(version_at(c, i)) || tb_version_cross_begun(version_at(c, i)));
 }
 
 static enum tb_status refuse_until(struct tb_catalog *c, const struct tb_id *uid, tb_time_ns until)
@@ -34,8 +34,7 @@ static enum tb_status refuse_until(struct tb_catalog *c, const struct tb_id *uid
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
-    v->cross_asked = false;
-    v->cross_begun = false;
+    tb_version_crossing_moves(v, TB_VERSION_CROSSING_STOPS);
     v->refused_until = until;
     tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     tb_catalog_touch_version(c, i);
@@ -60,6 +59,6 @@ enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now,
     const uint32_t i = tb_version_find(c, uid);
     if (i == NONE) return TB_NOT_FOUND;
     if (!tb_crossing_may_be_abandoned(c, version_at(c, i))) return TB_BAD_STATE;
-    tb_version_end(c, i, TB_VERSION_ENDED_ABANDONED, "newer_is_sooner");
+    tb_version_end(c, i, TB_VERSION_IS_ABANDONED, "newer_is_sooner");
     return tb_catalog_settle(c, TB_OK);
 }

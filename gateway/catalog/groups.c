@@ -67,7 +67,7 @@ static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_
 static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
 {
     const uint32_t v = tb_id_is_zero(&w->uid) ? NONE : tb_version_find(c, &w->uid);
-    return v != NONE && version_at(c, v)->state == TB_VERSION_ENDED_WITHDRAWN;
+    return v != NONE && version_at(c, v)->life == TB_LIFE_WITHDRAWN;
 }
 
 /* What a member computes from was marked go, if not in this life of the catalog then in the one before. */
@@ -227,8 +227,8 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
     if (v->model != group_at(c, member_at(c, m)->group)->model) return TB_BAD_ARGUMENT;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
-    if (v->state == TB_VERSION_OPEN) return TB_NOT_FOUND;
-    if (v->evicting) return TB_SUPERSEDED;
+    if (v->life == TB_LIFE_OPEN) return TB_NOT_FOUND;
+    if (tb_version_leaves(v)) return TB_SUPERSEDED;
     return tb_catalog_settle(c, stage_as(c, m, i, uid_out));
 }
 

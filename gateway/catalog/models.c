@@ -110,8 +110,8 @@ static void fence(struct tb_catalog *c, uint32_t i)
     EACH(c->versions, v)
     {
         const struct version *version = version_at(c, v);
-        if (version->state == TB_VERSION_OPEN && tb_id_equal(&version->key.run, &run->info.id))
-            tb_version_end(c, v, TB_VERSION_ENDED_ABANDONED, "fenced");
+        if (version->life == TB_LIFE_OPEN && tb_id_equal(&version->key.run, &run->info.id))
+            tb_version_end(c, v, TB_VERSION_IS_ABANDONED, "fenced");
     }
 }
 

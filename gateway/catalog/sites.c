@@ -111,7 +111,7 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     const uint32_t i = tb_version_find(c, &p->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
-    if (ended != TB_OK && version_at(c, i)->state != TB_VERSION_RETIRED) return ended;
+    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
     tb_record_progress(c, i, p);
     const uint32_t site = tb_site_get(c, &p->site, false);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
@@ -171,13 +171,13 @@ static bool is_end(enum tb_catalog_state state)
 static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state)
 {
     struct version *v = version_at(c, version);
-    if (is_end(v->state) && v->state != TB_VERSION_RETIRED) return;
-    if (state == TB_VERSION_ENDED_LOST && v->state == TB_VERSION_RETIRED) return;
-    if (state == TB_VERSION_ENDED_LOST) {
+    const enum tb_version_event event = tb_version_life_event(state);
+    if (!tb_version_life_may(v->life, event)) return;
+    if (event == TB_VERSION_IS_LOST) {
         v->lost_at_home = true; /* for others: here all of it may be, and is judged by who has it */
         tb_catalog_touch_version(c, version);
     } else {
-        tb_version_end(c, version, state, "said_by_home");
+        tb_version_end(c, version, event, "said_by_home");
     }
 }
 
@@ -185,8 +185,7 @@ static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_
 static void began_anew(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    v->unheld = false;
-    v->state = v->was_ready ? TB_VERSION_READY : TB_VERSION_OPEN;
+    tb_version_moves(v, v->was_ready ? TB_VERSION_IS_OFFERED : TB_VERSION_IS_OFFERED_OPEN);
     v->why = "offered_again";
     tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
 }
@@ -200,8 +199,8 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     ref->has = true;
     ref->heard_in = ref->told_in = site_at(c, ref->owner)->session;
     v->lost_at_home = false;
-    if (v->unheld) began_anew(c, version);
-    if (v->state == TB_VERSION_OPEN && state != TB_VERSION_OPEN) {
+    if (v->life == TB_LIFE_UNHELD) began_anew(c, version);
+    if (v->life == TB_LIFE_OPEN && state != TB_VERSION_OPEN) {
         v->key.root = key->root;
         tb_version_name_ready(c, version);
     }
@@ -235,7 +234,8 @@ static enum tb_status hear(struct tb_catalog *c, uint32_t version, uint32_t site
 {
     const bool home = model_at(c, version_at(c, version)->model)->config.is_home;
     if (!is_end(state)) {
-        if (is_end(version_at(c, version)->state) && version_at(c, version)->state != TB_VERSION_RETIRED)
+        if (is_end(tb_version_state(version_at(c, version))) &&
+            tb_version_state(version_at(c, version)) != TB_VERSION_RETIRED)
             return TB_OK;
         const uint32_t r = site_reference(c, version, site);
         if (r == NONE) return tb_catalog_refuse_full(c, &c->references);

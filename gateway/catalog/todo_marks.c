@@ -32,7 +32,7 @@ static bool fill_version(struct tb_catalog *c, uint32_t i, struct tb_catalog_tod
     t->key = v->key;
     t->uid = v->key.uid;
     t->model = v->key.model;
-    t->state = v->state;
+    t->state = tb_version_state(v);
     t->status = tb_version_status(c, v);
     t->why = v->why;
     t->who = v->who;

@@ -27,9 +27,9 @@ static enum tb_status restore_ready(struct tb_catalog *c, uint32_t version, cons
 {
     struct version *v = version_at(c, version);
     const bool has_root = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
-    if (v->state != TB_VERSION_OPEN || state != TB_VERSION_READY || !has_root) return TB_CONFLICT;
+    if (v->life != TB_LIFE_OPEN || state != TB_VERSION_READY || !has_root) return TB_CONFLICT;
     v->key.root = key->root;
-    v->state = TB_VERSION_READY;
+    tb_version_moves(v, TB_VERSION_BECOMES_READY);
     v->was_ready = true;
     tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_catalog_touch_version(c, version);
@@ -54,7 +54,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     tb_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
     /* Who keeps it has to say so again. */
-    v->state = state == TB_VERSION_KEPT ? TB_VERSION_READY : state;
+    v->life = tb_version_life_restored(state);
     v->was_ready = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
     v->restored_open = state == TB_VERSION_OPEN;
     v->had_more = v->was_ready; /* what the life before held and this one does not, others may have read */
@@ -72,7 +72,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
 /* Its number may be opened again, where it was not ready. (An open one of a fenced run is abandoned, too; that run opens nothing.) */
 static bool failed(const struct version *v)
 {
-    return v->state == TB_VERSION_ENDED_LOST || v->state == TB_VERSION_ENDED_ABANDONED;
+    return v->life == TB_LIFE_LOST || v->life == TB_LIFE_ABANDONED;
 }
 
 static uint32_t version_by_number(const struct tb_catalog *c, uint32_t model, const struct tb_id *run,
@@ -105,7 +105,7 @@ static enum tb_status join_version(struct tb_catalog *c, uint32_t i, uint32_t se
     if (v->key.shard_count != q->shard_count) return TB_CONFLICT;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
-    if (v->state == TB_VERSION_OPEN) {
+    if (v->life == TB_LIFE_OPEN) {
         const enum tb_status noted = note_opener(c, i, session);
         if (noted != TB_OK) return noted;
     }
@@ -237,7 +237,7 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     const struct shard *shard = &v->shards[s->shard];
     if (shard->known && !tb_digest_equal(&shard->info.root, &s->root)) {
         blame(c, version, session, s->shard);
-        tb_version_end(c, version, TB_VERSION_ENDED_BROKEN, "digest_differs");
+        tb_version_end(c, version, TB_VERSION_IS_BROKEN, "digest_differs");
         return TB_VERSION_BROKEN;
     }
     const uint32_t r =
@@ -252,7 +252,7 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
     ref->shard = s->shard;
     ref->export_id = s->export_id;
     ref->in_place = s->in_place;
-    if (v->state == TB_VERSION_KEPT) {
+    if (v->life == TB_LIFE_KEPT) {
         ref->tell = TB_OK;
         tb_row_mark(&c->references, r, TB_CATALOG_TELL);
     }
@@ -300,7 +300,7 @@ enum tb_status tb_catalog_seal_may(const struct tb_catalog *c, const struct tb_c
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (s->shard >= v->key.shard_count || s->bytes > TB_SHARD_BYTES_MAX || s->chunk_count > TB_CHUNKS_MAX)
         return TB_BAD_ARGUMENT;
-    if (v->state == TB_VERSION_OPEN && tb_version_run_fenced(c, v)) return TB_FENCED;
+    if (v->life == TB_LIFE_OPEN && tb_version_run_fenced(c, v)) return TB_FENCED;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (retry_differs(v, s)) return TB_CONFLICT;
@@ -359,7 +359,7 @@ enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const 
     if (r == NONE) return TB_NOT_FOUND;
     if (!note_bad(v, &(struct bad_chunk){*publisher, shard, chunk})) return TB_AGAIN;
     blame(c, i, reference_at(c, r)->owner, shard);
-    tb_version_end(c, i, TB_VERSION_ENDED_BROKEN, "chunk_bad");
+    tb_version_end(c, i, TB_VERSION_IS_BROKEN, "chunk_bad");
     return tb_catalog_settle(c, TB_VERSION_BROKEN);
 }
 
@@ -371,10 +371,10 @@ enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const s
     if (i == NONE) return TB_NOT_FOUND;
     struct version *v = version_at(c, i);
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
-    if (v->state == TB_VERSION_ENDED_WITHDRAWN) return TB_DONE_BEFORE;
-    if (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED) return TB_BAD_STATE;
+    if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
+    if (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED) return TB_BAD_STATE;
     (void)tb_catalog_copy_text(v->who, who); /* cut where it is too long: it is for people */
-    tb_version_end(c, i, TB_VERSION_ENDED_WITHDRAWN, "withdrawn");
+    tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, "withdrawn");
     return tb_catalog_settle(c, TB_OK);
 }
 

@@ -62,8 +62,8 @@ enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now, const str
     if (found != TB_OK) return found;
     const struct version *v = version_at(c, i);
     const enum tb_status ended = tb_version_status(c, v);
-    if (ended != TB_OK && v->state != TB_VERSION_RETIRED) return ended;
-    if (v->state == TB_VERSION_OPEN) return TB_NOT_FOUND;
+    if (ended != TB_OK && tb_version_state(v) != TB_VERSION_RETIRED) return ended;
+    if (v->life == TB_LIFE_OPEN) return TB_NOT_FOUND;
     /* After a restart of the catalog a worker may come back with staging that no stage asked for in this
      * life. */
     uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, i, s);

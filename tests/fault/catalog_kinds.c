@@ -12,14 +12,14 @@
 
 /* clang-format off */
 #define VERSION_KINDS(X)                                                                                    \
-    X(open, v->state == TB_VERSION_OPEN)                   X(ready, v->state == TB_VERSION_READY)           \
-    X(kept, v->state == TB_VERSION_KEPT)                   X(retired, v->state == TB_VERSION_RETIRED)       \
-    X(lost, v->state == TB_VERSION_ENDED_LOST)             X(broken, v->state == TB_VERSION_ENDED_BROKEN)   \
-    X(withdrawn, v->state == TB_VERSION_ENDED_WITHDRAWN)   X(abandoned, v->state == TB_VERSION_ENDED_ABANDONED) \
-    X(arriving, v->reserved && !v->whole)                  X(whole, v->whole)                               \
-    X(evicting, v->evicting)                               X(pinned, v->pinned)                             \
+    X(open, tb_version_state(v) == TB_VERSION_OPEN)                   X(ready, tb_version_state(v) == TB_VERSION_READY)           \
+    X(kept, tb_version_state(v) == TB_VERSION_KEPT)                   X(retired, tb_version_state(v) == TB_VERSION_RETIRED)       \
+    X(lost, tb_version_state(v) == TB_VERSION_ENDED_LOST)             X(broken, tb_version_state(v) == TB_VERSION_ENDED_BROKEN)   \
+    X(withdrawn, tb_version_state(v) == TB_VERSION_ENDED_WITHDRAWN)   X(abandoned, tb_version_state(v) == TB_VERSION_ENDED_ABANDONED) \
+    X(arriving, tb_version_reserved(v) && !v->whole)                  X(whole, v->whole)                               \
+    X(evicting, tb_version_leaves(v))                               X(pinned, v->pinned)                             \
     X(base, v->base)                                       X(restored_open, v->restored_open)               \
-    X(cross_asked, v->cross_asked)                         X(cross_begun, v->cross_begun)                   \
+    X(cross_asked, tb_version_cross_asked(v))                         X(cross_begun, tb_version_cross_begun(v))                   \
     X(refused, v->refused_until > c->now)                  X(hopeless, v->refused_until == TB_TIME_NEVER)   \
     X(wanted, v->wanted)                                   X(lost_at_home, v->lost_at_home)                 \
     X(lacks, v->lacks)                                     X(had_more, v->had_more)                         \

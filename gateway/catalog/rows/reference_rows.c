@@ -122,7 +122,7 @@ void tb_reference_lost(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
     struct version *v = version_at(c, ref->version);
-    if (ref->kind == TB_REFERENCE_PUBLISHER && v->state == TB_VERSION_OPEN && !v->rank_lost) {
+    if (ref->kind == TB_REFERENCE_PUBLISHER && v->life == TB_LIFE_OPEN && !v->rank_lost) {
         v->rank_lost = true;
         v->blamed = ref->session_id;
         v->blamed_name = ref->name;

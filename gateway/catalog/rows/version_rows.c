@@ -54,12 +54,12 @@ bool tb_which_is(const struct which *w, const struct tb_id *uid)
 
 bool tb_version_lives(const struct version *v)
 {
-    return v->state == TB_VERSION_READY || v->state == TB_VERSION_KEPT;
+    return v->life == TB_LIFE_READY || v->life == TB_LIFE_KEPT;
 }
 
 bool tb_version_here(const struct version *v)
 {
-    return tb_version_lives(v) && v->whole && !v->evicting;
+    return tb_version_lives(v) && v->whole && !tb_version_leaves(v);
 }
 
 bool tb_version_older(const struct version *a, const struct version *b)
@@ -76,9 +76,8 @@ bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v)
 
 enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v)
 {
-    if (v->state == TB_VERSION_ENDED_ABANDONED && !v->was_ready && tb_version_run_fenced(c, v))
-        return TB_FENCED;
-    return tb_catalog_state_status(v->state);
+    if (v->life == TB_LIFE_ABANDONED && !v->was_ready && tb_version_run_fenced(c, v)) return TB_FENCED;
+    return tb_catalog_state_status(tb_version_state(v));
 }
 
 uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model)
@@ -111,7 +110,7 @@ bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uin
 bool tb_shard_whole(const struct version *v, uint32_t shard)
 {
     const struct shard *s = &v->shards[shard];
-    return v->reserved && s->known && s->held_chunks == s->info.chunk_count;
+    return tb_version_reserved(v) && s->known && s->held_chunks == s->info.chunk_count;
 }
 
 /* Spot workers serve but are no reason to believe that a version is safe. */
@@ -137,6 +136,24 @@ tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, 
 
 /* ---- changes ---- */
 
+void tb_version_moves(struct version *v, enum tb_version_event event)
+{
+    const bool legal = tb_version_life_step(&v->life, event);
+    TB_ASSERT(legal);
+}
+
+void tb_version_copy_moves(struct version *v, enum tb_version_copy_event event)
+{
+    const bool legal = tb_version_copy_step(&v->copy, event);
+    TB_ASSERT(legal);
+}
+
+void tb_version_crossing_moves(struct version *v, enum tb_version_crossing_event event)
+{
+    const bool legal = tb_version_crossing_step(&v->crossing, event);
+    TB_ASSERT(legal);
+}
+
 /* Others remember a version by its uid and order, never by its row. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
@@ -146,7 +163,7 @@ uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_ve
     struct version *v = version_at(c, i);
     v->key = *key;
     v->model = model;
-    v->state = TB_VERSION_OPEN;
+    v->life = TB_LIFE_OPEN;
     v->why = "opened";
     v->holders = v->workers = v->asking_last = NONE;
     v->blamed_shard = NONE;
@@ -160,7 +177,7 @@ uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_ve
 void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    v->state = TB_VERSION_READY;
+    tb_version_moves(v, TB_VERSION_BECOMES_READY);
     v->was_ready = true;
     v->ready_at = c->now;
     v->why = "ready";
@@ -174,10 +191,10 @@ void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
     tb_row_mark(&c->runs, r, TB_CATALOG_PERSIST_RUN);
 }
 
-void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why)
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why)
 {
     struct version *v = version_at(c, version);
-    v->state = state;
+    tb_version_moves(v, event);
     v->why = why;
     v->ending = true;
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
@@ -199,10 +216,8 @@ void tb_version_forget_shards(struct version *v)
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         v->shards[s].held_chunks = 0;
     v->held_chunks = 0;
-    v->reserved = false;
     v->whole = false;
-    v->evicting = false;
-    v->cross_begun = false;
-    v->cross_asked = false;
+    tb_version_copy_moves(v, TB_VERSION_COPY_GIVEN_BACK);
+    tb_version_crossing_moves(v, TB_VERSION_CROSSING_STOPS);
     v->arriving_since = 0;
 }

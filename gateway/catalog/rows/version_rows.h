@@ -3,6 +3,7 @@
 #define TB_GATEWAY_VERSION_ROWS_H
 
 #include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/version_life.h"
 
 #define BADS_MAX 8
 
@@ -22,7 +23,9 @@ struct version {
     struct row row;
     struct tb_version_key key;
     uint32_t model;
-    enum tb_catalog_state state;
+    enum tb_version_life life;
+    enum tb_version_copy copy;
+    enum tb_version_crossing crossing;
     bool was_ready;
     bool
         restored_open; /* the store calls it open; one that lost its last writes says so of what was ready, too */
@@ -45,13 +48,9 @@ struct version {
     struct bad_chunk bads[BADS_MAX];
     uint32_t bad_count;
 
-    bool reserved;             /* the arena has a region for it */
-    bool whole;                /* and every chunk of it */
-    bool evicting;             /* EVICT is out */
+    bool whole;                /* every chunk of it is in the arena */
     bool pinned;               /* by an operator */
     bool base;                 /* of a crossing under way */
-    bool cross_asked;          /* CROSS is out, nothing has begun */
-    bool cross_begun;          /* in this life of the gateway */
     tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
     tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
     uint32_t arriving_from;    /* and so many they were */
@@ -63,7 +62,6 @@ struct version {
     uint32_t yielding_count;   /* plans.c: workers that wait for another to take their place */
     bool stands_told;          /* scratch of site_rules.c */
     bool wanted;               /* an exact wait asks for it */
-    bool unheld;               /* RETIRED without ever having been here: news of it begins it anew */
     bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
     bool had_more;             /* chunks that are not here were, and others may have read them */
     bool lacks;                /* home: some shard has no sure holder, since: */
@@ -82,6 +80,28 @@ struct version {
 static inline struct version *version_at(const struct tb_catalog *c, uint32_t i)
 {
     return (struct version *)tb_table_row(&c->versions, i);
+}
+
+static inline enum tb_catalog_state tb_version_state(const struct version *v)
+{
+    return tb_version_life_state(v->life);
+}
+/* The arena has a region for it. */
+static inline bool tb_version_reserved(const struct version *v)
+{
+    return v->copy != TB_VERSION_COPY_NONE;
+}
+static inline bool tb_version_leaves(const struct version *v)
+{
+    return v->copy == TB_VERSION_COPY_LEAVING;
+}
+static inline bool tb_version_cross_asked(const struct version *v)
+{
+    return v->crossing == TB_VERSION_CROSSING_ASKED;
+}
+static inline bool tb_version_cross_begun(const struct version *v)
+{
+    return v->crossing == TB_VERSION_CROSSING_BEGUN;
 }
 
 struct reference;
@@ -111,11 +131,16 @@ tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, 
 
 /* ---- changes ---- */
 
+/* One step of a life (version_life.h). A pair that there is not is our mistake. */
+void tb_version_moves(struct version *v, enum tb_version_event event);
+void tb_version_copy_moves(struct version *v, enum tb_version_copy_event event);
+void tb_version_crossing_moves(struct version *v, enum tb_version_crossing_event event);
+
 /* NONE: the table or the model's share is full. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
 void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
 /* Marks the end. Settling tells the holders, and ends groups and references. */
-void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state, const char *why);
+void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why);
 /* This reference told of more chunks. */
 void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
 /* The memory is gone. What the shards are stays known. */

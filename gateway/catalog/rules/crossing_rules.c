@@ -78,7 +78,9 @@ uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct versi
 void tb_crossing_ask_again(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (!tb_version_lives(v) || v->whole || v->evicting || !(v->cross_begun || v->cross_asked)) return;
+    if (!tb_version_lives(v) || v->whole || tb_version_leaves(v) ||
+        !(tb_version_cross_begun(v) || tb_version_cross_asked(v)))
+        return;
     struct tb_name from[TB_CATALOG_FROM_MAX];
     if (tb_catalog_crossing_from(c, v, from) > 0) tb_row_mark(&c->versions, version, TB_CATALOG_CROSS);
 }
@@ -98,22 +100,22 @@ static bool home_needs(const struct tb_catalog *c, const struct version *v)
 
 static bool lacking(const struct version *v, uint32_t model)
 {
-    return v->model == model && tb_version_lives(v) && !v->whole && !v->evicting;
+    return v->model == model && tb_version_lives(v) && !v->whole && !tb_version_leaves(v);
 }
 
 static bool may_cross(const struct tb_catalog *c, const struct version *v, uint32_t model)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (!lacking(v, model) || v->cross_begun || v->refused_until > c->now) return false;
+    if (!lacking(v, model) || tb_version_cross_begun(v) || v->refused_until > c->now) return false;
     if (model_at(c, model)->config.is_home && !home_needs(c, v)) return false;
-    if (!v->reserved && !v->wanted && tb_version_newer_here(c, v)) return false;
+    if (!tb_version_reserved(v) && !v->wanted && tb_version_newer_here(c, v)) return false;
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
 /* What has its space goes on first, then the newest, or the oldest where every one is wanted. */
 static bool preferred(const struct tb_catalog *c, const struct version *a, const struct version *b)
 {
-    if (a->reserved != b->reserved) return a->reserved;
+    if (tb_version_reserved(a) != tb_version_reserved(b)) return tb_version_reserved(a);
     return model_at(c, a->model)->config.every ? tb_version_older(a, b) : tb_version_older(b, a);
 }
 
@@ -136,14 +138,14 @@ static void give_up_orphans(struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (!lacking(v, model) || !v->reserved) continue;
+        if (!lacking(v, model) || !tb_version_reserved(v)) continue;
         bool somewhere = tb_version_whole_elsewhere(c, v);
         EACH_HOLDER(c, v, r)
         {
             const struct reference *ref = reference_at(c, r);
             somewhere = somewhere || (ref->kind == TB_REFERENCE_SITE && ref->has);
         }
-        if (!somewhere) tb_version_end(c, i, TB_VERSION_ENDED_ABANDONED, "no_site_has_it");
+        if (!somewhere) tb_version_end(c, i, TB_VERSION_IS_ABANDONED, "no_site_has_it");
     }
 }
 
@@ -154,14 +156,14 @@ static bool stands_still(const struct tb_catalog *c, const struct version *v)
 
 bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v)
 {
-    return v->cross_begun && stands_still(c, v);
+    return tb_version_cross_begun(v) && stands_still(c, v);
 }
 
 /* It stands, or nobody can be asked for it any more and it brought nothing for as long. (What home lacks comes from its ranks.) */
 bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
-    if (v->cross_begun || model_at(c, v->model)->config.is_home) return tb_crossing_stands(c, v);
+    if (tb_version_cross_begun(v) || model_at(c, v->model)->config.is_home) return tb_crossing_stands(c, v);
     return stands_still(c, v) && tb_catalog_crossing_from(c, v, from) == 0;
 }
 
@@ -173,7 +175,7 @@ static bool begun_and_moving(const struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (!lacking(v, model) || !v->cross_begun || tb_crossing_stands(c, v)) continue;
+        if (!lacking(v, model) || !tb_version_cross_begun(v) || tb_crossing_stands(c, v)) continue;
         if (tb_catalog_crossing_from(c, v, from) > 0) return true;
     }
     return false;
@@ -190,12 +192,12 @@ void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model)
         struct version *v = version_at(c, i);
         if (v->model != model) continue;
         if (v->refused_until <= c->now) v->refused_until = 0;
-        if (i == next || !v->cross_asked) continue;
-        v->cross_asked = false;
+        if (i == next || !tb_version_cross_asked(v)) continue;
+        tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
         tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     }
-    if (next == NONE || version_at(c, next)->cross_asked) return;
-    version_at(c, next)->cross_asked = true;
+    if (next == NONE || tb_version_cross_asked(version_at(c, next))) return;
+    tb_version_crossing_moves(version_at(c, next), TB_VERSION_CROSSING_ASKS);
     tb_row_mark(&c->versions, next, TB_CATALOG_CROSS);
 }
 
@@ -212,7 +214,8 @@ static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)
 bool tb_crossing_may_be_abandoned(const struct tb_catalog *c, const struct version *v)
 {
     const struct tb_catalog_model *m = &model_at(c, v->model)->config;
-    if (!lacking(v, v->model) || !v->cross_begun || v->wanted || m->every || m->is_home) return false;
+    if (!lacking(v, v->model) || !tb_version_cross_begun(v) || v->wanted || m->every || m->is_home)
+        return false;
     return newer_can_cross(c, v);
 }
 
@@ -222,7 +225,8 @@ tb_time_ns tb_catalog_crossing_deadline(const struct tb_catalog *c)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (tb_version_lives(v) && !v->whole && v->refused_until != 0 && !v->cross_asked && !v->cross_begun)
+        if (tb_version_lives(v) && !v->whole && v->refused_until != 0 && !tb_version_cross_asked(v) &&
+            !tb_version_cross_begun(v))
             at = tb_time_min(at, v->refused_until);
     }
     return at;

@@ -21,12 +21,13 @@
 
 static bool ended(const struct version *v)
 {
-    return v->state != TB_VERSION_OPEN && !tb_version_lives(v);
+    return v->life != TB_LIFE_OPEN && !tb_version_lives(v);
 }
 
 static bool busy(const struct version *v)
 {
-    return v->reserved || v->evicting || v->pinned || v->row.todos != 0 || v->unsaved != 0;
+    return tb_version_reserved(v) || tb_version_leaves(v) || v->pinned || v->row.todos != 0 ||
+           v->unsaved != 0;
 }
 
 /* A rank or a worker here has something of it. */
@@ -62,12 +63,12 @@ enum tb_version_reason tb_version_reason(const struct tb_catalog *c, const struc
 {
     if (v->row.todos != 0 || v->unsaved != 0) return TB_REASON_TO_SAY;
     if (v->pinned) return TB_REASON_PINNED;
-    if (v->reserved || v->evicting) return TB_REASON_HERE;
+    if (tb_version_reserved(v) || tb_version_leaves(v)) return TB_REASON_HERE;
     if (held_inside(c, v)) return TB_REASON_HELD_INSIDE;
     if (held_by_peer(c, v)) return TB_REASON_HELD_BY_PEER;
     if (waited_for(c, v)) return TB_REASON_WAITED_FOR;
     if (tb_which_is(&model_at(c, v->model)->head, &v->key.uid)) return TB_REASON_HEAD;
-    if (v->state == TB_VERSION_OPEN || tb_version_lives(v))
+    if (v->life == TB_LIFE_OPEN || tb_version_lives(v))
         return c->recovering || model_at(c, v->model)->config.is_home ? TB_REASON_NOT_JUDGED : TB_REASON_NONE;
     return TB_REASON_PAST;
 }
@@ -113,15 +114,14 @@ static void forget_past(struct tb_catalog *c, uint32_t model)
 static void retire(struct tb_catalog *c, uint32_t version)
 {
     end_references(c, version); /* at once: their rows are wanted */
-    tb_version_end(c, version, TB_VERSION_RETIRED, "no_site_has_it");
-    version_at(c, version)->unheld = true;
+    tb_version_end(c, version, TB_VERSION_IS_UNHELD, "no_site_has_it");
 }
 
 /* Told of and not taken: nothing of it is here, and no reader here has it. */
 static bool only_told(const struct tb_catalog *c, const struct version *v)
 {
-    return (v->state == TB_VERSION_OPEN || tb_version_lives(v)) && !v->reserved && !v->evicting &&
-           !v->pinned && !held_inside(c, v);
+    return (v->life == TB_LIFE_OPEN || tb_version_lives(v)) && !tb_version_reserved(v) &&
+           !tb_version_leaves(v) && !v->pinned && !held_inside(c, v);
 }
 
 static bool is_head(const struct tb_catalog *c, const struct version *v)
@@ -144,7 +144,7 @@ static void retire_unheld(struct tb_catalog *c, uint32_t model)
 /* Retired, and only to be said so: on its way out. */
 static bool is_going(const struct version *v)
 {
-    return v->unheld && v->holders == NONE;
+    return v->life == TB_LIFE_UNHELD && v->holders == NONE;
 }
 
 /* Ended, and only sites hold it or wait for it. */

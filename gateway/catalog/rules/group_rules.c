@@ -39,7 +39,7 @@ static bool overtaken(const struct tb_catalog *c, const struct group *g)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model == g->model && !v->evicting && tb_group_replaces_attempt(c, g, v)) return true;
+        if (v->model == g->model && !tb_version_leaves(v) && tb_group_replaces_attempt(c, g, v)) return true;
     }
     return false;
 }

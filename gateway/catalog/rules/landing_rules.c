@@ -20,8 +20,8 @@ static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct ver
 
 static bool landing_possible(const struct version *v)
 {
-    const bool coming = v->state == TB_VERSION_OPEN || tb_version_lives(v);
-    return coming && v->reserved && !v->whole && !v->evicting;
+    const bool coming = v->life == TB_LIFE_OPEN || tb_version_lives(v);
+    return coming && tb_version_reserved(v) && !v->whole && !tb_version_leaves(v);
 }
 
 static bool rank_wanted(const struct version *v, const struct reference *ref)

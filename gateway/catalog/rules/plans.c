@@ -70,7 +70,7 @@ static void forgive_progress(const struct tb_catalog *c, struct reference *ref)
 
 static bool gateway_serves(const struct version *v)
 {
-    return v->reserved && !v->evicting;
+    return tb_version_reserved(v) && !tb_version_leaves(v);
 }
 
 /* In this order they are planned, and stand: those who keep up, who gives its place up to be compared, the slow. Who comes later is
@@ -241,7 +241,7 @@ static void plan(struct tb_catalog *c, uint32_t reference)
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
-    if (v->asking_count == 0 || (!tb_version_lives(v) && v->state != TB_VERSION_RETIRED)) return;
+    if (v->asking_count == 0 || (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED)) return;
     const struct reference *last = reference_at(c, v->asking_last);
     if (v->asking_count == 1 && last->asking && last->version == version) {
         plan(c, v->asking_last);

@@ -19,9 +19,9 @@
 void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (v->evicting) return;
-    v->evicting = true;
-    v->cross_asked = false;
+    if (tb_version_leaves(v)) return;
+    tb_version_copy_moves(v, TB_VERSION_COPY_EVICTED);
+    tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
     tb_row_mark(&c->versions, version, TB_CATALOG_EVICT);
     tb_plan_drop_source(c, version, GATEWAY);
@@ -98,7 +98,7 @@ static bool goes_before(const struct version *a, const struct version *b)
 
 static bool may_go(const struct tb_catalog *c, const struct version *v)
 {
-    return tb_version_lives(v) && v->reserved && !v->evicting && stays(c, v) == GOES;
+    return tb_version_lives(v) && tb_version_reserved(v) && !tb_version_leaves(v) && stays(c, v) == GOES;
 }
 
 /* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes nobody's place among them: the
@@ -144,12 +144,12 @@ void tb_retention_settle(struct tb_catalog *c, uint32_t model)
 
 static void count_room(const struct tb_catalog *c, const struct version *v, struct tb_catalog_room *room)
 {
-    if (!v->reserved) return;
-    if (v->evicting) {
+    if (!tb_version_reserved(v)) return;
+    if (tb_version_leaves(v)) {
         room->evictable += v->bytes;
         return;
     }
-    if (v->state == TB_VERSION_OPEN) {
+    if (v->life == TB_LIFE_OPEN) {
         room->arriving += v->bytes;
         return;
     }
@@ -175,7 +175,7 @@ static void count_room(const struct tb_catalog *c, const struct version *v, stru
 static uint64_t going_bytes(const struct tb_catalog *c)
 {
     uint64_t bytes = 0;
-    EACH(c->versions, i) if (version_at(c, i)->evicting) bytes += version_at(c, i)->bytes;
+    EACH(c->versions, i) if (tb_version_leaves(version_at(c, i))) bytes += version_at(c, i)->bytes;
     return bytes;
 }
 

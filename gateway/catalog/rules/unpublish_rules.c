@@ -34,8 +34,8 @@ static bool published_by_another(const struct tb_catalog *c, const struct versio
 static bool safe_without(const struct tb_catalog *c, const struct version *v, const struct reference *ref)
 {
     if (tb_version_status(c, v) != TB_OK) return true;
-    if (v->state != TB_VERSION_OPEN && !tb_version_retained(c, v)) return true;
-    if (ref->shard != NONE && !v->evicting && tb_shard_whole(v, ref->shard)) return true;
+    if (v->life != TB_LIFE_OPEN && !tb_version_retained(c, v)) return true;
+    if (ref->shard != NONE && !tb_version_leaves(v) && tb_shard_whole(v, ref->shard)) return true;
     if (ref->shard != NONE && published_by_another(c, v, ref)) return true;
     return tb_version_lives(v) && tb_version_whole_elsewhere(c, v);
 }

@@ -40,7 +40,7 @@ static bool deserted(const struct tb_catalog *c, const struct version *v)
 static void give_up_open(struct tb_catalog *c, uint32_t version)
 {
     const bool unsure = version_at(c, version)->restored_open;
-    tb_version_end(c, version, unsure ? TB_VERSION_ENDED_ABANDONED : TB_VERSION_ENDED_LOST, "rank_lost");
+    tb_version_end(c, version, unsure ? TB_VERSION_IS_ABANDONED : TB_VERSION_IS_LOST, "rank_lost");
 }
 
 /* The one transaction: all shards are sealed, and everybody who opened or sealed it is alive. */
@@ -63,8 +63,8 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
 static void settle_kept(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (v->state != TB_VERSION_READY || !(v->whole || tb_version_whole_elsewhere(c, v))) return;
-    v->state = TB_VERSION_KEPT;
+    if (v->life != TB_LIFE_READY || !(v->whole || tb_version_whole_elsewhere(c, v))) return;
+    tb_version_moves(v, TB_VERSION_BECOMES_KEPT);
     v->why = v->whole ? "whole_here" : "whole_elsewhere";
     tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_references_tell(c, version, TB_OK, false);
@@ -140,7 +140,7 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
         return;
     }
     v->blamed_shard = lacking;
-    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "no_holder");
+    tb_version_end(c, version, TB_VERSION_IS_LOST, "no_holder");
 }
 
 /* What home gave up is lost here when nobody who is heard of has all of it, not even a worker. */
@@ -148,7 +148,7 @@ static void settle_given_up(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
     if (!v->lost_at_home || v->whole || tb_version_whole_elsewhere(c, v)) return;
-    tb_version_end(c, version, TB_VERSION_ENDED_LOST, "said_by_home");
+    tb_version_end(c, version, TB_VERSION_IS_LOST, "said_by_home");
 }
 
 static void settle_site_state(struct tb_catalog *c, uint32_t version)
@@ -170,16 +170,16 @@ static void settle_end(struct tb_catalog *c, uint32_t version)
     tb_groups_version_ended(c, version, status);
     tb_unpublish_settle(c, version); /* nothing is retained now: a rank that waits for that is let go */
     EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
-    if (v->reserved) tb_catalog_evict(c, version);
+    if (tb_version_reserved(v)) tb_catalog_evict(c, version);
 }
 
 void tb_version_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
-    if (v->state == TB_VERSION_OPEN) settle_open(c, version);
+    if (v->life == TB_LIFE_OPEN) settle_open(c, version);
     if (tb_version_lives(v)) settle_kept(c, version);
     if (tb_version_lives(v)) settle_lost(c, version);
-    if (tb_version_lives(v) || v->state == TB_VERSION_OPEN) settle_given_up(c, version);
+    if (tb_version_lives(v) || v->life == TB_LIFE_OPEN) settle_given_up(c, version);
     if (tb_version_lives(v)) settle_site_state(c, version);
     settle_end(c, version);
     tb_landing_settle(c, version);

@@ -42,12 +42,12 @@ static bool newer_than(const struct tb_catalog *c, const struct version *v, cons
     if (i == NONE) return newer_than_active(c, v, after);
     const struct version *a = version_at(c, i);
     /* The way back: after a withdrawal any other version is good. */
-    return a->state == TB_VERSION_ENDED_WITHDRAWN || tb_version_older(a, v);
+    return a->life == TB_LIFE_WITHDRAWN || tb_version_older(a, v);
 }
 
 static bool coming_here(const struct version *v)
 {
-    return tb_version_lives(v) && v->reserved && !v->evicting;
+    return tb_version_lives(v) && tb_version_reserved(v) && !tb_version_leaves(v);
 }
 
 static uint64_t newest_run(const struct tb_catalog *c, uint32_t model)
@@ -128,7 +128,7 @@ static uint32_t exact_version(const struct tb_catalog *c, uint32_t model, uint64
         const struct version *v = version_at(c, i);
         if (v->model != model || v->key.number != number || (run_order != 0 && v->key.run_order != run_order))
             continue;
-        if (v->state == TB_VERSION_OPEN || (tb_version_status(c, v) != TB_OK && !v->was_ready)) continue;
+        if (v->life == TB_LIFE_OPEN || (tb_version_status(c, v) != TB_OK && !v->was_ready)) continue;
         if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;
@@ -192,7 +192,8 @@ static void look_at_site(struct tb_catalog *c, uint32_t wait)
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
     if (site_reached(c, w, i))
         tb_wait_answer(c, wait, TB_OK);
-    else if (ended != TB_OK && (version_at(c, i)->state != TB_VERSION_RETIRED || own_site(c, &w->q.site)))
+    else if (ended != TB_OK &&
+             (tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED || own_site(c, &w->q.site)))
         tb_wait_answer(c, wait, ended);
 }
 
