@@ -22,7 +22,7 @@ bool tb_catalog_unpublishing(const struct tb_catalog *c, const struct tb_id *ses
         const struct reference *ref = reference_at(c, r);
         if (!ref->row.live || ref->kind != TB_REFERENCE_PUBLISHER) continue;
         if (!tb_id_equal(&ref->session_id, session) || !tb_id_equal(&ref->uid, uid)) continue;
-        if (ref->hidden && !ref->row.dead && (all || ref->shard == shard)) return true;
+        if (tb_reference_hidden(ref) && !ref->row.dead && (all || ref->shard == shard)) return true;
         const bool named = ref->unpublish_shard == shard || ref->unpublish_shard == TB_CATALOG_ALL_SHARDS;
         if ((all || named) && tb_row_marked(&ref->row, TB_CATALOG_UNPUBLISHED)) return true;
     }
@@ -36,8 +36,7 @@ static void part(struct tb_catalog *c, uint32_t r, tb_time_ns until)
     const uint32_t leader = ref->unpublish_with;
     const tb_time_ns before = reference_at(c, leader)->drain_until;
     if (leader == r) tb_unpublish_hand_over(c, r);
-    ref->gone = true;
-    ref->unpublish_answers = true;
+    tb_reference_sight_moves(ref, TB_SIGHT_IS_GOING);
     ref->unpublish_with = r;
     ref->unpublish_shard = ref->shard;
     ref->drain_until = tb_time_min(before, until);
@@ -57,13 +56,12 @@ static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *sessio
         struct reference *ref = reference_at(c, r);
         if (!mine(ref, s, shard)) continue;
         any = true;
-        if (ref->hidden) {
+        if (tb_reference_hidden(ref)) {
             if (gone) part(c, r, until);
             continue;
         }
         if (leader == NONE) leader = r;
-        ref->hidden = true;
-        ref->gone = gone;
+        tb_reference_sight_moves(ref, TB_SIGHT_IS_HIDDEN);
         ref->unpublish_with = leader;
         if (ref->followers > 0) tb_plan_drop_source(c, i, r); /* they go on elsewhere with what they hold */
     }
@@ -71,7 +69,7 @@ static enum tb_status unpublish(struct tb_catalog *c, const struct tb_id *sessio
     tb_catalog_touch_version(c, i);
     if (leader == NONE) return tb_catalog_settle(c, TB_DONE_BEFORE);
     struct reference *ref = reference_at(c, leader);
-    ref->unpublish_answers = true;
+    tb_reference_sight_moves(ref, gone ? TB_SIGHT_IS_GOING : TB_SIGHT_LEADS);
     ref->unpublish_shard = shard;
     ref->drain_until = until;
     return tb_catalog_settle(c, TB_OK);

@@ -204,7 +204,7 @@ static enum tb_status seal_again(struct tb_catalog *c, uint32_t r, const struct 
     if (!tb_digest_equal(&shard->info.root, &s->root)) return TB_CONFLICT;
     if (ref->export_id == s->export_id) return TB_DONE_BEFORE;
     ref->export_id = s->export_id;
-    if (ref->hidden) tb_unpublish_take_back(c, r); /* that was of the export before */
+    if (tb_reference_hidden(ref)) tb_unpublish_take_back(c, r); /* that was of the export before */
     ref->landing = false;
     tb_plan_tell_readers(c, ref->version, r);
     tb_catalog_touch_version(c, ref->version);

@@ -166,7 +166,7 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->held_chunks = ref->held_chunks;
     out->total_chunks = ref->total_chunks;
     out->whole = ref->whole;
-    out->hidden = ref->hidden;
+    out->hidden = tb_reference_hidden(ref);
     out->activated =
         ref->kind == TB_REFERENCE_WORKER ? tb_member_active(c, ref->owner, &ref->uid) : ref->activated;
     out->slow = ref->slow;

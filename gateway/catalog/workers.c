@@ -139,7 +139,8 @@ enum tb_status tb_catalog_plan_told(struct tb_catalog *c, tb_time_ns now, const 
     EACH_WORKER(c, v, other)
     {
         const struct reference *o = reference_at(c, other);
-        if (o->yields && o->source == source && other != r) tb_plan_yield_place(c, other);
+        if (o->reading == TB_READING_YIELDS && o->source == source && other != r)
+            tb_plan_yield_place(c, other);
     }
     return tb_catalog_settle(c, TB_OK);
 }

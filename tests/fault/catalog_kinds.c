@@ -25,8 +25,8 @@
     X(lacks, v->lacks)                                     X(had_more, v->had_more)                         \
     X(activated_here, v->activated_here)                   X(unsaved, v->unsaved > 0)
 #define REFERENCE_KINDS(X)                                                                                  \
-    X(opened, RANK && r->shard == NONE)                    X(sealed, RANK && r->shard != NONE && !r->hidden) \
-    X(hidden, r->hidden && !r->gone)                       X(going, r->hidden && r->gone)                   \
+    X(opened, RANK && r->shard == NONE)                    X(sealed, RANK && r->shard != NONE && !tb_reference_hidden(r)) \
+    X(hidden, tb_reference_hidden(r) && r->sight != TB_SIGHT_GOES)                       X(going, r->sight == TB_SIGHT_GOES)                   \
     X(read_from_rank, RANK && r->landing)                  X(read_from_worker, WORKER && r->landing)        \
     X(begins, WORKER && r->held_chunks == 0)               X(has_part, WORKER && r->held_chunks > 0 && !r->whole) \
     X(has_all, WORKER && r->whole)                         X(serves, WORKER && r->export_id != 0)           \

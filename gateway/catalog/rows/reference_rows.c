@@ -44,6 +44,12 @@ static uint32_t *count_of(struct tb_catalog *c, int kind)
     return kind == TB_REFERENCE_SITE ? &c->site_references : &c->worker_references;
 }
 
+void tb_reference_sight_moves(struct reference *ref, enum tb_sight_event event)
+{
+    const bool legal = tb_sight_step(&ref->sight, event);
+    TB_ASSERT(legal);
+}
+
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
     const uint32_t most = kind == TB_REFERENCE_SITE ? c->limits.site_references : c->limits.references;

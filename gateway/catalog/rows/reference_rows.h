@@ -2,6 +2,7 @@
 #ifndef TB_GATEWAY_REFERENCE_ROWS_H
 #define TB_GATEWAY_REFERENCE_ROWS_H
 
+#include "gateway/catalog/rows/reference_life.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "intra/planner.h"
@@ -42,11 +43,9 @@ struct reference {
     uint32_t shard; /* NONE: opened, not sealed */
     uint64_t export_id;
     bool in_place;
-    bool hidden;              /* being unpublished */
-    bool gone;                /* with `hidden`, and with no other: its memory goes when the drain ends */
-    bool unpublish_answers;   /* this one of those that a request hid carries its answer */
-    uint32_t unpublish_with;  /* the one that does; with `hidden` */
-    uint32_t unpublish_shard; /* as the request named it; with unpublish_answers */
+    enum tb_sight sight;
+    uint32_t unpublish_with;  /* the one that does; while it is hidden */
+    uint32_t unpublish_shard; /* as the request named it; of one that answers */
     tb_time_ns drain_until;
     enum tb_status unpublished;
     bool landing; /* LAND_FROM is told or marked */
@@ -61,8 +60,8 @@ struct reference {
     tb_time_ns moved_at; /* SITE: when what it holds last grew */
 
     /* WORKER */
+    enum tb_reading reading;
     bool source_loads;    /* it was counted in the source's readers */
-    bool asking;          /* it is counted in its version's asking_count */
     bool was_asked;       /* home read what it had of a version of which chunks rotted */
     uint32_t source_from; /* what it held when it was sent there */
     uint32_t followers;   /* and PUBLISHER: workers whose source it is */
@@ -72,16 +71,26 @@ struct reference {
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
     struct tb_planner_pace pace;
-    bool slow;   /* a leaf from now on */
-    bool aside;  /* it gives its place up to be compared, until it has another */
-    bool yields; /* it gives its place up once another may read there */
-    bool stood;  /* it got nothing as the first of a chain, and was put aside for that once */
+    bool slow;  /* a leaf from now on */
+    bool aside; /* it gives its place up to be compared, until it has another */
+    bool stood; /* it got nothing as the first of a chain, and was put aside for that once */
     uint8_t transport;
 };
 
 static inline struct reference *reference_at(const struct tb_catalog *c, uint32_t i)
 {
     return (struct reference *)tb_table_row(&c->references, i);
+}
+
+/* Being unpublished. */
+static inline bool tb_reference_hidden(const struct reference *ref)
+{
+    return ref->sight != TB_SIGHT_IN_SIGHT;
+}
+/* It answers an unpublish, for itself alone or for those hidden with it too. */
+static inline bool tb_reference_answers(const struct reference *ref)
+{
+    return ref->sight == TB_SIGHT_ANSWERS || ref->sight == TB_SIGHT_GOES;
 }
 
 /* The references of a version, in two lists: workers may be thousands, and most questions are about
@@ -110,6 +119,8 @@ void tb_reference_lost(struct tb_catalog *c, uint32_t reference);
 uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
 /* TELL to each session that holds a reference of the version, once. */
 void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too);
+/* One step of its life (reference_life.h). A pair that there is not is our mistake. */
+void tb_reference_sight_moves(struct reference *ref, enum tb_sight_event event);
 /* LAND_FROM is told or marked. */
 void tb_reference_set_landing(struct tb_catalog *c, struct reference *ref, bool landing);
 

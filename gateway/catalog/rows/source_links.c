@@ -28,12 +28,28 @@ static void unload_source(struct tb_catalog *c, struct reference *ref)
     ref->source_loads = false;
 }
 
-/* Its place is as good as free from now on. */
-void tb_plan_set_yields(struct tb_catalog *c, struct reference *ref, bool yields)
+/* One step of its life, and the counts that go by it. A pair that there is not is our mistake. */
+static void moves(struct tb_catalog *c, uint32_t reference, enum tb_reading_event event)
 {
-    if (ref->yields == yields) return;
-    ref->yields = yields;
-    version_at(c, ref->version)->yielding_count += yields ? 1 : UINT32_MAX;
+    struct reference *ref = reference_at(c, reference);
+    struct version *v = version_at(c, ref->version);
+    const enum tb_reading before = ref->reading;
+    const bool legal = tb_reading_step(&ref->reading, event);
+    TB_ASSERT(legal);
+    if (before == ref->reading) return;
+    if (before == TB_READING_ASKS) v->asking_count--;
+    if (before == TB_READING_YIELDS) v->yielding_count--;
+    if (ref->reading == TB_READING_YIELDS) v->yielding_count++;
+    if (ref->reading != TB_READING_ASKS) return;
+    v->asking_count++;
+    v->asking_last = reference;
+}
+
+void tb_plan_yields(struct tb_catalog *c, uint32_t reference)
+{
+    struct reference *ref = reference_at(c, reference);
+    if (ref->reading == TB_READING_YIELDS) return;
+    moves(c, reference, TB_READING_GIVES_UP);
     unload_source(c, ref);
 }
 
@@ -57,12 +73,8 @@ bool tb_plan_wanted(const struct reference *ref)
 
 void tb_plan_note(struct tb_catalog *c, uint32_t reference)
 {
-    struct reference *ref = reference_at(c, reference);
-    struct version *v = version_at(c, ref->version);
-    if (tb_plan_wanted(ref) == ref->asking) return;
-    ref->asking = !ref->asking;
-    v->asking_count += ref->asking ? 1 : UINT32_MAX;
-    if (ref->asking) v->asking_last = reference;
+    const bool wanted = tb_plan_wanted(reference_at(c, reference));
+    moves(c, reference, wanted ? TB_READING_WANTS : TB_READING_IS_DONE);
 }
 
 void tb_plan_set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
@@ -70,13 +82,16 @@ void tb_plan_set_source(struct tb_catalog *c, uint32_t reference, uint32_t sourc
     struct reference *ref = reference_at(c, reference);
     unload_source(c, ref);
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
-    tb_plan_set_yields(c, ref, false);
     ref->source = source;
     ref->source_from = ref->held_chunks;
-    if (source < GATEWAY) reference_at(c, source)->followers++;
     ref->pace = (struct tb_planner_pace){.heard = false};
-    tb_plan_note(c, reference);
-    if (source == NONE || source_host(c, source) == session_at(c, ref->owner)->host) return;
+    if (source == NONE) {
+        tb_plan_note(c, reference);
+        return;
+    }
+    if (source < GATEWAY) reference_at(c, source)->followers++;
+    moves(c, reference, TB_READING_IS_SENT);
+    if (source_host(c, source) == session_at(c, ref->owner)->host) return;
     ref->source_loads = true;
     (*source_load(c, source))++;
 }

@@ -7,13 +7,14 @@
 
 /* A worker without a source: it has not all of it, and lives. */
 bool tb_plan_wanted(const struct reference *ref);
-/* plans.c counts who wants a plan: call it when what that depends on changed. */
+/* Without a source: whether it asks for one follows from whether it lives and lacks something. Call it
+ * when one of these changed. */
 void tb_plan_note(struct tb_catalog *c, uint32_t reference);
 /* Before a worker that is to read that version is among its workers. */
 void tb_plan_begins(struct tb_catalog *c, uint32_t version);
 void tb_plan_set_source(struct tb_catalog *c, uint32_t reference, uint32_t source);
-/* Its place is as good as free from now on. */
-void tb_plan_set_yields(struct tb_catalog *c, struct reference *ref, bool yields);
+/* Its place is as good as free from now on: it gives it up once another one may read there. */
+void tb_plan_yields(struct tb_catalog *c, uint32_t reference);
 /* It avoids that source no more. */
 void tb_plan_forgive(struct reference *ref, uint32_t source);
 /* The reader is told that its source is gone, and is planned anew. */

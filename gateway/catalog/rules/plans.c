@@ -116,7 +116,7 @@ static bool never_serves(const struct reference *ref)
 static bool rank_serves(const struct reference *ref)
 {
     if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != 0) return false;
-    return ref->followers > 0 || (ref->in_place && !ref->hidden);
+    return ref->followers > 0 || (ref->in_place && !tb_reference_hidden(ref));
 }
 
 static uint32_t add_ranks(struct tb_catalog *c, const struct version *v, uint32_t count)
@@ -243,7 +243,7 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     const struct version *v = version_at(c, version);
     if (v->asking_count == 0 || (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED)) return;
     const struct reference *last = reference_at(c, v->asking_last);
-    if (v->asking_count == 1 && last->asking && last->version == version) {
+    if (v->asking_count == 1 && last->reading == TB_READING_ASKS && last->version == version) {
         plan(c, v->asking_last);
         return;
     }
@@ -251,10 +251,11 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     EACH_WORKER(c, v, r) oldest = r;
     uint32_t asking[RANKS] = {0};
     for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous)
-        asking[rank_of(reference_at(c, r))] += reference_at(c, r)->asking;
+        asking[rank_of(reference_at(c, r))] += reference_at(c, r)->reading == TB_READING_ASKS;
     for (int rank = 0; rank < RANKS; rank++)
         for (uint32_t r = oldest; asking[rank] > 0 && r != NONE; r = reference_at(c, r)->previous)
-            if (reference_at(c, r)->asking && rank_of(reference_at(c, r)) == rank) plan(c, r);
+            if (reference_at(c, r)->reading == TB_READING_ASKS && rank_of(reference_at(c, r)) == rank)
+                plan(c, r);
 }
 
 /* ---- who holds up those behind it ---- */
@@ -393,7 +394,7 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
     if (ref->bytes_per_s == 0)
         tb_plan_yield_place(c, slow); /* it has nothing to lose there */
     else
-        tb_plan_set_yields(c, ref, true);
+        tb_plan_yields(c, slow);
 }
 
 /* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them

@@ -15,7 +15,7 @@
 /* Hidden by the request that `leader` answers. */
 static bool leaves_with(const struct reference *ref, uint32_t leader)
 {
-    return ref->kind == TB_REFERENCE_PUBLISHER && ref->hidden && ref->unpublish_with == leader;
+    return ref->kind == TB_REFERENCE_PUBLISHER && tb_reference_hidden(ref) && ref->unpublish_with == leader;
 }
 
 /* A spot rank may go at any time: what it holds is no reason to believe that the shard is safe. */
@@ -26,7 +26,8 @@ static bool published_by_another(const struct tb_catalog *c, const struct versio
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != own->shard) continue;
-        if (ref->owner != own->owner && !ref->hidden && !session_at(c, ref->owner)->info.spot) return true;
+        if (ref->owner != own->owner && !tb_reference_hidden(ref) && !session_at(c, ref->owner)->info.spot)
+            return true;
     }
     return false;
 }
@@ -61,7 +62,7 @@ void tb_unpublish_hand_over(struct tb_catalog *c, uint32_t leader)
         if (r == leader || !leaves_with(other, leader)) continue;
         if (heir == NONE) {
             heir = r;
-            other->unpublish_answers = true;
+            tb_reference_sight_moves(other, TB_SIGHT_LEADS);
             other->unpublish_shard = ref->unpublish_shard;
             other->drain_until = ref->drain_until;
         }
@@ -73,18 +74,17 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
-    ref->unpublish_answers = false;
-    ref->unpublished = status != TB_OK && ref->gone ? TB_PEER_REVOKED : status;
+    ref->unpublished = status != TB_OK && ref->sight == TB_SIGHT_GOES ? TB_PEER_REVOKED : status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
     {
         if (!leaves_with(reference_at(c, i), r)) continue;
         if (status == TB_OK)
             tb_reference_end(c, i);
-        else if (reference_at(c, i)->gone)
+        else if (reference_at(c, i)->sight == TB_SIGHT_GOES)
             tb_reference_lost(c, i);
         else
-            reference_at(c, i)->hidden = false;
+            tb_reference_sight_moves(reference_at(c, i), TB_SIGHT_COMES_BACK);
     }
 }
 
@@ -93,7 +93,7 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
     EACH_HOLDER(c, version_at(c, version), r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (!ref->unpublish_answers) continue;
+        if (!tb_reference_answers(ref)) continue;
         const bool late = ref->drain_until <= c->now;
         if (all_safe(c, version_at(c, version), r))
             answer(c, r, TB_OK);
@@ -105,8 +105,8 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
-    if (ref->unpublish_answers) tb_unpublish_hand_over(c, reference);
-    ref->hidden = ref->gone = ref->unpublish_answers = false;
+    if (tb_reference_answers(ref)) tb_unpublish_hand_over(c, reference);
+    tb_reference_sight_moves(ref, TB_SIGHT_COMES_BACK);
     ref->unpublished = TB_TIMEOUT;
     ref->unpublish_shard = ref->shard;
     tb_row_mark(&c->references, reference, TB_CATALOG_UNPUBLISHED);
@@ -118,7 +118,7 @@ tb_time_ns tb_unpublish_deadline(const struct tb_catalog *c)
     EACH(c->references, r)
     {
         const struct reference *ref = reference_at(c, r);
-        if (ref->unpublish_answers) at = tb_time_min(at, ref->drain_until);
+        if (tb_reference_answers(ref)) at = tb_time_min(at, ref->drain_until);
     }
     return at;
 }
