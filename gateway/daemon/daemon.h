@@ -8,11 +8,15 @@
  *   daemon.c         opening and closing everything in order; the tick
  *   catalog_todos.c          the catalog's todos, one function each
  *   persist.c        the durable ones, on their way to the disk; what waits for them
+ *   store_restore.c  at start: what the store knows, into the catalog
+ *   copy_table.c     the rows of this gateway's copies
  *   copies.c         this gateway's copy of each version: region, export, offers, and giving it back
  *   repair.c         reports of damaged chunks: own copies are digested, workers asked to digest theirs
  *   copy_shelf.c     encoded chunks beside it; shelves.c: the thread that makes them
  *   home_landing.c   at home: hops from the ranks that sealed
- *   crossings.c      what links say, and what is asked of them
+ *   crossings.c      what is asked of links, and offered; crossing_room.c: space for what crosses to here
+ *   link_events.c    what links say; link_reports.c: what sites report of versions; link_opening.c: links opened
+ *   peer_rights.c    whose home a model is, and which peers may read it
  *   site_lag.c       what this site holds of a model, how far it is behind, and why; site_records.c: what it tells peers of that, and they it
  *   crossing_policy.c         is a crossing given up for a newer version?
  *   anchors.c        whole versions on a disk, for a reboot
@@ -20,7 +24,8 @@
  *   peer_limits.c         how much is sent to each peer: rates, hours, a day's bytes
  *   home_runs.c      a home whose store is new or restored asks which runs other sites remember
  *   found_streams.c    how many streams each peer's path takes, over restarts
- *   sessions.c       workers' connections; session_publish.c, session_follow.c: what they ask
+ *   session_table.c  the rows of workers' sessions; session_reply.c: replies, and rights
+ *   sessions.c       workers' connections; session_repair.c, session_publish.c, session_follow.c: what they ask
  *   control.c        the operator's socket; site_status.c, link_status.c, chain_status.c: what it answers */
 #ifndef TB_DAEMON_DAEMON_H
 #define TB_DAEMON_DAEMON_H
@@ -408,6 +413,8 @@ void tb_persist_close(struct tb_daemon *d);
 bool tb_persist_room(struct tb_daemon *d);
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has no rows left */
+/* The store cannot be written: counts, and logs once a time. */
+void tb_persist_down_log(struct tb_daemon *d, const char *why);
 void tb_persist_tick(struct tb_daemon *d);
 void tb_persist_wake(uv_async_t *async);
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
@@ -426,10 +433,12 @@ TB_MUST_USE enum tb_status tb_persist_restore(struct tb_daemon *d);
 /* Raises it above that, which a peer says that it has seen, or a good step towards it; links say it once it is on disk. */
 void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
 
-/* copies.c */
+/* copy_table.c */
+void tb_copy_free(struct tb_copy *copy); /* its row: nothing of it is open any more */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
 /* Makes it; NULL: no memory. */
 struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key);
+/* copies.c */
 /* Everything in the arena becomes a copy again, and the catalog hears of it. */
 void tb_copies_restore(struct tb_daemon *d);
 /* Export, offer: what a complete region allows now. */
@@ -459,6 +468,8 @@ uint64_t tb_repair_reporter(const struct tb_worker_session *s);
 TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r);
 /* Digests the encoded chunk of this gateway's own shelf, likewise; TB_CHUNK_DIGEST: it is shown to nobody any more. */
 TB_MUST_USE enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r);
+/* That holder was asked about that chunk. P7: an answer counts once, and only where it was asked for. */
+bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m);
 const char *tb_repair_action(enum tb_status found); /* for the log */
 /* Asks a worker to digest the chunk of its copy. False: it is away, or is not asked, as it was lately, or too many were. */
 bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct tb_report *r);
@@ -492,6 +503,28 @@ void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 /* crossings.c */
+/* What streams of that peer bring of it lands; of every source that is up, at once: the links divide the chunks among them. */
+void tb_crossing_land(struct tb_copy *copy, uint32_t peer);
+void tb_crossing_land_all(struct tb_copy *copy);
+/* The peer announced it. Begun before, by this process or the one before it: what is held stays, and the peer brings the rest. */
+void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer);
+/* It was not to be had; it is tried again. */
+void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why);
+/* To ask again would bring the same, in this life. */
+void tb_copy_crossing_hopeless(struct tb_copy *copy);
+/* crossing_room.c */
+void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
+                           const struct tb_manifest *manifests);
+/* link_reports.c */
+/* To a session that begins: what this site holds and activated, and what the sites behind it do. */
+void tb_reports_again(struct tb_daemon *d, uint32_t peer);
+/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be nearer to home. */
+void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
+                         const struct tb_links_progress *p);
+void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report);
+/* link_events.c */
+extern const struct tb_links_ops tb_link_events;
+/* link_opening.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
 void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life */
 /* Is ours from now on. Sessions that are there go on: P6, the word of one peer is no end of the others' links. */
@@ -513,6 +546,8 @@ void tb_crossings_hear_again(struct tb_daemon *d);
 bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out);
 /* P8: may that peer read the model? Says nothing and counts nothing. */
 bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+/* As it is called here and in other sites' configurations. */
+const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer);
 /* The links, while calls to them have a meaning; NULL otherwise. */
 struct tb_links *tb_links_now(const struct tb_daemon *d);
 
@@ -603,6 +638,12 @@ void tb_sessions_shut(struct tb_daemon *d); /* no new ones */
 void tb_sessions_close(struct tb_daemon *d);
 void tb_sessions_distrust(struct tb_daemon *d); /* the CAs changed: who came by TLS has to come again */
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s);
+/* A connection's row; NULL: no memory. */
+struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local);
+void tb_session_enlist(struct tb_worker_session *s); /* it has its id now */
+void tb_session_free(struct tb_worker_session *s);   /* its row, and what hangs on it */
+void tb_session_refusal_log(struct tb_worker_session *s, const char *event, const char *what,
+                            const char *why);
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
 void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);
 void tb_session_over(struct tb_worker_session *s, enum tb_status why);    /* the catalog knows already */

@@ -176,7 +176,7 @@ static void writer_feed(struct tb_daemon *d)
     tb_store_writer_submit(p->writer, rows, p->writing);
 }
 
-static void store_down_log(struct tb_daemon *d, const char *why)
+void tb_persist_down_log(struct tb_daemon *d, const char *why)
 {
     d->counters.store_failed++;
     if (d->store_down) return; /* one line a time, not one a row */
@@ -191,7 +191,7 @@ static void store_down_log(struct tb_daemon *d, const char *why)
 /* Rows wait on; what rests on them does not. */
 static void store_fails(struct tb_daemon *d, const char *why)
 {
-    store_down_log(d, why);
+    tb_persist_down_log(d, why);
     d->store_down = true;
     rows_follow(d, d->persist->count);
     held_release(d, TB_SITE_STORE);
@@ -395,41 +395,4 @@ void tb_persist_close(struct tb_daemon *d)
     d->store = NULL; /* closed, or in a write that does not end */
     tb_free(p);
     d->persist = NULL;
-}
-
-/* ---- at start, before there is a writer ---- */
-
-static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
-{
-    struct tb_daemon *d = user;
-    const enum tb_status status = tb_catalog_restore_run(d->catalog, run);
-    return status == TB_NOT_FOUND ? TB_OK : status; /* of a model that is not configured any more */
-}
-
-static enum tb_status restore_version(void *user, const struct tb_store_version *v)
-{
-    struct tb_daemon *d = user;
-    /* P3: it had left the arena before the reboot, but not the disk: here it is again. */
-    const bool again = v->state == TB_VERSION_RETIRED && tb_anchors_refilled(d, &v->key.uid);
-    const enum tb_catalog_state state = again ? TB_VERSION_READY : v->state;
-    const enum tb_status status = tb_catalog_restore_version(d->catalog, &v->key, state, v->bytes, v->pinned);
-    return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;
-}
-
-enum tb_status tb_persist_restore(struct tb_daemon *d)
-{
-    enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
-    if (status != TB_OK) {
-        struct tb_log_line l;
-        tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");
-        tb_log_str(&l, "path", d->config->store_path);
-        tb_log_str(&l, "why", tb_store_error(d->store));
-        tb_log_str(&l, "action",
-                   "move the file away: the arena's ready versions are found again, runs begin anew");
-        tb_log_end(&l);
-        return status;
-    }
-    status = tb_store_incarnation(d->store, 1, &d->incarnation);
-    if (status != TB_OK) store_down_log(d, tb_store_error(d->store));
-    return status;
 }

@@ -7,41 +7,6 @@
 #include "base/fault.h"
 #include "intra/fabric/source_descriptor.h"
 
-struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
-{
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (tb_id_equal(&c->key.uid, uid)) return c;
-    }
-    return NULL;
-}
-
-struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key)
-{
-    struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (copy != NULL) return copy;
-    copy = tb_calloc(1, sizeof *copy);
-    if (copy == NULL) return NULL;
-    *copy = (struct tb_copy){.next = d->copies,
-                             .d = d,
-                             .key = *key,
-                             .seen_at = tb_clock_now(),
-                             .opened_wall_ms = tb_clock_wall_ms()};
-    d->copies = copy;
-    tb_gauge_add(&d->copies_used, 1);
-    return copy;
-}
-
-static void copy_free(struct tb_copy *copy)
-{
-    struct tb_copy **at = &copy->d->copies;
-    while (*at != copy)
-        at = &(*at)->next;
-    *at = copy->next;
-    copy->d->copies_used.used--;
-    tb_free(copy->source);
-    tb_free(copy);
-}
-
 /* ---- serving ---- */
 
 /* Two buffers a shard: its held bitmap, its packed bytes. */
@@ -129,7 +94,7 @@ static bool evict_finish(struct tb_copy *copy)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
     const bool gone = copy->evict_why != TB_SUPERSEDED, had_room = copy->region != NULL;
-    copy_free(copy);
+    tb_copy_free(copy);
     if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
     d->counters.evictions += had_room;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
@@ -220,7 +185,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     copy->landing_at = tb_clock_now();
     copy->opened_wall_ms = 0;
     if (tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &key->uid) != TB_OK) {
-        copy_free(copy);
+        tb_copy_free(copy);
         return false;
     }
     restore_shards(copy);
@@ -374,33 +339,6 @@ enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes, struct t
     return tb_catalog_make_room(d->catalog, now, lacking, room_out);
 }
 
-uint64_t tb_copy_held_bytes(const struct tb_copy *copy)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
-        const struct tb_place *p = tb_arena_place(copy->region, s);
-        if (p == NULL || !tb_arena_place_ready(copy->region, s)) continue;
-        for (uint32_t k = 0; k < p->manifest->chunk_count; k++) {
-            if (tb_place_held(p, k)) bytes += p->manifest->chunks[k].bytes;
-        }
-    }
-    return bytes;
-}
-
-uint64_t tb_copy_wire_bytes(const struct tb_copy *copy)
-{
-    struct tb_daemon *d = copy->d;
-    uint64_t bytes = copy->hop_wire_bytes + copy->link_wire_bytes;
-    if (d->links != NULL && !d->links_restarting) bytes += tb_links_landed_bytes(d->links, &copy->key.uid);
-    for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-        if (h->hop == NULL) continue;
-        struct tb_hop_stats stats;
-        tb_hop_stats(h->hop, &stats);
-        bytes += stats.bytes_read;
-    }
-    return bytes;
-}
-
 void tb_copies_free(struct tb_daemon *d)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
@@ -409,7 +347,7 @@ void tb_copies_free(struct tb_daemon *d)
         struct tb_copy *copy = d->copies;
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
         tb_copy_shelf_end(copy);
-        copy_free(copy);
+        tb_copy_free(copy);
     }
     tb_shelves_close(d->shelves);
     d->shelves = NULL;

@@ -123,8 +123,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     return true;
 }
 
-/* P7: an answer counts once, and only where it was asked for. */
-static bool was_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m)
+bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m)
 {
     for (uint32_t i = 0; i < TB_DOUBTS_MAX; i++) {
         struct tb_asked *a = &d->asked[i];
@@ -134,37 +133,4 @@ static bool was_asked(struct tb_daemon *d, const struct tb_id *holder, const str
         return true;
     }
     return false;
-}
-
-static const char *found_action(uint8_t found)
-{
-    switch (found) {
-    case TB_SESSION_FOUND_GOOD:
-        return "own_copy_is_good";
-    case TB_SESSION_FOUND_AGAIN:
-        return "fetch_again";
-    case TB_SESSION_FOUND_GONE:
-        return "not_served";
-    case TB_SESSION_FOUND_MENDED:
-        return "copied_again";
-    default:
-        return "spoiled";
-    }
-}
-
-enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
-{
-    struct tb_daemon *d = s->d;
-    struct tb_session_doubted m;
-    char uid[TB_HEX_CHARS];
-    if (tb_session_doubted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (m.found < TB_SESSION_FOUND_GOOD || m.found > TB_SESSION_FOUND_SPOILED) return TB_PEER_GARBLED;
-    if (!was_asked(d, &s->id, &m)) return TB_OK;
-    d->counters.chunks_rotted += m.found != TB_SESSION_FOUND_GOOD;
-    d->counters.chunks_repaired += m.found == TB_SESSION_FOUND_MENDED;
-    tb_id_format(&m.uid, uid);
-    tb_log(TB_LOG_WARN, "holder.looked", "worker=%s uid=%s shard=%u chunk=%u action=%s", s->name.text, uid,
-           m.shard, m.chunk, found_action(m.found));
-    tb_landing_looked(s, &m);
-    return TB_OK;
 }

@@ -7,6 +7,13 @@
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/rights.h"
 
+struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++)
+        if (tb_name_equal(&d->config->models[i].name, model)) return &d->own[i];
+    return &d->own[0]; /* the catalog has no other models */
+}
+
 /* Large, and the main loop's alone. */
 const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
 {

@@ -11,13 +11,6 @@
 
 #define TOLD_EVERY TB_SECONDS(10)
 
-struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
-{
-    for (uint32_t i = 0; i < d->config->model_count; i++)
-        if (tb_name_equal(&d->config->models[i].name, model)) return &d->own[i];
-    return &d->own[0]; /* the catalog has no other models */
-}
-
 /* ---- saying ---- */
 
 /* P8: the home of a model subscribes to it everywhere, for what rots there. That gives nobody a right to hear of its versions. */

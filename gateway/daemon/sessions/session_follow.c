@@ -283,54 +283,6 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
     return TB_OK;
 }
 
-/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is enough. */
-static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
-{
-    struct tb_daemon *d = s->d;
-    enum tb_status status = TB_AGAIN;
-    for (int times = 0; times < 2 && status == TB_AGAIN; times++)
-        status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &m->uid, m->shard, m->chunk, &s->id);
-    tb_log(TB_LOG_ERROR, "publish.written_to", "rank=%s shard=%u chunk=%u status=%s", s->name.text, m->shard,
-           m->chunk, tb_status_name(status));
-}
-
-/* The holder is asked to look: this gateway itself, or the worker that the plan names. */
-static void look_at_source(struct tb_worker_session *s, uint64_t plan, const struct tb_report *report)
-{
-    struct tb_daemon *d = s->d;
-    struct tb_catalog_reference_view source;
-    const bool known = tb_catalog_plan_get(d->catalog, &s->id, &report->uid, plan, &source);
-    const char *name = "unknown", *action = "replan";
-    if (known && source.from_gateway) {
-        name = "gateway";
-        action = tb_repair_action(report->object ? tb_repair_shelf(d, report) : tb_repair_arena(d, report));
-    } else if (known) {
-        name = source.upstream_name.text;
-        if (tb_repair_ask(d, &source.upstream, report)) action = "ask_its_holder";
-    }
-    tb_log(TB_LOG_WARN, report->object ? "hop.object_bad" : "hop.chunk_bad",
-           "worker=%s source=%s shard=%u chunk=%u action=%s", s->name.text, name, report->shard,
-           report->chunk, action);
-}
-
-enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
-{
-    struct tb_daemon *d = s->d;
-    struct tb_session_chunk_bad m;
-    if (tb_session_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (m.plan == 0) {
-        d->counters.chunks_bad++;
-        written_to(s, &m);
-        return TB_OK;
-    }
-    const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s), m.object};
-    d->counters.chunks_bad += m.object ? 0 : 1;
-    look_at_source(s, m.plan, &report);
-    /* Of what was encoded the chunk comes whole, from the same source. */
-    if (!m.object) TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
-    return TB_OK;
-}
-
 /* ---- activating ---- */
 
 enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)

@@ -20,179 +20,14 @@
 
 #define GREETING        64u /* connections beside session.max that may be about to say HELLO */
 
-/* Ids are random. */
-static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
-{
-    return &d->session_buckets[(id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_SESSION_BUCKETS];
-}
-
-struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id)
-{
-    for (struct tb_worker_session *s = *bucket_of(d, id); s != NULL; s = s->bucket_next) {
-        if (s->welcomed && tb_id_equal(&s->id, id)) return s;
-    }
-    return NULL;
-}
-
-/* It has its id now. */
-static void session_enlist(struct tb_worker_session *s)
-{
-    struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
-    s->bucket_next = *bucket;
-    *bucket = s;
-    s->bucketed = true;
-    s->welcomed = true;
-}
-
-static void session_unlist(struct tb_worker_session *s)
-{
-    struct tb_daemon *d = s->d;
-    if (s->next != NULL) s->next->previous = s->previous;
-    *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
-    d->session_count--;
-    d->connections.used--;
-    if (!s->bucketed) return;
-    struct tb_worker_session **at = bucket_of(d, &s->id);
-    while (*at != s)
-        at = &(*at)->bucket_next;
-    *at = s->bucket_next;
-}
-
-static void session_free(struct tb_worker_session *s)
-{
-    session_unlist(s);
-    while (s->exports != NULL)
-        tb_session_export_drop(s, &s->exports);
-    for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {
-        n = w->next;
-        tb_free(w);
-    }
-    for (struct tb_unpublish_wait *u = s->unpublishes, *n; u != NULL; u = n) {
-        n = u->next;
-        tb_free(u);
-    }
-    tb_free(s);
-}
-
 void tb_session_over(struct tb_worker_session *s, enum tb_status why)
 {
     if (s->wire == NULL) {
-        session_free(s);
+        tb_session_free(s);
         return;
     }
     s->welcomed = false; /* nobody finds it any more; its close frees it */
     tb_wire_close(s->wire, why);
-}
-
-/* A refusal names the list and the identity that it lacks, for the operator to add. It does not say whether there is such a model (P8). */
-static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_BYTES_MAX + 1])
-{
-    char identity[TB_URI_BYTES_MAX];
-    tb_identity_format(&s->identity, identity);
-    if (s->denied_model.text[0] == '\0')
-        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "no publish or read list of the gateway's models has %.150s",
-                 identity);
-    else
-        snprintf(why_out, TB_TEXT_BYTES_MAX + 1, "models.%s.%s of the gateway does not list %.146s",
-                 s->denied_model.text, s->denied_publish ? "publish" : "read", identity);
-}
-
-void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
-{
-    struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
-    snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
-    if (status == TB_PEER_DENIED && reply.why.text[0] == '\0') denied_say(s, reply.why.text);
-    TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
-}
-
-struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
-                                                uint32_t shard)
-{
-    for (struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
-        if (e->shard == shard && tb_id_equal(&e->uid, uid)) return e;
-    }
-    return NULL;
-}
-
-void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
-{
-    struct tb_worker_export *e = *at;
-    *at = e->next;
-    s->d->worker_exports.used--;
-    tb_free(e);
-}
-
-void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
-{
-    const bool all = shard == TB_CATALOG_ALL_SHARDS;
-    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
-        const struct tb_worker_export *e = *at;
-        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
-        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
-        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard)))
-            at = &(*at)->next;
-        else
-            tb_session_export_drop(s, at);
-    }
-}
-
-/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
-static bool exports_full(struct tb_daemon *d)
-{
-    const bool full = d->worker_exports.used >= d->bounds.references;
-    d->worker_exports.refused += full;
-    return full;
-}
-
-/* A new export of the same shard replaces the old one. */
-enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
-                                     const struct tb_span *source)
-{
-    const bool known = tb_session_export_find(s, &export->uid, export->shard) != NULL;
-    struct tb_worker_export *e = known || !exports_full(s->d) ? tb_malloc(sizeof *e + source->count) : NULL;
-    if (e == NULL) return TB_SITE_NOMEM;
-    *e = *export;
-    e->source_bytes = source->count;
-    memcpy(e->source, source->bytes, source->count);
-    for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
-        if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
-        tb_session_export_drop(s, at);
-        break;
-    }
-    tb_gauge_add(&s->d->worker_exports, 1);
-    e->next = s->exports;
-    s->exports = e;
-    return TB_OK;
-}
-
-static void refusal_log(struct tb_worker_session *s, const char *event, const char *what, const char *why)
-{
-    char identity[TB_URI_BYTES_MAX];
-    tb_identity_format(&s->identity, identity);
-    struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_WARN, event);
-    tb_log_str(&l, "worker", s->name.text);
-    tb_log_str(&l, "identity", identity);
-    tb_log_str(&l, "what", what);
-    tb_log_str(&l, "why", why);
-    tb_log_end(&l);
-}
-
-void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why)
-{
-    s->d->counters.denied++;
-    refusal_log(s, "session.denied", what, why);
-}
-
-enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
-{
-    if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
-    char why[TB_NAME_BYTES_MAX + 40];
-    snprintf(why, sizeof why, "models.%s.%s does not list it", model->text, publish ? "publish" : "read");
-    tb_session_denied(s, model->text, why);
-    s->denied_model = *model;
-    s->denied_publish = publish;
-    return TB_PEER_DENIED;
 }
 
 /* ---- HELLO ---- */
@@ -319,7 +154,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
-    session_enlist(s);
+    tb_session_enlist(s);
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -410,10 +245,10 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     s->wire = NULL;
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
-        refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
+        tb_session_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
     } else if (!s->welcomed && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE && why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
-        refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+        tb_session_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
     }
     const bool stays =
         s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
@@ -422,7 +257,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
             tb_session_leaves(d, &s->id);
         }
-        session_free(s);
+        tb_session_free(s);
     } else {
         tb_log(TB_LOG_WARN, "session.away", "worker=%s status=%s action=wait_for_lease", s->name.text,
                tb_status_name(why));
@@ -461,13 +296,11 @@ static bool sessions_refuse(struct tb_daemon *d)
 
 static void session_accept(struct tb_daemon *d, int fd, bool local)
 {
-    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_calloc(1, sizeof *s);
+    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_session_new(d, local);
     if (s == NULL) {
         close(fd);
         return;
     }
-    s->d = d;
-    s->local = local;
     const struct tb_wire_options options = {
         .chan = {.loop = &d->loop,
                  .tls = local ? NULL : d->tls,
@@ -477,15 +310,9 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
         .user = s,
         .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
         .queue_bytes_max = QUEUE_BYTES_MAX};
-    s->next = d->sessions;
-    if (s->next != NULL) s->next->previous = s;
-    d->sessions = s;
-    d->session_count++;
-    tb_gauge_add(&d->connections, 1);
-    s->since_wall_ms = tb_clock_wall_ms();
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;
-        session_free(s);
+        tb_session_free(s);
     }
 }
 
@@ -549,7 +376,7 @@ void tb_sessions_close(struct tb_daemon *d)
         if (s->wire != NULL)
             tb_wire_finish(s->wire, TB_SITE_DRAINING, 200);
         else
-            session_free(s);
+            tb_session_free(s);
     }
 }
 
@@ -569,7 +396,7 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         if (!expired && !silent) continue;
         if (s->welcomed) { /* else on_closed counts it and says why */
             d->counters.sessions_refused++;
-            refusal_log(s, "session.refused", "certificate", "expired");
+            tb_session_refusal_log(s, "session.refused", "certificate", "expired");
         }
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }

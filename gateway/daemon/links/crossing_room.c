@@ -1,0 +1,138 @@
+/* crossing_room.c - space for a version that crosses to here, once its manifests have come; and the line where it has none. */
+#include "gateway/daemon/daemon.h"
+
+#include <stdio.h>
+
+#include "base/fault.h"
+
+static uint64_t manifests_bytes(const struct tb_version_key *key, const struct tb_manifest *manifests)
+{
+    uint64_t bytes = 0;
+    for (uint32_t s = 0; s < key->shard_count; s++)
+        bytes += manifests[s].bytes;
+    return bytes;
+}
+
+/* What the arena said of a version that has no place there. */
+struct no_room {
+    const char *why, *action;
+    uint64_t needed_bytes;
+    struct tb_catalog_room room;
+};
+
+/* P10: counted each time, told when something of it is another than it was. */
+static void tell_no_room(struct tb_copy *copy, const struct no_room *n)
+{
+    struct tb_arena_budget budget;
+    char text[TB_ARENA_ERROR_BYTES + 128];
+    tb_arena_budget(copy->d->arena, &budget);
+    const int used = snprintf(text, sizeof text, "%llu %llu %llu %s", (unsigned long long)n->room.evictable,
+                              (unsigned long long)n->room.heads, (unsigned long long)n->room.pinned, n->why);
+    const struct tb_digest told = tb_digest_of(text, (size_t)used);
+    copy->d->counters.arena_refused++;
+    if (tb_digest_equal(&told, &copy->room_told)) return;
+    copy->room_told = told;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "arena.refused");
+    tb_log_str(&l, "model", copy->key.model.text);
+    tb_log_u64(&l, "number", copy->key.number);
+    tb_log_u64(&l, "needed_bytes", n->needed_bytes);
+    tb_log_u64(&l, "evictable_bytes", n->room.evictable);
+    tb_log_u64(&l, "heads_bytes", n->room.heads);
+    tb_log_u64(&l, "pinned_bytes", n->room.pinned);
+    tb_log_u64(&l, "needed_slots", (uint64_t)copy->key.shard_count + 1);
+    tb_log_u64(&l, "free_slots", budget.slots_free);
+    tb_log_u64(&l, "slots", budget.slots);
+    tb_log_str(&l, "why", n->why);
+    tb_log_str(&l, "action", n->action);
+    tb_log_end(&l);
+}
+
+/* TB_AGAIN: something is being evicted for it. */
+static enum tb_status make_room(struct tb_copy *copy, struct no_room *n)
+{
+    const enum tb_status status = tb_copies_make_room(copy->d, n->needed_bytes, &n->room);
+    if (status == TB_SITE_NOMEM) tell_no_room(copy, n);
+    return status;
+}
+
+static enum tb_status reserve(struct tb_copy *copy, const struct tb_manifest *manifests, char *error)
+{
+    struct tb_daemon *d = copy->d;
+    const uint32_t count = copy->key.shard_count;
+    const struct tb_manifest **pointers = tb_calloc(count, sizeof *pointers);
+    if (pointers == NULL) return TB_SITE_NOMEM;
+    for (uint32_t s = 0; s < count; s++)
+        pointers[s] = &manifests[s];
+    const enum tb_status status =
+        tb_arena_reserve(d->arena, &copy->key, pointers, count, &copy->region, error);
+    tb_free(pointers);
+    return status == TB_DONE_BEFORE ? TB_OK : status;
+}
+
+static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    struct tb_daemon *d = copy->d;
+    const tb_time_ns now = tb_clock_now();
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_manifest *m = &manifests[s];
+        const struct tb_catalog_shard info = {m->root, m->layout.id, m->chunk_count, m->bytes,
+                                              tb_manifest_decoded_bytes(m)};
+        TB_MOOT(tb_catalog_arena_shard(d->catalog, now, &copy->key.uid, s, &info));
+    }
+    TB_MOOT(tb_catalog_arena_reserved(d->catalog, now, &copy->key.uid));
+    TB_MOOT(tb_catalog_crossing_begun(d->catalog, now, &copy->key.uid));
+}
+
+enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    char error[TB_ARENA_ERROR_BYTES] = "";
+    enum tb_status status = reserve(copy, manifests, error);
+    struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
+    copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;
+    copy->room_bytes = n.needed_bytes;
+    if (status == TB_TOO_LARGE) {
+        n.action = "begin with a new file of more arena.bytes, or publish in fewer shards";
+        tell_no_room(copy, &n);
+    } else if (status == TB_SITE_NOMEM) {
+        n.action = "raise arena.bytes or lower models.keep";
+        status = make_room(copy, &n);
+    }
+    if (status != TB_OK) return status;
+    if (copy->region == NULL) return TB_SITE_NOMEM;
+    if (copy->landing_at == 0) copy->landing_at = tb_clock_now();
+    copy->refused_told = TB_OK;
+    copy->room_told = (struct tb_digest){{0}};
+    catalog_shards(copy, manifests);
+    tb_copy_serve(copy); /* a relay offers it before the first chunk is here */
+    return TB_OK;
+}
+
+void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
+                           const struct tb_manifest *manifests)
+{
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (copy == NULL || copy->evicting || !copy->asked) return;
+    copy->asked = false;
+    if (!tb_catalog_crossing_wanted(d->catalog, &key->uid)) { /* a newer one was told of meanwhile */
+        copy->crossing = false;
+        return;
+    }
+    copy->key = *key;
+    const enum tb_status status = tb_crossing_reserve(copy, manifests);
+    copy->wants_room = status == TB_AGAIN;
+    if (status == TB_OK) {
+        tb_crossing_land(copy, peer);
+        tb_crossing_land_all(copy);
+        tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
+               key->model.text, (unsigned long long)key->run_order, (unsigned long long)key->number,
+               tb_peer_site(d, peer), (unsigned long long)manifests_bytes(key, manifests));
+    } else if (status == TB_TOO_LARGE) {
+        tb_log(TB_LOG_WARN, "crossing.refused",
+               "peer=%s model=%s number=%llu status=too_large action=not_asked_again", tb_peer_site(d, peer),
+               key->model.text, (unsigned long long)key->number);
+        tb_copy_crossing_hopeless(copy);
+    } else if (!copy->wants_room) {
+        tb_copy_crossing_refused(copy, status);
+    }
+}

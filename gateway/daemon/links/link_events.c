@@ -1,0 +1,312 @@
+/* link_events.c - what links say, and whom they may tell: to the catalog, and to the room that it is for. */
+#include "gateway/daemon/daemon.h"
+
+#include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/rights.h"
+
+static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
+{
+    return tb_home_of(user, model, home_out);
+}
+
+/* Two homes of one model would give two versions one number: nothing crosses until the configs agree. */
+static bool homes_agree(struct tb_daemon *d, const struct tb_name *peer, const struct tb_name *model,
+                        const struct tb_name *home)
+{
+    struct tb_name ours;
+    if (home->text[0] == '\0' || !links_home_of(d, model, &ours) || tb_name_equal(home, &ours)) return true;
+    d->counters.denied++;
+    tb_log(TB_LOG_ERROR, "link.home_differs",
+           "peer=%s model=%s home_there=%s home_here=%s action=make_models.%s.home_agree", peer->text,
+           model->text, home->text, ours.text, model->text);
+    return false;
+}
+
+static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home)
+{
+    struct tb_daemon *d = user;
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    if (!homes_agree(d, &p->site, model, home)) return false;
+    if (tb_peer_may_read(d, peer, model)) return true;
+    d->counters.denied++;
+    tb_log(TB_LOG_WARN, "link.denied",
+           "peer=%s model=%s list=models.%s.read lacks=tombolo://%s/%s action=add_it_to_the_list",
+           p->site.text, model->text, model->text, p->of.text, p->gateway.text);
+    return false;
+}
+
+/* Home alone is to send what nobody asked for, where it is asked first, and where neither site has lanes, which have a share each. */
+static bool links_expects(void *user, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_daemon *d = user;
+    const struct tb_config *c = d->config;
+    struct tb_name home;
+    if (c->lanes > 1 || !links_home_of(user, model, &home) || !tb_name_equal(&home, &c->peers[peer].site))
+        return false;
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        if (i != peer && tb_name_equal(&c->peers[i].of, &c->peers[peer].of)) return false;
+    for (uint32_t i = 0; i < c->subscribe_count; i++) {
+        const struct tb_config_subscribe *s = &c->subscribe[i];
+        if (tb_name_equal(&s->model, model)) return s->from_count > 0 && tb_name_equal(&s->from[0], &home);
+    }
+    return false;
+}
+
+static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
+{
+    struct tb_daemon *d = user;
+    const struct tb_name *site = &d->config->peers[peer].site;
+    (void)why; /* the link has said it */
+    if (up) {
+        d->counters.links_up++;
+        tb_reports_again(d, peer);
+        tb_home_runs_up(d, peer);
+    } else {
+        d->counters.links_down++;
+    }
+    /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
+    TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
+    tb_records_link(d, peer, up);
+    (void)tb_daemon_settle(d);
+}
+
+/* P3 P10: what the peer held in its arena's life before is gone, and so is what others are told of it. */
+static void links_life(void *user, uint32_t peer, const struct tb_id *life)
+{
+    struct tb_daemon *d = user;
+    struct tb_id *known = &d->peer_lives[peer];
+    const bool another = !tb_id_is_zero(known) && !tb_id_equal(known, life);
+    *known = *life;
+    if (!another) return;
+    d->counters.lives_changed++;
+    tb_log(TB_LOG_WARN, "link.new_life", "peer=%s action=forget_what_it_held", tb_peer_site(d, peer));
+    tb_catalog_site_forget(d->catalog, tb_clock_now(), &d->config->peers[peer].site);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_renewed(void *user, uint32_t peer)
+{
+    struct tb_daemon *d = user;
+    TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
+    tb_reports_again(d, peer);
+    tb_home_runs_up(d, peer);
+    tb_records_link(d, peer, true);
+}
+
+static void links_granted(void *user, uint32_t peer, const struct tb_name *model)
+{
+    tb_records_tell(user, peer, model);
+}
+
+static void links_state(void *user, uint32_t peer, const struct tb_site_state *state)
+{
+    struct tb_daemon *d = user;
+    tb_records_state(d, peer, state);
+    (void)tb_daemon_settle(d); /* who waits for that site */
+}
+
+static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
+{
+    struct tb_daemon *d = user;
+    d->counters.links_refused++;
+    d->counters.links_twins += why == TB_PEER_TWIN;
+    (void)peer; /* the link has said it */
+    if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
+    /* The store is younger than what the peer has seen of us: speak above it. */
+    tb_persist_incarnation(d, detail);
+    tb_home_runs_doubt(d);
+}
+
+static void links_runs_asked(void *user, uint32_t peer, const struct tb_name *model)
+{
+    tb_home_runs_asked(user, peer, model);
+}
+
+static void links_run_told(void *user, uint32_t peer, const struct tb_links_run *run)
+{
+    tb_home_runs_told(user, peer, run);
+    (void)tb_daemon_settle(user);
+}
+
+static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)
+{
+    if (state == TB_LINKS_READY) return TB_VERSION_READY;
+    if (state == TB_LINKS_WITHDRAWN || why == TB_VERSION_WITHDRAWN) return TB_VERSION_ENDED_WITHDRAWN;
+    if (why == TB_VERSION_LOST) return TB_VERSION_ENDED_LOST;
+    if (why == TB_VERSION_BROKEN) return TB_VERSION_ENDED_BROKEN;
+    return TB_VERSION_RETIRED;
+}
+
+static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
+                          enum tb_links_version_state state, enum tb_status why)
+{
+    (void)bytes;
+    struct tb_daemon *d = user;
+    const struct tb_name *site = &d->config->peers[peer].site;
+    if (state != TB_LINKS_READY) tb_copies_look(d);
+    const enum tb_status status =
+        tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
+    d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
+    if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
+    if (status == TB_TOO_LARGE)
+        tb_log(TB_LOG_WARN, "crossing.refused",
+               "peer=%s model=%s number=%llu status=too_large shards=%u of=%u action=not_asked", site->text,
+               key->model.text, (unsigned long long)key->number, key->shard_count, TB_CATALOG_SHARDS);
+    if (status == TB_CONFLICT) {
+        tb_log(TB_LOG_ERROR, "link.conflict", "peer=%s model=%s run=%llu number=%llu action=ignored",
+               site->text, key->model.text, (unsigned long long)key->run_order,
+               (unsigned long long)key->number);
+    }
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (status == TB_OK && state == TB_LINKS_READY && copy != NULL) tb_crossing_go_on(copy, peer);
+    tb_adopt_announced(d, &key->model);
+    (void)tb_daemon_settle(d);
+}
+
+/* P6: what was announced while a table was full is announced no more in this session: it is taken from the links' own list. */
+void tb_crossings_hear_again(struct tb_daemon *d)
+{
+    if (!d->news_refused || d->links == NULL || d->links_restarting) return;
+    d->news_refused = false;
+    for (uint32_t peer = 0; peer < d->config->peer_count; peer++) {
+        struct tb_version_key key;
+        uint64_t bytes;
+        struct tb_catalog_version_view known;
+        for (uint32_t cursor = 0; tb_links_announced_at(d->links, peer, &cursor, &key, &bytes);)
+            if (!tb_catalog_version_get(d->catalog, &key.uid, &known))
+                links_version(d, peer, &key, bytes, TB_LINKS_READY, TB_OK);
+    }
+}
+
+static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
+                            const struct tb_manifest *manifests)
+{
+    struct tb_daemon *d = user;
+    tb_adopt_manifests(d, key, manifests);
+    tb_crossing_manifests(d, peer, key, manifests);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
+{
+    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, whoever brought the last chunk */
+}
+
+static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why)
+{
+    struct tb_daemon *d = user;
+    struct tb_copy *copy = tb_copy_find(d, uid);
+    tb_adopt_failed(d, uid);
+    if (copy == NULL || copy->evicting) return;
+    tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", tb_peer_site(d, peer),
+           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    copy->failed = why;
+    copy->failed_lately = true;
+    if (!copy->whole) tb_copy_crossing_refused(copy, why);
+    (void)tb_daemon_settle(d);
+}
+
+/* What home sealed under another limit: to ask again would bring the same. */
+static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)
+{
+    struct tb_daemon *d = user;
+    struct tb_copy *copy = tb_copy_find(d, uid);
+    tb_adopt_failed(d, uid);
+    if (copy == NULL || copy->evicting || copy->whole) return;
+    tb_log(TB_LOG_WARN, "crossing.refused",
+           "peer=%s model=%s number=%llu status=too_large manifests_at_least=%llu of=%llu "
+           "action=not_asked_again",
+           tb_peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
+           (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
+    copy->failed = TB_TOO_LARGE;
+    tb_copy_crossing_hopeless(copy);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
+{
+    struct tb_daemon *d = user;
+    struct tb_links_progress p = {0};
+    if (tb_links_peer_progress(d->links, peer, uid, &p) != TB_OK) return;
+    p.whole = true;
+    tb_reports_progress(d, peer, uid, &p);
+    (void)tb_daemon_settle(d);
+}
+
+static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *uid)
+{
+    struct tb_daemon *d = user;
+    tb_catalog_site_dropped(d->catalog, tb_clock_now(), &d->config->peers[peer].site, uid);
+    (void)tb_daemon_settle(d);
+}
+
+/* The chunk, and where that is right and it went as a difference, the same chunk of its base. */
+static enum tb_status look_at_own(struct tb_daemon *d, uint32_t peer, const struct tb_links_bad_chunk *bad)
+{
+    struct tb_report report = {.uid = bad->uid, .shard = bad->shard, .chunk = bad->chunk, .reporter = peer};
+    const enum tb_status status = tb_repair_arena(d, &report);
+    if (status != TB_OK || tb_id_is_zero(&bad->base)) return status;
+    report.uid = bad->base;
+    return tb_repair_arena(d, &report);
+}
+
+static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad)
+{
+    struct tb_daemon *d = user;
+    d->counters.chunks_bad++;
+    char uid[TB_HEX_CHARS];
+    tb_id_format(&bad->uid, uid);
+    const char *action = bad->ours ? tb_repair_action(look_at_own(d, peer, bad)) : "ask_again";
+    tb_log(TB_LOG_WARN, "link.chunk_bad", "peer=%s uid=%s shard=%u chunk=%u times=%u sent_by=%s action=%s",
+           tb_peer_site(d, peer), uid, bad->shard, bad->chunk, bad->times, bad->ours ? "us" : "peer", action);
+    struct tb_copy *copy = tb_copy_find(d, &bad->uid);
+    if (copy == NULL || bad->ours) return;
+    copy->failed = TB_CHUNK_DIGEST;
+    copy->failed_lately = true;
+}
+
+/* On a stream's thread. The links keep the version's places meanwhile, and so its region. */
+static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk)
+{
+    struct tb_daemon *d = user;
+    struct tb_arena_region *region = tb_arena_region(d->arena, uid);
+    const enum tb_status status =
+        region != NULL ? tb_arena_chunk_verify(region, shard, chunk) : TB_CHUNK_ABSENT;
+    if (status == TB_CHUNK_DIGEST) { /* a new life: as the verifier does */
+        atomic_fetch_add(&d->verify_bad, 1);
+        uv_async_send(&d->verify_wake);
+    }
+    return status == TB_OK;
+}
+
+static void links_report(void *user, uint32_t peer, const struct tb_links_report *report)
+{
+    struct tb_daemon *d = user;
+    tb_reports_heard(d, peer, report);
+    (void)tb_daemon_settle(d);
+}
+
+const struct tb_links_ops tb_link_events = {
+    .may_read = links_may_read,
+    .home_of = links_home_of,
+    .expects = links_expects,
+    .weight_of = tb_policy_weight,
+    .on_peer = links_peer,
+    .on_life = links_life,
+    .on_granted = links_granted,
+    .on_state = links_state,
+    .on_renewed = links_renewed,
+    .on_refused = links_refused,
+    .on_version = links_version,
+    .on_manifests = links_manifests,
+    .on_landed = links_landed,
+    .on_failed = links_failed,
+    .on_too_large = links_too_large,
+    .on_peer_held = links_peer_held,
+    .on_peer_dropped = links_peer_dropped,
+    .on_report = links_report,
+    .on_chunk_bad = links_chunk_bad,
+    .on_runs_asked = links_runs_asked,
+    .on_run_told = links_run_told,
+    .base_good = links_base_good,
+};

@@ -1,0 +1,165 @@
+/* link_opening.c - links are opened at start, and opened anew under a new life of the arena; the incarnation that they say. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+
+/* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose home is here: what rots
+ * here comes back from whoever has it. */
+static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site,
+                              struct tb_name *models)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < config->subscribe_count; i++) {
+        const struct tb_config_subscribe *s = &config->subscribe[i];
+        for (uint32_t k = 0; k < s->from_count && count < TB_LINKS_MODELS_MAX; k++) {
+            if (!tb_name_equal(&s->from[k], site)) continue;
+            models[count++] = s->model;
+            break;
+        }
+    }
+    for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
+        if (tb_name_equal(&config->models[i].home, &config->label)) models[count++] = config->models[i].name;
+    return count;
+}
+
+/* NULL: what the system does. */
+static const char *congestion_of(const char *word)
+{
+    return strcmp(word, "system") == 0 ? NULL : word;
+}
+
+static const char *peer_congestion(const struct tb_config *config, const struct tb_config_peer *peer)
+{
+    return congestion_of(peer->congestion != NULL ? peer->congestion : config->link_congestion);
+}
+
+/* P3: a home that restarts knows of no other site what it has, and after one lease time calls lost what nobody has. Half of that is for
+ * whoever comes back, as the sites have one lease time; the rest is for its handshakes and its word. */
+static uint32_t retry_max_ms(const struct tb_config *c)
+{
+    const uint32_t half = c->session_lease_ms / 2;
+    const uint32_t most = half < c->link_retry_max_ms ? half : c->link_retry_max_ms;
+    return most > c->link_retry_min_ms ? most : c->link_retry_min_ms;
+}
+
+static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_options *peers,
+                                 struct tb_name *models)
+{
+    const struct tb_config *config = d->config;
+    for (uint32_t i = 0; i < config->peer_count; i++) {
+        struct tb_name *mine = models + (size_t)i * TB_LINKS_MODELS_MAX;
+        peers[i] = (struct tb_links_peer_options){.site = config->peers[i].of,
+                                                  .label = config->peers[i].site,
+                                                  .lane = config->peers[i].lane,
+                                                  .gateway = config->peers[i].gateway,
+                                                  .address = config->peers[i].address,
+                                                  .congestion = peer_congestion(config, &config->peers[i]),
+                                                  .streams_found = d->found[i].streams,
+                                                  .found_bytes_per_s = d->found[i].bytes_per_s,
+                                                  .models = mine,
+                                                  .model_count =
+                                                      models_wanted(config, &config->peers[i].site, mine)};
+    }
+    const struct tb_links_options options = {
+        .loop = &d->loop,
+        .site = config->site,
+        .gateway = d->gateway,
+        .life = tb_arena_life(d->arena),
+        .incarnation = d->incarnation,
+        .lane = config->lane,
+        .lane_count = config->lanes,
+        .tls = d->tls,
+        .listen = config->link_listen,
+        .peers = peers,
+        .peer_count = config->peer_count,
+        .ops = &tb_link_events,
+        .user = d,
+        .streams = config->link_streams,
+        .threads = config->link_threads,
+        .heartbeat_ms = config->link_heartbeat_ms,
+        .down_ms = config->link_down_ms,
+        .stream_idle_ms = config->link_stream_idle_ms,
+        .retry_min_ms = config->link_retry_min_ms,
+        .retry_max_ms = retry_max_ms(config),
+        .codec = config->link_codec,
+        .objects = d->objects,
+        .protocol_max = config->link_protocol_max,
+        .resolver = d->resolver,
+    };
+    char error[256] = "";
+    const enum tb_status status = tb_links_new(&options, &d->links, error);
+    if (status == TB_OK) return TB_OK;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "links.open_failed");
+    tb_log_str(&l, "status", tb_status_name(status));
+    tb_log_str(&l, "why", error);
+    tb_log_end(&l);
+    return status;
+}
+
+enum tb_status tb_crossings_open(struct tb_daemon *d)
+{
+    const size_t count = d->config->peer_count;
+    struct tb_links_peer_options *peers = tb_calloc(count + 1, sizeof *peers);
+    struct tb_name *models = tb_calloc((count + 1) * TB_LINKS_MODELS_MAX, sizeof *models);
+    const enum tb_status status =
+        peers != NULL && models != NULL ? links_open(d, peers, models) : TB_SITE_NOMEM;
+    tb_free(peers);
+    tb_free(models);
+    if (status != TB_OK) return status;
+    tb_limits_renewed(d);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_copy_serve(c);
+    return TB_OK;
+}
+
+/* P6: nobody answers any more what the old links asked, and to the catalog no site went: so it hears that it was not to be had, and
+ * tries again. */
+static void asking_ended(struct tb_copy *copy)
+{
+    if (!copy->asked) return;
+    copy->asked = copy->crossing = false;
+    TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
+}
+
+static void restart_closed(void *user)
+{
+    struct tb_daemon *d = user;
+    d->links = NULL;
+    d->links_restarting = false;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        asking_ended(c);
+        c->offered = false;
+        if (c->evicting) c->evict_waits = 0;
+    }
+    if (d->draining) return;
+    if (tb_crossings_open(d) != TB_OK) {
+        d->fault = true; /* what worked at start does not any more: an operator's restart says why */
+        uv_stop(&d->loop);
+        return;
+    }
+    (void)tb_daemon_settle(d);
+}
+
+void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation)
+{
+    d->incarnation = incarnation;
+    if (d->links == NULL || d->links_restarting) return; /* those to come begin with it */
+    tb_log(TB_LOG_WARN, "links.incarnation", "incarnation=%llu", (unsigned long long)incarnation);
+    tb_links_set_incarnation(d->links, incarnation);
+}
+
+void tb_crossings_restart(struct tb_daemon *d)
+{
+    if (d->links == NULL || d->links_restarting || d->draining) return;
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        c->link_wire_bytes += tb_links_landed_bytes(d->links, &c->key.uid);
+    tb_limits_tick(d);
+    d->links_restarting = true;
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        tb_records_link(d, i, false);
+    tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
+    tb_links_close(d->links, restart_closed, d);
+}

@@ -1,0 +1,35 @@
+/* peer_rights.c - which site is a model's home, and which peers may read it. A leaf: it calls no other room. */
+#include "gateway/daemon/daemon.h"
+
+#include "gateway/daemon/rights.h"
+
+bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out)
+{
+    for (uint32_t i = 0; i < d->config->model_count; i++) {
+        if (!tb_name_equal(&d->config->models[i].name, model)) continue;
+        *home_out = d->config->models[i].home;
+        return true;
+    }
+    return false;
+}
+
+bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    struct tb_name home;
+    if (tb_name_equal(&p->of, &d->config->site))
+        return true; /* another gateway of this site: what is here is its, too */
+    if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site)) return true; /* its own bytes, back */
+    return tb_rights_may(d->config, model, &identity, false);
+}
+
+struct tb_links *tb_links_now(const struct tb_daemon *d)
+{
+    return d->links_restarting ? NULL : d->links;
+}
+
+const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer)
+{
+    return d->config->peers[peer].site.text;
+}

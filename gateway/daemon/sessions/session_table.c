@@ -1,0 +1,136 @@
+/* session_table.c - the rows of workers' sessions and of what they export: found, put and dropped. A leaf: it calls no
+ * other room. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+
+/* Ids are random. */
+static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
+{
+    return &d->session_buckets[(id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_SESSION_BUCKETS];
+}
+
+struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id)
+{
+    for (struct tb_worker_session *s = *bucket_of(d, id); s != NULL; s = s->bucket_next) {
+        if (s->welcomed && tb_id_equal(&s->id, id)) return s;
+    }
+    return NULL;
+}
+
+struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local)
+{
+    struct tb_worker_session *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) return NULL;
+    s->d = d;
+    s->local = local;
+    s->since_wall_ms = tb_clock_wall_ms();
+    s->next = d->sessions;
+    if (s->next != NULL) s->next->previous = s;
+    d->sessions = s;
+    d->session_count++;
+    tb_gauge_add(&d->connections, 1);
+    return s;
+}
+
+/* It has its id now. */
+void tb_session_enlist(struct tb_worker_session *s)
+{
+    struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
+    s->bucket_next = *bucket;
+    *bucket = s;
+    s->bucketed = true;
+    s->welcomed = true;
+}
+
+static void session_unlist(struct tb_worker_session *s)
+{
+    struct tb_daemon *d = s->d;
+    if (s->next != NULL) s->next->previous = s->previous;
+    *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
+    d->session_count--;
+    d->connections.used--;
+    if (!s->bucketed) return;
+    struct tb_worker_session **at = bucket_of(d, &s->id);
+    while (*at != s)
+        at = &(*at)->bucket_next;
+    *at = s->bucket_next;
+}
+
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint32_t shard)
+{
+    for (struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
+        if (e->shard == shard && tb_id_equal(&e->uid, uid)) return e;
+    }
+    return NULL;
+}
+
+void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
+{
+    struct tb_worker_export *e = *at;
+    *at = e->next;
+    s->d->worker_exports.used--;
+    tb_free(e);
+}
+
+void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
+{
+    const bool all = shard == TB_CATALOG_ALL_SHARDS;
+    for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
+        const struct tb_worker_export *e = *at;
+        const bool staging = e->shard == TB_CATALOG_ALL_SHARDS;
+        const bool named = !staging && tb_id_equal(&e->uid, uid) && (all || e->shard == shard);
+        if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard)))
+            at = &(*at)->next;
+        else
+            tb_session_export_drop(s, at);
+    }
+}
+
+/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
+static bool exports_full(struct tb_daemon *d)
+{
+    const bool full = d->worker_exports.used >= d->bounds.references;
+    d->worker_exports.refused += full;
+    return full;
+}
+
+/* A new export of the same shard replaces the old one. */
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                     const struct tb_span *source)
+{
+    const bool known = tb_session_export_find(s, &export->uid, export->shard) != NULL;
+    struct tb_worker_export *e = known || !exports_full(s->d) ? tb_malloc(sizeof *e + source->count) : NULL;
+    if (e == NULL) return TB_SITE_NOMEM;
+    *e = *export;
+    e->source_bytes = source->count;
+    memcpy(e->source, source->bytes, source->count);
+    for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
+        if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
+        tb_session_export_drop(s, at);
+        break;
+    }
+    tb_gauge_add(&s->d->worker_exports, 1);
+    e->next = s->exports;
+    s->exports = e;
+    return TB_OK;
+}
+
+void tb_session_free(struct tb_worker_session *s)
+{
+    session_unlist(s);
+    while (s->exports != NULL)
+        tb_session_export_drop(s, &s->exports);
+    for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {
+        n = w->next;
+        tb_free(w);
+    }
+    for (struct tb_unpublish_wait *u = s->unpublishes, *n; u != NULL; u = n) {
+        n = u->next;
+        tb_free(u);
+    }
+    tb_free(s);
+}
