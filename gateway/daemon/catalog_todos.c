@@ -1,6 +1,5 @@
-/* catalog_todos.c - what the catalog wants done, one function each. A todo that must be durable is on its way to the disk
- * before anything else is done: the catalog gives those out first, and keeps what rests on one until persist.c has
- * said that it is there. */
+/* catalog_todos.c - what the catalog wants done, one function each, and what follows once a
+ * version's state is durable. */
 #include "gateway/daemon/daemon.h"
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -21,6 +20,15 @@ static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &todo->uid)); /* nothing of it was here */
 }
 
+/* A version whose model is being adopted comes out again. */
+static void cross(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    if (tb_adopt_holds(d, &todo->key))
+        TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
+    else
+        tb_cross_start(d, todo);
+}
+
 static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     (void)d;
@@ -28,13 +36,13 @@ static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
            (unsigned long long)todo->plan);
 }
 
-static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
     case TB_CATALOG_PERSIST_VERSION:
     case TB_CATALOG_PERSIST_POINTER:
-        break; /* done by settle */
+        break; /* tb_todo_durable: persist.c has them */
     case TB_CATALOG_LAND_FROM:
         tb_landing_from(d, todo);
         break;
@@ -42,7 +50,7 @@ static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         tb_landing_end(d, todo);
         break;
     case TB_CATALOG_CROSS:
-        tb_cross_start(d, todo);
+        cross(d, todo);
         break;
     case TB_CATALOG_EVICT:
         evict(d, todo);
@@ -142,28 +150,8 @@ void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     version_follow(d, todo);
 }
 
-static bool durable(const struct tb_catalog_todo *todo)
+bool tb_todo_durable(const struct tb_catalog_todo *todo)
 {
     return todo->kind == TB_CATALOG_PERSIST_RUN || todo->kind == TB_CATALOG_PERSIST_VERSION ||
            todo->kind == TB_CATALOG_PERSIST_POINTER;
-}
-
-enum tb_status tb_daemon_settle(struct tb_daemon *d)
-{
-    if (d->settling || d->persist == NULL) return TB_OK; /* the outer one goes on until nothing is left */
-    d->settling = true;
-    enum tb_status stored = TB_OK;
-    struct tb_catalog_todo todo;
-    bool room;
-    while ((room = tb_persist_room(d)) && tb_catalog_next(d->catalog, &todo)) {
-        if (!durable(&todo)) {
-            todo_do(d, &todo);
-            continue;
-        }
-        tb_persist_todo(d, &todo);
-        if (d->store_down) stored = TB_SITE_STORE;
-    }
-    d->settling = false;
-    tb_persist_settled(d, room);
-    return stored;
 }

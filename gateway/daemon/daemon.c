@@ -18,7 +18,6 @@
 #define TICK_IDLE_MS 50u
 #define POLL_NS      TB_MS(100) /* peers' progress */
 #define SLOW_NS      TB_SECONDS(1)
-#define LIFE_NS      TB_SECONDS(1)
 #define VERIFY_BYTES (16u << 20)                        /* a step: some 3 ms */
 #define TURN_NS      (TB_TURN_PATIENCE + TB_SECONDS(1)) /* with its two round trips, on the longest of ways */
 
@@ -95,18 +94,6 @@ static void *verifier_main(void *user)
     return NULL;
 }
 
-/* Peers hear of the new life by links that begin anew: where memory fails chunk by chunk, once a second, as what is fetched again
- * comes over them. */
-static void life_tell(struct tb_daemon *d)
-{
-    const tb_time_ns now = tb_clock_now();
-    if (!d->life_untold || d->links_restarting) return;
-    if (d->life_told_at != 0 && tb_time_since(d->life_told_at, now) < LIFE_NS) return;
-    d->life_untold = false;
-    d->life_told_at = now;
-    tb_crossings_restart(d);
-}
-
 /* Chunks that failed are no longer held: the catalog hears of it, and peers of the new life. */
 static void verify_wake(uv_async_t *async)
 {
@@ -116,9 +103,8 @@ static void verify_wake(uv_async_t *async)
     d->counters.verify_bad += bad;
     tb_log(TB_LOG_ERROR, "arena.verify_failed", "chunks=%u action=fetch_again", bad);
     tb_copies_rotted(d);
-    (void)tb_daemon_settle(d);
     d->life_untold = true;
-    life_tell(d);
+    tb_daemon_wake(d);
 }
 
 static void verifier_start(struct tb_daemon *d)
@@ -163,21 +149,13 @@ static void arrivals_tell(struct tb_daemon *d)
     }
 }
 
-/* Seals and crossings that found no room in the arena. */
-static void room_retry(struct tb_daemon *d)
-{
-    tb_seals_retry(d);
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        tb_crossing_retry(c);
-}
-
 /* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has recovered: nothing else
  * frees any. */
 static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
 {
     const bool recovering = tb_catalog_recovering(d->catalog);
     tb_catalog_tick(d->catalog, now);
-    if (recovering && !tb_catalog_recovering(d->catalog)) room_retry(d);
+    if (recovering && !tb_catalog_recovering(d->catalog)) d->room_freed = true;
 }
 
 static void tick(uv_timer_t *timer)
@@ -188,7 +166,6 @@ static void tick(uv_timer_t *timer)
     tb_plan_waits_tick(d, now);
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
-    life_tell(d);
     tb_home_runs_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
@@ -205,11 +182,11 @@ static void tick(uv_timer_t *timer)
         tb_persist_tick(d);
         tb_usage_tick(d);
         tb_crossings_hear_again(d);
-        room_retry(d);
+        d->room_freed = true; /* as far as anybody here knows */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
     }
     catalog_tick(d, now);
-    (void)tb_daemon_settle(d);
+    tb_daemon_turn(d);
     const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
         d->tick_ms = next;
@@ -380,10 +357,34 @@ static enum tb_status descriptors_raise(struct tb_daemon *d)
     return status == TB_OK ? TB_OK : failed("descriptors", error, "raise that limit, or lower session.max");
 }
 
+/* Behind what came over sockets and asyncs, and again behind timers and closes, before the loop
+ * waits: what was marked in this turn of the loop is concluded in it. */
+static void before_wait(uv_prepare_t *handle)
+{
+    struct tb_daemon *d = handle->data;
+    if (d->woken) tb_daemon_turn(d);
+}
+
+static void after_wait(uv_check_t *handle)
+{
+    struct tb_daemon *d = handle->data;
+    if (d->woken) tb_daemon_turn(d);
+}
+
+static void turns_open(struct tb_daemon *d)
+{
+    uv_prepare_init(&d->loop, &d->before_wait);
+    uv_check_init(&d->loop, &d->after_wait);
+    d->before_wait.data = d->after_wait.data = d;
+    uv_prepare_start(&d->before_wait, before_wait);
+    uv_check_start(&d->after_wait, after_wait);
+}
+
 static enum tb_status loop_open(struct tb_daemon *d)
 {
     if (uv_loop_init(&d->loop) != 0) return TB_SITE_NOMEM;
     d->has_loop = true;
+    turns_open(d);
     uv_timer_init(&d->loop, &d->tick);
     uv_signal_init(&d->loop, &d->sigterm);
     uv_signal_init(&d->loop, &d->sigint);
@@ -419,7 +420,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
         if (status != TB_OK) return status;
     }
     d->opening = false;
-    (void)tb_daemon_settle(d);
+    tb_daemon_turn(d);
     tb_records_tick(d);
     verifier_start(d);
     d->tick_ms = TICK_IDLE_MS;
@@ -453,7 +454,7 @@ static void drain_tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     const tb_time_ns spent = tb_time_since(d->drain_at, tb_clock_now());
     tb_catalog_tick(d->catalog, tb_clock_now());
-    (void)tb_daemon_settle(d);
+    tb_daemon_turn(d);
     const uint32_t left = readers(d);
     const uint32_t rows = tb_persist_waiting(d);
     if ((left != 0 || (rows != 0 && !d->store_down)) && spent < TB_MS(d->config->drain_ms)) return;
@@ -528,7 +529,8 @@ void tb_daemon_close(struct tb_daemon *d)
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);
-    tb_persist_close(d); /* before it is waited for other disks */
+    tb_daemon_flush(d); /* before it is waited for other disks */
+    tb_persist_close(d);
     tb_anchors_close(d);
     tb_adopt_close(d);
     tb_objects_free(d->objects);

@@ -6,7 +6,8 @@
  *
  *   main.c           command line, signals, the loop
  *   daemon.c         opening and closing everything in order; the tick
- *   catalog_todos.c          the catalog's todos, one function each
+ *   dispatcher.c     what was marked in a turn of the loop is concluded, and rooms are called
+ *   catalog_todos.c  the catalog's todos, one function each
  *   persist.c        the durable ones, on their way to the disk; what waits for them
  *   store_restore.c  at start: what the store knows, into the catalog
  *   copy_table.c     the rows of this gateway's copies
@@ -197,6 +198,7 @@ struct tb_copy {
     struct tb_copy *shelf_base; /* that the work reads; NULL: none is done */
     bool ready;                 /* home said so: it may be offered and staged */
     bool offered;
+    bool offer_due; /* it can be served: the dispatcher offers it to the links */
     bool whole;
     bool activated; /* by every group here */
     struct tb_copy_hop *hops;
@@ -335,6 +337,8 @@ struct tb_daemon {
         peer_lives[TB_CONFIG_LIST_MAX]; /* of the peers' arenas, by their last HELLO; zero: none came */
     struct tb_policy policies[TB_CONFIG_LIST_MAX]; /* of config->models */
 
+    uv_prepare_t before_wait;
+    uv_check_t after_wait;
     uv_timer_t tick;
     uint64_t tick_ms;
     tb_time_ns polled_at, slow_at, drain_at;
@@ -363,8 +367,10 @@ struct tb_daemon {
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;
-    bool settling;
-    bool opening; /* before the loop runs: a signal sets draining, and what takes long looks at it */
+    bool woken;      /* something was marked that the dispatcher has to look at */
+    bool turning;    /* it does */
+    bool room_freed; /* in the arena, or the catalog lets go of some: who waits for room asks again */
+    bool opening;    /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool fault; /* something that must not happen did: exit code 1 */
     bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */
@@ -386,9 +392,24 @@ bool tb_closing_awaits(const struct tb_daemon *d, const _Atomic bool *done);
 /* Whoever waits for this disk is left behind: nothing that it may touch is given back, and the exit code is 1. */
 void tb_closing_left(struct tb_daemon *d, const char *what, const char *path);
 
-/* catalog_todos.c: carries out all that the catalog wants, until it wants nothing. Called at the end of whatever told
- * the catalog something. TB_SITE_STORE: something that must be durable waits while the store cannot be written. */
-enum tb_status tb_daemon_settle(struct tb_daemon *d);
+/* Something was told to the catalog, or marked in a row: the dispatcher looks at it in this turn
+ * of the loop. Only sets a mark. */
+static inline void tb_daemon_wake(struct tb_daemon *d)
+{
+    d->woken = true;
+}
+
+/* dispatcher.c: draws the conclusions of all that was marked, until nothing is. By the loop,
+ * once per turn: no room calls it. */
+void tb_daemon_turn(struct tb_daemon *d);
+/* At the end: rows are written while shutdown.c has time for it, and what rests on them goes
+ * out. */
+void tb_daemon_flush(struct tb_daemon *d);
+
+/* catalog_todos.c */
+/* persist.c has it: what rests on it waits until it is on disk. */
+bool tb_todo_durable(const struct tb_catalog_todo *todo);
+void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo); /* one that is not durable */
 /* A version's new state is durable (or the disk given up for now): the log, the links, what follows here. */
 void tb_version_saved(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
@@ -405,11 +426,19 @@ struct tb_held {
     /* Frees it. TB_OK; TB_SITE_STORE: the disk is given up for now; TB_SITE_DRAINING. */
     void (*fn)(struct tb_daemon *d, struct tb_held *held, enum tb_status status);
 };
-/* After a settle: calls fn once all that it queued is on disk; at once, if it is. TB_SITE_NOMEM: too many wait. */
+/* Calls fn once all that the catalog wants durable by now is on disk, in this turn at the
+ * earliest. TB_SITE_NOMEM: too many wait. */
 TB_MUST_USE enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held);
 TB_MUST_USE enum tb_status tb_persist_open(struct tb_daemon *d);
-/* Writes what waits, while shutdown.c has time for it, and closes the store. */
+/* Closes the store, behind tb_daemon_flush. */
 void tb_persist_close(struct tb_daemon *d);
+/* The dispatcher's: a version's state that is on disk now, or whose disk is given up for now.
+ * False: there is no other; what it points to stays until the next call. */
+bool tb_persist_next(struct tb_daemon *d, struct tb_catalog_todo *saved_out);
+uint64_t tb_persist_incarnation_written(struct tb_daemon *d); /* once; 0: none was */
+/* At the end: writes rows, and waits for them. False: all are written, the store fails, or its
+ * disk does not answer. */
+bool tb_persist_flush(struct tb_daemon *d);
 bool tb_persist_room(struct tb_daemon *d);
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has no rows left */
@@ -468,7 +497,8 @@ uint64_t tb_repair_reporter(const struct tb_worker_session *s);
 TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_report *r);
 /* Digests the encoded chunk of this gateway's own shelf, likewise; TB_CHUNK_DIGEST: it is shown to nobody any more. */
 TB_MUST_USE enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r);
-/* That holder was asked about that chunk. P7: an answer counts once, and only where it was asked for. */
+/* That holder was asked about that chunk. P7: an answer counts once, and only where it was asked
+ * for. */
 bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m);
 const char *tb_repair_action(enum tb_status found); /* for the log */
 /* Asks a worker to digest the chunk of its copy. False: it is away, or is not asked, as it was lately, or too many were. */
@@ -503,10 +533,12 @@ void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 /* crossings.c */
-/* What streams of that peer bring of it lands; of every source that is up, at once: the links divide the chunks among them. */
+/* What streams of that peer bring of it lands; of every source that is up, at once: the links
+ * divide the chunks among them. */
 void tb_crossing_land(struct tb_copy *copy, uint32_t peer);
 void tb_crossing_land_all(struct tb_copy *copy);
-/* The peer announced it. Begun before, by this process or the one before it: what is held stays, and the peer brings the rest. */
+/* The peer announced it. Begun before, by this process or the one before it: what is held stays,
+ * and the peer brings the rest. */
 void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer);
 /* It was not to be had; it is tried again. */
 void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why);
@@ -518,7 +550,8 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
 /* link_reports.c */
 /* To a session that begins: what this site holds and activated, and what the sites behind it do. */
 void tb_reports_again(struct tb_daemon *d, uint32_t peer);
-/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be nearer to home. */
+/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be
+ * nearer to home. */
 void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
                          const struct tb_links_progress *p);
 void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report);
@@ -526,7 +559,9 @@ void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_
 extern const struct tb_links_ops tb_link_events;
 /* link_opening.c */
 TB_MUST_USE enum tb_status tb_crossings_open(struct tb_daemon *d); /* links; offers what is held */
-void tb_crossings_restart(struct tb_daemon *d);                    /* with a new life */
+/* The arena's life is a new one: links begin anew, so that peers hear of it. Where memory fails
+ * chunk by chunk, once a second, as what is fetched again comes over them. */
+void tb_crossings_life_tell(struct tb_daemon *d);
 /* Is ours from now on. Sessions that are there go on: P6, the word of one peer is no end of the others' links. */
 void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation);
 /* Space for a version whose manifests are here, and the catalog's word on it. TB_AGAIN: something is being evicted for it.
@@ -568,6 +603,19 @@ bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model
                         const struct tb_wire_frame *frame);
 void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
+/* A request that waited for peers, as it came. */
+#define TB_WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
+struct tb_waiting_request {
+    struct tb_waiting_request *next;
+    struct tb_id session;
+    uint32_t model;
+    uint64_t request;
+    uint16_t type;
+    uint32_t bytes;
+    uint8_t payload[TB_WAITING_PAYLOAD_BYTES];
+};
+/* The next that need wait no longer, as the caller's own; NULL: none. */
+struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d);
 
 /* site_records.c: what sites say of themselves (catalog/records.h) */
 TB_MUST_USE enum tb_status tb_records_open(struct tb_daemon *d); /* behind the catalog, before links */

@@ -33,8 +33,12 @@ struct tb_persist {
     struct tb_store_writer *writer;
     struct waiting rows[WAITING_MAX];
     uint32_t count;
-    uint32_t writing; /* rows 0 .. writing - 1 are with the writer */
-    uint64_t first;   /* the number of rows[0]; each row has one more than that before it */
+    uint32_t writing;     /* rows 0 .. writing - 1 are with the writer */
+    uint32_t landed;      /* rows 0 .. landed - 1 are on disk, and not all of what rests on them went out */
+    bool told;            /* by the writer's thread: there is a result to take */
+    bool refused;         /* the last batch is not on disk */
+    uint64_t incarnation; /* that was written; 0: none, or the dispatcher knows it */
+    uint64_t first;       /* the number of rows[0]; each row has one more than that before it */
     uint64_t dropped, recovered;
     tb_time_ns asked_at;
     bool behind; /* the catalog has rows for which there was no place */
@@ -76,30 +80,22 @@ static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
     }
 }
 
-/* It is on disk, or the disk is given up for now: what rests on it goes out. Once. */
-static void row_follow(struct tb_daemon *d, struct waiting *w)
+/* It is on disk, or the disk is given up for now: what rests on it goes out, once. True: a
+ * version's state does. */
+static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog_todo *saved_out)
 {
-    if (w->followed) return;
+    if (w->followed) return false;
     w->followed = true;
     tb_catalog_saved(d->catalog, &w->model, &w->uid);
-    if (w->row.kind != TB_STORE_VERSION) return;
-    const struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_VERSION,
-                                         .key = w->row.version.key,
-                                         .state = w->row.version.state,
-                                         .why = w->row.why,
-                                         .who = w->by,
-                                         .name = w->rank,
-                                         .shard = w->shard};
-    tb_version_saved(d, &todo);
-}
-
-static void rows_follow(struct tb_daemon *d, uint32_t count)
-{
-    const bool settling = d->settling;
-    d->settling = true; /* what these say to the catalog is settled behind them */
-    for (uint32_t i = 0; i < count; i++)
-        row_follow(d, &d->persist->rows[i]);
-    d->settling = settling;
+    if (w->row.kind != TB_STORE_VERSION) return false;
+    *saved_out = (struct tb_catalog_todo){.kind = TB_CATALOG_PERSIST_VERSION,
+                                          .key = w->row.version.key,
+                                          .state = w->row.version.state,
+                                          .why = w->row.why,
+                                          .who = w->by,
+                                          .name = w->rank,
+                                          .shard = w->shard};
+    return true;
 }
 
 static void rows_remove(struct tb_persist *p, uint32_t count)
@@ -132,16 +128,12 @@ static struct waiting *row_new(struct tb_persist *p)
 enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held)
 {
     struct tb_persist *p = d->persist;
-    const bool unsettled = d->settling || p->behind;
-    if (!unsettled && (p->count == 0 || d->store_down)) {
-        held->fn(d, held, d->store_down && p->count != 0 ? TB_SITE_STORE : TB_OK);
-        return TB_OK;
-    }
     if (p->held_count >= HELD_MAX) {
         p->held_refused++;
         return TB_SITE_NOMEM;
     }
-    held->after = unsettled ? UNSETTLED : p->first + p->count;
+    held->after = UNSETTLED;
+    tb_daemon_wake(d);
     held->next = NULL;
     *p->held_end = held;
     p->held_end = &held->next;
@@ -167,7 +159,7 @@ static void held_release(struct tb_daemon *d, enum tb_status status)
 static void writer_feed(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
-    if (p->writing != 0 || p->count == 0) return;
+    if (p->writing != 0 || p->landed != 0 || p->count == 0) return;
     const struct tb_store_row *rows[TB_STORE_BATCH_MAX];
     p->writing = p->count < TB_STORE_BATCH_MAX ? p->count : TB_STORE_BATCH_MAX;
     for (uint32_t i = 0; i < p->writing; i++)
@@ -193,8 +185,7 @@ static void store_fails(struct tb_daemon *d, const char *why)
 {
     tb_persist_down_log(d, why);
     d->store_down = true;
-    rows_follow(d, d->persist->count);
-    held_release(d, TB_SITE_STORE);
+    tb_daemon_wake(d);
 }
 
 static void store_recovers(struct tb_daemon *d)
@@ -207,20 +198,32 @@ static void store_recovers(struct tb_daemon *d)
     p->recovered = p->dropped = 0;
 }
 
-static void batch_done(struct tb_daemon *d, const struct tb_store_written *written)
+static void batch_take(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
+    struct tb_store_written written;
+    if (!p->told || !tb_store_writer_take(p->writer, &written)) return;
+    p->told = false;
     p->writing = 0;
-    if (written->status != TB_OK) {
-        store_fails(d, written->error);
+    p->refused = written.status != TB_OK;
+    if (p->refused) {
+        store_fails(d, written.error);
         return;
     }
-    rows_follow(d, written->count);
-    rows_remove(p, written->count);
-    if (d->store_down) p->recovered += written->count;
+    p->landed = written.count;
+    if (written.incarnation != 0) p->incarnation = written.incarnation;
+}
+
+/* Rows that are on disk leave; who waited for them is answered, and the next are written. */
+static void landed_end(struct tb_daemon *d)
+{
+    struct tb_persist *p = d->persist;
+    if (p->landed == 0) return;
+    rows_remove(p, p->landed);
+    if (d->store_down) p->recovered += p->landed;
+    p->landed = 0;
     store_recovers(d);
     held_release(d, TB_OK);
-    if (written->incarnation != 0) tb_crossings_incarnation(d, written->incarnation);
     writer_feed(d);
 }
 
@@ -233,13 +236,29 @@ static void writer_done(void *user)
 void tb_persist_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
-    struct tb_store_written written;
-    if (d->persist == NULL || !tb_store_writer_take(d->persist->writer, &written)) return;
-    batch_done(d, &written);
-    if (!d->persist->closing) (void)tb_daemon_settle(d);
+    if (d->persist == NULL) return;
+    d->persist->told = true;
+    tb_daemon_wake(d);
 }
 
-/* ---- what catalog_todos.c asks ---- */
+/* ---- what the dispatcher asks ---- */
+
+bool tb_persist_next(struct tb_daemon *d, struct tb_catalog_todo *saved_out)
+{
+    struct tb_persist *p = d->persist;
+    batch_take(d);
+    for (uint32_t i = 0; i < p->count && (i < p->landed || d->store_down); i++)
+        if (row_follow(d, &p->rows[i], saved_out)) return true;
+    landed_end(d);
+    return false;
+}
+
+uint64_t tb_persist_incarnation_written(struct tb_daemon *d)
+{
+    const uint64_t incarnation = d->persist->incarnation;
+    d->persist->incarnation = 0;
+    return incarnation;
+}
 
 bool tb_persist_room(struct tb_daemon *d)
 {
@@ -253,7 +272,6 @@ void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     struct waiting *w = row_new(p);
     row_fill(w, todo);
     tb_catalog_unsaved(d->catalog, &w->model, &w->uid);
-    if (d->store_down) row_follow(d, w);
 }
 
 void tb_persist_settled(struct tb_daemon *d, bool all)
@@ -365,25 +383,23 @@ enum tb_status tb_persist_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-/* Until all is written, the store fails, or its disk does not answer. */
-static void rows_flush(struct tb_daemon *d)
+bool tb_persist_flush(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
-    struct tb_store_written written = {.status = TB_OK};
+    if (p == NULL || (p->closing && p->refused)) return false;
+    p->closing = true;
+    p->refused = false;
     writer_feed(d);
-    while (written.status == TB_OK && p->writing != 0) {
-        tb_closing_grant(d);
-        if (!tb_store_writer_wait(p->writer, tb_closing_ms(d))) return;
-        if (tb_store_writer_take(p->writer, &written)) batch_done(d, &written);
-    }
+    if (p->writing == 0) return false;
+    tb_closing_grant(d);
+    p->told = tb_store_writer_wait(p->writer, tb_closing_ms(d));
+    return p->told;
 }
 
 void tb_persist_close(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
     if (p == NULL) return;
-    p->closing = true;
-    rows_flush(d);
     held_release(d, TB_SITE_DRAINING);
     if (p->count != 0) {
         tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",

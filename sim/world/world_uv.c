@@ -1,5 +1,6 @@
-/* world_uv.c - libuv's timers, asyncs and threads in virtual time. Loops are names only: what is due of a process runs in
- * the order in which it was made, and an async of another thread's loop comes up to 3 ms late. */
+/* world_uv.c - libuv's timers, asyncs and threads in virtual time. Loops are names only: what is
+ * due of a process runs in the order in which it was made, and an async of another thread's loop
+ * comes up to 3 ms late. A turn ends with what the process starts before its loop waits. */
 #include <uv.h>
 
 #include "base/assert.h"
@@ -11,6 +12,7 @@ struct handle {
     uv_handle_t *uv;
     uv_timer_cb timer;
     uv_async_cb async;
+    uv_prepare_cb before_wait;
     uv_close_cb closed;
     tb_time_ns due, every;
     bool armed, closing;
@@ -93,6 +95,31 @@ int uv_async_send(uv_async_t *async)
     return 0;
 }
 
+/* Of a loop that never waits, before and behind the waiting are one: the end of a turn. */
+int uv_prepare_init(uv_loop_t *loop, uv_prepare_t *prepare)
+{
+    (void)add(loop, (uv_handle_t *)prepare);
+    return 0;
+}
+
+int uv_prepare_start(uv_prepare_t *prepare, uv_prepare_cb cb)
+{
+    record_of(prepare)->before_wait = cb;
+    return 0;
+}
+
+int uv_check_init(uv_loop_t *loop, uv_check_t *check)
+{
+    (void)add(loop, (uv_handle_t *)check);
+    return 0;
+}
+
+int uv_check_start(uv_check_t *check, uv_check_cb cb)
+{
+    (void)check, (void)cb;
+    return 0;
+}
+
 int uv_signal_init(uv_loop_t *loop, uv_signal_t *handle)
 {
     (void)add(loop, (uv_handle_t *)handle);
@@ -159,14 +186,24 @@ static struct handle *first_due(const struct process *p, const uv_loop_t *loop)
     return NULL;
 }
 
+static void turn_end(const struct process *p)
+{
+    for (struct handle *h = p->handles, *next; h != NULL; h = next) {
+        next = h->next;
+        if (h->before_wait != NULL) h->before_wait((uv_prepare_t *)h->uv);
+    }
+}
+
+/* A turn: all that is due, then what follows from it, and what is due by that. */
 bool world_uv_run(struct process *p)
 {
     struct handle *h = NULL;
     uint32_t fired = 0;
-    while (p->alive && fired < 64 && (h = first_due(p, NULL)) != NULL) {
-        fire(h);
-        fired++;
-    }
+    do {
+        for (; p->alive && fired < 64 && (h = first_due(p, NULL)) != NULL; fired++)
+            fire(h);
+        if (p->alive) turn_end(p);
+    } while (p->alive && fired < 64 && first_due(p, NULL) != NULL);
     return fired > 0;
 }
 

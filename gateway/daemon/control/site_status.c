@@ -507,7 +507,6 @@ static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_statu
 static enum tb_status answer_when_saved(struct tb_daemon *d)
 {
     if (d->store_down) return TB_SITE_STORE;
-    if (tb_persist_waiting(d) == 0) return TB_OK;
     struct held_answer *h = tb_calloc(1, sizeof *h);
     if (h == NULL) return TB_SITE_NOMEM;
     *h = (struct held_answer){.held = {.fn = held_answer}, .ticket = tb_control_ticket(d->control)};
@@ -538,7 +537,6 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
     }
     status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
     const bool new = status == TB_OK;
-    if (new) status = tb_daemon_settle(d);
     if (status == TB_NOT_HOME)
         snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
     if (status == TB_BAD_STATE) {

@@ -504,7 +504,7 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         if (c->crossing && !c->whole && !c->evicting && tb_name_equal(&c->key.model, model))
             tb_crossing_pause(c);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
     return TB_OK;
 }
 

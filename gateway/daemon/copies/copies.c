@@ -78,7 +78,8 @@ void tb_copy_serve(struct tb_copy *copy)
                    (unsigned long long)copy->key.number, tb_status_name(status));
         }
     }
-    tb_crossing_offer(copy);
+    copy->offer_due = true;
+    tb_daemon_wake(copy->d);
 }
 
 /* ---- giving back ---- */
@@ -98,10 +99,8 @@ static bool evict_finish(struct tb_copy *copy)
     if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
     d->counters.evictions += had_room;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
-    tb_seals_retry(d);
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        tb_crossing_retry(c);
-    (void)tb_daemon_settle(d);
+    d->room_freed = true;
+    tb_daemon_wake(d);
     return true;
 }
 
@@ -316,9 +315,8 @@ bool tb_copies_tick(struct tb_daemon *d)
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
         if (c->evicting) {
-            if (evict_finish(c))
-                return true; /* the list may have changed: the rest comes with the next tick */
-            busy = true;     /* one that waits for its streams holds up no other (P6) */
+            (void)evict_finish(c);
+            busy = true; /* one that waits for its streams holds up no other (P6) */
             continue;
         }
         if (c->whole || c->region == NULL) continue;

@@ -1,4 +1,5 @@
-/* copy_table.c - the rows of this gateway's copies: found, made, freed and counted. A leaf: it calls no other room. */
+/* copy_table.c - the rows of this gateway's copies: found, made, freed and counted. A leaf: it
+ * calls no other room. */
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"

@@ -547,5 +547,5 @@ void tb_landing_wake(uv_async_t *async)
         hop_event(d, &notes[i]);
     for (struct tb_copy *c = lost ? d->copies : NULL; c != NULL; c = c->next)
         hops_anew(c);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }

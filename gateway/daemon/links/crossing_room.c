@@ -1,4 +1,5 @@
-/* crossing_room.c - space for a version that crosses to here, once its manifests have come; and the line where it has none. */
+/* crossing_room.c - space for a version that crosses to here, once its manifests have come; and
+ * the line where it has none. */
 #include "gateway/daemon/daemon.h"
 
 #include <stdio.h>

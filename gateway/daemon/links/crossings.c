@@ -1,4 +1,5 @@
-/* crossings.c - what is asked of the links: a version from the sites that have it, and what this site offers. */
+/* crossings.c - what is asked of the links: a version from the sites that have it, and what this
+ * site offers. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -107,10 +108,6 @@ void tb_crossing_pause(struct tb_copy *copy)
 
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    if (tb_adopt_holds(d, &todo->key)) { /* it comes out again */
-        TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
-        return;
-    }
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
@@ -130,7 +127,8 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (status != TB_OK) tb_copy_crossing_refused(copy, status);
 }
 
-/* Begun before, by this process or the one before it: what is held stays, and the peer brings the rest. */
+/* Begun before, by this process or the one before it: what is held stays, and the peer brings
+ * the rest. */
 void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer)
 {
     if (copy->region == NULL || copy->whole || copy->evicting || !copy->crossing) return;

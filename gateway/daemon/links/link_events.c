@@ -1,4 +1,5 @@
-/* link_events.c - what links say, and whom they may tell: to the catalog, and to the room that it is for. */
+/* link_events.c - what links say, and whom they may tell: to the catalog, and to the room that
+ * it is for. */
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/links/site_lag.h"
@@ -9,7 +10,8 @@ static bool links_home_of(void *user, const struct tb_name *model, struct tb_nam
     return tb_home_of(user, model, home_out);
 }
 
-/* Two homes of one model would give two versions one number: nothing crosses until the configs agree. */
+/* Two homes of one model would give two versions one number: nothing crosses until the configs
+ * agree. */
 static bool homes_agree(struct tb_daemon *d, const struct tb_name *peer, const struct tb_name *model,
                         const struct tb_name *home)
 {
@@ -35,7 +37,8 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     return false;
 }
 
-/* Home alone is to send what nobody asked for, where it is asked first, and where neither site has lanes, which have a share each. */
+/* Home alone is to send what nobody asked for, where it is asked first, and where neither site
+ * has lanes, which have a share each. */
 static bool links_expects(void *user, uint32_t peer, const struct tb_name *model)
 {
     const struct tb_daemon *d = user;
@@ -67,10 +70,11 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     tb_records_link(d, peer, up);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
-/* P3 P10: what the peer held in its arena's life before is gone, and so is what others are told of it. */
+/* P3 P10: what the peer held in its arena's life before is gone, and so is what others are told
+ * of it. */
 static void links_life(void *user, uint32_t peer, const struct tb_id *life)
 {
     struct tb_daemon *d = user;
@@ -81,7 +85,7 @@ static void links_life(void *user, uint32_t peer, const struct tb_id *life)
     d->counters.lives_changed++;
     tb_log(TB_LOG_WARN, "link.new_life", "peer=%s action=forget_what_it_held", tb_peer_site(d, peer));
     tb_catalog_site_forget(d->catalog, tb_clock_now(), &d->config->peers[peer].site);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 static void links_renewed(void *user, uint32_t peer)
@@ -102,7 +106,7 @@ static void links_state(void *user, uint32_t peer, const struct tb_site_state *s
 {
     struct tb_daemon *d = user;
     tb_records_state(d, peer, state);
-    (void)tb_daemon_settle(d); /* who waits for that site */
+    tb_daemon_wake(d); /* who waits for that site */
 }
 
 static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer)
@@ -125,7 +129,7 @@ static void links_runs_asked(void *user, uint32_t peer, const struct tb_name *mo
 static void links_run_told(void *user, uint32_t peer, const struct tb_links_run *run)
 {
     tb_home_runs_told(user, peer, run);
-    (void)tb_daemon_settle(user);
+    tb_daemon_wake(user);
 }
 
 static enum tb_catalog_state state_told(enum tb_links_version_state state, enum tb_status why)
@@ -160,10 +164,11 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (status == TB_OK && state == TB_LINKS_READY && copy != NULL) tb_crossing_go_on(copy, peer);
     tb_adopt_announced(d, &key->model);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
-/* P6: what was announced while a table was full is announced no more in this session: it is taken from the links' own list. */
+/* P6: what was announced while a table was full is announced no more in this session: it is
+ * taken from the links' own list. */
 void tb_crossings_hear_again(struct tb_daemon *d)
 {
     if (!d->news_refused || d->links == NULL || d->links_restarting) return;
@@ -184,7 +189,7 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
     struct tb_daemon *d = user;
     tb_adopt_manifests(d, key, manifests);
     tb_crossing_manifests(d, peer, key, manifests);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
@@ -203,7 +208,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     copy->failed = why;
     copy->failed_lately = true;
     if (!copy->whole) tb_copy_crossing_refused(copy, why);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 /* What home sealed under another limit: to ask again would bring the same. */
@@ -220,7 +225,7 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
            (unsigned long long)needed_bytes, (unsigned long long)TB_MANIFESTS_BYTES_MAX);
     copy->failed = TB_TOO_LARGE;
     tb_copy_crossing_hopeless(copy);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
@@ -230,14 +235,14 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
     if (tb_links_peer_progress(d->links, peer, uid, &p) != TB_OK) return;
     p.whole = true;
     tb_reports_progress(d, peer, uid, &p);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *uid)
 {
     struct tb_daemon *d = user;
     tb_catalog_site_dropped(d->catalog, tb_clock_now(), &d->config->peers[peer].site, uid);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 /* The chunk, and where that is right and it went as a difference, the same chunk of its base. */
@@ -283,7 +288,7 @@ static void links_report(void *user, uint32_t peer, const struct tb_links_report
 {
     struct tb_daemon *d = user;
     tb_reports_heard(d, peer, report);
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 const struct tb_links_ops tb_link_events = {

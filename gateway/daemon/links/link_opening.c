@@ -1,12 +1,15 @@
-/* link_opening.c - links are opened at start, and opened anew under a new life of the arena; the incarnation that they say. */
+/* link_opening.c - links are opened at start, and opened anew under a new life of the arena; the
+ * incarnation that they say. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
 #include "base/fault.h"
 
-/* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose home is here: what rots
- * here comes back from whoever has it. */
+#define LIFE_NS TB_SECONDS(1)
+
+/* Models that are wanted from this peer: those of `subscribe` that list its site, and those
+ * whose home is here: what rots here comes back from whoever has it. */
 static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site,
                               struct tb_name *models)
 {
@@ -35,8 +38,9 @@ static const char *peer_congestion(const struct tb_config *config, const struct 
     return congestion_of(peer->congestion != NULL ? peer->congestion : config->link_congestion);
 }
 
-/* P3: a home that restarts knows of no other site what it has, and after one lease time calls lost what nobody has. Half of that is for
- * whoever comes back, as the sites have one lease time; the rest is for its handshakes and its word. */
+/* P3: a home that restarts knows of no other site what it has, and after one lease time calls
+ * lost what nobody has. Half of that is for whoever comes back, as the sites have one lease
+ * time; the rest is for its handshakes and its word. */
 static uint32_t retry_max_ms(const struct tb_config *c)
 {
     const uint32_t half = c->session_lease_ms / 2;
@@ -115,8 +119,8 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-/* P6: nobody answers any more what the old links asked, and to the catalog no site went: so it hears that it was not to be had, and
- * tries again. */
+/* P6: nobody answers any more what the old links asked, and to the catalog no site went: so it
+ * hears that it was not to be had, and tries again. */
 static void asking_ended(struct tb_copy *copy)
 {
     if (!copy->asked) return;
@@ -140,7 +144,7 @@ static void restart_closed(void *user)
         uv_stop(&d->loop);
         return;
     }
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation)
@@ -151,7 +155,7 @@ void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation)
     tb_links_set_incarnation(d->links, incarnation);
 }
 
-void tb_crossings_restart(struct tb_daemon *d)
+static void restart(struct tb_daemon *d)
 {
     if (d->links == NULL || d->links_restarting || d->draining) return;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
@@ -162,4 +166,14 @@ void tb_crossings_restart(struct tb_daemon *d)
         tb_records_link(d, i, false);
     tb_log(TB_LOG_WARN, "links.restart", "incarnation=%llu", (unsigned long long)d->incarnation);
     tb_links_close(d->links, restart_closed, d);
+}
+
+void tb_crossings_life_tell(struct tb_daemon *d)
+{
+    const tb_time_ns now = tb_clock_now();
+    if (!d->life_untold || d->links_restarting) return;
+    if (d->life_told_at != 0 && tb_time_since(d->life_told_at, now) < LIFE_NS) return;
+    d->life_untold = false;
+    d->life_told_at = now;
+    restart(d);
 }

@@ -1,5 +1,5 @@
-/* link_reports.c - what sites report of versions: this site's copies to its peers, peers' progress to the catalog, and
- * what is passed on as a relay. */
+/* link_reports.c - what sites report of versions: this site's copies to its peers, peers'
+ * progress to the catalog, and what is passed on as a relay. */
 #include "gateway/daemon/daemon.h"
 
 /* To every peer but the one that said it and the one it speaks of. */
@@ -11,8 +11,9 @@ static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_link
     }
 }
 
-/* What a session begins with: what this site holds and activated, and what the sites behind it do. Reports made while the link was
- * down, or in flight when it broke, reach home by this; and a home that lost its arena hears who has what it called its own. */
+/* What a session begins with: what this site holds and activated, and what the sites behind it
+ * do. Reports made while the link was down, or in flight when it broke, reach home by this; and
+ * a home that lost its arena hears who has what it called its own. */
 void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
@@ -48,7 +49,8 @@ static void place_refused(struct tb_daemon *d, uint32_t peer)
     d->places_refused = true;
 }
 
-/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be nearer to home. */
+/* A peer's progress to the catalog; that it is whole now also to the other peers, who may be
+ * nearer to home. */
 void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
                          const struct tb_links_progress *p)
 {
@@ -62,8 +64,9 @@ void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id 
     report_pass(d, peer, &report);
 }
 
-/* Reports are passed on once: only when they told the catalog something new. A site says ACTIVATED also of what it skipped, as its
- * groups are beyond it: that is no copy, and the last one anywhere must not go for it (P3). */
+/* Reports are passed on once: only when they told the catalog something new. A site says
+ * ACTIVATED also of what it skipped, as its groups are beyond it: that is no copy, and the last
+ * one anywhere must not go for it (P3). */
 void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report)
 {
     const struct tb_catalog_site_progress progress = {

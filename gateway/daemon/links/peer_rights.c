@@ -1,4 +1,5 @@
-/* peer_rights.c - which site is a model's home, and which peers may read it. A leaf: it calls no other room. */
+/* peer_rights.c - which site is a model's home, and which peers may read it. A leaf: it calls no
+ * other room. */
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/rights.h"

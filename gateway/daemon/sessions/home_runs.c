@@ -12,8 +12,7 @@
 #include "gateway/daemon/daemon.h"
 #include "wan/frame/frame.h"
 
-#define WAITING_SESSION_MAX   8u    /* P7: requests of one session that wait */
-#define WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
+#define WAITING_SESSION_MAX 8u /* P7: requests of one session that wait */
 
 struct model_runs {
     bool home;       /* is here */
@@ -23,19 +22,10 @@ struct model_runs {
     uint64_t below; /* the run of home's, below what is remembered here, that the log was told of last */
 };
 
-struct waiting_request {
-    struct waiting_request *next;
-    struct tb_id session;
-    uint32_t model;
-    uint64_t request;
-    uint16_t type;
-    uint32_t bytes;
-    uint8_t payload[WAITING_PAYLOAD_BYTES];
-};
-
 struct tb_home_runs {
     struct model_runs models[TB_CONFIG_LIST_MAX]; /* of config->models */
-    struct waiting_request *waiting;
+    struct tb_waiting_request *waiting;
+    struct tb_waiting_request *ready; /* to be handled again */
 };
 
 /* UINT32_MAX: it is not configured. */
@@ -241,27 +231,32 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
 static bool may_wait(const struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
 {
     uint32_t count = 0;
-    for (const struct waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
+    for (const struct tb_waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
         if (tb_id_equal(&w->session, session)) count++;
-    return count < WAITING_SESSION_MAX && bytes <= WAITING_PAYLOAD_BYTES;
+    return count < WAITING_SESSION_MAX && bytes <= TB_WAITING_PAYLOAD_BYTES;
 }
 
 /* First come, first served. */
+static void put_last(struct tb_waiting_request **list, struct tb_waiting_request *w)
+{
+    while (*list != NULL)
+        list = &(*list)->next;
+    w->next = NULL;
+    *list = w;
+}
+
 static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb_wire_frame *frame)
 {
     const uint32_t bytes = (uint32_t)frame->payload.left;
-    struct waiting_request *w = may_wait(s->d, &s->id, bytes) ? tb_malloc(sizeof *w) : NULL;
+    struct tb_waiting_request *w = may_wait(s->d, &s->id, bytes) ? tb_malloc(sizeof *w) : NULL;
     if (w == NULL) {
         tb_session_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
         return;
     }
-    *w = (struct waiting_request){
+    *w = (struct tb_waiting_request){
         .session = s->id, .model = model, .request = frame->request, .type = frame->type, .bytes = bytes};
     memcpy(w->payload, frame->payload.at, bytes);
-    struct waiting_request **at = &s->d->home_runs->waiting;
-    while (*at != NULL)
-        at = &(*at)->next;
-    *at = w;
+    put_last(&s->d->home_runs->waiting, w);
 }
 
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *name,
@@ -290,16 +285,12 @@ void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name)
         tell_peer(d, peer, model);
 }
 
-/* It comes in again where its frame came in. */
-static void handle_again(struct tb_daemon *d, struct waiting_request *w)
+struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d)
 {
-    struct tb_worker_session *s = tb_session_find(d, &w->session);
-    struct tb_wire_frame frame = {.type = w->type, .request = w->request};
-    tb_reader_init(&frame.payload, w->payload, w->bytes);
-    if (s != NULL)
-        TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_session_run_open_frame(s, &frame)
-                                               : tb_session_version_open_frame(s, &frame));
-    tb_free(w);
+    struct tb_home_runs *h = d->home_runs;
+    struct tb_waiting_request *w = h != NULL ? h->ready : NULL;
+    if (w != NULL) h->ready = w->next;
+    return w;
 }
 
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
@@ -307,20 +298,15 @@ void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
     struct tb_home_runs *h = d->home_runs;
     if (h->waiting == NULL) return;
     const uint64_t mute = mute_peers(d);
-    struct waiting_request *w = h->waiting, *next;
+    struct tb_waiting_request *w = h->waiting, *next;
     h->waiting = NULL;
-    struct waiting_request **end = &h->waiting;
     for (; w != NULL; w = next) {
         const struct model_runs *m = &h->models[w->model];
+        const bool waits = m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON;
         next = w->next;
-        if (m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON) {
-            w->next = NULL;
-            *end = w;
-            end = &w->next;
-        } else {
-            handle_again(d, w);
-        }
+        put_last(waits ? &h->waiting : &h->ready, w);
     }
+    tb_daemon_wake(d);
 }
 
 /* ---- opening and closing ---- */
@@ -371,9 +357,11 @@ enum tb_status tb_home_runs_open(struct tb_daemon *d)
 
 void tb_home_runs_close(struct tb_daemon *d)
 {
+    struct tb_waiting_request *w;
     if (d->home_runs == NULL) return;
-    while (d->home_runs->waiting != NULL) {
-        struct waiting_request *w = d->home_runs->waiting;
+    while ((w = tb_home_runs_ready(d)) != NULL)
+        tb_free(w);
+    while ((w = d->home_runs->waiting) != NULL) {
         d->home_runs->waiting = w->next;
         tb_free(w);
     }

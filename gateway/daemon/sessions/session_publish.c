@@ -24,7 +24,7 @@ static bool store_refuses(struct tb_worker_session *s, uint64_t request)
 
 /* ---- answers that wait for the disk ---- */
 
-#define HELD_REPLIES_MAX 64 /* of one session: its requests come one after another */
+#define HELD_REPLIES_MAX 256 /* of one session: in one turn it may seal all shards of some versions */
 
 struct held_reply {
     struct tb_held held;
@@ -33,6 +33,7 @@ struct held_reply {
     void (*send)(struct tb_worker_session *s, const struct held_reply *h);
     enum tb_status status; /* of a seal */
     uint32_t shard;
+    struct tb_name model; /* of a run */
     union {
         struct tb_session_run run;
         struct tb_session_version version;
@@ -100,6 +101,7 @@ static void held_reply_done(struct tb_daemon *d, struct tb_held *held, enum tb_s
 {
     struct held_reply *h = (struct held_reply *)(void *)held;
     struct tb_worker_session *s = tb_session_find(d, &h->session);
+    if (status == TB_OK && h->send == run_send) tb_home_runs_opened(d, &h->model);
     if (s != NULL) {
         if (s->held_replies != 0) s->held_replies--; /* 0: its connection is another one meanwhile */
         if (status == TB_OK) {
@@ -148,8 +150,6 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     struct tb_catalog_run run = {0};
     bool joined = false;
     if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
-    if (status == TB_OK) status = tb_daemon_settle(d);
-    if (status == TB_OK) tb_home_runs_opened(d, &m.model);
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
         tb_session_reply(s, frame->request, status, publish_why(d, &m.model, status, why));
@@ -157,6 +157,7 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     }
     const struct held_reply reply = {.request = frame->request,
                                      .send = run_send,
+                                     .model = m.model,
                                      .run = {.run = run.id,
                                              .run_order = run.order,
                                              .joined = joined,
@@ -186,7 +187,6 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
     tb_random_bytes(&q.fresh_uid, sizeof q.fresh_uid);
     struct tb_version_key key;
     if (status == TB_OK) status = tb_catalog_version_open(d->catalog, tb_clock_now(), &q, &key);
-    if (status == TB_OK) status = tb_daemon_settle(d);
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
         const bool full = status == TB_SITE_NOMEM;
@@ -381,14 +381,9 @@ static void parked_free(struct tb_daemon *d, struct tb_parked_seal *p)
     tb_free(p);
 }
 
-/* One that is away may have been parked for so long that this settle ends its lease, and with that the session. */
-static void seal_answer(struct tb_daemon *d, const struct tb_id *session, uint64_t request, struct seal *seal,
+static void seal_answer(struct tb_worker_session *s, uint64_t request, const struct seal *seal,
                         enum tb_status status)
 {
-    const enum tb_status stored = tb_daemon_settle(d);
-    struct tb_worker_session *s = tb_session_find(d, session);
-    if (s == NULL) return;
-    if ((status == TB_OK || status == TB_DONE_BEFORE) && stored != TB_OK) status = stored;
     if (status < 0) {
         seal_refused(s, seal->m.shard, status, seal->why);
         tb_session_reply(s, request, status, seal->why);
@@ -426,8 +421,7 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
         tb_layouts_release(layouts, &seal.memory);
         return TB_OK;
     }
-    const struct tb_id session = s->id;
-    seal_answer(s->d, &session, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
+    seal_answer(s, frame->request, &seal, status == TB_AGAIN ? TB_SITE_NOMEM : status);
     tb_layouts_release(layouts, &seal.memory);
     return TB_OK;
 }

@@ -1,7 +1,9 @@
-/* session_repair.c - what workers say of damaged chunks: reports, and answers of those that were asked to look. */
+/* session_repair.c - what workers say of damaged chunks: reports, and answers of those that were
+ * asked to look. */
 #include "gateway/daemon/daemon.h"
 
-/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is enough. */
+/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is
+ * enough. */
 static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
 {
     struct tb_daemon *d = s->d;

@@ -1,11 +1,13 @@
-/* session_reply.c - replies to workers, and their rights: each refusal names the list and the identity that it lacks. */
+/* session_reply.c - replies to workers, and their rights: each refusal names the list and the
+ * identity that it lacks. */
 #include "gateway/daemon/daemon.h"
 
 #include <stdio.h>
 
 #include "gateway/daemon/rights.h"
 
-/* A refusal names the list and the identity that it lacks, for the operator to add. It does not say whether there is such a model (P8). */
+/* A refusal names the list and the identity that it lacks, for the operator to add. It does not
+ * say whether there is such a model (P8). */
 static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_BYTES_MAX + 1])
 {
     char identity[TB_URI_BYTES_MAX];

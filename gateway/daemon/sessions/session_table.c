@@ -1,5 +1,5 @@
-/* session_table.c - the rows of workers' sessions and of what they export: found, put and dropped. A leaf: it calls no
- * other room. */
+/* session_table.c - the rows of workers' sessions and of what they export: found, put and
+ * dropped. A leaf: it calls no other room. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>

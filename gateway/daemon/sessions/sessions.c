@@ -209,7 +209,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     enum tb_status status =
         s->welcomed ? tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id) : TB_OK;
     if (status == TB_OK) status = fn(s, frame);
-    (void)tb_daemon_settle(s->d);
+    tb_daemon_wake(s->d);
     return status;
 }
 
@@ -268,7 +268,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
             tb_free(wait);
         }
     }
-    (void)tb_daemon_settle(d);
+    tb_daemon_wake(d);
 }
 
 static const struct tb_wire_ops wire_ops = {

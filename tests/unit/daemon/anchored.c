@@ -225,14 +225,14 @@ static void publish(struct trainer *t, uint64_t number)
         CHECK_OK(tb_catalog_seal(d->catalog, now, &seal));
     }
     version_land_all(v, copy->region);
-    CHECK_OK(tb_daemon_settle(d));
+    tb_daemon_turn(d);
 }
 
 /* A row for the store, and with each a batch more. */
 static void withdraw(struct trainer *t, uint64_t number)
 {
     CHECK_OK(tb_catalog_withdraw(t->home.d->catalog, tb_clock_now(), &t->made[number - 1].key.uid, "test"));
-    CHECK_OK(tb_daemon_settle(t->home.d));
+    tb_daemon_turn(t->home.d);
 }
 
 static bool has_anchor(const struct trainer *t, uint64_t number)

@@ -20,7 +20,7 @@ static void begin(struct world *w, const char *models)
     sealed_begin_with(&w->s, models, 60000); /* nobody renews its sessions */
     sealed_land(&w->s, 0, w->s.made.list[0]->chunk_count);
     (void)tb_copies_tick(w->s.home.d);
-    (void)tb_daemon_settle(w->s.home.d);
+    tb_daemon_turn(w->s.home.d);
     assert_int_equal(sealed_view(&w->s).state, TB_VERSION_KEPT);
     w->worker = worker_new(&w->s.home, "stranger");
 }

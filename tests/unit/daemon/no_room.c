@@ -104,7 +104,7 @@ static void hear(struct follower *f, const struct tb_version_key *keys, uint32_t
     for (uint32_t i = 0; i < count; i++)
         CHECK_OK(
             tb_catalog_remote_version(f->home.d->catalog, tb_clock_now(), &west, &keys[i], TB_VERSION_READY));
-    CHECK_OK(tb_daemon_settle(f->home.d));
+    tb_daemon_turn(f->home.d);
 }
 
 /* Until it is asked for so often. */

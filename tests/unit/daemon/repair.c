@@ -124,7 +124,7 @@ static void said(struct sealed *s, uint8_t found)
     struct tb_wire_frame frame = {.type = TB_SESSION_DOUBTED};
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_session_doubted_frame(&rank, &frame));
-    (void)tb_daemon_settle(s->home.d);
+    tb_daemon_turn(s->home.d);
 }
 
 /* Home read chunk 1 from its rank twice, and it was bad: the rank was asked. */
@@ -186,10 +186,10 @@ static void a_rank_that_does_not_answer_breaks_its_version(void **state)
     lacks_a_chunk(&s);
     asked(&s);
     tb_landing_retry(s.copy, tb_clock_now());
-    (void)tb_daemon_settle(s.home.d);
+    tb_daemon_turn(s.home.d);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_READY);
     tb_landing_retry(s.copy, tb_time_add(tb_clock_now(), TB_SECONDS(61)));
-    (void)tb_daemon_settle(s.home.d);
+    tb_daemon_turn(s.home.d);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_ENDED_BROKEN);
     sealed_end(&s);
 }

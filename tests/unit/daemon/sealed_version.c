@@ -86,7 +86,7 @@ struct tb_catalog_version_view sealed_view(struct sealed *s)
 
 void sealed_end(struct sealed *s)
 {
-    (void)tb_daemon_settle(s->home.d);
+    tb_daemon_turn(s->home.d);
     home_end(&s->home);
     home_free(&s->home);
     version_fini(&s->made);

@@ -43,7 +43,7 @@ static void west_says(struct home *h, uint64_t number, enum tb_catalog_state sta
     CHECK_OK(tb_name_set(&key.model, "policy"));
     CHECK_OK(tb_name_set(&west, "west"));
     CHECK_OK(tb_catalog_remote_version(h->d->catalog, tb_clock_now(), &west, &key, state));
-    (void)tb_daemon_settle(h->d);
+    tb_daemon_turn(h->d);
 }
 
 /* P6: a follower asks for each version, and a newer one takes its place before its manifests came. The arena has nothing of it to

@@ -124,7 +124,7 @@ static void end(struct scene *s)
 static void withdraw(struct scene *s, const struct tb_id *uid)
 {
     CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), uid, "test"));
-    (void)tb_daemon_settle(s->home.d);
+    tb_daemon_turn(s->home.d);
 }
 
 /* A rank that never unpublishes: what it exported leaves with its version, and so does the gateway's copy. */

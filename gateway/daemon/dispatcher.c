@@ -1,0 +1,96 @@
+/* dispatcher.c - draws the conclusions, once per turn of the loop: what rooms and the catalog have
+ * marked since the last turn is looked at, and the rooms that it concerns are called.
+ *
+ * A room changes its own rows, marks what follows (tb_daemon_wake) and returns. So nothing that it
+ * holds can go while it runs. What a conclusion marks again is concluded in the same turn, until
+ * nothing is marked.
+ *
+ * A todo that must be durable is on its way to the disk before anything else is done: the
+ * catalog gives those out first, and keeps what rests on one until persist.c has said that it is
+ * there. */
+#include "gateway/daemon/daemon.h"
+
+#include "base/assert.h"
+#include "base/fault.h"
+
+/* Rows that are on disk now, or whose disk is given up for now. */
+static void saved_follow(struct tb_daemon *d)
+{
+    struct tb_catalog_todo saved;
+    while (tb_persist_next(d, &saved))
+        tb_version_saved(d, &saved);
+    const uint64_t incarnation = tb_persist_incarnation_written(d);
+    if (incarnation != 0) tb_crossings_incarnation(d, incarnation);
+}
+
+/* A request that waited for what other sites remember comes in again where its frame came in. */
+static void requests_again(struct tb_daemon *d)
+{
+    struct tb_waiting_request *w;
+    while ((w = tb_home_runs_ready(d)) != NULL) {
+        struct tb_worker_session *s = tb_session_find(d, &w->session);
+        struct tb_wire_frame frame = {.type = w->type, .request = w->request};
+        tb_reader_init(&frame.payload, w->payload, w->bytes);
+        if (s != NULL)
+            TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_session_run_open_frame(s, &frame)
+                                                   : tb_session_version_open_frame(s, &frame));
+        tb_free(w);
+    }
+}
+
+/* Seals and crossings that found no room in the arena ask again. */
+static void room_ask(struct tb_daemon *d)
+{
+    if (!d->room_freed) return;
+    d->room_freed = false;
+    tb_seals_retry(d);
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        tb_crossing_retry(c);
+    tb_daemon_wake(d); /* what they told the catalog */
+}
+
+static void offers_make(struct tb_daemon *d)
+{
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->offer_due && !c->evicting) tb_crossing_offer(c);
+        c->offer_due = false;
+    }
+}
+
+static void todos_do(struct tb_daemon *d)
+{
+    struct tb_catalog_todo todo;
+    bool room;
+    while ((room = tb_persist_room(d)) && tb_catalog_next(d->catalog, &todo)) {
+        if (!tb_todo_durable(&todo)) {
+            tb_todo_do(d, &todo);
+            continue;
+        }
+        tb_persist_todo(d, &todo);
+        saved_follow(d);
+    }
+    tb_persist_settled(d, room);
+}
+
+void tb_daemon_turn(struct tb_daemon *d)
+{
+    if (d->persist == NULL) return;
+    TB_ASSERT(!d->turning);
+    d->turning = true;
+    do {
+        d->woken = false;
+        saved_follow(d);
+        requests_again(d);
+        todos_do(d);
+        room_ask(d);
+        offers_make(d);
+        tb_crossings_life_tell(d);
+    } while (d->woken);
+    d->turning = false;
+}
+
+void tb_daemon_flush(struct tb_daemon *d)
+{
+    while (tb_persist_flush(d))
+        saved_follow(d);
+}
