@@ -184,6 +184,12 @@ struct tb_copy_hop { /* at home: from one rank */
     uint32_t shard_count;
 };
 
+/* Who reads a copy's bytes here: the catalog spares it. Each sets and clears its own bit. */
+enum tb_copy_user {
+    TB_COPY_USED_BY_LANDING = 1, /* hops of a newer version decode from it */
+    TB_COPY_USED_BY_ANCHOR = 2,  /* it is being written to a disk */
+};
+
 struct tb_copy {
     struct tb_copy *next;
     struct tb_daemon *d;
@@ -217,7 +223,8 @@ struct tb_copy {
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
     bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
-    bool base;          /* of a crossing under way, as the catalog was told */
+    uint32_t used_by;   /* bits of enum tb_copy_user */
+    bool base;          /* it is used, also by a crossing under way, as the catalog was told */
     /* Being given back. */
     bool evicting;
     enum tb_status evict_why;
@@ -524,8 +531,7 @@ void tb_landing_wake(uv_async_t *async);
 void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
 /* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
 void tb_landing_done(struct tb_copy *copy);
-/* Hops decode from it; and it goes: they begin again without. */
-bool tb_landing_uses(const struct tb_copy *base);
+/* It goes: hops that decode from it begin again without. */
 void tb_landing_base_goes(struct tb_copy *base);
 /* The rank's objects of this shard are on their way. */
 void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
@@ -641,7 +647,6 @@ bool tb_anchors_refilled(const struct tb_daemon *d, const struct tb_id *uid); /*
 void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key); /* it is whole here now */
 void tb_anchors_rotted(struct tb_daemon *d,
                        const struct tb_version_key *key); /* chunks of it were damaged here */
-bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid); /* it is being written */
 json_t *tb_anchors_json(const struct tb_daemon *d);
 
 /* adopt.c */

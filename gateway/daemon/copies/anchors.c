@@ -406,9 +406,9 @@ void tb_anchors_whole(struct tb_daemon *d, const struct tb_version_key *key)
     if (is_newer(&d->anchors->models[model], key)) d->anchors->models[model].whole_since++;
 }
 
-bool tb_anchors_using(const struct tb_daemon *d, const struct tb_id *uid)
+static bool is_writing(const struct tb_anchors *a, const struct tb_id *uid)
 {
-    return d->anchors != NULL && d->anchors->writing && tb_id_equal(&d->anchors->key.uid, uid);
+    return a->writing && tb_id_equal(&a->key.uid, uid);
 }
 
 /* The chunks may have been damaged before they were written: what is on the disk is no copy to rely on. */
@@ -417,7 +417,7 @@ void tb_anchors_rotted(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_anchors *a = d->anchors;
     const uint32_t model = a != NULL ? model_of(d, &key->model) : UINT32_MAX;
     if (model == UINT32_MAX) return;
-    if (tb_anchors_using(d, &key->uid)) a->stale = true;
+    if (is_writing(a, &key->uid)) a->stale = true;
     if (is_newest(&a->models[model], key)) a->models[model].damaged = true;
 }
 
@@ -487,7 +487,10 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     if (!tb_anchor_folder_name(&a->folder, &a->key, a->path)) return;
     tb_arena_region_ref(a->region);
     a->writing = thread_begin(a, writer_main);
-    if (a->writing) return;
+    if (a->writing) {
+        copy->used_by |= TB_COPY_USED_BY_ANCHOR;
+        return;
+    }
     tb_arena_region_unref(a->region);
     a->d->counters.anchors_failed++;
     tb_log(TB_LOG_ERROR, "anchor.failed", "model=%s number=%llu why=no_thread action=retry",
@@ -512,8 +515,10 @@ static void write_failed(struct tb_anchors *a)
 static void write_ended(struct tb_anchors *a)
 {
     struct anchor_model *m = &a->models[a->model];
+    struct tb_copy *copy = tb_copy_find(a->d, &a->key.uid);
     (void)pthread_join(a->thread, NULL);
     a->writing = false;
+    if (copy != NULL) copy->used_by &= ~TB_COPY_USED_BY_ANCHOR;
     tb_arena_region_unref(a->region);
     if (a->status != TB_OK) {
         m->failed_at = tb_clock_now();

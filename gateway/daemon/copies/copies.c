@@ -294,7 +294,7 @@ static void copy_base(struct tb_copy *copy, tb_time_ns now)
     struct tb_daemon *d = copy->d;
     const bool linked =
         d->links != NULL && !d->links_restarting && tb_links_base_used(d->links, &copy->key.uid);
-    const bool used = linked || tb_anchors_using(d, &copy->key.uid) || tb_landing_uses(copy);
+    const bool used = linked || copy->used_by != 0;
     if (used == copy->base) return;
     copy->base = used;
     TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));

@@ -158,8 +158,25 @@ static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export 
     h->base_place = base_place(copy, h->shard, base);
     if (h->base_place == NULL) return false;
     h->base = base;
+    base->used_by |= TB_COPY_USED_BY_LANDING;
     *base_out = (struct tb_hop_base){.uid = h->on, .places = &h->base_place};
     return true;
+}
+
+static bool is_base(const struct tb_copy *base)
+{
+    for (const struct tb_copy *c = base->d->copies; c != NULL; c = c->next)
+        for (const struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
+            if (h->base == base) return true;
+    return false;
+}
+
+/* It decodes from none any more. */
+static void base_leave(struct tb_copy_hop *h)
+{
+    struct tb_copy *base = h->base;
+    h->base = NULL;
+    if (base != NULL && !is_base(base)) base->used_by &= ~TB_COPY_USED_BY_LANDING;
 }
 
 /* ---- hops ---- */
@@ -238,7 +255,7 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     tb_free(memory);
     if (status == TB_OK) return TB_OK;
     h->hop = NULL;
-    h->base = NULL;
+    base_leave(h);
     return status;
 }
 
@@ -272,7 +289,7 @@ static void hop_close(struct tb_copy_hop *h)
     tb_hop_close_counted(hop, &last);
     h->copy->hop_wire_bytes += last.bytes_read;
     if (h->objects != NULL) objects_coming(h->copy, h->shard, &h->on, false);
-    h->base = NULL;
+    base_leave(h);
 }
 
 static void hop_free(struct tb_copy_hop *h)
@@ -341,14 +358,6 @@ void tb_landing_done(struct tb_copy *copy)
         next = h->next;
         if (h->hop == NULL || h->objects == NULL) hop_free(h);
     }
-}
-
-bool tb_landing_uses(const struct tb_copy *base)
-{
-    for (const struct tb_copy *c = base->d->copies; c != NULL; c = c->next)
-        for (const struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
-            if (h->base == base) return true;
-    return false;
 }
 
 void tb_landing_base_goes(struct tb_copy *base)
