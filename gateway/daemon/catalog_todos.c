@@ -2,6 +2,20 @@
  * version's state is durable. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/catalog_todos.h"
+#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/sessions.h"
+
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *s = tb_session_find(d, &todo->session);

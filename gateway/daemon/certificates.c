@@ -11,6 +11,8 @@
 
 #include "base/digest.h"
 #include "gateway/config/gateway_tls.h"
+#include "gateway/daemon/certificates.h"
+#include "gateway/daemon/sessions/sessions.h"
 
 #define AGAIN_NS TB_SECONDS(60)
 

@@ -2,6 +2,9 @@
  * a core's (gateway/catalog/abandon.h); this says how much is still to come of each, by what came so far. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/crossing_policy.h"
+
 #define DEFAULT_WEIGHT 10u
 
 uint32_t tb_policy_weight(void *daemon, const struct tb_name *model)

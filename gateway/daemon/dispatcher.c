@@ -12,6 +12,15 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/daemon/catalog_todos.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/link_opening.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 /* Rows that are on disk now, or whose disk is given up for now. */
 static void saved_follow(struct tb_daemon *d)

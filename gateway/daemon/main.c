@@ -1,5 +1,6 @@
 /* main.c - tombolod: foreground, logs to stderr, ends with 0 after SIGTERM has drained. */
 #include <getopt.h>
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>

@@ -9,6 +9,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/shutdown.h"
 #include "gateway/store/store_writer.h"
 
 #define WAITING_MAX 256

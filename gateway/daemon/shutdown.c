@@ -9,6 +9,8 @@
 
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/shutdown.h"
+
 #define CLOSE_NS TB_SECONDS(2) /* also where drain_ms are over: a disk that answers does so in less */
 #define LOOK_NS  TB_MS(2)
 

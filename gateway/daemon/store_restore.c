@@ -1,6 +1,10 @@
 /* store_restore.c - at start, before there is a writer: what the store knows, into the catalog. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/store_restore.h"
+
 static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 {
     struct tb_daemon *d = user;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/net/resolve.h"
 #include "base/net/tcp.h"
+#include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/daemon.h"
 #include "wan/send/hedge.h"
 #include "world.h"

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/disk/local_files.h"
 #include "world.h"

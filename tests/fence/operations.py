@@ -28,7 +28,7 @@ def events(root):
 
 
 def counters(root):
-    with open(os.path.join(root, "gateway/daemon/daemon.h"), encoding="utf-8") as text:
+    with open(os.path.join(root, "gateway/daemon/counters.h"), encoding="utf-8") as text:
         table = re.search(r"#define TB_COUNTERS\(X\)(.*?)(?:\n[^\n]*[^\\]\n)", text.read(), re.S).group(0)
     return set(re.findall(r"X\((\w+)\)", table)) - {"X"}
 

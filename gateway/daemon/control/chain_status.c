@@ -1,11 +1,15 @@
 /* chain_status.c - what the operator's socket answers to "chains" (docs/control.md): who reads from whom, of each version that
  * workers have or stage here. As workers said last: they tell their progress at most once a second. */
 #include "gateway/daemon/daemon.h"
-#include "intra/session_msg.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/control/chain_status.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 #define MEMBERS_MAX 16384u /* of one answer: about 8 MB of text */
 #define NOT_LISTED  UINT32_MAX

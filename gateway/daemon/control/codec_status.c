@@ -1,6 +1,11 @@
 /* codec_status.c - what the operator's socket says of codecs: which way chunks go to a peer, and why. */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
+
+#include "gateway/daemon/control/codec_status.h"
+#include "wan/send/encoded_chunks.h"
+
 /* What most chunks were: with a base (1) or without. */
 static enum tb_choice_kind main_kind(const struct tb_choice *c, int based)
 {

@@ -2,10 +2,16 @@
  *
  * P10: this site's row is its own state (site_lag.h). A row of another site is its record (catalog/records.h) and nothing else;
  * tests/fence/views.py holds this file to that. What is not known now is null. */
+#include <jansson.h>
 #include <string.h>
 
 #include "gateway/catalog/records.h"
+
+#include "gateway/daemon/control/lag_status.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/persist.h"
 
 static bool append(json_t *list, json_t *row)
 {

@@ -1,6 +1,11 @@
 /* link_status.c - what the operator's socket answers to "streams" (docs/control.md), and how fast links and copies move. */
 #include "gateway/daemon/links/site_lag.h"
 
+#include <jansson.h>
+
+#include "gateway/daemon/control/link_status.h"
+#include "gateway/daemon/copies/copy_table.h"
+
 /* An object or array that is NULL, for want of memory, is not appended: the answer as a whole fails then (P10). */
 static bool append(json_t *list, json_t *row)
 {

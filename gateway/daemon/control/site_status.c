@@ -1,10 +1,27 @@
 /* site_status.c - what the operator's socket answers (docs/control.md). */
 #include "gateway/daemon/links/site_lag.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
+#include "gateway/daemon/control/chain_status.h"
+#include "gateway/daemon/control/codec_status.h"
+#include "gateway/daemon/control/control.h"
+#include "gateway/daemon/control/lag_status.h"
+#include "gateway/daemon/control/link_status.h"
+#include "gateway/daemon/control/site_status.h"
+#include "gateway/daemon/control/usage_status.h"
+#include "gateway/daemon/control/version_status.h"
+#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/shelves.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "tombolo/version.h"
 
 #define HOPS_MAX 1024u /* of one answer */

@@ -3,7 +3,17 @@
  * A table of the catalog, of the links or of this folder is a `struct usage` here, whichever part counts it. */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
 #include <string.h>
+
+#include "gateway/daemon/control/control.h"
+#include "gateway/daemon/control/usage_status.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/sessions.h"
+#include "wan/send/encoded_chunks.h"
 
 struct usage {
     const char *name;

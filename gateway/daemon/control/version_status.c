@@ -2,7 +2,11 @@
  * (docs/control.md, "versions"). */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
 #include <string.h>
+
+#include "gateway/daemon/control/version_status.h"
+#include "gateway/daemon/copies/copy_table.h"
 
 /* From `from` to `to`; what has not ended goes on; null: it has not begun. */
 static json_t *span(tb_time_ns from, tb_time_ns to)

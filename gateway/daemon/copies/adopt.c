@@ -8,10 +8,16 @@
  * nothing moves (P6). */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/adopt_read.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/crossing_room.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/shutdown.h"
 
 #define QUIET_NS  TB_MS(500)     /* since the last version was announced: there are no more */
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */

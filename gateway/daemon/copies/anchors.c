@@ -12,12 +12,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/shutdown.h"
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
 #include "wan/send/rate_cap.h"

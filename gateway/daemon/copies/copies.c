@@ -5,7 +5,14 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_shelf.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/shelves.h"
 #include "intra/fabric/source_descriptor.h"
+#include "wan/send/encoded_chunks.h"
 
 /* ---- serving ---- */
 

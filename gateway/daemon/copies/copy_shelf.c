@@ -7,6 +7,10 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_shelf.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/shelves.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
 static bool same_cut(const struct tb_copy *a, const struct tb_copy *b)

@@ -3,6 +3,8 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/counters.h"
 
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
 {

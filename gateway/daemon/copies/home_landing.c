@@ -6,8 +6,17 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_shelf.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/repair.h"
+#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
+#include "intra/session_msg.h"
+#include "wan/send/encoded_chunks.h"
 
 #define HOP_RETRY_NS TB_MS(200)
 #define LOOK_NS      TB_SECONDS(1) /* a rank digests a chunk of 32 MiB in some ms */

@@ -9,6 +9,11 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/repair.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 static uint64_t number_of(const struct tb_id *id)
 {

@@ -5,6 +5,11 @@
 #include <stdio.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/crossing_room.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/peer_rights.h"
 
 static uint64_t manifests_bytes(const struct tb_version_key *key, const struct tb_manifest *manifests)
 {

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/peer_rights.h"
 
 /* ---- asking and landing ---- */
 

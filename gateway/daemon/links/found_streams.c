@@ -3,6 +3,8 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/log.h"
+#include "gateway/daemon/links/found_streams.h"
+#include "gateway/daemon/persist.h"
 
 static void found(void *user, const struct tb_store_path *row)
 {

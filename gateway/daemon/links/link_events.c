@@ -2,8 +2,21 @@
  * it is for. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/repair.h"
+#include "gateway/daemon/crossing_policy.h"
+#include "gateway/daemon/links/crossing_room.h"
+#include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/link_events.h"
+#include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/persist.h"
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/home_runs.h"
 
 static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
 {

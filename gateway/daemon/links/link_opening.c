@@ -5,6 +5,12 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/link_events.h"
+#include "gateway/daemon/links/link_opening.h"
+#include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/site_records.h"
 
 #define LIFE_NS TB_SECONDS(1)
 

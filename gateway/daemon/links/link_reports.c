@@ -2,6 +2,10 @@
  * progress to the catalog, and what is passed on as a relay. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/peer_rights.h"
+
 /* To every peer but the one that said it and the one it speaks of. */
 static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)
 {

@@ -4,9 +4,12 @@
  * a fast link cannot overrun the second, nor the day by a byte. What was sent is written down ahead (wan/send/budget.h): a kill stretches no budget. */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/persist.h"
 
 #define DAY_MS ((uint64_t)TB_DAY_S * 1000)
 

@@ -2,6 +2,7 @@
  * other room. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/rights.h"
 
 bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out)

@@ -8,8 +8,14 @@
 #include <string.h>
 
 #include "base/fault.h"
+
 #include "gateway/catalog/run_asking.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "wan/frame/frame.h"
 
 #define WAITING_SESSION_MAX 8u /* P7: requests of one session that wait */

@@ -1,10 +1,20 @@
 /* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told. */
 #include "gateway/daemon/daemon.h"
 
+#include <jansson.h>
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/net/wire.h"
+#include "gateway/daemon/control/site_status.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {

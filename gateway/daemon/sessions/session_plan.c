@@ -8,6 +8,13 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 /* A plan whose source's owner has not answered GRANT. */
 struct tb_plan_wait {

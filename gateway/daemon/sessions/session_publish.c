@@ -4,8 +4,20 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "base/net/wire.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/home_runs.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "gateway/disk/file_names.h"
 #include "intra/fabric/source_descriptor.h"
+#include "intra/session_msg.h"
 
 #define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
 /* P7: what waits so is memory besides the arena. As a rule it is under 1 MiB a seal. */

@@ -2,6 +2,12 @@
  * asked to look. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/repair.h"
+#include "gateway/daemon/sessions/session_repair.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
+
 /* A rank's library saw somebody write to what it had sealed: it says so itself, and once is
  * enough. */
 static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)

@@ -5,6 +5,9 @@
 #include <stdio.h>
 
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 /* A refusal names the list and the identity that it lacks, for the operator to add. It does not
  * say whether there is such a model (P8). */

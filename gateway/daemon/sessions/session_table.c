@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/counters.h"
+#include "gateway/daemon/sessions/session_table.h"
 
 /* Ids are random. */
 static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)

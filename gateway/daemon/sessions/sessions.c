@@ -9,8 +9,18 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/net/wire.h"
+#include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_repair.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/sessions.h"
 #include "intra/fabric/door_reach.h"
+#include "intra/session_msg.h"
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
@@ -172,7 +182,9 @@ static enum tb_status renew_frame(struct tb_worker_session *s, struct tb_wire_fr
 
 /* ---- frames ---- */
 
-static const tb_session_fn frame_fns[TB_SESSION_TYPE_END] = {
+typedef enum tb_status (*frame_fn)(struct tb_worker_session *s, struct tb_wire_frame *frame);
+
+static const frame_fn frame_fns[TB_SESSION_TYPE_END] = {
     [TB_SESSION_HELLO] = hello_frame,
     [TB_SESSION_RENEW] = renew_frame,
     [TB_SESSION_RUN_OPEN] = tb_session_run_open_frame,
@@ -202,7 +214,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
 {
     (void)w;
     struct tb_worker_session *s = user;
-    const tb_session_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
+    const frame_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
     if (fn == NULL || (!s->welcomed && frame->type != TB_SESSION_HELLO)) return TB_PEER_GARBLED;
     /* Who speaks lives: a worker that was stopped just after its HELLO counts its thirds of the lease from there on, and what it
      * published meanwhile must not be lost before its first RENEW. */

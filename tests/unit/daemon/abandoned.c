@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"

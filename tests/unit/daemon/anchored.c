@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/net/tls_context.h"
+#include "gateway/daemon/certificates.h"
 #include "gateway/daemon/daemon.h"
 #include "tests/unit/check.h"
 #include "tests/unit/net/net_world.h"

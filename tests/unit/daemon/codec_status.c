@@ -1,9 +1,9 @@
 /* codec_status.c - what status says of codecs: each kind of element that crossed, as every kind has a choice of its own. */
+#include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/daemon.h"
+#include "tests/unit/check.h"
 
 #include <string.h>
-
-#include "tests/unit/check.h"
 
 static const char *text(const json_t *o, const char *key)
 {

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/links/link_reports.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"

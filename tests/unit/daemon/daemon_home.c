@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "gateway/daemon/control/lag_status.h"
+#include "gateway/daemon/links/site_records.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/daemon/sessions/session_reply.h"
 #include "tests/unit/check.h"
 
 struct worker *worker_new(struct home *h, const char *name)

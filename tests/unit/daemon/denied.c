@@ -1,6 +1,8 @@
 /* denied.c - P8: what a worker without the right to it asks for, whatever it has heard of; and, for each, that the right is all it lacked. */
 #include <string.h>
 
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/sessions/session_reply.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
 #include "tests/unit/daemon/sealed_version.h"

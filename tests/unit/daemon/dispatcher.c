@@ -3,6 +3,10 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_publish.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 
@@ -200,8 +204,9 @@ static void an_answer_that_made_no_row_is_given_in_its_turn(void **state)
     end(&h);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_timer_marks_is_concluded_before_the_loop_waits),
         cmocka_unit_test(what_an_event_marks_is_concluded_behind_the_events),

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/net/wire.h"
+#include "gateway/daemon/sessions/session_reply.h"
 #include "intra/session_msg.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

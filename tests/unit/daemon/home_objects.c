@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
+#include "wan/send/encoded_chunks.h"
 
 #define SHARD_BYTES ((uint64_t)1 << 20)
 

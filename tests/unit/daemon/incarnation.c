@@ -1,6 +1,7 @@
 /* incarnation.c - a peer that says it has seen a later life of this gateway: that one's word does not end the links of the others (P6). */
 #include <stdio.h>
 
+#include "gateway/daemon/persist.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"

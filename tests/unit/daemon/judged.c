@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/sessions.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/daemon/sessions/session_publish.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
 #include "tests/unit/daemon/sealed_version.h"

@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/sessions/session_repair.h"
 #include "tests/unit/check.h"
 
 #define RANK_LEASE_MS 60000u

@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_reply.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"

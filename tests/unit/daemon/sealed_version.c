@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/check.h"
 
 static void version_open(struct sealed *s)

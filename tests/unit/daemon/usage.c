@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "gateway/daemon/control/usage_status.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"

@@ -1,0 +1,15 @@
+/* certificates.h - certificate, key and CAs of this gateway: at start; when the operator says
+ * SIGHUP; once a second. */
+#ifndef TB_DAEMON_CERTIFICATES_H
+#define TB_DAEMON_CERTIFICATES_H
+
+#include "tombolo/status.h"
+
+struct tb_daemon;
+
+/* At start; when the operator says SIGHUP; once a second. */
+TB_MUST_USE enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512]);
+void tb_certificates_reload(struct tb_daemon *d);
+void tb_certificates_tick(struct tb_daemon *d);
+
+#endif

@@ -1,0 +1,15 @@
+/* site_status.h - the status page, versions, and the commands of the control socket. */
+#ifndef TB_DAEMON_SITE_STATUS_H
+#define TB_DAEMON_SITE_STATUS_H
+
+#include <jansson.h>
+
+#include "gateway/daemon/control/control.h"
+
+struct tb_daemon;
+
+extern const struct tb_control_command tb_status_commands[];
+json_t *tb_status_site(struct tb_daemon *d);                        /* new reference; NULL: no memory */
+json_t *tb_status_versions(struct tb_daemon *d, const char *model); /* NULL: all */
+
+#endif

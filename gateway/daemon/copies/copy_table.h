@@ -1,0 +1,112 @@
+/* copy_table.h - the rows of this gateway's copies, one a version. A leaf: whoever changes a row
+ * wakes the dispatcher for what follows. */
+#ifndef TB_DAEMON_COPY_TABLE_H
+#define TB_DAEMON_COPY_TABLE_H
+
+#include <stdatomic.h>
+
+#include "base/layout/shelf.h"
+#include "base/time.h"
+#include "gateway/arena/arena.h"
+#include "gateway/catalog/catalog.h"
+#include "gateway/daemon/links/lag.h"
+#include "intra/fabric/fabric.h"
+
+struct tb_daemon;
+struct tb_objects;
+struct tb_shelf_work;
+
+struct tb_copy_hop { /* at home: from one rank */
+    struct tb_copy_hop *next;
+    struct tb_copy *copy;
+    struct tb_hop *hop; /* NULL: waiting to be tried again */
+    uint64_t serial;    /* of this opening: a note of an earlier one is not taken for its own */
+    struct tb_id session;
+    uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
+    uint64_t export_id;
+    struct tb_id token; /* that its rank was asked to grant */
+    tb_time_ns retry_at;
+    tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
+    uint32_t looks_shard, looks_chunk;
+    bool for_objects;     /* its chunks are all here: what the rank still encodes is what it is open for */
+    struct tb_copy *base; /* it decodes from this; NULL: nothing */
+    const struct tb_place *base_place;
+    /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
+    struct tb_objects *objects;
+    const struct tb_place *place; /* they are of; NULL: not known yet */
+    tb_time_ns opened_at;
+    atomic_uint classes; /* of one that came; 0: none did */
+    /* Of those that came since it was opened: what they are decoded, and as they came. */
+    atomic_uint_fast64_t raw_bytes, wire_bytes;
+    struct tb_id uid, on; /* on: the base that the rank encodes on; zero: it does not */
+    uint32_t shard_count;
+};
+
+/* Who reads a copy's bytes here: the catalog spares it. Each sets and clears its own bit. */
+enum tb_copy_user {
+    TB_COPY_USED_BY_LANDING = 1, /* hops of a newer version decode from it */
+    TB_COPY_USED_BY_ANCHOR = 2,  /* it is being written to a disk */
+};
+
+struct tb_copy {
+    struct tb_copy *next;
+    struct tb_daemon *d;
+    struct tb_version_key key;
+    struct tb_arena_region *region; /* NULL: no space yet (its manifests are on their way) */
+    uint64_t export_id;             /* 0: not exported */
+    uint8_t *source;                /* its descriptor, for PLAN */
+    uint32_t source_bytes;
+    struct tb_shelf shelf; /* encoded chunks, for workers that hold shelf_base */
+    void *shelf_memory;    /* NULL: it has none */
+    struct tb_shelf_work *shelf_work;
+    struct tb_copy *shelf_base; /* that the work reads; NULL: none is done */
+    bool ready;                 /* home said so: it may be offered and staged */
+    bool offered;
+    bool offer_due; /* it can be served: the dispatcher offers it to the links */
+    bool whole;
+    bool activated; /* by every group here */
+    struct tb_copy_hop *hops;
+    /* Crossing here. */
+    bool crossing;
+    uint32_t from_count;
+    struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
+    bool asked;                               /* manifests are on their way */
+    bool wants_room;                          /* reserve again when something was evicted */
+    /* The arena had no room for so many bytes when it was asked last; false: it had, or was not
+     * asked. */
+    bool lacks_room;
+    uint64_t room_bytes;
+    /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero:
+     * nothing since it began. */
+    enum tb_status refused_told;
+    struct tb_digest room_told;
+    enum tb_status
+        failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
+    bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
+    uint32_t used_by;   /* bits of enum tb_copy_user */
+    bool base;          /* it is used, also by a crossing under way, as the catalog was told */
+    /* Being given back. */
+    bool evicting;
+    enum tb_status evict_why;
+    uint32_t evict_waits;     /* retract and land_stop under way */
+    uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
+    uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
+    uint32_t rotted;          /* chunks found damaged since it was whole last */
+    tb_time_ns rotted_at;     /* the first of them */
+    tb_time_ns seen_at, whole_at;
+    tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
+    struct tb_lag_pace pace;                       /* bytes held */
+    struct tb_lag_pace came;                       /* bytes, chunks or not */
+    tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
+    uint64_t opened_wall_ms;
+};
+
+void tb_copy_free(struct tb_copy *copy); /* its row: nothing of it is open any more */
+struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
+/* Makes it; NULL: no memory. */
+struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key);
+uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
+/* What came for it over the fabric from ranks, and over links, since this process began. */
+uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
+
+#endif

@@ -1,0 +1,21 @@
+/* peer_rights.h - which site is a model's home, and which peers may read it. A leaf. */
+#ifndef TB_DAEMON_PEER_RIGHTS_H
+#define TB_DAEMON_PEER_RIGHTS_H
+
+#include <stdbool.h>
+
+#include "base/ident.h"
+
+struct tb_daemon;
+struct tb_links;
+
+/* Which site is the model's home, as the configuration says. False: it has no such model. */
+bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *home_out);
+/* P8: may that peer read the model? Says nothing and counts nothing. */
+bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+/* As it is called here and in other sites' configurations. */
+const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer);
+/* The links, while calls to them have a meaning; NULL otherwise. */
+struct tb_links *tb_links_now(const struct tb_daemon *d);
+
+#endif

@@ -1,0 +1,19 @@
+/* site_records.h - what sites say of themselves, and what is passed on as a relay
+ * (catalog/records.h). */
+#ifndef TB_DAEMON_SITE_RECORDS_H
+#define TB_DAEMON_SITE_RECORDS_H
+
+#include "base/site_state.h"
+
+struct tb_daemon;
+
+/* What sites say of themselves (catalog/records.h) */
+TB_MUST_USE enum tb_status tb_records_open(struct tb_daemon *d); /* behind the catalog, before links */
+void tb_records_close(struct tb_daemon *d);
+void tb_records_tick(struct tb_daemon *d); /* once a second */
+void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up);
+/* All that is known here to that peer; of one model, or of all (NULL). */
+void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *state);
+
+#endif

@@ -1,0 +1,47 @@
+/* home_runs.h - a home whose store is new or restored asks which runs other sites remember. */
+#ifndef TB_DAEMON_HOME_RUNS_H
+#define TB_DAEMON_HOME_RUNS_H
+
+#include "base/ident.h"
+#include "base/net/wire.h"
+#include "base/time.h"
+#include "wan/link/links.h"
+
+struct tb_daemon;
+struct tb_worker_session;
+
+/* The store is open, its rows are not read. TB_SITE_STORE is logged. */
+TB_MUST_USE enum tb_status tb_home_runs_open(struct tb_daemon *d);
+void tb_home_runs_close(struct tb_daemon *d);
+void tb_home_runs_up(struct tb_daemon *d, uint32_t peer); /* a session with it began */
+/* A peer has seen a later life of this store, so a copy was put back: every model here is
+ * doubted from now on. */
+void tb_home_runs_doubt(struct tb_daemon *d);
+void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
+void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links_run *run);
+/* A worker computes with that version of the model. */
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order,
+                         uint64_t number);
+/* True: the request is not to be handled now. It was refused, or it waits for peers and is
+ * handled again. `frame` is as it came. */
+bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,
+                        const struct tb_wire_frame *frame);
+void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
+void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
+/* A request that waited for peers, as it came. */
+#define TB_WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
+
+struct tb_waiting_request {
+    struct tb_waiting_request *next;
+    struct tb_id session;
+    uint32_t model;
+    uint64_t request;
+    uint16_t type;
+    uint32_t bytes;
+    uint8_t payload[TB_WAITING_PAYLOAD_BYTES];
+};
+
+/* The next that need wait no longer, as the caller's own; NULL: none. */
+struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d);
+
+#endif

@@ -1,0 +1,13 @@
+/* session_repair.h - what workers say of damaged chunks. Of a frame: anything but TB_OK ends the
+ * session, as the peer broke the protocol. */
+#ifndef TB_DAEMON_SESSION_REPAIR_H
+#define TB_DAEMON_SESSION_REPAIR_H
+
+#include "base/net/wire.h"
+
+struct tb_worker_session;
+
+enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+
+#endif

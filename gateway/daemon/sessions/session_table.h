@@ -1,0 +1,78 @@
+/* session_table.h - the rows of workers' sessions, and of what they export. A leaf. */
+#ifndef TB_DAEMON_SESSION_TABLE_H
+#define TB_DAEMON_SESSION_TABLE_H
+
+#include "base/ident.h"
+#include "base/net/wire.h"
+#include "intra/fabric/fabric.h"
+
+struct tb_daemon;
+
+/* What a worker exports of a version: a sealed shard, or its staging. */
+struct tb_worker_export {
+    struct tb_worker_export *next;
+    struct tb_id uid;
+    struct tb_id base; /* its shelf has differences to that version; zero: it has none */
+    uint32_t shard;    /* TB_CATALOG_ALL_SHARDS: its staging */
+    uint64_t export_id;
+    uint32_t source_bytes;
+    uint8_t source[]; /* as tb_source_encode wrote it */
+};
+
+struct tb_pending_wait {
+    struct tb_pending_wait *next;
+    uint64_t handle; /* the catalog's name for it */
+    uint64_t request;
+};
+
+struct tb_unpublish_wait {
+    struct tb_unpublish_wait *next;
+    struct tb_id uid;
+    uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
+    uint64_t request;
+    enum tb_status status; /* the worst that was told of it so far */
+    bool judged;           /* that is of this shard by itself: what is told of all is of the others */
+};
+
+struct tb_worker_session {
+    struct tb_worker_session *next, *previous;
+    struct tb_worker_session *bucket_next; /* of those that once had a HELLO, by id */
+    bool bucketed;
+    struct tb_daemon *d;
+    struct tb_wire *wire; /* NULL while it is away within its lease */
+    struct tb_id id;
+    bool welcomed;
+    bool
+        apart; /* over a unix socket, from a network namespace of its own: no door of the other's can be reached by its name */
+    bool local; /* by the unix socket */
+    /* What tb_session_may refused last: the reply to it names the list. */
+    struct tb_name denied_model;
+    bool denied_publish;
+    struct tb_identity identity;
+    struct tb_name name;
+    struct tb_fabric_endpoint endpoint; /* of its door */
+    uint64_t expires_wall_s;            /* of its certificate; 0: none */
+    uint32_t held_replies;              /* that wait for the disk */
+    uint64_t since_wall_ms;
+    struct tb_worker_export *exports;
+    struct tb_pending_wait *waits;
+    struct tb_unpublish_wait *unpublishes;
+};
+
+#define TB_SESSION_BUCKETS 4096u
+
+/* A connection's row; NULL: no memory. */
+struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local);
+void tb_session_enlist(struct tb_worker_session *s); /* it has its id now */
+void tb_session_free(struct tb_worker_session *s);   /* its row, and what hangs on it */
+struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
+struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                                uint32_t shard);
+/* TB_SITE_NOMEM, also where there are as many as there can be references. */
+enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                     const struct tb_span *source);
+void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
+/* Those of sealed shards: one, or all; but of all none whose end is told by itself. */
+void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
+
+#endif
