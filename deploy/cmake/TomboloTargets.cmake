@@ -1,6 +1,11 @@
 # The kinds of target that Tombolo has. Every folder's CMakeLists.txt uses these and nothing else.
 
 option(TB_WERROR "Warnings are errors (presets set it; packagers need not)" OFF)
+set(TB_CHECK_TURNS_DEFAULT OFF)
+if(CMAKE_BUILD_TYPE MATCHES "^(Debug|RelWithDebInfo)$")
+  set(TB_CHECK_TURNS_DEFAULT ON)
+endif()
+option(TB_CHECK_TURNS "Tables are checked each turn, and not only once a second" ${TB_CHECK_TURNS_DEFAULT})
 option(TB_FUZZ "Build the fuzz targets (clang only)" OFF)
 set(TB_LINKER "" CACHE STRING "Name for -fuse-ld=, used where there is such a linker (presets for tests: hundreds of programs)")
 set(TB_SANITIZE "" CACHE STRING "Value for -fsanitize=, for example address,undefined")

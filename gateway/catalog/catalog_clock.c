@@ -1,4 +1,5 @@
 /* catalog_clock.c - what time brings: leases, drains, waits and recovery end. */
+#include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -63,6 +64,7 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     if (tb_catalog_crossing_deadline(c) <= c->now) EACH(c->models, m) tb_catalog_touch_model(c, m);
     if (tb_waits_deadline(c) <= c->now) c->waits_touched = true;
     (void)tb_catalog_settle(c, TB_OK);
+    tb_catalog_check_tick(c);
 }
 
 tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -273,6 +274,7 @@ bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
         for (uint32_t i; (i = row_for(c, &steps[s], table)) != NONE;)
             if (take(c, &steps[s], table, i, todo_out)) return true;
     }
+    tb_catalog_check_turn(c);
     memset(todo_out, 0, sizeof *todo_out);
     return false;
 }

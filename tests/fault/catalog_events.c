@@ -11,6 +11,7 @@
 #include "catalog_stories.h"
 #include "catalog_variants.h"
 #include "check.h"
+#include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
@@ -238,6 +239,7 @@ static void note_further(const struct site *s, struct keep *k, size_t event)
 
 static void check_all(const struct site *s)
 {
+    tb_catalog_check(s->c);
     check_versions(s);
     check_groups(s);
     check_references(s);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -121,6 +122,7 @@ static void unlink_member(struct tb_catalog *c, uint32_t member)
 void tb_member_end(struct tb_catalog *c, uint32_t member)
 {
     const uint32_t group = member_at(c, member)->group;
+    TB_ASSERT(member_at(c, member)->row.live);
     tb_catalog_touch_model(c, group_at(c, group)->model);
     unlink_member(c, member);
     tb_table_free(&c->members, member);

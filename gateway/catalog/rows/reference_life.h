@@ -1,20 +1,18 @@
-/* reference_life.h - the two lives of a reference as tables: how far a rank's is being unpublished, and
- * where a worker stands in its chain. Pure: tables of states and events, and nothing else.
+/* reference_life.h - the two lives of a reference as tables: how far a rank's is being unpublished,
+ * and where a worker stands in its chain. Pure: tables of states and events, and nothing else.
  *
  * A step says false, and changes nothing, where its table has no such pair. The rooms assert that a
  * step is legal: what a worker asks for in the wrong state is answered with a status before.
  *
- * States, because each excludes the others and decides what may happen next:
- *   sight    of a rank's: in sight; hidden behind another one that answers; hidden and answers;
- *            hidden, answers alone, and goes when the drain ends
- *   reading  of a worker's: it rests (it has all, or has ended), asks for a source, reads, or yields
- *            its place to another reader. Ranks and sites rest.
- * Everything else is a fact that may hold in any state, and stays an attribute (reference_rows.h):
- *   of its bytes     whole, has, activated, reads_only, in_place
- *   of its session   silent, spot
- *   of judgement     slow, aside, stood
- *   of home          landing (LAND_FROM is out; the marks on the row say whether it was told), was_asked
- *   of accounting    source_loads (the source may be on the same host, and then bears no load)
+ * States, because each excludes the others and decides what may happen next: sight    of a rank's:
+ * in sight; hidden behind another one that answers; hidden and answers; hidden, answers alone, and
+ * goes when the drain ends reading  of a worker's: it rests (it has all, or has ended), asks for a
+ * source, reads, or yields its place to another reader. Ranks and sites rest. Everything else is a
+ * fact that may hold in any state, and stays an attribute (reference_rows.h): of its bytes
+ * whole, has, activated, reads_only, in_place of its session   silent, spot of judgement     slow,
+ * aside, stood of home          landing (LAND_FROM is out; the marks on the row say whether it was
+ * told), was_asked of accounting    source_loads (the source may be on the same host, and then
+ * bears no load)
  *
  * Kept by: tests/unit/catalog/reference_life.c, which walks all pairs. */
 #ifndef TB_GATEWAY_REFERENCE_LIFE_H

@@ -104,6 +104,7 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const uint32_t version = ref->version;
+    TB_ASSERT(ref->row.live && !ref->row.dead);
     if (ref->landing) {
         tb_reference_set_landing(c, ref, false);
         if (tb_row_marked(&ref->row, TB_CATALOG_LAND_FROM))

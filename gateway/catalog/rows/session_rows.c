@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -115,6 +116,7 @@ uint32_t tb_session_new(struct tb_catalog *c, const struct tb_catalog_session *i
 
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
 {
+    TB_ASSERT(session_at(c, session)->row.live && !session_at(c, session)->row.dead);
     tb_waits_end_session(c, session);
     while (session_at(c, session)->members != NONE)
         tb_member_end(c, session_at(c, session)->members);

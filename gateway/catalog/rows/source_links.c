@@ -80,6 +80,7 @@ void tb_plan_note(struct tb_catalog *c, uint32_t reference)
 void tb_plan_set_source(struct tb_catalog *c, uint32_t reference, uint32_t source)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->kind == TB_REFERENCE_WORKER && source != reference);
     unload_source(c, ref);
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
     ref->source = source;

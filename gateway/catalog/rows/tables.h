@@ -102,6 +102,9 @@ struct tb_catalog {
     /* That live: of limits.references and limits.site_references. */
     uint32_t worker_references, site_references;
     const char *full;
+    /* catalog_check.h: when it was checked in a tick; rows that turns have paid for since */
+    tb_time_ns checked_at;
+    uint64_t check_paid;
 };
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -194,6 +195,7 @@ void tb_version_name_ready(struct tb_catalog *c, uint32_t version)
 void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why)
 {
     struct version *v = version_at(c, version);
+    TB_ASSERT(!v->ending);
     tb_version_moves(v, event);
     v->why = why;
     v->ending = true;

@@ -1,6 +1,7 @@
 /* wait_rows.c - waits as rows: found by their handle, answered once, ended with their session. */
 #include "gateway/catalog/rows/wait_rows.h"
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/tables.h"
 
 bool tb_wait_answered(const struct wait *w)
@@ -10,6 +11,7 @@ bool tb_wait_answered(const struct wait *w)
 
 void tb_wait_answer(struct tb_catalog *c, uint32_t wait, enum tb_status status)
 {
+    TB_ASSERT(!tb_wait_answered(wait_at(c, wait)));
     wait_at(c, wait)->status = status;
     tb_row_mark(&c->waits, wait, TB_CATALOG_ANSWER);
 }

@@ -44,6 +44,26 @@ static void keep_counts_whole_versions_head_included(void **state)
     site_close(&s);
 }
 
+/* A version ends while its memory leaves already: that is told and given back once. */
+static void what_leaves_already_leaves_once(void **state)
+{
+    (void)state;
+    struct site s;
+    east(&s, 1);
+    s.left_out |= NOT_TELL;
+    publish_whole(&s, "rank", 4);
+    said(&s, "");
+    publish_whole(&s, "rank", 5);
+    said(&s, "[   0] evict v4: ok\n");
+    const struct tb_id v4 = id_of(4);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v4, "operator"));
+    said(&s, "");
+    gone(&s, 4);
+    CHECK_STATUS(tb_catalog_evicted(s.c, s.now, &v4), TB_BAD_STATE);
+    assert_string_equal(state_of(&s, 4), "withdrawn");
+    site_close(&s);
+}
+
 /* Active at a, staged at b: neither goes while it is read. */
 static void versions_with_readers_stay(void **state)
 {
@@ -393,6 +413,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keep_counts_whole_versions_head_included),
+        cmocka_unit_test(what_leaves_already_leaves_once),
         cmocka_unit_test(versions_with_readers_stay),
         cmocka_unit_test(a_pin_does_not_last_for_ever),
         cmocka_unit_test(an_operators_pin_does),

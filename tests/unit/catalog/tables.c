@@ -1,5 +1,5 @@
 /* tables.c - tests of gateway/catalog/rows/tables.c: rows are reused, and what they have to say keeps its order. */
-#include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/table_check.h"
 
 #include <string.h>
 
@@ -34,12 +34,14 @@ static void rows_are_reused_and_marks_keep_their_order(void **state)
     tb_row_mark(&t, 0, TB_CATALOG_GO);
     tb_row_mark(&t, 1, TB_CATALOG_PLAN);
     tb_row_mark(&t, 2, TB_CATALOG_GO);
+    tb_table_check(&t);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_GO), 2);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_PLAN), 1);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_TELL), NONE);
     tb_row_unmark(&t, 2, TB_CATALOG_GO);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_GO), 0);
     tb_table_free(&t, 0); /* with its mark */
+    tb_table_check(&t);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_GO), NONE);
     assert_int_equal(tb_table_todo(&t, TB_CATALOG_PLAN), 1);
     assert_int_equal(tb_table_next(&t, 0), 1);
