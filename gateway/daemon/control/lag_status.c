@@ -9,6 +9,7 @@
 
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/persist.h"

@@ -19,6 +19,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/session_table.h"

@@ -2,7 +2,14 @@
 #ifndef TB_DAEMON_SITE_LAG_H
 #define TB_DAEMON_SITE_LAG_H
 
-#include "gateway/daemon/daemon.h"
+#include "base/ident.h"
+#include "base/site_state.h"
+#include "gateway/catalog/catalog.h"
+#include "gateway/daemon/links/lag.h"
+#include "wan/link/links.h"
+
+struct tb_copy;
+struct tb_daemon;
 
 /* What this site keeps to say of itself, one for each model of the config. */
 struct tb_site_own {

@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
+#include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/site_records.h"
 
 #define TOLD_EVERY TB_SECONDS(10)

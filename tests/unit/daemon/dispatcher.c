@@ -1,5 +1,6 @@
-/* dispatcher.c - what rooms mark is concluded in the same turn of the loop, and never under
- * their feet (P6). */
+/* dispatcher.c - what rooms mark is concluded in the same turn of the loop, and never under their
+ * feet (P6).
+ * Covers: gateway/daemon/dispatcher.c, gateway/daemon/persist.c. */
 #include <string.h>
 
 #include "base/fault.h"
