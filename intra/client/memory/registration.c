@@ -181,15 +181,26 @@ int tb_registration_guard(const struct tb_registration *r, struct tb_guard **gua
     return status == TB_OK ? TB_OK : tb_fail(status, "no memory to guard %u tensors", r->want_count);
 }
 
+/* The byte may be behind its tensor, on the tensor's last page. */
+static const char *name_of(const struct tb_registration *r, const uint8_t *at)
+{
+    const uint8_t *nearest = NULL;
+    const char *name = "";
+    for (uint32_t i = 0; i < r->want_count; i++) {
+        const uint8_t *memory = r->want_memory[i];
+        if (r->wants[i].bytes == 0 || memory > at || (nearest != NULL && memory < nearest)) continue;
+        nearest = memory;
+        name = r->wants[i].name;
+    }
+    return name;
+}
+
 int tb_registration_missing(const struct tb_registration *r)
 {
     const uint8_t *at = r != NULL ? tb_guard_missing(r->guard) : NULL;
     if (at == NULL) return TB_OK;
-    const char *name = "";
-    for (uint32_t i = 0; i < r->want_count; i++)
-        if (at >= r->want_memory[i] && at < r->want_memory[i] + r->wants[i].bytes) name = r->wants[i].name;
     return tb_fail(TB_SITE_IO, "tensor \"%.200s\" maps a file that was cut short: bytes of it are missing",
-                   name);
+                   name_of(r, at));
 }
 
 void tb_registration_gone(struct tb_registration *r, bool gone)

@@ -37,6 +37,11 @@
  *   tb_hop_close*                    yes           it waits for a chunk in hand; that tries lock 2
  *   tb_registration_gone             yes           no pass runs, so lock 2 is held for a chunk only
  *   tb_recheck                       yes           it digests or copies one chunk, and no pass runs
+ *   tb_layouts_decode                yes           it parses one manifest
+ *   tb_registration_stretch          yes           it sorts the tensors of a registration once
+ *   tb_guard_end, tb_protection_end  yes           they wait for a signal handler that runs now
+ *   tb_guard_look                    yes           it reads one byte of a mapped file, which may
+ *                                                  wait for the file's disk
  *   tb_export_close                  no            it drains readers for seconds
  *   tb_session_memory_new, _free,    no            pages take a third of a second a GiB
  *   tb_fabric_memory_goes

@@ -3,11 +3,15 @@
  *
  * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c, intra/client/publish/publish.c,
  * intra/client/publish/publication_watch.c */
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "intra/client/memory/registration.h"
+#include "intra/client/session/session_lock.h"
 #include "unit/client/fake_gateway.h"
 
 #define BYTES 6000000u /* of the tensor: several chunks */
@@ -94,6 +98,24 @@ static void a_publish_names_the_tensor(void)
         CHECK_STATUS(publish(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_SITE_IO);
         world_close(&w);
     }
+}
+
+/* The session thread looks at the last byte of the mapping's last page, which may be behind the tensor. */
+static void a_look_names_the_tensor(void)
+{
+    struct world w;
+    world_open(&w);
+    cut(&w);
+    const time_t until = time(NULL) + 20;
+    for (bool found = false; !found; sched_yield()) {
+        tb_session_lock(w.s);
+        found = tb_guard_missing(w.r->guard) != NULL;
+        tb_session_unlock(w.s);
+        assert_true(time(NULL) < until);
+    }
+    CHECK_STATUS(publish(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_SITE_IO);
+    says("tensor \"t0\" maps a file that was cut short");
+    world_close(&w);
 }
 
 /* The bytes come back elsewhere, and the registration is as good as new. */
@@ -190,6 +212,7 @@ static void P10_no_file_ends_the_process(void **state)
 {
     (void)state;
     a_publish_names_the_tensor();
+    a_look_names_the_tensor();
     a_resume_with_other_memory_mends_it();
     a_version_in_place_gives_its_reference_up();
     a_version_that_comes_back_is_announced();
