@@ -25,7 +25,7 @@ static inline struct session *session_at(const struct tb_catalog *c, uint32_t i)
 
 uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id);
 /* NONE: the table is full. */
-uint32_t tb_session_new(struct tb_catalog *c, const struct tb_catalog_session *info);
+uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info);
 /* With its waits, memberships and references. `tell`: SESSION_LOST is marked. */
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);
 /* Ends those whose lease ran out. */
