@@ -106,7 +106,7 @@ static void race_begin(struct link *l)
 
 /* One that came up later would replace the session, and all its streams, for nothing. What is open already stays: the peer may have
  * made it the session. */
-void link_dials_end(struct link *l)
+static void dials_end(struct link *l)
 {
     for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
         if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
@@ -119,7 +119,7 @@ void link_dials_end(struct link *l)
 void link_race_end(struct link *l)
 {
     tb_race_end(&l->path.race);
-    link_dials_end(l);
+    dials_end(l);
 }
 
 void link_dial_won(struct conn *won)
@@ -127,7 +127,7 @@ void link_dial_won(struct conn *won)
     struct link *l = won->link;
     l->path.good = won->address;
     link_segment_won(won);
-    link_dials_end(l);
+    dials_end(l);
     if (!l->path.race.on) return;
     if (won->racing)
         tb_race_won(&l->path.race);

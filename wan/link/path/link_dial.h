@@ -11,7 +11,6 @@ struct link;
 struct tb_links;
 
 struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c);
-void link_dials_end(struct link *l); /* those that are not open yet */
 /* The race, and with it all dials that are not open yet. */
 void link_race_end(struct link *l);
 void link_dial_won(struct conn *won); /* it is open: what runs against it is closed */

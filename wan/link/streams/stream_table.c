@@ -18,15 +18,6 @@ uint32_t link_streams_count(const struct link *l)
     return count;
 }
 
-uint32_t link_streams_bound(const struct link *l)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count += l->traffic.streams.slots[i] != NULL &&
-                 tb_stream_phase(l->traffic.streams.slots[i]) == TB_STREAM_BOUND;
-    return count;
-}
-
 bool link_streams_old(const struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)

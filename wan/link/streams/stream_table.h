@@ -32,7 +32,6 @@ struct link_streams {
 };
 
 uint32_t link_streams_count(const struct link *l);
-uint32_t link_streams_bound(const struct link *l);
 bool link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
 /* NULL: the slot is free. */
 struct tb_stream *link_stream_at(const struct link *l, uint32_t slot);
