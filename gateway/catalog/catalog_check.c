@@ -84,7 +84,8 @@ static void check_copy(const struct version *v)
     if (tb_version_cross_asked(v)) TB_ASSERT(!tb_version_leaves(v));
 }
 
-/* An end took all references along, and the memory goes. (What was retired may be read on, and seen elsewhere.) */
+/* An end took all references along, and the memory goes. (What was retired may be read on, and seen
+ * elsewhere.) */
 static void check_end(const struct version *v)
 {
     if (v->life < TB_LIFE_LOST) return;
@@ -154,7 +155,8 @@ static void check_source(const struct tb_catalog *c, uint32_t r)
     TB_ASSERT(reference_at(c, ref->source)->version == ref->version);
 }
 
-/* P6: what a reader avoids is a source that there is. A row that is another's by now would be avoided for nothing. */
+/* P6: what a reader avoids is a source that there is. A row that is another's by now would be
+ * avoided for nothing. */
 static void check_avoided(const struct tb_catalog *c, const struct reference *ref)
 {
     TB_ASSERT(ref->avoided_count <= AVOIDED_MAX);

@@ -2,7 +2,7 @@
 #ifndef TB_GATEWAY_REFERENCE_ROWS_H
 #define TB_GATEWAY_REFERENCE_ROWS_H
 
-#include "gateway/catalog/rows/reference_life.h"
+#include "gateway/catalog/lives/reference_life.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "intra/planner.h"

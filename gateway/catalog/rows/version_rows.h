@@ -2,8 +2,8 @@
 #ifndef TB_GATEWAY_VERSION_ROWS_H
 #define TB_GATEWAY_VERSION_ROWS_H
 
+#include "gateway/catalog/lives/version_life.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/version_life.h"
 
 #define BADS_MAX 8
 

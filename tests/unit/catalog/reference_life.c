@@ -1,6 +1,6 @@
-/* reference_life.c - tests of gateway/catalog/rows/reference_life.c: every pair of state and event, the
+/* reference_life.c - tests of gateway/catalog/lives/reference_life.c: every pair of state and event, the
  * legal and the refused. The lists here are the test's own. */
-#include "gateway/catalog/rows/reference_life.h"
+#include "gateway/catalog/lives/reference_life.h"
 
 #include "check.h"
 

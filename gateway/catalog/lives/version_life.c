@@ -1,6 +1,6 @@
 /* version_life.c - the tables. A cell holds the next state and one; 0 is a pair that there is
  * not. */
-#include "gateway/catalog/rows/version_life.h"
+#include "gateway/catalog/lives/version_life.h"
 
 #include "base/assert.h"
 

@@ -1,6 +1,6 @@
 /* reference_life.c - the tables. A cell holds the next state and one; 0 is a pair that there is
  * not. */
-#include "gateway/catalog/rows/reference_life.h"
+#include "gateway/catalog/lives/reference_life.h"
 
 #include <stdint.h>
 
