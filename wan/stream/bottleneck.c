@@ -17,12 +17,15 @@ enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
 {
     /* However busy: what is paced is under way most of the time. */
     if (s->capped > s->time / 3) return TB_LIMIT_CAP;
-    if (s->busy < s->time / 10 && !s->wanted) return TB_LIMIT_IDLE;
+    const tb_time_ns wanted = s->wanted > s->busy ? s->wanted : s->busy;
+    if (wanted < s->time / 10) return TB_LIMIT_IDLE;
+    /* The kernel had nothing to send for most of the time. A late writer fills a window at once. */
+    if (s->busy < wanted / 2) return TB_LIMIT_SENDER;
     if (s->peer > s->busy / 3) return TB_LIMIT_PEER_WINDOW;
     /* The kernel calls it a full buffer, too, when the writer is late to fill it again. */
     const bool grown = s->send_ceiling_bytes > 0 && s->window_bytes >= s->send_ceiling_bytes / 5 * 2;
     if (s->buffer > s->busy / 3) return grown ? TB_LIMIT_SEND_BUFFER : TB_LIMIT_SENDER;
-    return s->busy < s->time / 2 ? TB_LIMIT_SENDER : TB_LIMIT_NETWORK;
+    return TB_LIMIT_NETWORK;
 }
 
 /* A sender is woken when a third of its buffer is free, so one that is full has 0.7 to 1.0 of the ceiling under way from one look to the

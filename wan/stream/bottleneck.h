@@ -32,7 +32,7 @@ struct tb_limit_seen {
     tb_time_ns busy, peer, buffer; /* as base/net/tcp.h has them */
     uint64_t window_bytes;         /* the congestion window */
     uint64_t send_ceiling_bytes;   /* 0: not known */
-    bool wanted;                   /* the stream had something to write */
+    tb_time_ns wanted;             /* the stream had something to write */
     tb_time_ns capped;             /* it had, and an operator's limit did not let it */
 };
 enum tb_limit tb_limit_of(const struct tb_limit_seen *seen);

@@ -220,7 +220,7 @@ static void measure(struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_tcp_path *p = &s->tcp;
     const struct tb_tcp_writer writer =
-        tb_stream_send_seen(s, p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0);
+        tb_stream_send_seen(s, now, p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0);
     const uint64_t acked = p->seen.bytes_acked;
     tb_tcp_path_look(&s->tcp, tb_chan_fd(s->chan), now, &writer);
     /* Bytes that the peer acknowledges are progress, too. At 32 kB/s a socket is writable again after

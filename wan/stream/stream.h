@@ -82,6 +82,8 @@ struct tb_stream_send {
     uint32_t granted; /* of a capped link: bytes that may go from grant_at on */
     uint32_t tried;   /* bytes of a write that did not fit: it is repeated with not fewer */
     tb_time_ns grant_at;
+    tb_time_ns wanted;    /* had a parcel, without the one that it has, since it began */
+    tb_time_ns wanted_at; /* when it got the one that it has */
     tb_time_ns capped;    /* waited for the link's cap or for a day's bytes, since it began */
     tb_time_ns capped_to; /* and that is counted until then */
     uint8_t *encoded;
@@ -187,7 +189,7 @@ void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that wa
 void tb_stream_send_fini(struct tb_stream *s);
 bool tb_stream_sending(const struct tb_stream *s);
 /* What held it; `time` since it was asked last. */
-struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns time);
+struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time);
 /* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream closed. */
 bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
 void tb_stream_receive_heed(struct tb_stream *s);

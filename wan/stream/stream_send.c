@@ -15,6 +15,7 @@ static void drop_parcel(struct tb_stream_send *t)
     if (!t->have_parcel) return;
     if (t->parcel.base != NULL) tb_share_unref(t->parcel.base);
     tb_share_unref(t->parcel.share);
+    t->wanted += tb_time_since(t->wanted_at, tb_clock_now());
     t->have_parcel = false;
 }
 
@@ -272,7 +273,7 @@ static bool next_parcel(struct tb_stream *s)
         return false;
     t->have_parcel = true;
     t->sent_chunks = 0;
-    t->moved_at = tb_clock_now();
+    t->wanted_at = t->moved_at = tb_clock_now();
     tb_stream_loop_tell(s->loop);
     return true;
 }
@@ -348,12 +349,13 @@ void tb_stream_send_due(struct tb_stream *s, tb_time_ns now)
         tb_stream_loop_wait(s->loop, t->grant_at);
 }
 
-struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns time)
+struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time)
 {
     struct tb_stream_send *t = &s->send;
     const bool waits = t->have_parcel && !tb_stream_sending(s);
     if (waits && tb_feed_spent(s->plan.feed, NULL)) t->capped += time;
-    return (struct tb_tcp_writer){t->have_parcel, t->capped};
+    return (struct tb_tcp_writer){t->wanted + (t->have_parcel ? tb_time_since(t->wanted_at, now) : 0),
+                                  t->capped};
 }
 
 static bool may_send_chunks(const struct tb_stream *s)

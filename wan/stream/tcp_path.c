@@ -66,7 +66,7 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struc
             .buffer = seen.buffer - last->buffer,
             .window_bytes = seen.window_bytes,
             .send_ceiling_bytes = atomic_load_explicit(&p->options->send_ceiling_bytes, memory_order_relaxed),
-            .wanted = writer->wanted,
+            .wanted = writer->wanted - p->wanted,
             .capped = writer->capped - p->capped};
         p->limit = tb_limit_of(&limit);
         p->sent_per_s = per_s(p->sent_per_s, seen.bytes_acked - last->bytes_acked, time);
@@ -75,5 +75,6 @@ void tb_tcp_path_look(struct tb_tcp_path *p, int fd, tb_time_ns now, const struc
     }
     p->seen = seen;
     p->seen_at = now;
+    p->wanted = writer->wanted;
     p->capped = writer->capped;
 }

@@ -29,7 +29,7 @@ struct tb_tcp_path {
     tb_time_ns seen_at;      /* 0: never */
     uint32_t unsent_max;
     uint64_t sent_per_s, received_per_s; /* acknowledged by the peer's kernel, smoothed over about a second */
-    tb_time_ns capped;                   /* of the writer, when it was looked last */
+    tb_time_ns wanted, capped;           /* of the writer, when it was looked last */
     enum tb_limit limit;                 /* of sending */
 };
 
@@ -37,7 +37,7 @@ struct tb_tcp_path {
 void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *options, int fd, bool bulk);
 /* What its writer says. */
 struct tb_tcp_writer {
-    bool wanted;       /* there was something to write all the time */
+    tb_time_ns wanted; /* since it began, it had something to write */
     tb_time_ns capped; /* since it began, an operator's limit did not let it write */
 };
 /* Looks, a few times a second. */

@@ -12,19 +12,26 @@ static void a_stream_has_one_limit(void **state)
     } rows[] = {
         {{.time = 250, .busy = 0}, TB_LIMIT_IDLE},
         {{.time = 250, .busy = 20}, TB_LIMIT_IDLE},
-        {{.time = 250, .busy = 20, .wanted = true}, TB_LIMIT_SENDER},
-        {{.time = 250, .busy = 250, .wanted = true}, TB_LIMIT_NETWORK},
+        {{.time = 250, .busy = 20, .wanted = 20}, TB_LIMIT_IDLE},
+        {{.time = 250, .busy = 20, .wanted = 250}, TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 20, .wanted = 250, .peer = 20},
+         TB_LIMIT_SENDER}, /* it fills the window at once */
+        {{.time = 250, .busy = 250, .wanted = 250}, TB_LIMIT_NETWORK},
+        {{.time = 250, .busy = 60, .wanted = 60}, TB_LIMIT_NETWORK}, /* it began, or is at its end */
+        {{.time = 250, .busy = 60, .wanted = 60, .peer = 50}, TB_LIMIT_PEER_WINDOW},
+        {{.time = 250, .busy = 250, .wanted = 100, .peer = 200},
+         TB_LIMIT_PEER_WINDOW}, /* the kernel has the rest */
         {{.time = 250, .busy = 250, .peer = 100}, TB_LIMIT_PEER_WINDOW},
         {{.time = 250, .busy = 250, .buffer = 100, .window_bytes = 4 << 20, .send_ceiling_bytes = 4 << 20},
          TB_LIMIT_SEND_BUFFER},
         {{.time = 250, .busy = 250, .buffer = 100, .window_bytes = 1 << 20, .send_ceiling_bytes = 4 << 20},
          TB_LIMIT_SENDER},
         {{.time = 250, .busy = 250, .buffer = 100}, TB_LIMIT_SENDER},
-        {{.time = 250, .busy = 100}, TB_LIMIT_SENDER},
-        {{.time = 250, .busy = 0, .capped = 250, .wanted = true}, TB_LIMIT_CAP},
-        {{.time = 250, .busy = 250, .capped = 100, .wanted = true},
+        {{.time = 250, .busy = 100, .wanted = 230}, TB_LIMIT_SENDER},
+        {{.time = 250, .busy = 0, .capped = 250, .wanted = 250}, TB_LIMIT_CAP},
+        {{.time = 250, .busy = 250, .capped = 100, .wanted = 250},
          TB_LIMIT_CAP}, /* paced, and never quite idle */
-        {{.time = 250, .busy = 250, .capped = 80, .wanted = true}, TB_LIMIT_NETWORK},
+        {{.time = 250, .busy = 250, .capped = 80, .wanted = 250}, TB_LIMIT_NETWORK},
         {{.time = 250, .busy = 10, .capped = 200}, TB_LIMIT_CAP},
         {{.time = 250, .busy = 10, .capped = 20}, TB_LIMIT_IDLE},
     };
