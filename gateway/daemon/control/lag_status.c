@@ -89,7 +89,7 @@ static void evidence_link(struct tb_daemon *d, struct lag_row *r, uint32_t peer,
 {
     if (peer == UINT32_MAX) return;
     const struct tb_links_stats *stats = tb_site_link(d, peer);
-    if (!stats->up) {
+    if (!stats->up || (r->reason == TB_LAG_MTU && stats->error[0] != '\0')) {
         (void)snprintf(r->evidence, sizeof r->evidence, "%s: %s", d->config->peers[peer].site.text,
                        stats->error[0] != '\0' ? stats->error : "not connected yet");
         return;

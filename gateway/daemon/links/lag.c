@@ -42,6 +42,7 @@ static enum tb_lag_reason pace(const struct tb_lag_facts *f)
         [TB_HOLDUP_WINDOW] = TB_LAG_WINDOW,     [TB_HOLDUP_RECEIVER] = TB_LAG_RECEIVER_CPU,
     };
     if (f->holdup == TB_HOLDUP_RECEIVER && f->window_small) return TB_LAG_WINDOW;
+    if (f->holdup == TB_HOLDUP_NONE && f->mtu) return TB_LAG_MTU;
     return by_holdup[f->holdup];
 }
 
@@ -60,7 +61,8 @@ enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
     if (f->spent) return TB_LAG_BUDGET;
     if (f->asked) return TB_LAG_MANIFESTS;
     if (!f->begun) return f->base_crosses ? TB_LAG_BASE : TB_LAG_QUEUED;
-    return f->still ? TB_LAG_STALLED : pace(f);
+    if (f->still) return f->mtu ? TB_LAG_MTU : TB_LAG_STALLED;
+    return pace(f);
 }
 
 bool tb_lag_is_current(uint16_t reason)
@@ -71,7 +73,8 @@ bool tb_lag_is_current(uint16_t reason)
 bool tb_lag_moves(uint16_t reason)
 {
     return reason == TB_LAG_CROSSING || reason == TB_LAG_RATE || reason == TB_LAG_SENDER_CPU ||
-           reason == TB_LAG_LOSS || reason == TB_LAG_WINDOW || reason == TB_LAG_RECEIVER_CPU;
+           reason == TB_LAG_LOSS || reason == TB_LAG_WINDOW || reason == TB_LAG_RECEIVER_CPU ||
+           reason == TB_LAG_MTU;
 }
 
 void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes)

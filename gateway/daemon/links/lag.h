@@ -76,6 +76,7 @@ struct tb_lag_facts {
     bool base_crosses; /* an older version of the model crosses, and this one goes as a difference to it */
     bool still;        /* nothing of it moved for 2 s */
     bool window_small; /* the kernel's ceilings here hold the link */
+    bool mtu;          /* large packets do not pass on the link that it crosses on, which is up */
     enum tb_holdup holdup; /* by the sender's word */
 };
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *facts);

@@ -220,6 +220,7 @@ static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
     const struct tb_links_stats *stats = tb_site_link(d, l->source);
     l->facts.holdup = stats->peer_holdup;
     l->facts.window_small = stats->receive_wanted_bytes > 0;
+    l->facts.mtu = stats->up && stats->why == TB_LINKS_WHY_MTU;
     /* What moves comes from somebody all the same: another lane, or it was on its way. */
     if (l->facts.begun && !l->facts.still) return;
     l->spent_from = spent_from(d, l->model);

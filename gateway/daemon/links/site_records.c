@@ -182,6 +182,7 @@ static uint16_t reason_there(struct tb_daemon *d, uint32_t peer, const struct tb
     facts.spent = tb_budget_state(&d->limits[peer].budget) == TB_BUDGET_HELD;
     facts.begun = head->crossing;
     facts.holdup = stats->holdup;
+    facts.mtu = stats->why == TB_LINKS_WHY_MTU;
     facts.still = tb_lag_stands(&d->goodput[peer].pace, head->begun_for);
     return (uint16_t)tb_lag_reason_of(&facts);
 }

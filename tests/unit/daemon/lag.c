@@ -47,6 +47,8 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_QUEUED);
     f.begun = true;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_STALLED);
+    f.mtu = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_MTU);
     f.still = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_RATE);
     f.behind = false;
@@ -67,6 +69,11 @@ static void what_holds_up_its_chunks_is_the_reason_while_they_move(void **state)
     f.holdup = TB_HOLDUP_RECEIVER;
     f.window_small = true; /* its buffer is what does not read fast enough */
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_WINDOW);
+    f.mtu = true; /* what holds it up is something else */
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_WINDOW);
+    f.holdup = TB_HOLDUP_NONE;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_MTU);
+    assert_true(tb_lag_moves(TB_LAG_MTU));
 }
 
 static void a_head_that_is_here_may_be_unused(void **state)
