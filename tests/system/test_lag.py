@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""`tombolo lag`: each reason of its list is brought about, and what it is concluded from is so (P10). What crosses, a link that was cut and a day that is spent
-are in test_documents.py and test_limits.py."""
+"""`tombolo lag`: each reason of its list is caused, and its evidence is true (P10). Reasons of links are caused in test_links.py,
+too, and a day that is spent in test_limits.py. docs/lab-notes/lag-reasons.md has the list."""
 
+import contextlib
+import os
+import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
 
-from harness import (CRAWL, SOURCE, TOMBOLO, Failed, Rollout, SlowDisk, Trainer, Worker, expect, flip_in_file, made, main, safetensors_table, scenario, up,
-                     wait_for)
+from harness import (CRAWL, SOURCE, TOMBOLO, Failed, Rollout, SlowDisk, Trainer, Worker, expect, flip_in_file, made, main, safetensors, safetensors_table,
+                     scenario, up, wait_for)
+from lagging import WHY, causes, far_pair, row, says
 
-HEADER = (SOURCE / "gateway/daemon/links/lag.h").read_text().replace("\\\n", "")
-WHY = dict(re.findall(r'X\(TB_LAG_\w+, "([\w-]+)",\s*"([^"]+)"\)', HEADER))
 RATE = r"\d+ bytes/s over \d+ streams, rtt \d+\.\d ms"
 FROM = f"from east: {RATE}"
 TO = rf"to west: {RATE}, limited by \w+( \(\w+\))?"
@@ -23,27 +26,6 @@ CURRENT = {"up-to-date", "no-subscriber"}
 # A slow relay of bytes between two gateways looks to TCP like a receiver that does not read.
 MOVES = {"crossing", "receiver-cpu", "window-limited"}
 NOT_UP = {"link-down", "refused-by-peer", "tls-failed"}  # of a link that is closed as soon as it is opened
-
-
-def row(site, of):
-    (one,) = (r for r in site.control("lag", model="policy")["lag"] if r["site"] == of)
-    return one
-
-
-def says(site, reason, evidence, of="west", **fields):
-    """Its row of that site, once the reason is this one (or one of a set) and the evidence has this form. The fields are so, too: each is a
-    value, or one of a set."""
-    reasons = {reason} if isinstance(reason, str) else reason
-
-    def said():
-        r = row(site, of)
-        return r["reason"] in reasons and re.fullmatch(evidence, r["evidence"]) and all(r[k] in v if isinstance(v, set) else r[k] == v for k, v in fields.items()) and r
-    try:
-        r = wait_for(f"{site.name} says {reason} of {of}", said)
-    except Failed as failed:
-        raise Failed(f"{failed}; it says {row(site, of)}") from None
-    expect("why", r["why"], WHY[r["reason"]])
-    return r
 
 
 def nobody_is_behind(*sites):
@@ -61,6 +43,12 @@ def both_say(east, west, reason, **fields):
         keys = ("head", "latest", "versions", "bytes", "reason", "eta_s")
         return rows[0] if all(rows[0][k] == rows[1][k] for k in keys) else None
     return wait_for("both ends say the same", same)
+
+
+def each_says(east, west, reason, limit):
+    """Of west, whose only version crosses. East says what limits the streams, too. The bytes change between the two answers."""
+    says(west, reason, FROM, head="1:1", versions=1)
+    says(east, reason, rf"to west: {RATE}, limited by {limit}", head="1:1", versions=1)
 
 
 def published(site, trainer, number, **fields):
@@ -82,6 +70,7 @@ def each_reason_of_lag_is_in_the_manuals(lab):
 
 
 @scenario
+@causes("link-down")
 def lag_of_a_site_that_never_came_up(lab):
     """P10: west never reached east. Neither knows anything of the other, and says how the link does, and no number."""
     east, west, link = lab.east_west()
@@ -155,6 +144,7 @@ def lag_of_a_home_that_is_down(lab):
 
 
 @scenario
+@causes("right-denied")
 def lag_of_a_site_that_may_not_read(lab):
     """P8 P10: east's `read:` lacks west. Each end says so, and neither that west has the head."""
     east, west, _ = lab.east_west(through_link=False)
@@ -167,6 +157,7 @@ def lag_of_a_site_that_may_not_read(lab):
 
 
 @scenario
+@causes("dns-failed", "tls-failed", "refused-by-peer")
 def lag_shows_why_a_link_is_down(lab):
     """P10: of east's name there is no address for west; then another CA signed its certificate; then east is not there. `lag` has the reason of the link."""
     east, west, _ = lab.east_west(through_link=False)
@@ -188,6 +179,7 @@ def lag_shows_why_a_link_is_down(lab):
 
 
 @scenario
+@causes("unknown")
 def lag_of_a_site_that_says_nothing_of_the_model(lab):
     """P10: west is up, and does not know the model: nothing was heard of it since the start."""
     east, west, _ = lab.east_west(through_link=False)
@@ -199,6 +191,7 @@ def lag_of_a_site_that_says_nothing_of_the_model(lab):
 
 
 @scenario
+@causes("no-subscriber", "worker-not-activating", "up-to-date")
 def lag_of_workers(lab):
     """P10: west has the head. First nobody subscribes there, then a worker that does not stage it, then one that activated it."""
     east, west, _ = lab.east_west(through_link=False)
@@ -232,6 +225,7 @@ def both_ends_of_a_link_say_the_same(lab):
 
 
 @scenario
+@causes("no-room")
 def lag_of_a_site_without_room(lab):
     """P10: west's arena is full of what does not go. It says so each time it is asked, with what is needed and what there is, and no more once there is room."""
     east, west, _ = lab.east_west(through_link=False)
@@ -256,6 +250,7 @@ def lag_of_a_site_without_room(lab):
 
 
 @scenario
+@causes("table-full")
 def lag_of_a_site_whose_table_is_full(lab):
     """P10 P7: A follower that takes every version has no rows for all that its home keeps. It says so, names the model that has the rows in one
     line, and gets on to the head as rows come free (P6)."""
@@ -278,6 +273,7 @@ def lag_of_a_site_whose_table_is_full(lab):
 
 
 @scenario
+@causes("store-down")
 def lag_of_a_site_whose_store_is_down(lab):
     """P10: the disk of home's store does not answer, then west's. While it does not, that comes before what the link does."""
     east, west, link = lab.east_west()
@@ -314,6 +310,7 @@ def lag_of_a_site_whose_store_is_down(lab):
 
 
 @scenario
+@causes("manifests")
 def lag_while_manifests_are_awaited(lab):
     """P10: west has heard of a version, and what it asks does not reach east."""
     east, west, link = lab.east_west()
@@ -350,18 +347,21 @@ def another_crosses_first(lab, codec, reason):
 
 
 @scenario
+@causes("queued-behind", "rate-limited")
 def lag_while_another_version_crosses_first(lab):
     """P10: whole versions wait for each other."""
     another_crosses_first(lab, "raw", "queued-behind")
 
 
 @scenario
+@causes("waiting-base")
 def lag_while_its_base_crosses_first(lab):
     """P10: a version that goes as a difference waits for the one before it, which is its base."""
     another_crosses_first(lab, "auto", "waiting-base")
 
 
 @scenario
+@causes("stalled")
 def lag_of_what_stands(lab):
     """P10: a path brings no chunk for many seconds, but bytes: it is no stall. Then nothing comes at all, and it is one."""
     east, west, link = lab.east_west()
@@ -387,6 +387,7 @@ def lag_of_what_stands(lab):
 
 
 @scenario
+@causes("receiver-cpu")
 def lag_of_a_slow_receiver(lab):
     """P10: what is sent is not read fast enough at the other end: the sender sees it, and tells west, so both say it."""
     east, west, link = lab.east_west()
@@ -403,6 +404,111 @@ def lag_of_a_slow_receiver(lab):
 
 
 @scenario
+@causes("crossing")
+def lag_while_it_crosses(lab):
+    """P10: the path's rate alone limits the version: no packet is lost, and no buffer is small."""
+    _, east, west = far_pair(lab, rate="16Mbit", queue="64MiB")
+    up(east, west)
+    published(east, Trainer(lab, east, lab.weights(1)[0]), 1)
+    each_says(east, west, "crossing", "network")
+
+
+def through_small_buffers(lab, key, limit):
+    """The third value of that sysctl is far too small for rate x RTT, at both ends."""
+    kernel = {"rmem": "4096 65536 67108864", "wmem": "4096 65536 67108864", key: "4096 16384 32768"}
+    _, east, west = far_pair(lab, kernel, rate="400Mbit", delay="50ms")
+    up(east, west)
+    published(east, Trainer(lab, east, lab.weights(1)[0]), 1)
+    each_says(east, west, "window-limited", limit)
+
+
+@scenario
+@causes("window-limited")
+def lag_behind_a_small_buffer(lab):
+    """P10: net.ipv4.tcp_wmem is too small. East's kernel says so, or its rate x RTT does."""
+    through_small_buffers(lab, "wmem", "(send_buffer|network)")
+
+
+@scenario
+@causes("window-limited")
+def lag_behind_a_small_window(lab):
+    """P10: net.ipv4.tcp_rmem is too small. East sees a full window, and west knows that its window is small."""
+    through_small_buffers(lab, "rmem", "peer_window")
+
+
+@scenario
+@causes("loss-limited")
+def lag_over_a_path_that_loses(lab):
+    """P10: the path loses five packets in a hundred."""
+    _, east, west = far_pair(lab, rate="16Mbit", loss="5%")
+    up(east, west)
+    published(east, Trainer(lab, east, lab.weights(1)[0]), 1)
+    each_says(east, west, "loss-limited", "network")
+
+
+@contextlib.contextmanager
+def slow_cores(daemon):
+    """The gateway gets about a sixtieth of one core. A program that computes gets the rest."""
+    core = min(os.sched_getaffinity(0))
+    for task in pathlib.Path(f"/proc/{daemon.popen.pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # a thread that just ended
+            os.sched_setaffinity(int(task.name), {core})
+            os.setpriority(os.PRIO_PROCESS, int(task.name), 19)
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"],
+                            preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    try:
+        yield
+    finally:
+        busy.kill()
+        busy.wait()
+
+
+@scenario
+@causes("sender-cpu")
+def lag_of_a_slow_sender(lab):
+    """P10: east's gateway encodes on a core that another program uses."""
+    east, west, _ = lab.east_west(through_link=False)
+    for s in (east, west):
+        s.extra["link"] = {**PATIENT, "codec": "zstd"}
+    up(east, west)
+    trainer = Trainer(lab, east, made(lab, "64M", 1)[0])  # it lasts on a fast core, too
+    with slow_cores(east.daemon):
+        uid, _ = published(east, trainer, 1)
+        each_says(east, west, "sender-cpu", "sender")
+    west.wait_holds(uid)
+    nobody_is_behind(east, west)
+
+
+@contextlib.contextmanager
+def no_memory_beyond(site, spare_bytes):
+    """The gateway's data may grow by so many bytes (`ulimit -d`)."""
+    pid = site.daemon.popen.pid
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    used = int(re.search(r"VmData:\s+(\d+) kB", status).group(1)) << 10
+    before = resource.prlimit(pid, resource.RLIMIT_DATA)
+    resource.prlimit(pid, resource.RLIMIT_DATA, (used + spare_bytes, before[1]))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_DATA, before)
+
+
+@scenario
+@causes("receiver-memory")
+def lag_of_a_site_without_memory(lab):
+    """P10 P6: west's gateway gets no memory for the manifest of many tensors. It says so until it gets some, and
+    then the version crosses."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.dir / "many.safetensors"
+    safetensors(path, {f"layers.{i}.weight": ("U8", [16], i.to_bytes(16, "little")) for i in range(100_000)})
+    with no_memory_beyond(west, 4 << 20):
+        east.cli("publish", "policy", path, "--version", 1)
+        both_say(east, west, "receiver-memory", head="1:1", versions=1)
+        expect("lines", len(west.daemon.logged("crossing.refused", "status=site_nomem")), 1)
+    nobody_is_behind(east, west)
+
+
+@scenario
+@causes("verify-failed")
 def lag_of_chunks_that_are_wrong(lab):
     """P1 P10: bytes of east's arena change after they were held. West refuses the chunk, and says so until something else of the version lands."""
     east, west, link = lab.east_west()
@@ -420,6 +526,7 @@ def lag_of_chunks_that_are_wrong(lab):
 
 
 @scenario
+@causes("source-publishing")
 def lag_of_a_home_that_lost_its_arena(lab):
     """P10: of two ranks that have a version in place one is back at a gateway that lost all it held; the other is stopped."""
     east = lab.site("east")

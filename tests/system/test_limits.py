@@ -6,6 +6,7 @@ import sys
 import time
 
 from harness import Cores, Failed, Skipped, Trainer, Veth, WallClock, expect, made, main, scenario, up, wait_for
+from lagging import causes, says
 
 
 def limit_of(site, peer):
@@ -254,6 +255,7 @@ def a_schedule_changes_the_rate_at_its_hour(lab):
 
 
 @scenario
+@causes("budget-spent")
 def a_day_is_warned_of_then_held(lab):
     """P3 P10: a day's bytes are warned of, and what is over them does not cross, not after a kill either, until the next day or until an operator says so."""
     east, west, _ = lab.east_west(through_link=False)
@@ -271,14 +273,11 @@ def a_day_is_warned_of_then_held(lab):
         raise Failed(f"{used} bytes were sent on a day of 8 MiB")
     if "held" not in east.cli("status").stdout:
         raise Failed("status does not say it")
-    def said_of_west():
-        (row,) = (r for r in east.control("lag")["lag"] if r["site"] == "west")
-        return row["reason"] == "budget-spent" and row
-    row = wait_for("east says why west is behind", said_of_west)
-    named = int(re.search(rf"(\d+) of {8 << 20} bytes", row["evidence"]).group(1))
+    row = says(east, "budget-spent", rf"to west: \d+ of {8 << 20} bytes are used, the day ends in \d+ s")
+    named = int(re.search(r"\d+", row["evidence"]).group())
     if not used <= named <= limit_of(east, "west")["day_used_bytes"]:  # what was on its way when the day was held is counted, too
         raise Failed(f"the evidence is {row['evidence']}")
-    why_west_waits(west, "budget-spent")
+    says(west, "budget-spent", r"from east: it says that they are used up, the day ends in \d+ s")
     east.restart()
     east.wait_link("west")
     expect("after a kill", limit_of(east, "west")["day_state"], "held")
@@ -287,7 +286,7 @@ def a_day_is_warned_of_then_held(lab):
     east.cli("limit", "west", "--rate", "none")
     if west.holds(uid):
         raise Failed("it crossed all the same")
-    why_west_waits(west, "budget-spent")  # told again, in another session
+    says(west, "budget-spent", r"from east: it says that they are used up, the day ends in \d+ s")  # told again, in another session
     clock.next_day()
     wait_for("as much crosses on the next day", lambda: east.link("west")["sent_bytes"] > 13 << 19)
     wait_for("and no more", lambda: limit_of(east, "west")["day_state"] == "held")
@@ -300,11 +299,6 @@ def a_day_is_warned_of_then_held(lab):
     if ", warned" not in east.cli("status").stdout:
         raise Failed("status does not warn")
     expect("what was said last", said_of_the_day(east)[-1], "warned")
-
-
-def why_west_waits(west, reason):
-    """What moved in the last two seconds is under way, as west sees it."""
-    wait_for(f"west says {reason}", lambda: [r["reason"] for r in west.control("lag")["lag"] if r["site"] == "west"] == [reason])
 
 
 def said_of_the_day(site):

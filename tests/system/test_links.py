@@ -3,13 +3,13 @@
 stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it."""
 
 import json
+import re
 import signal
 import sys
 
-from harness import (SOURCE, Dns, Failed, Site, Skipped, Trainer, WallClock, expect, main, read_and_compare, scenario, up, wait_for)
-
-sys.path.insert(0, str(SOURCE / "sim/wan"))
-import wanlab  # noqa: E402
+import lagging
+from harness import (Dns, Failed, Site, Trainer, WallClock, expect, main, read_and_compare, scenario, up, wait_for)
+from lagging import causes, far_pair
 
 
 def start(*sites):
@@ -88,7 +88,14 @@ def a_link_says_tls_failed(lab):
     says(east, "west", "tls-failed", "tombolo://west/gw", "the peer's certificate: ", state="refused")
 
 
+def lag_too(site, of, reason, peer, *words):
+    """`lag` has the link's reason, with the same sentence, and no number: nobody knows how far that site is behind."""
+    evidence = f"{peer}: .*" + ".*".join(re.escape(w) for w in words) + ".*"
+    lagging.says(site, reason, evidence, of=of, known=False, versions=None, bytes=None)
+
+
 @scenario
+@causes("identity-mismatch")
 def a_link_says_identity_mismatch(lab):
     """A gateway of the right site and CA, which is not the one that is configured."""
     east, west, _ = lab.east_west(through_link=False)
@@ -97,6 +104,7 @@ def a_link_says_identity_mismatch(lab):
     west.gateway = "other"
     start(east, west)
     says(east, "west", "identity-mismatch", "tombolo://west/other came from", "tombolo://west/gw is expected", state="refused")
+    lag_too(east, "west", "identity-mismatch", "west", "tombolo://west/other came from", "tombolo://west/gw is expected")
     says(west, "east", "refused-by-peer", "tombolo://east/gw has no tombolo://west/other among its peers")
     west.kill()
     west.gateway = "gw"
@@ -106,9 +114,11 @@ def a_link_says_identity_mismatch(lab):
     east.config_text = lambda: config
     start(east, west)
     says(east, "west", "identity-mismatch", "the peer is tombolo://west/gw, expected tombolo://west/else", state="refused")
+    lag_too(east, "west", "identity-mismatch", "west", "the peer is tombolo://west/gw, expected tombolo://west/else")
 
 
 @scenario
+@causes("clock-skew")
 def a_link_says_clock_skew(lab):
     """West's clock is days behind, so east's certificate is not valid yet there."""
     east, west, _ = lab.east_west(through_link=False)
@@ -120,11 +130,13 @@ def a_link_says_clock_skew(lab):
     clock.forward(-3 * 24 * 3600)
     start(east, west)
     says(west, "east", "clock-skew", "tombolo://east/gw", "not yet valid", "here it is 20", state="refused")
+    lag_too(west, "west", "clock-skew", "east", "not yet valid", "here it is 20")
     clock.forward(-clock.shift_s)
     is_well(west, "east")
 
 
 @scenario
+@causes("twin-identity")
 def a_link_says_twin_identity(lab):
     """P6: a second gateway with west's identity. The first keeps its session, and each end says what happened; once the first is
     killed the second takes its place at once."""
@@ -137,6 +149,7 @@ def a_link_says_twin_identity(lab):
     lab.sites.append(twin)
     twin.start()
     says(twin, "east", "twin-identity", "another gateway is tombolo://west/gw, too", "tombolo://east/gw", state="refused")
+    lag_too(twin, "west", "twin-identity", "east", "another gateway is tombolo://west/gw, too")
     says(east, "west", "twin-identity", "two gateways are tombolo://west/gw", "stop one of the two", state="up")
     tries = twin.counters()["links_twins"]
     wait_for("it was refused again and again", lambda: twin.counters()["links_twins"] > tries + 3)
@@ -150,24 +163,6 @@ def a_link_says_twin_identity(lab):
     is_well(east, "west")
 
 
-def far_pair(lab, mtu, home_dials=False):
-    """East and west on the emulated WAN, where longer packets than that vanish without a word; west dials, or east."""
-    reason = wanlab.why_not()
-    if reason:
-        raise Skipped(reason)
-    file = lab.dir / "wan.yaml"
-    file.write_text(f"sites: [east, west]\npaths:\n  - {{between: [east, west], rate: 120Mbit, delay: 10ms, queue: 2MiB, mtu: {mtu}}}\n")
-    wan = lab.after.enter_context(wanlab.lab(file))
-    east, west, _ = lab.east_west(through_link=False)
-    for site in (east, west):
-        site.live_in(wan.enter(site.name, []), wan.address(site.name))
-        site.extra = {"link": {"codec": "raw"}, "session": {"lease_ms": 10000}}
-    west.peers["east"] = None if home_dials else f"{east.address}:{east.port}"
-    east.peers["west"] = f"{west.address}:{west.port}" if home_dials else None
-    west.listen, east.listen = home_dials, not home_dials
-    return wan, east, west
-
-
 def crosses(lab, east, west):
     path = lab.weights(1)[0]
     uid = Trainer(lab, east, path).publish(1)
@@ -176,11 +171,19 @@ def crosses(lab, east, west):
 
 
 @scenario
+@causes("mtu")
 def a_link_says_mtu(lab):
-    """P6: full segments vanish, handshakes and heartbeats pass. Each end names it, the segments shrink, and the version crosses."""
-    _, east, west = far_pair(lab, 1350)
+    """P6: full segments vanish, handshakes and heartbeats pass. Each end names it, also as what holds the version, the segments shrink, and the
+    version crosses."""
+    wan, east, west = far_pair(lab, mtu=1350, rate="16Mbit")
     up(east, west)
-    crosses(lab, east, west)
+    path = lab.weights(1)[0]
+    uid = Trainer(lab, east, path).publish(1)
+    for site, peer in ((west, "east"), (east, "west")):
+        lagging.says(site, "mtu", f"{peer}: large packets do not pass .* segments of 1200 bytes .*", head="1:1", versions=1)
+    wan.turn("east", "west", rate="120Mbit")
+    west.wait_holds(uid)
+    read_and_compare(lab, west, uid, path)
     for site, peer, by in ((east, "west", "us"), (west, "east", "peer")):
         says(site, peer, "mtu", f"tombolo://{peer}/gw", "segments of", state="up")
         lines = site.daemon.logged("link.mtu", f"by={by}", "stalled_segment_bytes=", " segment_bytes=1200")
@@ -190,7 +193,7 @@ def a_link_says_mtu(lab):
 @scenario
 def a_home_that_dials_makes_smaller_segments(lab):
     """P6: likewise where the sender made the connections."""
-    _, east, west = far_pair(lab, 1350, home_dials=True)
+    _, east, west = far_pair(lab, home_dials=True, mtu=1350)
     up(east, west)
     crosses(lab, east, west)
     says(east, "west", "mtu", "tombolo://west/gw", "segments of 1200 bytes", state="up")
@@ -200,7 +203,7 @@ def a_home_that_dials_makes_smaller_segments(lab):
 @scenario
 def a_handshake_that_does_not_fit_is_made_to(lab):
     """P6: not even the certificates pass. Smaller segments are tried, the session comes up with the first that fit, and both ends say so."""
-    _, east, west = far_pair(lab, 700)
+    _, east, west = far_pair(lab, mtu=700)
     up(east, west)
     says(west, "east", "mtu", "segments of 536 bytes", state="up")
     says(east, "west", "mtu", "segments of 536 bytes", state="up")
@@ -210,7 +213,7 @@ def a_handshake_that_does_not_fit_is_made_to(lab):
 @scenario
 def a_slow_peer_is_no_mtu(lab):
     """A gateway that is stopped while it is dialled opens no connection either, and once it goes on nobody says mtu."""
-    _, east, west = far_pair(lab, 0)
+    _, east, west = far_pair(lab)
     east.start()
     east.daemon.stop()
     west.start()
