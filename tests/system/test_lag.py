@@ -151,8 +151,9 @@ def lag_of_a_site_that_may_not_read(lab):
     east.models["policy"] = dict(home="east", read=["tombolo://north/*"])
     up(east, west)
     published(east, Trainer(lab, east, lab.weights(1)[0]), 1)
-    says(east, "right-denied", "", known=False, versions=None)
-    says(west, "right-denied", ".*", known=False, versions=None, head=None)
+    lacks = "east: models.policy.read lacks tombolo://west/gw"
+    says(east, "right-denied", lacks, known=False, versions=None)
+    says(west, "right-denied", lacks, known=False, versions=None, head=None)
     expect("versions that west knows of", west.versions(), [])
 
 
@@ -264,7 +265,7 @@ def lag_of_a_site_whose_table_is_full(lab):
         uid = rank.ok("publish", model="policy", run=run, number=number, blob="x")["uid"]
     east.wait_holds(uid)
     west.start()
-    says(west, "table-full", ".*")
+    says(west, "table-full", r"the model uses (\d+) of the \1 rows of versions that it may have")
     west.wait_holds(uid)
     nobody_is_behind(east, west)
     (line,) = west.daemon.logged("table.full", "table=versions")
@@ -502,6 +503,7 @@ def lag_of_a_site_without_memory(lab):
     safetensors(path, {f"layers.{i}.weight": ("U8", [16], i.to_bytes(16, "little")) for i in range(100_000)})
     with no_memory_beyond(west, 4 << 20):
         east.cli("publish", "policy", path, "--version", 1)
+        says(west, "receiver-memory", "the memory budget is spent", head="1:1", versions=1)
         both_say(east, west, "receiver-memory", head="1:1", versions=1)
         expect("lines", len(west.daemon.logged("crossing.refused", "status=site_nomem")), 1)
     nobody_is_behind(east, west)

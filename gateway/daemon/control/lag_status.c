@@ -144,6 +144,45 @@ static void evidence_shards(const struct tb_site_lag *l, struct lag_row *r)
                        l->copy->key.shard_count);
 }
 
+/* A model may not have all rows of the table. */
+static void evidence_table(struct tb_daemon *d, struct lag_row *r)
+{
+    static const char versions[] = "versions";
+    struct tb_catalog_table t;
+    char most[TB_CATALOG_TEXT_MAX] = "";
+    const uint32_t rows = tb_catalog_table_most(d->catalog, versions, most);
+    if (rows >= d->bounds.model_versions && strcmp(most, r->model->name.text) == 0) {
+        (void)snprintf(r->evidence, sizeof r->evidence,
+                       "the model uses %u of the %u rows of %s that it may have", rows,
+                       d->bounds.model_versions, versions);
+        return;
+    }
+    for (uint32_t cursor = 0; tb_catalog_table_at(d->catalog, &cursor, &t);)
+        if (strcmp(t.name, versions) == 0)
+            (void)snprintf(r->evidence, sizeof r->evidence,
+                           "%u of %u rows of %s are used, %u of them by %.64s", t.used, t.bound, versions,
+                           rows, most);
+}
+
+/* The gateway's configuration has the list that lacks the identity: this gateway, or the peer at whose site it is read. */
+static void evidence_right(struct lag_row *r, const char *whose, const struct tb_name *site,
+                           const struct tb_name *gateway)
+{
+    const struct tb_identity lacks = {.kind = TB_IDENTITY_GATEWAY, .site = *site, .name = *gateway};
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&lacks, uri);
+    (void)snprintf(r->evidence, sizeof r->evidence, "%s: models.%s.read lacks %s", whose, r->model->name.text,
+                   uri);
+}
+
+/* A relay passes on that it lacks the right, too: then no list is known that lacks this gateway. */
+static void evidence_right_here(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
+{
+    if (l->source == UINT32_MAX || !tb_site_link(d, l->source)->up) return;
+    if (tb_links_denied(d->links, l->source, &r->model->name))
+        evidence_right(r, d->config->peers[l->source].site.text, &d->config->site, &d->config->gateway);
+}
+
 static void evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
 {
     switch (r->reason) {
@@ -164,10 +203,26 @@ static void evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, stru
     case TB_LAG_BUDGET:
         evidence_day_here(d, l, r);
         break;
+    case TB_LAG_TABLE:
+        evidence_table(d, r);
+        break;
+    case TB_LAG_RECEIVER_MEMORY:
+        (void)snprintf(r->evidence, sizeof r->evidence, "%s", tb_status_text(l->copy->failed));
+        break;
+    case TB_LAG_DENIED:
+        evidence_right_here(d, l, r);
+        break;
     default:
         evidence_link(d, r, l->source, false);
         break;
     }
+}
+
+/* P8: the right that it lacks is why nothing is known of it, or why it gets nothing. */
+static bool denied(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site)
+{
+    const uint32_t peer = peer_of(d, site);
+    return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
 }
 
 /* Of a site behind a relay this gateway knows no more than what the relay said, while the relay's link is up. */
@@ -185,8 +240,12 @@ static void evidence_there(struct tb_daemon *d, struct lag_row *r)
     const uint32_t peer = peer_of(d, r->site);
     if (!tb_name_equal(r->via, r->site))
         evidence_relayed(d, r);
-    else if (peer == UINT32_MAX || tb_lag_is_current(r->reason) || r->reason == TB_LAG_DENIED)
+    else if (peer == UINT32_MAX || tb_lag_is_current(r->reason))
         return;
+    else if (r->reason == TB_LAG_DENIED && !denied(d, &r->model->name, r->site))
+        return;
+    else if (r->reason == TB_LAG_DENIED)
+        evidence_right(r, d->site.text, &d->config->peers[peer].of, &d->config->peers[peer].gateway);
     else if (r->reason == TB_LAG_BUDGET)
         evidence_day_there(d, peer, r);
     else
@@ -216,13 +275,6 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
 }
 
 /* ---- another site ---- */
-
-/* P8: the right that it lacks is why nothing is known of it, or why it gets nothing. */
-static bool denied(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site)
-{
-    const uint32_t peer = peer_of(d, site);
-    return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
-}
 
 /* What it said of its head may be older than the head here by as much as it takes to say so. */
 static uint16_t reason_of(const struct tb_record *record, const struct tb_record_behind *b)
