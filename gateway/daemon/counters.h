@@ -17,7 +17,7 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
     g->used += count;
     if (g->used > g->most) g->most = g->used;
 }
-#define TB_DAEMON_TABLES 32u
+#define TB_DAEMON_TABLES 40u
 
 /* What was said of a table. */
 struct tb_table_told {

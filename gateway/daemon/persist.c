@@ -292,6 +292,17 @@ uint32_t tb_persist_waiting(const struct tb_daemon *d)
     return d->persist != NULL ? d->persist->count : 0;
 }
 
+void tb_persist_refused(struct tb_daemon *d)
+{
+    d->persist->held_refused++;
+}
+
+const char *tb_persist_waiting_at(const struct tb_daemon *d, uint32_t *cursor)
+{
+    const struct tb_persist *p = d->persist;
+    return p != NULL && *cursor < p->count ? p->rows[(*cursor)++].model.text : NULL;
+}
+
 void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_out)
 {
     static const struct tb_persist none;

@@ -43,6 +43,10 @@ void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
+/* The model of each of them, by turns; empty: it is about none. NULL: that was the last. */
+const char *tb_persist_waiting_at(const struct tb_daemon *d, uint32_t *cursor);
+/* A request was not held: its session has as many as it may have. */
+void tb_persist_refused(struct tb_daemon *d);
 
 /* Of rows: refused are those that others overtook. Of requests that wait for them. Their bounds. */
 struct tb_persist_usage {

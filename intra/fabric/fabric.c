@@ -480,6 +480,17 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     usage_out->tokens_max = TB_TOKENS_MAX;
 }
 
+void tb_fabric_tokens(struct tb_fabric *f, void (*each)(void *user, const struct tb_fingerprint *reader),
+                      void *user)
+{
+    const struct tb_export *e;
+    const struct tb_grant *g;
+    pthread_mutex_lock(&f->lock);
+    LIST_FOREACH(e, &f->exports.all, link)
+    LIST_FOREACH(g, &e->grants, link) each(user, &g->reader);
+    pthread_mutex_unlock(&f->lock);
+}
+
 static void revoke_readers(struct tb_fabric *f, void *arg)
 {
     tb_door_revoke(f->door, arg);

@@ -186,6 +186,9 @@ struct tb_fabric_usage {
 };
 /* Tokens that have lapsed go first. */
 void tb_fabric_usage(struct tb_fabric *fabric, struct tb_fabric_usage *usage_out);
+/* Calls `each` with the reader of each of those tokens, under the fabric's lock. */
+void tb_fabric_tokens(struct tb_fabric *fabric, void (*each)(void *user, const struct tb_fingerprint *reader),
+                      void *user);
 
 /* ---- the reader's side ---- */
 

@@ -164,6 +164,12 @@ void tb_fabric_usage(struct tb_fabric *fabric, struct tb_fabric_usage *usage_out
     *usage_out = (struct tb_fabric_usage){0};
 }
 
+void tb_fabric_tokens(struct tb_fabric *fabric, void (*each)(void *user, const struct tb_fingerprint *reader),
+                      void *user)
+{
+    (void)fabric, (void)each, (void)user;
+}
+
 /* ---- the reader ---- */
 
 static void source_copy(struct tb_hop *h, const struct tb_hop_options *o)

@@ -40,7 +40,8 @@
 #define TB_LINKS_THREADS_MAX    64
 #define TB_LINKS_MODELS_MAX     256  /* that one peer is asked for, or asks for */
 #define TB_LINKS_OFFERS_MAX     4096 /* versions */
-#define TB_LINKS_ASKS_MAX       16   /* manifests on their way, per peer */
+#define TB_LINKS_ASKS_MAX       256  /* versions whose manifests are asked for, or wait for that, per peer */
+#define TB_LINKS_ASKS_SENT_MAX  16   /* of them, on their way */
 #define TB_LINKS_LANDINGS_MAX   16   /* from one peer at once; others wait for their turn */
 #define TB_LINKS_CROSSINGS_MAX  16   /* versions that one peer may draw from us at once */
 #define TB_LINKS_WITHDRAWN_MAX  256  /* newest withdrawals, told again to each peer that comes up */
@@ -307,13 +308,29 @@ bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 /* What that peer announced in its session and did not take back, by turns; false: that was the last. */
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
-struct tb_links_table {
-    uint32_t used, most, bound; /* of all peers; at once so far; at most */
+
+/* The tables of the links. One that each peer has for itself counts the rows of the peer that has most. */
+#define TB_LINKS_TABLES(X)                                                                                   \
+    X(TB_LINKS_TABLE_OFFERS, "offers")       /* versions that are offered here, of all models */             \
+    X(TB_LINKS_TABLE_ANNOUNCED, "announced") /* versions that a peer announced */                            \
+    X(TB_LINKS_TABLE_LANDINGS, "landings")   /* versions that land from a peer, or did */                    \
+    X(TB_LINKS_TABLE_ASKS, "asks")           /* versions whose manifests a peer is asked for */
+enum tb_links_table {
+#define TB_LINKS_TABLE_ENUM(table, name) table,
+    TB_LINKS_TABLES(TB_LINKS_TABLE_ENUM)
+#undef TB_LINKS_TABLE_ENUM
+        TB_LINKS_TABLES_COUNT
 };
 struct tb_links_usage {
-    struct tb_links_table offers, announced, landings, asks;
+    const char *name;           /* static */
+    uint32_t used, most, bound; /* rows now; at once so far; at most */
+    uint64_t refused;           /* for want of a row */
 };
-void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out);
+void tb_links_usage(const struct tb_links *links, enum tb_links_table table,
+                    struct tb_links_usage *usage_out);
+/* How many rows its largest user has, and the name: of offers a model, of the others the peer that was refused last. 0: none. */
+uint32_t tb_links_table_most(const struct tb_links *links, enum tb_links_table table,
+                             struct tb_name *user_out);
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 

@@ -19,6 +19,13 @@ struct tb_share;
 #define LINKS_TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define LINKS_TICK_IDLE_MS 25u
 
+/* What is counted of a table. */
+struct link_table {
+    uint32_t most;
+    uint64_t refused;
+    struct tb_name full; /* the peer that was refused last; of offers: none */
+};
+
 struct tb_links {
     struct tb_links_options options; /* pointers in it are ours or static */
     struct tb_tcp_path_options tcp;
@@ -40,7 +47,7 @@ struct tb_links {
     struct link *links; /* peer_count */
     struct offer *offers;
     uint32_t offer_count;
-    uint32_t most_offers, most_announced, most_landings, most_asks; /* that tb_links_usage ever saw */
+    struct link_table tables[TB_LINKS_TABLES_COUNT];
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
     struct division *divisions;
@@ -56,6 +63,9 @@ struct tb_links {
 uint64_t links_random(void);
 void links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
 void links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
+void links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used); /* a row */
+/* A row; l: whose it would be, or NULL. */
+void links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l);
 /* The turn comes each `ms` milliseconds. */
 void links_set_clock(struct tb_links *ls, uint32_t ms);
 void links_busy(struct tb_links *ls); /* something moves: tick fast */

@@ -286,6 +286,16 @@ void tb_control_usage(const struct tb_control *control, struct tb_control_usage 
                                            .refused = control->refused};
 }
 
+const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor)
+{
+    const struct client *c = control->clients;
+    for (uint32_t i = 0; c != NULL && i < *cursor; i++)
+        c = c->next;
+    if (c == NULL) return NULL;
+    ++*cursor;
+    return &tb_chan_peer(c->chan)->identity;
+}
+
 void tb_control_close(struct tb_control *control)
 {
     if (control == NULL) return;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <uv.h>
 
+#include "base/ident.h"
 #include "tombolo/status.h"
 
 struct tb_control;
@@ -44,5 +45,7 @@ struct tb_control_usage {
     uint64_t refused;
 };
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
+/* Who each of them is, by turns; NULL: that was the last. */
+const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor);
 
 #endif

@@ -8,8 +8,11 @@
 
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/control/usage_status.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/daemon/sessions/sessions.h"
@@ -20,8 +23,35 @@ struct usage {
     uint64_t used, most, bound, refused;
 };
 
-/* Who uses most of it, and how much of it; 0: nobody in particular. */
-typedef uint64_t (*who_fn)(const struct tb_daemon *d, char who_out[TB_CATALOG_TEXT_MAX]);
+/* Of each of its users, by identity, model or peer: how many rows it has. A failed allocation leaves some out. */
+typedef void (*users_fn)(struct tb_daemon *d, json_t *users);
+
+static void user_add(json_t *users, const char *name, uint64_t rows)
+{
+    const json_int_t before = json_integer_value(json_object_get(users, name));
+    TB_MOOT(json_object_set_new_nocheck(users, name, json_integer(before + (json_int_t)rows)));
+}
+
+static void user_add_identity(json_t *users, const struct tb_identity *identity, uint64_t rows)
+{
+    char name[TB_URI_BYTES_MAX];
+    tb_identity_format(identity, name);
+    if (rows != 0) user_add(users, name, rows);
+}
+
+static uint64_t users_most(const json_t *users, char who_out[TB_CATALOG_TEXT_MAX])
+{
+    uint64_t most = 0;
+    const char *name;
+    json_t *rows;
+    json_object_foreach((json_t *)users, name, rows)
+    {
+        if ((uint64_t)json_integer_value(rows) <= most) continue;
+        most = (uint64_t)json_integer_value(rows);
+        (void)snprintf(who_out, TB_CATALOG_TEXT_MAX, "%.*s", TB_CATALOG_TEXT_MAX - 1, name);
+    }
+    return most;
+}
 
 static struct usage of_gauge(const struct tb_gauge *g, uint64_t bound)
 {
@@ -35,9 +65,10 @@ static struct usage connections(struct tb_daemon *d)
     return of_gauge(&d->connections, tb_sessions_max(d));
 }
 
-static uint64_t connections_most(const struct tb_daemon *d, char who_out[TB_CATALOG_TEXT_MAX])
+static void connections_users(struct tb_daemon *d, json_t *users)
 {
-    return tb_catalog_table_most(d->catalog, "sessions", who_out);
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        user_add_identity(users, &s->identity, 1);
 }
 
 static struct usage worker_exports(struct tb_daemon *d)
@@ -45,56 +76,84 @@ static struct usage worker_exports(struct tb_daemon *d)
     return of_gauge(&d->worker_exports, d->bounds.references);
 }
 
-static uint64_t exports_of(const struct tb_worker_session *s)
+static void worker_exports_users(struct tb_daemon *d, json_t *users)
 {
-    uint64_t count = 0;
-    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
-        count++;
-    return count;
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+            user_add_identity(users, &s->identity, 1);
 }
 
-static uint64_t held_by(const struct tb_worker_session *s)
+static void held_replies_users(struct tb_daemon *d, json_t *users)
 {
-    return s->held_replies;
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        user_add_identity(users, &s->identity, s->held_replies);
 }
 
-static uint64_t parked_by(const struct tb_worker_session *s)
+static void parked_users(struct tb_daemon *d, json_t *users)
 {
-    uint64_t bytes = 0;
-    for (const struct tb_parked_seal *p = s->d->parked; p != NULL; p = p->next)
-        if (tb_id_equal(&p->session, &s->id)) bytes += p->bytes;
-    return bytes;
-}
-
-/* The identity of the session that has most. */
-static uint64_t session_most(const struct tb_daemon *d, uint64_t (*rows_of)(const struct tb_worker_session *),
-                             char who_out[TB_CATALOG_TEXT_MAX])
-{
-    uint64_t most = 0;
-    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
-        const uint64_t rows = rows_of(s);
-        if (rows <= most) continue;
-        most = rows;
-        char identity[TB_URI_BYTES_MAX];
-        tb_identity_format(&s->identity, identity);
-        (void)snprintf(who_out, TB_CATALOG_TEXT_MAX, "%.*s", TB_CATALOG_TEXT_MAX - 1, identity);
+    for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next) {
+        const struct tb_worker_session *s = tb_session_find(d, &p->session);
+        if (s != NULL) user_add_identity(users, &s->identity, p->bytes);
     }
-    return most;
 }
 
-static uint64_t worker_exports_most(const struct tb_daemon *d, char who_out[TB_CATALOG_TEXT_MAX])
+static void copies_users(struct tb_daemon *d, json_t *users)
 {
-    return session_most(d, exports_of, who_out);
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        user_add(users, c->key.model.text, 1);
 }
 
-static uint64_t held_replies_most(const struct tb_daemon *d, char who_out[TB_CATALOG_TEXT_MAX])
+static void exports_users(struct tb_daemon *d, json_t *users)
 {
-    return session_most(d, held_by, who_out);
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (c->export_id != 0) user_add(users, c->key.model.text, 1);
 }
 
-static uint64_t parked_most(const struct tb_daemon *d, char who_out[TB_CATALOG_TEXT_MAX])
+struct readers {
+    struct tb_daemon *d;
+    json_t *users;
+};
+
+static void token_user(void *user, const struct tb_fingerprint *reader)
 {
-    return session_most(d, parked_by, who_out);
+    const struct readers *r = user;
+    const struct tb_worker_session *s = r->d->sessions;
+    while (s != NULL && memcmp(&s->endpoint.fingerprint, reader, sizeof *reader) != 0)
+        s = s->next;
+    if (s != NULL) user_add_identity(r->users, &s->identity, 1);
+}
+
+static void tokens_users(struct tb_daemon *d, json_t *users)
+{
+    tb_fabric_tokens(d->fabric, token_user, &(struct readers){d, users});
+}
+
+static void plan_wait_user(void *user, const struct tb_id *reader)
+{
+    const struct readers *r = user;
+    const struct tb_worker_session *s = tb_session_find(r->d, reader);
+    if (s != NULL) user_add_identity(r->users, &s->identity, 1);
+}
+
+static void plan_waits_users(struct tb_daemon *d, json_t *users)
+{
+    tb_plan_waits_each(d, plan_wait_user, &(struct readers){d, users});
+}
+
+static void store_rows_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const char *model;
+    while ((model = tb_persist_waiting_at(d, &cursor)) != NULL)
+        if (model[0] != '\0') user_add(users, model, 1);
+}
+
+static void control_clients_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const struct tb_identity *identity;
+    while (d->control != NULL && (identity = tb_control_client_at(d->control, &cursor)) != NULL)
+        user_add_identity(users, identity, 1);
 }
 
 static struct usage copies(struct tb_daemon *d)
@@ -165,18 +224,18 @@ static struct usage encoded(struct tb_daemon *d)
 static const struct {
     const char *name;
     struct usage (*look)(struct tb_daemon *d);
-    who_fn who; /* NULL: rows have no owner */
+    users_fn users; /* NULL: none of it is ever refused */
 } own[] = {
-    {"connections", connections, connections_most},
-    {"worker_exports", worker_exports, worker_exports_most},
-    {"copies", copies, NULL},
-    {"exports", exports, NULL},
-    {"tokens", tokens, NULL},
-    {"plan_waits", plan_waits, NULL},
-    {"parked_seal_bytes", parked_seals, parked_most},
-    {"store_rows", store_rows, NULL},
-    {"held_replies", held_replies, held_replies_most},
-    {"control_clients", control_clients, NULL},
+    {"connections", connections, connections_users},
+    {"worker_exports", worker_exports, worker_exports_users},
+    {"copies", copies, copies_users},
+    {"exports", exports, exports_users},
+    {"tokens", tokens, tokens_users},
+    {"plan_waits", plan_waits, plan_waits_users},
+    {"parked_seal_bytes", parked_seals, parked_users},
+    {"store_rows", store_rows, store_rows_users},
+    {"held_replies", held_replies, held_replies_users},
+    {"control_clients", control_clients, control_clients_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
 };
@@ -184,25 +243,59 @@ static const struct {
 
 /* ---- all ---- */
 
-static uint64_t most_of(const struct tb_daemon *d, const char *table, char who_out[TB_CATALOG_TEXT_MAX])
+static uint64_t own_most(struct tb_daemon *d, users_fn users_of, char who_out[TB_CATALOG_TEXT_MAX])
+{
+    json_t *users = users_of != NULL ? json_object() : NULL;
+    if (users == NULL) return 0;
+    users_of(d, users);
+    const uint64_t most = users_most(users, who_out);
+    json_decref(users);
+    return most;
+}
+
+static uint64_t links_most(const struct tb_daemon *d, enum tb_links_table table,
+                           char who_out[TB_CATALOG_TEXT_MAX])
+{
+    struct tb_name user;
+    const uint64_t most = tb_links_table_most(d->links, table, &user);
+    (void)snprintf(who_out, TB_CATALOG_TEXT_MAX, "%s", user.text);
+    return most;
+}
+
+static uint64_t most_of(struct tb_daemon *d, const char *table, char who_out[TB_CATALOG_TEXT_MAX])
 {
     who_out[0] = 0;
     for (size_t i = 0; i < OWN; i++)
-        if (strcmp(own[i].name, table) == 0) return own[i].who != NULL ? own[i].who(d, who_out) : 0;
+        if (strcmp(own[i].name, table) == 0) return own_most(d, own[i].users, who_out);
+    for (int t = 0; t < TB_LINKS_TABLES_COUNT && tb_links_now(d) != NULL; t++) {
+        struct tb_links_usage u;
+        tb_links_usage(d->links, (enum tb_links_table)t, &u);
+        if (strcmp(u.name, table) == 0) return links_most(d, (enum tb_links_table)t, who_out);
+    }
     return tb_catalog_table_most(d->catalog, table, who_out);
 }
 
-/* Those of the catalog, then those of this folder. False: that was the last. */
-static bool usage_at(struct tb_daemon *d, uint32_t *cursor, uint32_t *own_cursor, struct usage *out)
+struct cursor {
+    uint32_t catalog, own, links;
+};
+
+/* Those of the catalog, then those of this folder, then those of the links. False: that was the last. */
+static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
 {
     struct tb_catalog_table t;
-    if (tb_catalog_table_at(d->catalog, cursor, &t)) {
+    if (tb_catalog_table_at(d->catalog, &at->catalog, &t)) {
         *out = (struct usage){t.name, t.used, t.most, t.bound, t.refused};
         return true;
     }
-    if (*own_cursor >= OWN) return false;
-    *out = own[*own_cursor].look(d);
-    out->name = own[(*own_cursor)++].name;
+    if (at->own < OWN) {
+        *out = own[at->own].look(d);
+        out->name = own[at->own++].name;
+        return true;
+    }
+    if (at->links >= TB_LINKS_TABLES_COUNT || tb_links_now(d) == NULL) return false;
+    struct tb_links_usage u;
+    tb_links_usage(d->links, (enum tb_links_table)at->links++, &u);
+    *out = (struct usage){u.name, u.used, u.most, u.bound, u.refused};
     return true;
 }
 
@@ -230,8 +323,8 @@ static void tell_full(struct tb_daemon *d, struct tb_table_told *told, const str
 void tb_usage_tick(struct tb_daemon *d)
 {
     struct usage u;
-    uint32_t cursor = 0, own_cursor = 0;
-    for (uint32_t i = 0; i < TB_DAEMON_TABLES && usage_at(d, &cursor, &own_cursor, &u); i++)
+    struct cursor at = {0};
+    for (uint32_t i = 0; i < TB_DAEMON_TABLES && usage_at(d, &at, &u); i++)
         tell_full(d, &d->tables_told[i], &u);
 }
 
@@ -243,30 +336,15 @@ static bool append(json_t *list, const struct usage *u)
            0;
 }
 
-static bool append_link(json_t *list, const char *name, const struct tb_links_table *t)
-{
-    const struct usage u = {.name = name, .used = t->used, .most = t->most, .bound = t->bound};
-    return append(list, &u);
-}
-
-static bool append_links(struct tb_daemon *d, json_t *list)
-{
-    if (d->links == NULL || d->links_restarting) return true;
-    struct tb_links_usage usage;
-    tb_links_usage(d->links, &usage);
-    return append_link(list, "offers", &usage.offers) && append_link(list, "announced", &usage.announced) &&
-           append_link(list, "landings", &usage.landings) && append_link(list, "asks", &usage.asks);
-}
-
 json_t *tb_status_tables(struct tb_daemon *d)
 {
     json_t *list = json_array();
     struct usage u;
-    uint32_t cursor = 0, own_cursor = 0;
+    struct cursor at = {0};
     bool all = list != NULL;
-    while (all && usage_at(d, &cursor, &own_cursor, &u))
+    while (all && usage_at(d, &at, &u))
         all = append(list, &u);
-    if (all && append_links(d, list)) return list;
+    if (all) return list;
     json_decref(list);
     return NULL;
 }

@@ -18,6 +18,10 @@ struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *ke
 {
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (copy != NULL) return copy;
+    if (d->copies_used.used >= d->bounds.versions) {
+        d->copies_used.refused++;
+        return NULL;
+    }
     copy = tb_calloc(1, sizeof *copy);
     if (copy == NULL) return NULL;
     *copy = (struct tb_copy){.next = d->copies,

@@ -169,6 +169,13 @@ void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now)
     }
 }
 
+void tb_plan_waits_each(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *reader),
+                        void *user)
+{
+    for (const struct tb_plan_wait *wait = d->plan_waits; wait != NULL; wait = wait->next)
+        each(user, &wait->reader);
+}
+
 void tb_plan_waits_free(struct tb_daemon *d)
 {
     while (d->plan_waits != NULL) {

@@ -17,6 +17,9 @@ struct tb_worker_session;
 void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now);
+/* Calls `each` with the session of who waits for each of them. */
+void tb_plan_waits_each(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *reader),
+                        void *user);
 void tb_plan_waits_free(struct tb_daemon *d);
 
 #endif

@@ -129,7 +129,9 @@ static void held_reply_done(struct tb_daemon *d, struct tb_held *held, enum tb_s
 /* `reply` goes out once what the request made is durable. */
 static void reply_when_saved(struct tb_worker_session *s, const struct held_reply *reply)
 {
-    struct held_reply *h = s->held_replies < HELD_REPLIES_MAX ? tb_malloc(sizeof *h) : NULL;
+    const bool full = s->held_replies >= HELD_REPLIES_MAX;
+    if (full) tb_persist_refused(s->d);
+    struct held_reply *h = full ? NULL : tb_malloc(sizeof *h);
     enum tb_status status = TB_SITE_NOMEM;
     if (h != NULL) {
         *h = *reply;

@@ -1,10 +1,17 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7), and a full one is told of (P10). */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "gateway/daemon/control/usage_status.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_table.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
@@ -132,7 +139,8 @@ static void withdraw(struct scene *s, const struct tb_id *uid)
 static void what_is_published_and_withdrawn_leaves_nothing(void **state)
 {
     (void)state;
-    static const char *const tables[] = {"worker_exports", "copies", "exports", "tokens"};
+    static const char *const tables[] = {"worker_exports", "copies",     "exports",
+                                         "tokens",         "store_rows", "held_replies"};
     struct scene s;
     struct version v;
     begin(&s);
@@ -146,6 +154,8 @@ static void what_is_published_and_withdrawn_leaves_nothing(void **state)
             turn_until(&s.home, tables[t], 0);
     }
     assert_int_equal(column(&s.home, "worker_exports", "most"), 1);
+    assert_in_range(column(&s.home, "store_rows", "most"), 1, 16);
+    assert_int_equal(column(&s.home, "held_replies", "most"), 1);
     assert_true(used(&s.home, "versions") < 16);
     version_fini(&v);
     end(&s);
@@ -181,18 +191,64 @@ static uint32_t count_of(int log, const char *words)
     return count;
 }
 
+/* The one line that told of a table so far has these words; the counter rose with it. */
+static void check_told(struct scene *s, int log, const char *table, const char *words)
+{
+    char begins[128];
+    (void)snprintf(begins, sizeof begins, "table.full table=%s ", table);
+    for (int round = 0; round < 3; round++)
+        tb_usage_tick(s->home.d);
+    assert_int_equal(count_of(log, begins), 1);
+    assert_int_equal(count_of(log, words), 1);
+    assert_int_equal(s->home.d->counters.tables_full, 1);
+    assert_true(column(&s->home, table, "refused") >= 1);
+    assert_true(column(&s->home, table, "most") <= column(&s->home, table, "bound"));
+}
+
+static int begin_logged(struct scene *s)
+{
+    begin(s);
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    return log;
+}
+
+static void end_logged(struct scene *s, int log)
+{
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    (void)close(log);
+    end(s);
+}
+
+/* Its identity and its rows, as the line ends. */
+static const char *ours(uint64_t rows)
+{
+    static char words[128];
+    (void)snprintf(words, sizeof words, "most_used_by=unix:%u its_rows=%" PRIu64 "\n", (unsigned)getuid(),
+                   rows);
+    return words;
+}
+
+static struct tb_id sealed(struct scene *s, uint64_t number)
+{
+    struct version v;
+    version_make(&v, 1, 1, SMALL_BYTES);
+    const struct tb_id uid = version_open(s, number);
+    CHECK_OK(seal(s, &uid, &v));
+    version_fini(&v);
+    return uid;
+}
+
 /* A session that says more exports than there can be: one line, one counter, and the identity that has most. */
 static void a_full_table_is_told_of_once(void **state)
 {
     (void)state;
     struct scene s;
-    begin(&s);
+    const int log = begin_logged(&s);
     struct tb_daemon *d = s.home.d;
     struct tb_worker_session *session = d->sessions;
     const uint64_t bound = d->bounds.references;
     const struct tb_span none = {(const uint8_t *)"", 0};
-    const int log = caught_log_new();
-    tb_log_set(TB_LOG_INFO, log);
     for (uint64_t n = 0; n < bound; n++) {
         const struct tb_worker_export e = {.uid = {{1, (uint8_t)n, (uint8_t)(n >> 8)}}, .export_id = n + 1};
         CHECK_OK(tb_session_export_put(session, &e, &none));
@@ -202,13 +258,131 @@ static void a_full_table_is_told_of_once(void **state)
         CHECK_STATUS(tb_session_export_put(session, &more, &none), TB_SITE_NOMEM);
         tb_usage_tick(d);
     }
-    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
-    assert_int_equal(d->counters.tables_full, 1);
-    assert_int_equal(count_of(log, "table.full table=worker_exports"), 1);
-    assert_int_equal(count_of(log, "most_used_by=unix:"), 1);
-    (void)close(log);
+    check_told(&s, log, "worker_exports", ours(bound));
     assert_int_equal(column(&s.home, "worker_exports", "refused"), 3);
-    end(&s);
+    end_logged(&s, log);
+}
+
+static void full_copies_name_the_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_daemon *d = s.home.d;
+    d->bounds.versions = 8;
+    struct tb_version_key key = {.shard_count = 1};
+    CHECK_OK(tb_name_set(&key.model, "policy"));
+    for (uint8_t n = 1; n <= d->bounds.versions; n++) {
+        key.uid.bytes[0] = n;
+        assert_non_null(tb_copy_get(d, &key));
+    }
+    key.uid.bytes[0] = 0xff;
+    assert_null(tb_copy_get(d, &key));
+    check_told(&s, log, "copies", "most_used_by=policy its_rows=8\n");
+    end_logged(&s, log);
+}
+
+/* Of readers that never come: the tokens go with the version. */
+static void full_tokens_name_the_reader(void **state)
+{
+    (void)state;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_daemon *d = s.home.d;
+    const struct tb_id uid = sealed(&s, 1);
+    const struct tb_copy *copy = tb_copy_find(d, &uid);
+    assert_true(copy != NULL && copy->export_id != 0);
+    const struct tb_fingerprint *reader = &d->sessions->endpoint.fingerprint;
+    const uint64_t bound = column(&s.home, "tokens", "bound");
+    enum tb_status status = TB_OK;
+    for (uint64_t n = 1; n <= bound + 1 && status == TB_OK; n++) {
+        struct tb_id token = {{1}};
+        memcpy(token.bytes + 8, &n, sizeof n);
+        status = tb_export_grant(d->fabric, copy->export_id, &token, reader);
+    }
+    CHECK_STATUS(status, TB_SITE_NOMEM);
+    check_told(&s, log, "tokens", ours(bound));
+    withdraw(&s, &uid);
+    turn_until(&s.home, "tokens", 0);
+    end_logged(&s, log);
+}
+
+/* Of a source that does not answer GRANT: the waits end with their time. */
+static void full_plan_waits_name_the_reader(void **state)
+{
+    (void)state;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_daemon *d = s.home.d;
+    const struct tb_id uid = sealed(&s, 1);
+    const struct tb_catalog_todo todo = {
+        .session = d->sessions->id, .source_session = d->sessions->id, .uid = uid, .export_id = 1, .plan = 1};
+    d->bounds.references = 8;
+    tb_session_plan(d, &todo);
+    assert_int_equal(used(&s.home, "plan_waits"), 1);
+    tb_plan_waits_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
+    assert_int_equal(used(&s.home, "plan_waits"), 0);
+    for (uint32_t n = 0; n <= d->bounds.references; n++)
+        tb_session_plan(d, &todo);
+    check_told(&s, log, "plan_waits", ours(8));
+    tb_plan_waits_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
+    assert_int_equal(used(&s.home, "plan_waits"), 0);
+    end_logged(&s, log);
+}
+
+/* While the disk fails the oldest row gives way; once it is back they all go. */
+static void full_store_rows_name_the_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_daemon *d = s.home.d;
+    turn_until(&s.home, "store_rows", 0);
+    struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_POINTER, .head = true};
+    CHECK_OK(tb_name_set(&todo.model, "policy"));
+    const uint64_t bound = column(&s.home, "store_rows", "bound");
+    char words[64];
+    (void)snprintf(words, sizeof words, "most_used_by=policy its_rows=%" PRIu64 "\n", bound);
+    d->store_down = true;
+    for (uint64_t n = 0; n <= bound; n++)
+        tb_persist_todo(d, &todo);
+    check_told(&s, log, "store_rows", words);
+    d->store_down = false;
+    tb_persist_settled(d, true);
+    turn_until(&s.home, "store_rows", 0);
+    end_logged(&s, log);
+}
+
+static int control_dial(const struct scene *s)
+{
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    (void)snprintf(to.sun_path, sizeof to.sun_path, "%s/control", s->home.dir);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void full_control_clients_name_the_user(void **state)
+{
+    (void)state;
+    struct scene s;
+    int fds[65];
+    const int log = begin_logged(&s);
+    const uint64_t bound = column(&s.home, "control_clients", "bound");
+    assert_int_equal(bound, 64);
+    for (uint64_t n = 0; n < bound; n++) {
+        fds[n] = control_dial(&s);
+        turn_until(&s.home, "control_clients", n + 1);
+    }
+    fds[bound] = control_dial(&s);
+    while (column(&s.home, "control_clients", "refused") == 0)
+        (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
+    check_told(&s, log, "control_clients", ours(bound));
+    for (uint64_t n = 0; n <= bound; n++)
+        (void)close(fds[n]);
+    turn_until(&s.home, "control_clients", 0);
+    end_logged(&s, log);
 }
 
 int main(void)
@@ -217,6 +391,11 @@ int main(void)
         cmocka_unit_test(what_is_published_and_withdrawn_leaves_nothing),
         cmocka_unit_test(sessions_come_and_go),
         cmocka_unit_test(a_full_table_is_told_of_once),
+        cmocka_unit_test(full_copies_name_the_model),
+        cmocka_unit_test(full_tokens_name_the_reader),
+        cmocka_unit_test(full_plan_waits_name_the_reader),
+        cmocka_unit_test(full_store_rows_name_the_model),
+        cmocka_unit_test(full_control_clients_name_the_user),
     };
     return cmocka_run_group_tests_name("daemon.usage", tests, NULL, NULL);
 }

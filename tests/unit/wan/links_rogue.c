@@ -348,11 +348,25 @@ static void nothing_is_given_without_a_subscription(void **state)
     rogue_fini(&r);
 }
 
-static void announce(struct rogue *r, uint8_t number)
+static struct tb_version_key numbered(const struct rogue *r, uint32_t number)
 {
     struct tb_version_key key = r->t.key;
-    key.uid.bytes[0] ^= number;
+    key.uid.bytes[0] ^= (uint8_t)number;
+    key.uid.bytes[1] ^= (uint8_t)(number >> 8);
+    return key;
+}
+
+static void announce(struct rogue *r, uint32_t number)
+{
+    const struct tb_version_key key = numbered(r, number);
     ROGUE_SEND(r, TB_FRAME_VERSION, tb_frame_version, .key = key, .state = TB_FRAME_VERSION_READY);
+}
+
+static struct tb_links_usage usage_of(const struct rogue *r, enum tb_links_table table)
+{
+    struct tb_links_usage usage;
+    tb_links_usage(r->east->links, table, &usage);
+    return usage;
 }
 
 /* P6, P7: so many asks there may be, and those of a session before, which nobody may answer, give way to new ones. Who asked hears it. */
@@ -363,12 +377,17 @@ static void asks_that_nobody_will_answer_give_way(void **state)
     rogue_init(&r);
     r.east->forgiving = true;
     rogue_greet(&r);
-    for (uint8_t i = 1; i <= TB_LINKS_ASKS_MAX; i++)
+    for (uint32_t i = 1; i <= TB_LINKS_ASKS_MAX; i++)
         announce(&r, i);
     WORLD_UNTIL(&r.w.net, r.east->versions == TB_LINKS_ASKS_MAX);
     assert_false(r.east->again);
+    struct tb_name user;
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ASKS).used, TB_LINKS_ASKS_MAX);
     announce(&r, TB_LINKS_ASKS_MAX + 1); /* all may be answered yet */
     WORLD_UNTIL(&r.w.net, r.east->again);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ASKS).refused, 1);
+    assert_int_equal(tb_links_table_most(r.east->links, TB_LINKS_TABLE_ASKS, &user), TB_LINKS_ASKS_MAX);
+    assert_string_equal(user.text, "west");
     tb_wire_close(r.wire, TB_CANCELLED);
     WORLD_UNTIL(&r.w.net, r.closed && r.east->downs == 1);
     r.east->again = false;
@@ -376,9 +395,58 @@ static void asks_that_nobody_will_answer_give_way(void **state)
     rogue_greet(&r);
     announce(&r, TB_LINKS_ASKS_MAX);
     announce(&r, TB_LINKS_ASKS_MAX + 2);
-    WORLD_UNTIL(&r.w.net, r.asked == TB_LINKS_ASKS_MAX + 2);
+    WORLD_UNTIL(&r.w.net, r.asked == TB_LINKS_ASKS_SENT_MAX + 2);
     assert_int_equal(r.east->failed, 1);
     CHECK_STATUS(r.east->failed_why, TB_NOT_FOUND);
+    rogue_fini(&r);
+}
+
+/* P6, P7: a peer has as many asks to answer as it may have, and the others go once it answered. All of them leave the table. */
+static void asks_wait_for_their_turn(void **state)
+{
+    (void)state;
+    enum { COUNT = TB_LINKS_ASKS_SENT_MAX + 3 };
+    struct rogue r;
+    rogue_init(&r);
+    rogue_greet(&r);
+    for (uint32_t i = 1; i <= COUNT; i++)
+        announce(&r, i);
+    WORLD_UNTIL(&r.w.net, r.east->versions == COUNT && r.asked == TB_LINKS_ASKS_SENT_MAX);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ASKS).used, COUNT);
+    world_turns(&r.w.net, 50);
+    assert_int_equal(r.asked, TB_LINKS_ASKS_SENT_MAX);
+    for (uint32_t i = 1; i <= COUNT; i++) {
+        const struct tb_version_key key = numbered(&r, i);
+        ROGUE_SEND(&r, TB_FRAME_GONE, tb_frame_gone, .uid = key.uid,
+                   .status_negated = tb_frame_status(TB_SUPERSEDED));
+        WORLD_UNTIL(&r.w.net, r.east->gone == (int)i);
+    }
+    WORLD_UNTIL(&r.w.net, r.asked == COUNT);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ASKS).used, 0);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ASKS).most, COUNT);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ANNOUNCED).used, 0);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ANNOUNCED).most, COUNT);
+    rogue_fini(&r);
+}
+
+/* P7, P10: a peer that announces without end is dropped, and the table says that it was it. */
+static void announcements_are_bounded(void **state)
+{
+    (void)state;
+    struct rogue r;
+    struct tb_name user;
+    rogue_init(&r);
+    r.east->no_land = true;
+    rogue_greet(&r);
+    for (uint32_t i = 1; i <= TB_LINKS_OFFERS_MAX + 1; i++)
+        announce(&r, i);
+    rogue_dropped(&r, TB_PEER_GARBLED);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ANNOUNCED).most, TB_LINKS_OFFERS_MAX);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ANNOUNCED).refused, 1);
+    assert_int_equal(usage_of(&r, TB_LINKS_TABLE_ANNOUNCED).used, 0); /* its session is over */
+    assert_int_equal(tb_links_table_most(r.east->links, TB_LINKS_TABLE_ANNOUNCED, &user),
+                     TB_LINKS_OFFERS_MAX);
+    assert_string_equal(user.text, "west");
     rogue_fini(&r);
 }
 
@@ -395,6 +463,8 @@ int main(void)
         cmocka_unit_test(views_have_bounds),
         cmocka_unit_test(nothing_is_given_without_a_subscription),
         cmocka_unit_test(asks_that_nobody_will_answer_give_way),
+        cmocka_unit_test(asks_wait_for_their_turn),
+        cmocka_unit_test(announcements_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,6 +50,7 @@ void link_asks_rewind(struct link *l)
         link_ask_clear(*at);
         at = &(*at)->next;
     }
+    l->traffic.skipped_asks = 0;
 }
 
 void link_asks_free(struct link *l)
@@ -65,9 +66,48 @@ static enum tb_status ask_begin(struct ask *a)
     return a->manifests != NULL && a->memories != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
+uint32_t link_ask_count(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
+        count += !a->unasked;
+    return count;
+}
+
+/* Answers that the peer may have in hand: more than TB_LINKS_ASKS_SENT_MAX break the protocol. */
+static uint32_t asks_sent(const struct link *l)
+{
+    uint32_t count = l->traffic.skipped_asks;
+    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
+        count += !a->unasked && a->sent;
+    return count;
+}
+
+void link_ask_passed(struct link *l, const struct ask *a)
+{
+    if (a->seq > l->traffic.skipped_seq) l->traffic.skipped_asks = 0;
+}
+
+void link_ask_skip(struct link *l, const struct ask *a)
+{
+    if (!a->sent || a->seq == 0) return;
+    l->traffic.skipped_asks++;
+    if (a->seq > l->traffic.skipped_seq) l->traffic.skipped_seq = a->seq;
+}
+
+static void ask_add(struct link *l, struct ask *a)
+{
+    struct ask **at = &l->traffic.asks;
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = a;
+}
+
 void link_asks_send(struct link *l)
 {
-    for (struct ask *a = l->traffic.asks; a != NULL && link_is_up(l); a = a->next) {
+    uint32_t sent = asks_sent(l);
+    for (struct ask *a = l->traffic.asks; a != NULL && link_is_up(l) && sent < TB_LINKS_ASKS_SENT_MAX;
+         a = a->next) {
         const struct announced *known = link_announced(l, &a->uid);
         if (a->sent || known == NULL) continue;
         a->key = known->key;
@@ -76,6 +116,8 @@ void link_asks_send(struct link *l)
             continue; /* again at the next tick */
         }
         a->sent = true;
+        a->seq = ++l->traffic.ask_seq;
+        sent++;
         LINK_SEND(l, TB_FRAME_ASK, tb_frame_ask, LINK_SMALL, .uid = a->uid);
     }
 }
@@ -102,8 +144,7 @@ enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
     a->sent = true;
     if (fresh) {
         a->unasked = true;
-        a->next = l->traffic.asks;
-        l->traffic.asks = a;
+        ask_add(l, a);
         a->memory_bytes = key->shard_count * (sizeof *a->manifests + sizeof *a->memories);
         if (link_ask_room(l, a) == 0) return TB_TOO_LARGE;
     }
@@ -122,14 +163,6 @@ static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status 
 {
     const struct tb_links_ops *ops = l->links->options.ops;
     if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
-}
-
-static uint32_t ask_count(const struct link *l)
-{
-    uint32_t count = 0;
-    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
-        count += !a->unasked;
-    return count;
 }
 
 /* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then may never be answered: such
@@ -154,16 +187,20 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     }
     if (pushed != NULL) return TB_DONE_BEFORE;
     if (known == NULL) return TB_NOT_FOUND;
-    struct ask **stale = ask_count(l) >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
-    if (stale != NULL && *stale == NULL) return TB_SITE_NOMEM;
+    const uint32_t count = link_ask_count(l);
+    struct ask **stale = count >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
+    if (stale != NULL && *stale == NULL) {
+        links_table_refused(ls, TB_LINKS_TABLE_ASKS, l);
+        return TB_SITE_NOMEM;
+    }
     struct ask *a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
     a->uid = *uid;
     a->key = known->key;
     const struct tb_id gone = stale != NULL ? (*stale)->uid : (struct tb_id){0};
     if (stale != NULL) link_ask_free(stale);
-    a->next = l->traffic.asks;
-    l->traffic.asks = a;
+    ask_add(l, a);
+    links_table_took(ls, TB_LINKS_TABLE_ASKS, link_ask_count(l));
     link_asks_send(l);
     if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
     return TB_OK;
@@ -177,4 +214,5 @@ void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
     const bool unasked = (*at)->unasked;
     link_ask_free(at);
     if (!unasked) tell_failed(l, &id, why);
+    link_asks_send(l);
 }

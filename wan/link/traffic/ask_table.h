@@ -12,6 +12,7 @@ struct ask {
     struct tb_id uid;
     struct tb_version_key key;
     bool sent;    /* in this session */
+    uint64_t seq; /* of those that were sent on this link, 1.. */
     bool unasked; /* they follow a PUSH that is not decided, and nobody here asked yet */
     bool complete;
     uint32_t shard;
@@ -30,6 +31,11 @@ struct ask **link_ask_find(struct link *l, const struct tb_id *uid);
 void link_ask_free(struct ask **at);
 void link_asks_rewind(struct link *l);
 void link_asks_free(struct link *l);
+uint32_t link_ask_count(const struct link *l); /* without those that nobody here asked for */
+/* The peer answers in the order in which it was asked: what was asked before this one is over
+ * there. */
+void link_ask_passed(struct link *l, const struct ask *a);
+void link_ask_skip(struct link *l, const struct ask *a); /* ends here; the peer may still answer it */
 void link_asks_send(struct link *l); /* those the peer announced and that were not sent in this session */
 /* Bytes of manifests that may still be kept for this one. */
 uint64_t link_ask_room(const struct link *l, const struct ask *whose);

@@ -74,8 +74,7 @@ static enum tb_status land_again(struct link *l, struct in *in)
     return TB_OK;
 }
 
-/* Those that are over are among them: they stay until the daemon takes the version's places back. */
-static uint32_t in_count(const struct link *l)
+uint32_t link_in_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
@@ -97,7 +96,11 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     struct link *l = &ls->links[peer];
     struct in *known = link_in_of(l, &key->uid);
     if (known != NULL) return land_again(l, known);
-    if (in_count(l) >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
+    const uint32_t count = link_in_count(l);
+    if (count >= TB_LINKS_OFFERS_MAX) {
+        links_table_refused(ls, TB_LINKS_TABLE_LANDINGS, l);
+        return TB_SITE_NOMEM;
+    }
     struct in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
     in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
@@ -110,6 +113,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     while (*at != NULL)
         at = &(*at)->next;
     *at = in;
+    links_table_took(ls, TB_LINKS_TABLE_LANDINGS, count + 1);
     links_busy(ls);
     return TB_OK;
 

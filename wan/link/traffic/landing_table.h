@@ -35,6 +35,8 @@ void link_in_free(struct link *l, struct in *in); /* takes it off the list; its 
 /* All, with their shares: the links close. */
 void link_ins_free(struct link *l);
 bool link_in_all_held(const struct in *in);
+/* With those that are over: they stay until the daemon takes their places back. */
+uint32_t link_in_count(const struct link *l);
 /* Landings that are under way. */
 uint32_t link_in_crossings(const struct link *l);
 /* TB_OK: landed. The daemon is told. */

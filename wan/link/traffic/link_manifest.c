@@ -87,7 +87,9 @@ static enum tb_status all_done(struct link *l, struct ask **at)
 {
     if (!roots_agree(*at)) return TB_PEER_GARBLED;
     (*at)->complete = true;
-    if (!(*at)->unasked) deliver(l, at);
+    if ((*at)->unasked) return TB_OK;
+    deliver(l, at);
+    link_asks_send(l);
     return TB_OK;
 }
 
@@ -121,6 +123,7 @@ static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_sta
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;
     struct ask **at = link_ask_find(l, uid);
+    if (*at != NULL) link_ask_skip(l, *at);
     if (*at != NULL && (*at)->unasked)
         link_push_too_much(l, uid);
     else if (*at != NULL && status == TB_TOO_LARGE)
@@ -146,6 +149,7 @@ enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f)
     if (a == NULL || !a->sent) return TB_OK; /* given up meanwhile */
     if (is_rest(a, m.shard == 0 && m.offset == 0)) return TB_OK;
     link_push_moved(l, &m.uid);
+    link_ask_passed(l, a);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || m.offset != a->head_got)
         return TB_PEER_GARBLED;
     if (a->memories[a->shard] != NULL || m.page.count == 0) return TB_PEER_GARBLED;

@@ -10,7 +10,7 @@
 #include "wan/link/traffic/link_dtypes.h"
 #include "wan/link/traffic/offer_table.h"
 
-#define SERVES_MAX       TB_LINKS_ASKS_MAX
+#define SERVES_MAX       TB_LINKS_ASKS_SENT_MAX
 #define DIGESTS_PER_PAGE (TB_LINK_PAGE_BYTES / TB_DIGEST_BYTES)
 
 static void serve_free(struct link *l, struct serve *s)

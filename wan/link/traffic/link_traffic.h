@@ -19,6 +19,9 @@ struct link_traffic {
     struct link_models models;
     struct link_pushes pushes;
     struct ask *asks;
+    uint64_t ask_seq;      /* of the last ask that was sent */
+    uint32_t skipped_asks; /* that ended here while the peer may still answer them */
+    uint64_t skipped_seq;  /* of the last of these */
     struct serve *serves;
     struct link_crossings crossings;
     struct in *ins;

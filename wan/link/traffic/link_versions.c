@@ -132,7 +132,10 @@ enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
 static enum tb_status announced_room(struct link *l)
 {
     if (l->traffic.models.announced_count < l->traffic.models.announced_cap) return TB_OK;
-    if (l->traffic.models.announced_cap >= TB_LINKS_OFFERS_MAX) return TB_PEER_GARBLED;
+    if (l->traffic.models.announced_cap >= TB_LINKS_OFFERS_MAX) {
+        links_table_refused(l->links, TB_LINKS_TABLE_ANNOUNCED, l);
+        return TB_PEER_GARBLED;
+    }
     const uint32_t cap = l->traffic.models.announced_cap == 0 ? 16 : l->traffic.models.announced_cap * 2;
     struct announced *more = tb_realloc(l->traffic.models.announced, cap * sizeof *more);
     if (more == NULL) return TB_SITE_NOMEM;
@@ -158,6 +161,7 @@ static enum tb_status version_ready(struct link *l, const struct tb_frame_versio
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
     l->traffic.models.announced[l->traffic.models.announced_count++] = (struct announced){m->key, m->bytes};
+    links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
     const enum tb_status pushed = link_is_pushed(l, &m->key.uid) ? link_ask_pushed(l, &m->key) : TB_OK;
     if (pushed != TB_OK) link_push_too_much(l, &m->key.uid);
     struct offer *o = offer_find(l->links, &m->key.uid);

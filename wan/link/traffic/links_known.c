@@ -9,7 +9,6 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/announced.h"
-#include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/link_move.h"
@@ -35,30 +34,6 @@ bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t
     *bytes_out = l->traffic.models.announced[*cursor].bytes;
     ++*cursor;
     return true;
-}
-
-static struct tb_links_table table_seen(uint32_t *most, uint32_t used, uint32_t bound)
-{
-    if (used > *most) *most = used;
-    return (struct tb_links_table){.used = used, .most = *most, .bound = bound};
-}
-
-void tb_links_usage(struct tb_links *links, struct tb_links_usage *usage_out)
-{
-    const uint32_t peers = links->options.peer_count;
-    uint32_t announced = 0, landings = 0, asks = 0;
-    for (uint32_t i = 0; i < peers; i++) {
-        const struct link *l = &links->links[i];
-        announced += l->traffic.models.announced_count;
-        for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
-            landings++;
-        for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
-            asks++;
-    }
-    usage_out->offers = table_seen(&links->most_offers, links->offer_count, TB_LINKS_OFFERS_MAX);
-    usage_out->announced = table_seen(&links->most_announced, announced, peers * TB_LINKS_OFFERS_MAX);
-    usage_out->landings = table_seen(&links->most_landings, landings, peers * TB_LINKS_OFFERS_MAX);
-    usage_out->asks = table_seen(&links->most_asks, asks, peers * TB_LINKS_ASKS_MAX);
 }
 
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid)

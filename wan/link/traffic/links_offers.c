@@ -52,7 +52,10 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     if (offer_find(ls, &key->uid) != NULL) return TB_DONE_BEFORE;
     const uint64_t chunks = chunks_of(places, key->shard_count, &bytes);
     if (tb_digest_equal(&key->root, &zero) || chunks > UINT32_MAX) return TB_BAD_ARGUMENT;
-    if (ls->offer_count >= TB_LINKS_OFFERS_MAX) return TB_SITE_NOMEM;
+    if (ls->offer_count >= TB_LINKS_OFFERS_MAX) {
+        links_table_refused(ls, TB_LINKS_TABLE_OFFERS, NULL);
+        return TB_SITE_NOMEM;
+    }
     struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
     if (o == NULL) return TB_SITE_NOMEM;
     o->share = share_of_offer(ls, key, places, (uint32_t)chunks);
@@ -68,7 +71,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     while (*at != NULL)
         at = &(*at)->next;
     *at = o;
-    ls->offer_count++;
+    links_table_took(ls, TB_LINKS_TABLE_OFFERS, ++ls->offer_count);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         ls->links[i].traffic.models.missed += !link_is_up(&ls->links[i]);
         link_announce(&ls->links[i], o);

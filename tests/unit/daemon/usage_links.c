@@ -1,0 +1,154 @@
+/* usage_links.c - the tables of a gateway's links are bounded (P7), and a full one is told of (P10). */
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "gateway/daemon/control/usage_status.h"
+#include "tests/unit/caught_log.h"
+#include "tests/unit/check.h"
+#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/wan/links_world.h"
+
+struct scene {
+    struct world world;
+    struct home home;
+    struct truth made;
+    struct tb_place place; /* of each version here */
+    uint64_t held[1], claimed[1];
+};
+
+static void begin(struct scene *s)
+{
+    char rest[1024];
+    memset(s, 0, sizeof *s);
+    world_init(&s->world);
+    world_issue(&s->world, "east", "gw", "tombolo://east/gw");
+    snprintf(rest, sizeof rest,
+             "{policy: {home: east}}\n"
+             "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
+             world_path(&s->world, "east", "ca.crt"), world_path(&s->world, "east", "gw.crt"),
+             world_path(&s->world, "east", "gw.key"));
+    home_new_with(&s->home, rest, false);
+    home_start(&s->home);
+    truth_make(&s->made, 1, 1, 4096);
+    s->place = (struct tb_place){
+        .manifest = &s->made.manifests[0], .bytes = s->made.bytes[0], .held = s->held, .claimed = s->claimed};
+}
+
+static void end(struct scene *s)
+{
+    home_end(&s->home);
+    home_free(&s->home);
+    truth_free(&s->made);
+    world_fini(&s->world);
+}
+
+static uint64_t column(struct scene *s, const char *table, const char *key)
+{
+    json_t *tables = tb_status_tables(s->home.d), *row;
+    size_t i;
+    uint64_t found = UINT64_MAX;
+    assert_non_null(tables);
+    json_array_foreach(tables, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "table")), table) == 0)
+            found = (uint64_t)json_integer_value(json_object_get(row, key));
+    }
+    json_decref(tables);
+    if (found == UINT64_MAX) fail_msg("no table %s", table);
+    return found;
+}
+
+static struct tb_version_key numbered(uint32_t number)
+{
+    struct tb_version_key key = {.run_order = 1, .number = number, .shard_count = 1, .root = {{1}}};
+    memcpy(key.uid.bytes, &number, sizeof number);
+    CHECK_OK(tb_name_set(&key.model, "policy"));
+    return key;
+}
+
+static void check_line(int log, const char *words)
+{
+    static char text[1 << 16];
+    const ssize_t bytes = pread(log, text, sizeof text - 1, 0);
+    assert_true(bytes >= 0);
+    text[bytes] = '\0';
+    const char *at = strstr(text, "table.full ");
+    assert_non_null(at);
+    assert_non_null(strstr(at, words));
+    assert_null(strstr(at + 1, "table.full "));
+}
+
+static void full_offers_name_the_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    const uint64_t bound = column(&s, "offers", "bound");
+    assert_int_equal(column(&s, "offers", "used"), 0);
+    for (uint32_t n = 1; n <= bound; n++) {
+        const struct tb_version_key key = numbered(n);
+        CHECK_OK(tb_links_offer(d->links, &key, &s.place));
+    }
+    const struct tb_version_key more = numbered(UINT32_MAX);
+    for (int round = 0; round < 3; round++) {
+        CHECK_STATUS(tb_links_offer(d->links, &more, &s.place), TB_SITE_NOMEM);
+        tb_usage_tick(d);
+    }
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    char words[128];
+    snprintf(words, sizeof words, "table=offers used=%u bound=%u most_used_by=policy its_rows=%u\n",
+             (unsigned)bound, (unsigned)bound, (unsigned)bound);
+    check_line(log, words);
+    (void)close(log);
+    assert_int_equal(d->counters.tables_full, 1);
+    assert_int_equal(column(&s, "offers", "refused"), 3);
+    for (uint32_t n = 1; n <= bound; n++) {
+        const struct tb_version_key key = numbered(n);
+        CHECK_OK(tb_links_retract(d->links, &key.uid, TB_SUPERSEDED, NULL, NULL));
+    }
+    assert_int_equal(column(&s, "offers", "used"), 0);
+    end(&s);
+}
+
+static void full_landings_name_the_peer(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    const uint64_t bound = column(&s, "landings", "bound");
+    for (uint32_t n = 1; n <= bound; n++) {
+        const struct tb_version_key key = numbered(n);
+        CHECK_OK(tb_links_land(d->links, 0, &key, &s.place));
+    }
+    const struct tb_version_key more = numbered(UINT32_MAX);
+    CHECK_STATUS(tb_links_land(d->links, 0, &more, &s.place), TB_SITE_NOMEM);
+    tb_usage_tick(d);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    check_line(log, "table=landings ");
+    check_line(log, "most_used_by=west ");
+    (void)close(log);
+    assert_int_equal(d->counters.tables_full, 1);
+    assert_int_equal(column(&s, "landings", "most"), bound);
+    for (uint32_t n = 1; n <= bound; n++) {
+        const struct tb_version_key key = numbered(n);
+        CHECK_OK(tb_links_land_stop(d->links, &key.uid, NULL, NULL));
+    }
+    assert_int_equal(column(&s, "landings", "used"), 0);
+    end(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_offers_name_the_model),
+        cmocka_unit_test(full_landings_name_the_peer),
+    };
+    return cmocka_run_group_tests_name("daemon.usage_links", tests, NULL, NULL);
+}

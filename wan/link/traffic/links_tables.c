@@ -1,0 +1,82 @@
+/* links_tables.c - how full the tables of the links are, and which peer or model fills them. */
+#include "wan/link/link.h"
+#include "wan/link/links_inside.h"
+#include "wan/link/traffic/ask_table.h"
+#include "wan/link/traffic/landing_table.h"
+#include "wan/link/traffic/offer_table.h"
+
+static uint32_t announced_count(const struct link *l)
+{
+    return l->traffic.models.announced_count;
+}
+
+static const struct {
+    const char *name;
+    uint32_t bound;
+    uint32_t (*rows_of)(const struct link *l); /* NULL: no link's */
+} tables[] = {
+#define ROW(table, text) [table].name = text,
+    TB_LINKS_TABLES(ROW)
+#undef ROW
+        [TB_LINKS_TABLE_OFFERS]
+            .bound = TB_LINKS_OFFERS_MAX,
+    [TB_LINKS_TABLE_ANNOUNCED].bound = TB_LINKS_OFFERS_MAX,
+    [TB_LINKS_TABLE_ANNOUNCED].rows_of = announced_count,
+    [TB_LINKS_TABLE_LANDINGS].bound = TB_LINKS_OFFERS_MAX,
+    [TB_LINKS_TABLE_LANDINGS].rows_of = link_in_count,
+    [TB_LINKS_TABLE_ASKS].bound = TB_LINKS_ASKS_MAX,
+    [TB_LINKS_TABLE_ASKS].rows_of = link_ask_count,
+};
+
+static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        const uint32_t rows = tables[table].rows_of(&ls->links[i]);
+        if (rows > most) most = rows;
+    }
+    return most;
+}
+
+void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out)
+{
+    *usage_out = (struct tb_links_usage){
+        .name = tables[table].name,
+        .used = tables[table].rows_of != NULL ? most_rows(ls, table) : ls->offer_count,
+        .most = ls->tables[table].most,
+        .bound = tables[table].bound,
+        .refused = ls->tables[table].refused,
+    };
+}
+
+static uint32_t offers_of(const struct tb_links *ls, const struct tb_name *model)
+{
+    uint32_t count = 0;
+    for (const struct offer *o = ls->offers; o != NULL; o = o->next)
+        count += tb_name_equal(&o->key.model, model);
+    return count;
+}
+
+/* One pass over the offers for each run of one model's. */
+static uint32_t offers_most(const struct tb_links *ls, struct tb_name *model_out)
+{
+    const struct tb_name *last = NULL;
+    uint32_t most = 0;
+    for (const struct offer *o = ls->offers; o != NULL; o = o->next) {
+        if (last != NULL && tb_name_equal(last, &o->key.model)) continue;
+        last = &o->key.model;
+        const uint32_t count = offers_of(ls, last);
+        if (count <= most) continue;
+        most = count;
+        *model_out = *last;
+    }
+    return most;
+}
+
+uint32_t tb_links_table_most(const struct tb_links *ls, enum tb_links_table table, struct tb_name *user_out)
+{
+    *user_out = (struct tb_name){0};
+    if (tables[table].rows_of == NULL) return offers_most(ls, user_out);
+    *user_out = ls->tables[table].full;
+    return user_out->text[0] != '\0' ? tables[table].bound : 0; /* it had them all */
+}
