@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "gateway/daemon/control/lag_status.h"
+#include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/links/site_records.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"
@@ -70,6 +71,30 @@ void home_free(struct home *h)
     (void)rmdir(path);
     assert_int_equal(rmdir(h->dir), 0);
     tb_config_free(h->config);
+}
+
+uint64_t home_table(const struct home *h, const char *table, const char *column)
+{
+    json_t *tables = tb_status_tables(h->d), *row;
+    size_t i;
+    uint64_t found = UINT64_MAX;
+    assert_non_null(tables);
+    json_array_foreach(tables, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "table")), table) == 0)
+            found = (uint64_t)json_integer_value(json_object_get(row, column));
+    }
+    json_decref(tables);
+    if (found == UINT64_MAX) fail_msg("no table %s", table);
+    return found;
+}
+
+void home_turn_until(const struct home *h, const char *table, uint64_t rows)
+{
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (home_table(h, table, "used") != rows && tb_clock_now() < until)
+        (void)uv_run(&h->d->loop, UV_RUN_ONCE);
+    assert_int_equal(home_table(h, table, "used"), rows);
 }
 
 int home_dial(const struct home *h)

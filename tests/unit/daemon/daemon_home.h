@@ -20,6 +20,10 @@ void home_new_with(struct home *h, const char *models, bool anchors);
 void home_start(struct home *h);
 void home_end(struct home *h);
 void home_free(struct home *h);
+/* A column of a table, as `status` shows it. */
+uint64_t home_table(const struct home *h, const char *table, const char *column);
+/* Turns the loop until that table has so many rows. */
+void home_turn_until(const struct home *h, const char *table, uint64_t rows);
 /* A connection to its session socket, as a worker's library makes one; does not block. */
 int home_dial(const struct home *h);
 /* Of the model `policy`, `tombolo lag` says so of that site, and the evidence has these words. */

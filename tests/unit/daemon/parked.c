@@ -23,9 +23,15 @@ static void begin(struct sealed *s)
     assert_true(s->copy->evicting);
 }
 
-static void end(struct sealed *s)
+/* The reader is gone: there is room. */
+static void room_comes(struct sealed *s)
 {
     tb_arena_region_unref(s->copy->region);
+}
+
+static void end(struct sealed *s)
+{
+    room_comes(s);
     sealed_end(s);
 }
 
@@ -113,10 +119,41 @@ static void a_session_parks_no_more_than_one_large_seal(void **state)
     end(&s);
 }
 
+/* A seal that waits leaves with room, which takes it in, and with its session. */
+static void seals_do_not_wait_for_ever(void **state)
+{
+    struct sealed s;
+    struct version next;
+    (void)state;
+    begin(&s);
+    version_make(&next, 2, 1, SEALED_SHARD_BYTES);
+    struct worker *gone = worker_new(&s.home, "gone"), *w = worker_new(&s.home, "trainer");
+    const struct tb_id run = run_open(w);
+    const struct tb_id uid = version_open(w, &run, 1);
+    assert_int_equal(home_table(&s.home, "parked_seal_bytes", "used"), 0);
+    (void)say_seal(gone, &next, &uid);
+    worker_sync(gone);
+    const uint64_t bytes = home_table(&s.home, "parked_seal_bytes", "used");
+    assert_true(bytes >= SEAL_BYTES);
+    worker_free(gone);
+    home_turn_until(&s.home, "parked_seal_bytes", 0);
+    const uint64_t request = say_seal(w, &next, &uid);
+    worker_sync(w);
+    assert_int_equal(home_table(&s.home, "parked_seal_bytes", "used"), bytes);
+    room_comes(&s);
+    CHECK_OK(worker_reply(w, request));
+    assert_int_equal(home_table(&s.home, "parked_seal_bytes", "used"), 0);
+    assert_int_equal(home_table(&s.home, "parked_seal_bytes", "most"), bytes);
+    worker_free(w);
+    version_fini(&next);
+    sealed_end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_session_parks_no_more_than_one_large_seal),
+        cmocka_unit_test(seals_do_not_wait_for_ever),
     };
     return cmocka_run_group_tests_name("daemon.parked", tests, NULL, NULL);
 }

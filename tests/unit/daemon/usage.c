@@ -16,6 +16,7 @@
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
+#include "wan/send/encoded_chunks.h"
 
 #define MODELS      "{policy: {home: east, publish: [\"unix:*\"], read: [\"unix:*\"]}}"
 #define VERSIONS    200u
@@ -27,38 +28,19 @@ struct scene {
     struct tb_id run;
 };
 
-static uint64_t number_of(const json_t *row, const char *key)
+static uint64_t column(const struct home *h, const char *table, const char *key)
 {
-    return (uint64_t)json_integer_value(json_object_get(row, key));
+    return home_table(h, table, key);
 }
 
-/* A column of a table, as `status` shows it. */
-static uint64_t column(struct home *h, const char *table, const char *key)
+static uint64_t used(const struct home *h, const char *table)
 {
-    json_t *tables = tb_status_tables(h->d), *row;
-    size_t i;
-    uint64_t found = UINT64_MAX;
-    assert_non_null(tables);
-    json_array_foreach(tables, i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "table")), table) == 0) found = number_of(row, key);
-    }
-    json_decref(tables);
-    if (found == UINT64_MAX) fail_msg("no table %s", table);
-    return found;
+    return home_table(h, table, "used");
 }
 
-static uint64_t used(struct home *h, const char *table)
+static void turn_until(const struct home *h, const char *table, uint64_t rows)
 {
-    return column(h, table, "used");
-}
-
-static void turn_until(struct home *h, const char *table, uint64_t rows)
-{
-    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
-    while (used(h, table) != rows && tb_clock_now() < until)
-        (void)uv_run(&h->d->loop, UV_RUN_ONCE);
-    assert_int_equal(used(h, table), rows);
+    home_turn_until(h, table, rows);
 }
 
 static struct tb_id run_open(struct worker *w)
@@ -135,6 +117,16 @@ static void withdraw(struct scene *s, const struct tb_id *uid)
     tb_daemon_turn(s->home.d);
 }
 
+static struct tb_id sealed(struct scene *s, uint64_t number)
+{
+    struct version v;
+    version_make(&v, 1, 1, SMALL_BYTES);
+    const struct tb_id uid = version_open(s, number);
+    CHECK_OK(seal(s, &uid, &v));
+    version_fini(&v);
+    return uid;
+}
+
 /* A rank that never unpublishes: what it exported leaves with its version, and so does the gateway's copy. */
 static void what_is_published_and_withdrawn_leaves_nothing(void **state)
 {
@@ -158,6 +150,49 @@ static void what_is_published_and_withdrawn_leaves_nothing(void **state)
     assert_int_equal(column(&s.home, "held_replies", "most"), 1);
     assert_true(used(&s.home, "versions") < 16);
     version_fini(&v);
+    end(&s);
+}
+
+/* A layout is idle while no version has it: the next version of that layout takes it from there. */
+static void a_layout_is_idle_once_at_most(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    uint64_t idle_bytes = 0;
+    assert_int_equal(used(&s.home, "idle_layout_bytes"), 0);
+    for (uint64_t n = 1; n <= 8; n++) {
+        const struct tb_id uid = sealed(&s, n);
+        assert_int_equal(used(&s.home, "idle_layout_bytes"), 0);
+        withdraw(&s, &uid);
+        turn_until(&s.home, "copies", 0);
+        if (n == 1) idle_bytes = used(&s.home, "idle_layout_bytes");
+        assert_true(idle_bytes > 0);
+        assert_int_equal(used(&s.home, "idle_layout_bytes"), idle_bytes);
+    }
+    assert_int_equal(column(&s.home, "idle_layout_bytes", "most"), idle_bytes);
+    end(&s);
+}
+
+/* What was encoded of a version leaves with it. */
+static void encoded_chunks_leave_with_their_version(void **state)
+{
+    (void)state;
+    static const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "a step", 6};
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    assert_int_equal(used(&s.home, "encoded_bytes"), 0);
+    for (uint64_t n = 1; n <= 8; n++) {
+        const struct tb_id uid = sealed(&s, n), base = {{1}};
+        const struct tb_object_name name = {.uid = &uid, .base = &base, .shard_count = 1, .chunk_count = 1};
+        const struct tb_object_news news = {TB_OBJECT_MADE_HERE, &coded, 0};
+        tb_objects_put(d->objects, &name, &news);
+        assert_true(used(&s.home, "encoded_bytes") > 0);
+        withdraw(&s, &uid);
+        turn_until(&s.home, "encoded_bytes", 0);
+    }
+    assert_in_range(column(&s.home, "encoded_bytes", "most"), 1, column(&s.home, "encoded_bytes", "bound"));
     end(&s);
 }
 
@@ -227,16 +262,6 @@ static const char *ours(uint64_t rows)
     (void)snprintf(words, sizeof words, "most_used_by=unix:%u its_rows=%" PRIu64 "\n", (unsigned)getuid(),
                    rows);
     return words;
-}
-
-static struct tb_id sealed(struct scene *s, uint64_t number)
-{
-    struct version v;
-    version_make(&v, 1, 1, SMALL_BYTES);
-    const struct tb_id uid = version_open(s, number);
-    CHECK_OK(seal(s, &uid, &v));
-    version_fini(&v);
-    return uid;
 }
 
 /* A session that says more exports than there can be: one line, one counter, and the identity that has most. */
@@ -389,6 +414,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_published_and_withdrawn_leaves_nothing),
+        cmocka_unit_test(a_layout_is_idle_once_at_most),
+        cmocka_unit_test(encoded_chunks_leave_with_their_version),
         cmocka_unit_test(sessions_come_and_go),
         cmocka_unit_test(a_full_table_is_told_of_once),
         cmocka_unit_test(full_copies_name_the_model),

@@ -43,20 +43,9 @@ static void end(struct scene *s)
     world_fini(&s->world);
 }
 
-static uint64_t column(struct scene *s, const char *table, const char *key)
+static uint64_t column(const struct scene *s, const char *table, const char *key)
 {
-    json_t *tables = tb_status_tables(s->home.d), *row;
-    size_t i;
-    uint64_t found = UINT64_MAX;
-    assert_non_null(tables);
-    json_array_foreach(tables, i, row)
-    {
-        if (strcmp(json_string_value(json_object_get(row, "table")), table) == 0)
-            found = (uint64_t)json_integer_value(json_object_get(row, key));
-    }
-    json_decref(tables);
-    if (found == UINT64_MAX) fail_msg("no table %s", table);
-    return found;
+    return home_table(&s->home, table, key);
 }
 
 static struct tb_version_key numbered(uint32_t number)
