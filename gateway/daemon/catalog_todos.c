@@ -10,6 +10,7 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_publish.h"
@@ -148,8 +149,9 @@ static void follow_end(struct tb_copy *copy)
 static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);
-    if (todo->state == TB_VERSION_ENDED_WITHDRAWN && d->links != NULL && !d->links_restarting) {
-        TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
+    if (todo->state == TB_VERSION_ENDED_WITHDRAWN) {
+        tb_withdrawn_add(d, &todo->key);
+        if (tb_links_now(d) != NULL) TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
     }
     if (copy != NULL) follow_end(copy);
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;

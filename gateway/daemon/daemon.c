@@ -557,6 +557,7 @@ void tb_daemon_close(struct tb_daemon *d)
         uv_run(&d->loop, UV_RUN_ONCE);
     tb_daemon_flush(d); /* before it is waited for other disks */
     tb_persist_close(d);
+    tb_withdrawn_free(d); /* the last rows follow there */
     tb_anchors_close(d);
     tb_adopt_close(d);
     tb_objects_free(d->objects);

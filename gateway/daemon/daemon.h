@@ -28,6 +28,7 @@
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/links/lag.h"
 #include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/withdrawn.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
@@ -83,6 +84,7 @@ struct tb_daemon {
     struct tb_gauge connections, worker_exports, copies_used, parked_bytes, plan_waits_used;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
+    struct tb_withdrawn withdrawn;
     struct tb_home_runs *home_runs; /* of models whose home is here */
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_plan_wait *plan_waits;

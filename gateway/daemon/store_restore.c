@@ -25,6 +25,7 @@ static enum tb_status restore_version(void *user, const struct tb_store_version 
 enum tb_status tb_persist_restore(struct tb_daemon *d)
 {
     enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
+    if (status == TB_OK) status = tb_withdrawn_restore(d);
     if (status != TB_OK) {
         struct tb_log_line l;
         tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");

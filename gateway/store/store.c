@@ -35,6 +35,9 @@ static const char schema_sql[] =
     " run_order INTEGER NOT NULL, number INTEGER NOT NULL, shard_count INTEGER NOT NULL, root BLOB NOT NULL,"
     " state INTEGER NOT NULL, bytes INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;"
     "CREATE INDEX IF NOT EXISTS version_order ON version(model, run_order, number);"
+    "CREATE TABLE IF NOT EXISTS withdrawn(id INTEGER PRIMARY KEY AUTOINCREMENT, uid BLOB NOT NULL UNIQUE,"
+    " model TEXT NOT NULL, run BLOB NOT NULL, run_order INTEGER NOT NULL, number INTEGER NOT NULL,"
+    " shard_count INTEGER NOT NULL, root BLOB NOT NULL);"
     "CREATE TABLE IF NOT EXISTS pointer(model TEXT NOT NULL, name TEXT NOT NULL, uid BLOB NOT NULL,"
     " PRIMARY KEY(model, name)) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS spent(site TEXT PRIMARY KEY, day INTEGER NOT NULL, bytes INTEGER NOT NULL) "
@@ -73,6 +76,11 @@ static const char schema_sql[] =
       "ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC, number DESC) AS place FROM version) "  \
       "WHERE place > ?1)")                                                                                   \
     X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
+    X(withdrawn_put, "INSERT OR IGNORE INTO withdrawn(uid,model,run,run_order,number,shard_count,root) "     \
+                     "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                         \
+    X(withdrawn_all, "SELECT uid,model,run,run_order,number,shard_count,root FROM withdrawn ORDER BY id")    \
+    X(withdrawn_trim, "DELETE FROM withdrawn WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "     \
+                      "(PARTITION BY model ORDER BY id DESC) AS place FROM withdrawn) WHERE place > ?1)")    \
     X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
     X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
@@ -407,6 +415,9 @@ static enum tb_status trim(struct tb_store *s)
     bind_u64(s->st[ST_version_trim], 1, ENDED_KEPT);
     status = run_once(s, ST_version_trim, "trimming ended versions");
     if (status != TB_OK) return status;
+    bind_u64(s->st[ST_withdrawn_trim], 1, TB_STORE_WITHDRAWN_MAX);
+    status = run_once(s, ST_withdrawn_trim, "trimming withdrawals");
+    if (status != TB_OK) return status;
     bind_u64(s->st[ST_run_trim], 1, RUNS_KEPT);
     return run_once(s, ST_run_trim, "trimming runs");
 }
@@ -491,17 +502,32 @@ enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run
     return transact(s, ST_run_put, &row);
 }
 
+static sqlite3_stmt *bind_key(sqlite3_stmt *st, const struct tb_version_key *key)
+{
+    bind_id(st, 1, &key->uid);
+    bind_text(st, 2, key->model.text);
+    bind_id(st, 3, &key->run);
+    bind_u64(st, 4, key->run_order);
+    bind_u64(st, 5, key->number);
+    bind_u64(st, 6, key->shard_count);
+    sqlite3_bind_blob(st, 7, key->root.bytes, TB_DIGEST_BYTES, SQLITE_TRANSIENT);
+    return st;
+}
+
+/* Ahead of the version's row: where they are two transactions, one that is cut off between them withdrew it. */
+static enum tb_status withdrawn_put(struct tb_store *s, const struct tb_store_version *v)
+{
+    if (v->state != TB_VERSION_ENDED_WITHDRAWN) return TB_OK;
+    (void)bind_key(s->st[ST_withdrawn_put], &v->key);
+    return run_once(s, ST_withdrawn_put, "writing a withdrawal");
+}
+
 enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *v,
                                 const struct tb_store_audit *audit)
 {
-    sqlite3_stmt *st = s->st[ST_version_put];
-    bind_id(st, 1, &v->key.uid);
-    bind_text(st, 2, v->key.model.text);
-    bind_id(st, 3, &v->key.run);
-    bind_u64(st, 4, v->key.run_order);
-    bind_u64(st, 5, v->key.number);
-    bind_u64(st, 6, v->key.shard_count);
-    sqlite3_bind_blob(st, 7, v->key.root.bytes, TB_DIGEST_BYTES, SQLITE_TRANSIENT);
+    const enum tb_status status = withdrawn_put(s, v);
+    if (status != TB_OK) return status;
+    sqlite3_stmt *st = bind_key(s->st[ST_version_put], &v->key);
     bind_u64(st, 8, (uint64_t)v->state);
     bind_u64(st, 9, v->bytes);
     bind_u64(st, 10, v->pinned);
@@ -611,19 +637,23 @@ static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
     return column_name(st, 0, &run->model) && column_id(st, 2, &run->id);
 }
 
+/* The first seven columns. */
+static bool key_row(sqlite3_stmt *st, struct tb_version_key *key)
+{
+    *key = (struct tb_version_key){.run_order = column_u64(st, 3),
+                                   .number = column_u64(st, 4),
+                                   .shard_count = (uint32_t)column_u64(st, 5)};
+    if (sqlite3_column_bytes(st, 6) != TB_DIGEST_BYTES) return false;
+    memcpy(key->root.bytes, sqlite3_column_blob(st, 6), TB_DIGEST_BYTES);
+    return column_id(st, 0, &key->uid) && column_name(st, 1, &key->model) && column_id(st, 2, &key->run);
+}
+
 static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
 {
     *v = (struct tb_store_version){.state = (enum tb_catalog_state)column_u64(st, 7),
                                    .bytes = column_u64(st, 8),
                                    .pinned = column_u64(st, 9) != 0};
-    v->key.run_order = column_u64(st, 3);
-    v->key.number = column_u64(st, 4);
-    v->key.shard_count = (uint32_t)column_u64(st, 5);
-    if (v->state < TB_VERSION_OPEN || v->state >= TB_CATALOG_STATE_END) return false;
-    if (sqlite3_column_bytes(st, 6) != TB_DIGEST_BYTES) return false;
-    memcpy(v->key.root.bytes, sqlite3_column_blob(st, 6), TB_DIGEST_BYTES);
-    return column_id(st, 0, &v->key.uid) && column_name(st, 1, &v->key.model) &&
-           column_id(st, 2, &v->key.run);
+    return v->state >= TB_VERSION_OPEN && v->state < TB_CATALOG_STATE_END && key_row(st, &v->key);
 }
 
 static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)
@@ -650,6 +680,19 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : failed(s, "reading versions");
+}
+
+enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn withdrawn, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_withdrawn_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_version_key key;
+        if (!key_row(st, &key)) return damaged(s, st, "withdrawn");
+        withdrawn(user, &key);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : failed(s, "reading withdrawals");
 }
 
 /* A row that makes no sense is passed over: it holds back no start, and its day is over soon. */

@@ -58,6 +58,8 @@ struct tb_store_audit {
 };
 TB_MUST_USE enum tb_status tb_store_run(struct tb_store *store, const struct tb_catalog_run *run,
                                         const struct tb_store_audit *audit);
+/* One that was withdrawn is in a list of its own besides, which outlives the version's row. */
+#define TB_STORE_WITHDRAWN_MAX 1024u /* of a model, the newest */
 TB_MUST_USE enum tb_status tb_store_version(struct tb_store *store, const struct tb_store_version *version,
                                             const struct tb_store_audit *audit);
 /* The head of a model, or (pin) an operator's pin of a version. */
@@ -117,6 +119,11 @@ typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_ru
 typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
 TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,
                                          tb_store_version_fn version, void *user);
+
+/* In the order in which they were withdrawn. */
+typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *key);
+TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
+                                                   void *user);
 
 typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
 TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);

@@ -164,6 +164,14 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     return status;
 }
 
+enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn withdrawn, void *user)
+{
+    const struct disk *d = &s->file->now;
+    for (uint32_t i = 0; i < d->version_count; i++)
+        if (d->versions[i].state == TB_VERSION_ENDED_WITHDRAWN) withdrawn(user, &d->versions[i].key);
+    return TB_OK;
+}
+
 enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, void *user)
 {
     (void)s, (void)spent, (void)user; /* no site of this world has a budget */

@@ -4,7 +4,7 @@ With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py)."""
 import signal
 import sys
 
-from harness import (PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, flip_in_file, follow, main, read_and_compare, safetensors_table, scenario, up,
+from harness import (PATIENCE_MS, Failed, Rollout, Trainer, Worker, expect, flip_in_file, follow, made, main, read_and_compare, safetensors_table, scenario, up,
                      wait_for)
 from rdma import over_the_network, paced
 
@@ -512,6 +512,26 @@ def withdrawn_while_the_link_is_down(lab):
     link.cut()
     west.wait_link("east", "dialling")
     east.cli("withdraw", "policy", "1")
+    link.refusing = False
+    wait_for("west knows", lambda: (west.version(bad) or {}).get("state") == "withdrawn")
+
+
+@scenario
+def withdrawn_long_ago_is_withdrawn_everywhere(lab):
+    """P2: a site misses a withdrawal, then hundreds of others, then the home's restart: it is told of what it still has."""
+    east, west, link = lab.east_west()
+    up(east, west)
+    trainer = Trainer(lab, east, made(lab, "1M", 1)[0])
+    bad = trainer.publish(1)
+    west.wait_holds(bad)
+    link.refusing = True
+    link.cut()
+    west.wait_link("east", "dialling")
+    for number in range(1, 302):
+        if number > 1:
+            trainer.publish(number)
+        expect("withdrawn", east.control("withdraw", model="policy", version=f"1:{number}")["ok"], True)
+    east.restart()
     link.refusing = False
     wait_for("west knows", lambda: (west.version(bad) or {}).get("state") == "withdrawn")
 

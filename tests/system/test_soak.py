@@ -26,7 +26,7 @@ ALLOWED = 1.02
 PAST = 8     # of a model, versions that ended and are remembered
 MEASURED = 300  # versions: over fewer a leak would not stand out
 LEAK = 4     # versions for each row that a table may have more than before: a leak has a row, or several, for each
-CACHES = ("runs", "encoded_bytes", "idle_layout_bytes")  # they fill up to their bound, and the oldest goes
+CACHES = ("runs", "withdrawals", "encoded_bytes", "idle_layout_bytes")  # they fill up to their bound, and the oldest goes
 SILENCE_S = 3
 SILENT_LINES = 1  # of a gateway that has nothing to do; a line that is repeated for ever comes each tick, or each second
 SETTLED = 24  # of a model, versions after which as many are remembered as ever will be
@@ -239,7 +239,7 @@ class Soak:
             if rows > each * len(self.models):
                 raise Failed(f"{name}: {rows} rows of versions for {len(self.models)} models")
             for table, rows in sample.store.items():
-                most = {"version": 512 + 256, "run": 1024 + 256}.get(table, 256) * len(self.models)
+                most = {"version": 512 + 256, "run": 1024 + 256, "withdrawn": 1024 + 256}.get(table, 256) * len(self.models)
                 if rows > most:
                     raise Failed(f"{name}: {rows} rows of {table} in the store")
 

@@ -238,9 +238,12 @@ TB_MUST_USE enum tb_status tb_links_offer(struct tb_links *links, const struct t
  * TB_NOT_FOUND: not offered; `done` is not called. */
 TB_MUST_USE enum tb_status tb_links_retract(struct tb_links *links, const struct tb_id *uid,
                                             enum tb_status why, void (*done)(void *user), void *user);
-/* Tells every peer that may read the model, now and after reconnections, that the version was withdrawn.
+/* Tells every peer that may read the model, now and after reconnections, that the version was withdrawn; of so many that
+ * TB_LINKS_WITHDRAWN_MAX came since, the owner tells a peer that has it (tb_links_tell_withdrawn).
  * Retract it as well when its memory goes. */
 TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const struct tb_version_key *key);
+/* Tells that peer alone, if it is up and may read the model. */
+void tb_links_tell_withdrawn(struct tb_links *links, uint32_t peer, const struct tb_version_key *key);
 
 /* ---- what we want ---- */
 

@@ -221,6 +221,20 @@ static struct usage encoded(struct tb_daemon *d)
     return (struct usage){.used = s.bytes, .most = s.most_bytes, .bound = s.budget_bytes};
 }
 
+static struct usage withdrawals(struct tb_daemon *d)
+{
+    return (struct usage){.used = d->withdrawn.most,
+                          .most = d->withdrawn.most,
+                          .bound = TB_STORE_WITHDRAWN_MAX,
+                          .refused = d->withdrawn.refused};
+}
+
+static void withdrawals_users(struct tb_daemon *d, json_t *users)
+{
+    for (uint32_t i = 0; i < d->withdrawn.count; i++)
+        user_add(users, d->withdrawn.keys[i].model.text, 1);
+}
+
 static const struct {
     const char *name;
     struct usage (*look)(struct tb_daemon *d);
@@ -236,6 +250,7 @@ static const struct {
     {"store_rows", store_rows, store_rows_users},
     {"held_replies", held_replies, held_replies_users},
     {"control_clients", control_clients, control_clients_users},
+    {"withdrawals", withdrawals, withdrawals_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
 };

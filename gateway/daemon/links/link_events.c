@@ -160,6 +160,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     (void)bytes;
     struct tb_daemon *d = user;
     const struct tb_name *site = &d->config->peers[peer].site;
+    if (state == TB_LINKS_READY && tb_withdrawn_answer(d, peer, &key->uid)) return;
     if (state != TB_LINKS_READY) tb_copies_look(d);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
@@ -300,6 +301,7 @@ static bool links_base_good(void *user, const struct tb_id *uid, uint32_t shard,
 static void links_report(void *user, uint32_t peer, const struct tb_links_report *report)
 {
     struct tb_daemon *d = user;
+    if (tb_withdrawn_answer(d, peer, &report->uid)) return;
     tb_reports_heard(d, peer, report);
     tb_daemon_wake(d);
 }

@@ -120,6 +120,7 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
     tb_free(models);
     if (status != TB_OK) return status;
     tb_limits_renewed(d);
+    tb_withdrawn_opened(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
         tb_copy_serve(c);
     return TB_OK;

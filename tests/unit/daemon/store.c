@@ -503,6 +503,59 @@ static void a_copy_that_was_put_back_is_known(void **state)
     tb_store_close(store);
 }
 
+struct withdrawn {
+    uint32_t count;
+    uint64_t first, last; /* numbers */
+};
+
+static void take_withdrawn(void *user, const struct tb_version_key *key)
+{
+    struct withdrawn *w = user;
+    assert_string_equal(key->model.text, "policy");
+    assert_int_equal(key->shard_count, 2);
+    if (w->count++ == 0) w->first = key->number;
+    w->last = key->number;
+}
+
+static struct withdrawn withdrawn(struct tb_store *store)
+{
+    struct withdrawn w = {0};
+    assert_int_equal(tb_store_load_withdrawn(store, take_withdrawn, &w), TB_OK);
+    return w;
+}
+
+/* P3: a site that was away may ask of any: so a withdrawal outlives its version's row, in the order in which they came. P7: of so many. */
+static void withdrawals_outlive_their_versions(void **state)
+{
+    (void)state;
+    enum { LEAST = 700, MANY = TB_STORE_WITHDRAWN_MAX + 600 };
+    struct tb_store *store = open_good();
+    const struct tb_store_row ready = {.kind = TB_STORE_VERSION, .version = make_version(MANY + 1)};
+    struct tb_store_row row = ready;
+    assert_int_equal(tb_store_rows(store, &row, 1), TB_OK);
+    assert_int_equal(withdrawn(store).count, 0);
+    for (uint64_t i = 1; i <= LEAST; i++) {
+        row.version = make_version(i);
+        row.version.state = TB_VERSION_ENDED_WITHDRAWN;
+        assert_int_equal(tb_store_rows(store, &row, 1), TB_OK);
+        assert_int_equal(tb_store_rows(store, &row, 1), TB_OK); /* said again */
+    }
+    tb_store_close(store);
+    store = open_good();
+    assert_true(ask("SELECT COUNT(*) FROM version") < LEAST);
+    assert_int_equal(withdrawn(store).count, LEAST);
+    assert_int_equal(withdrawn(store).first, 1);
+    assert_int_equal(withdrawn(store).last, LEAST);
+    for (uint64_t i = LEAST + 1; i <= MANY; i++) {
+        row.version = make_version(i);
+        row.version.state = TB_VERSION_ENDED_WITHDRAWN;
+        assert_int_equal(tb_store_rows(store, &row, 1), TB_OK);
+    }
+    assert_in_range(withdrawn(store).count, TB_STORE_WITHDRAWN_MAX, TB_STORE_WITHDRAWN_MAX + 256);
+    assert_int_equal(withdrawn(store).last, MANY);
+    tb_store_close(store);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -523,6 +576,7 @@ int main(void)
         TEST(the_audit_trail_is_bounded),
         TEST(the_rows_of_ended_versions_are_bounded),
         TEST(the_rows_of_runs_are_bounded),
+        TEST(withdrawals_outlive_their_versions),
         TEST(a_copy_that_was_put_back_is_known),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);

@@ -378,6 +378,30 @@ static void full_store_rows_name_the_model(void **state)
     end_logged(&s, log);
 }
 
+/* Of the model that has more than are remembered the oldest give way. */
+static void full_withdrawals_name_the_model(void **state)
+{
+    (void)state;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_daemon *d = s.home.d;
+    struct tb_version_key key = {.shard_count = 1};
+    CHECK_OK(tb_name_set(&key.model, "policy"));
+    const uint64_t bound = column(&s.home, "withdrawals", "bound");
+    char words[64];
+    (void)snprintf(words, sizeof words, "most_used_by=policy its_rows=%" PRIu64 "\n", bound);
+    for (uint64_t n = 1; n <= bound + 1; n++) {
+        memcpy(key.uid.bytes, &n, sizeof n);
+        tb_withdrawn_add(d, &key);
+        tb_withdrawn_add(d, &key); /* twice is once */
+    }
+    check_told(&s, log, "withdrawals", words);
+    assert_int_equal(column(&s.home, "withdrawals", "refused"), 1);
+    assert_int_equal(d->withdrawn.keys[0].uid.bytes[0], 2);
+    assert_true(tb_id_equal(&d->withdrawn.keys[bound - 1].uid, &key.uid));
+    end_logged(&s, log);
+}
+
 static int control_dial(const struct scene *s)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -422,6 +446,7 @@ int main(void)
         cmocka_unit_test(full_tokens_name_the_reader),
         cmocka_unit_test(full_plan_waits_name_the_reader),
         cmocka_unit_test(full_store_rows_name_the_model),
+        cmocka_unit_test(full_withdrawals_name_the_model),
         cmocka_unit_test(full_control_clients_name_the_user),
     };
     return cmocka_run_group_tests_name("daemon.usage", tests, NULL, NULL);

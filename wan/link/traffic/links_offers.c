@@ -119,6 +119,11 @@ enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_k
     return TB_OK;
 }
 
+void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key)
+{
+    link_tell_withdrawn(&ls->links[peer], key);
+}
+
 /* ---- what we want ---- */
 
 enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, void (*done)(void *user),

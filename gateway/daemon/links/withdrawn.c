@@ -1,0 +1,90 @@
+/* withdrawn.c - withdrawals that this gateway knows of, longer than their rows in the catalog.
+ *
+ * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has. It is told, however many versions ended
+ * since, and whether or not this gateway restarted. Of each model the newest TB_STORE_WITHDRAWN_MAX are known. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/fault.h"
+#include "gateway/daemon/links/peer_rights.h"
+
+static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, uint32_t *oldest_out)
+{
+    uint32_t rows = 0;
+    for (uint32_t i = d->withdrawn.count; i-- > 0;) {
+        if (!tb_name_equal(&d->withdrawn.keys[i].model, model)) continue;
+        *oldest_out = i;
+        rows++;
+    }
+    return rows;
+}
+
+static const struct tb_version_key *find(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < d->withdrawn.count; i++)
+        if (tb_id_equal(&d->withdrawn.keys[i].uid, uid)) return &d->withdrawn.keys[i];
+    return NULL;
+}
+
+static bool room(struct tb_withdrawn *w)
+{
+    if (w->count < w->cap) return true;
+    const uint32_t cap = w->cap == 0 ? 16 : 2 * w->cap;
+    struct tb_version_key *more = tb_realloc(w->keys, cap * sizeof *more);
+    if (more == NULL) return false;
+    w->keys = more;
+    w->cap = cap;
+    return true;
+}
+
+void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_withdrawn *w = &d->withdrawn;
+    struct tb_name home;
+    uint32_t oldest = 0;
+    if (!tb_home_of(d, &key->model, &home) || find(d, &key->uid) != NULL) return;
+    uint32_t rows = rows_of(d, &key->model, &oldest);
+    if (rows == TB_STORE_WITHDRAWN_MAX) {
+        w->refused++;
+        memmove(w->keys + oldest, w->keys + oldest + 1, (--w->count - oldest) * sizeof *w->keys);
+        rows--;
+    }
+    if (!room(w)) {
+        w->refused++;
+        return;
+    }
+    w->keys[w->count++] = *key;
+    if (rows + 1 > w->most) w->most = rows + 1;
+}
+
+static void restore(void *user, const struct tb_version_key *key)
+{
+    tb_withdrawn_add(user, key);
+}
+
+enum tb_status tb_withdrawn_restore(struct tb_daemon *d)
+{
+    return tb_store_load_withdrawn(d->store, restore, d);
+}
+
+bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid)
+{
+    const struct tb_version_key *key = find(d, uid);
+    if (key != NULL) tb_links_tell_withdrawn(d->links, peer, key);
+    return key != NULL;
+}
+
+void tb_withdrawn_opened(struct tb_daemon *d)
+{
+    const struct tb_withdrawn *w = &d->withdrawn;
+    for (uint32_t i = w->count < TB_LINKS_WITHDRAWN_MAX ? 0 : w->count - TB_LINKS_WITHDRAWN_MAX; i < w->count;
+         i++)
+        TB_MOOT(tb_links_withdrawn(d->links, &w->keys[i]));
+}
+
+void tb_withdrawn_free(struct tb_daemon *d)
+{
+    tb_free(d->withdrawn.keys);
+    d->withdrawn = (struct tb_withdrawn){.keys = NULL};
+}

@@ -1,0 +1,27 @@
+/* withdrawn.h - withdrawals that this gateway knows of, longer than their rows in the catalog. */
+#ifndef TB_DAEMON_WITHDRAWN_H
+#define TB_DAEMON_WITHDRAWN_H
+
+#include <stdbool.h>
+
+#include "base/ident.h"
+#include "tombolo/status.h"
+
+struct tb_daemon;
+
+/* Versions that were withdrawn, in that order; of each model the newest. */
+struct tb_withdrawn {
+    struct tb_version_key *keys;
+    uint32_t count, cap;
+    uint32_t most;    /* of one model; none leaves but for a newer one */
+    uint64_t refused; /* older ones that gave way */
+};
+
+void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key);
+TB_MUST_USE enum tb_status tb_withdrawn_restore(struct tb_daemon *d);
+/* A peer says that it, or a site behind it, has that version. True: it was withdrawn, and the peer is told. */
+bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid);
+void tb_withdrawn_opened(struct tb_daemon *d); /* the links are new */
+void tb_withdrawn_free(struct tb_daemon *d);
+
+#endif
