@@ -82,6 +82,7 @@ struct tb_daemon {
     struct tb_bounds bounds; /* of the catalog's tables */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];
     struct tb_gauge connections, worker_exports, copies_used, parked_bytes, plan_waits_used;
+    struct tb_gauge source_bytes, unpublish_waits, run_waits;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_withdrawn withdrawn;

@@ -46,6 +46,29 @@ static void make_room(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
+const uint32_t tb_door_readers_max = PEERS_MAX;
+
+void tb_door_count(struct tb_door *door, int more)
+{
+    struct tb_fabric *f = door->fabric;
+    door->peer_count += (uint32_t)more;
+    atomic_store_explicit(&f->readers, door->peer_count, memory_order_relaxed);
+    if (door->peer_count > atomic_load_explicit(&f->readers_most, memory_order_relaxed))
+        atomic_store_explicit(&f->readers_most, door->peer_count, memory_order_relaxed);
+    if (door->peer_count <= PEERS_MAX / 4 * 3 && door->stranger_count <= STRANGERS_MAX / 4 * 3)
+        door->full_told = false;
+}
+
+/* P10: told once, as who is turned away comes again. */
+static void turn_away(struct tb_door *door, bool tcp)
+{
+    atomic_fetch_add_explicit(&door->fabric->readers_refused, 1, memory_order_relaxed);
+    if (!door->full_told)
+        tb_log(TB_LOG_WARN, "door.refused", "door=%s status=site_nomem peers=%u strangers=%u reason=full",
+               tcp ? "tcp" : "shm", door->peer_count, door->stranger_count);
+    door->full_told = true;
+}
+
 static void come_in(struct tb_door *door, int fd, bool tcp)
 {
     struct tb_door_peer *p = NULL;
@@ -74,16 +97,14 @@ static void come_in(struct tb_door *door, int fd, bool tcp)
         return;
     }
     LIST_INSERT_HEAD(&door->peers, p, link);
-    door->peer_count++;
     door->stranger_count++;
+    tb_door_count(door, 1);
     tb_fabric_wake_at(door->fabric, p->deadline);
     return;
 
 undo_fd:
     close(fd);
-    if (!door->closed)
-        tb_log(TB_LOG_WARN, "door.refused", "door=%s status=site_nomem peers=%u strangers=%u reason=full",
-               tcp ? "tcp" : "shm", door->peer_count, door->stranger_count);
+    if (!door->closed) turn_away(door, tcp);
 }
 
 static void on_tcp(void *user, int fd, const struct tb_address *from)

@@ -73,7 +73,7 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
     (void)why;
     struct tb_door_peer *p = user;
     if (p->state == TB_DOOR_GREETING) p->door->stranger_count--;
-    p->door->peer_count--;
+    tb_door_count(p->door, -1);
     tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
     p->gone = p->chan_gone = true;
     if (p->guest != NULL) {

@@ -68,9 +68,14 @@ struct tb_door {
     LIST_HEAD(, tb_door_peer) peers;
     uint32_t peer_count;
     uint32_t stranger_count;
+    bool full_told;
     bool closed;
     uint8_t nonce[16]; /* what a reader compares to know that it reads this process */
 };
+
+/* ---- door.c ---- */
+
+void tb_door_count(struct tb_door *door, int more); /* readers */
 
 /* ---- door_requests.c ---- */
 

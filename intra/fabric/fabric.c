@@ -478,6 +478,10 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     *usage_out = f->exports.usage;
     pthread_mutex_unlock(&f->lock);
     usage_out->tokens_max = TB_TOKENS_MAX;
+    usage_out->readers = atomic_load_explicit(&f->readers, memory_order_relaxed);
+    usage_out->readers_most = atomic_load_explicit(&f->readers_most, memory_order_relaxed);
+    usage_out->readers_refused = atomic_load_explicit(&f->readers_refused, memory_order_relaxed);
+    usage_out->readers_max = tb_door_readers_max;
 }
 
 void tb_fabric_tokens(struct tb_fabric *f, void (*each)(void *user, const struct tb_fingerprint *reader),

@@ -5,6 +5,7 @@
 #define TB_INTRA_FABRIC_INSIDE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/queue.h>
 #include <uv.h>
 
@@ -58,6 +59,9 @@ struct tb_fabric {
     uint32_t trays; /* that the door's readers have */
     LIST_HEAD(, tb_hop) hops;
     bool ending;
+    /* Of the door's readers; the fabric's thread writes, any reads. */
+    atomic_uint readers, readers_most;
+    atomic_ullong readers_refused;
 
     pthread_mutex_t lock; /* of what follows; any thread */
     pthread_cond_t changed;
@@ -89,6 +93,7 @@ enum tb_status tb_door_open(struct tb_fabric *f, const char *tcp_address, struct
 void tb_door_close(struct tb_door *door);
 bool tb_door_quiet(const struct tb_door *door);
 void tb_door_free(struct tb_door *door);
+extern const uint32_t tb_door_readers_max;
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export); /* ends the hops into it */
 tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now);
 

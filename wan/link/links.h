@@ -314,10 +314,11 @@ bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t
 
 /* The tables of the links. One that each peer has for itself counts the rows of the peer that has most. */
 #define TB_LINKS_TABLES(X)                                                                                   \
-    X(TB_LINKS_TABLE_OFFERS, "offers")       /* versions that are offered here, of all models */             \
-    X(TB_LINKS_TABLE_ANNOUNCED, "announced") /* versions that a peer announced */                            \
-    X(TB_LINKS_TABLE_LANDINGS, "landings")   /* versions that land from a peer, or did */                    \
-    X(TB_LINKS_TABLE_ASKS, "asks")           /* versions whose manifests a peer is asked for */
+    X(TB_LINKS_TABLE_OFFERS, "offers")          /* versions that are offered here, of all models */          \
+    X(TB_LINKS_TABLE_ANNOUNCED, "announced")    /* versions that a peer announced */                         \
+    X(TB_LINKS_TABLE_LANDINGS, "landings")      /* versions that land from a peer, or did */                 \
+    X(TB_LINKS_TABLE_ASKS, "asks")              /* versions whose manifests a peer is asked for */           \
+    X(TB_LINKS_TABLE_CONNS, "link_connections") /* that came from outside, of all peers and strangers */
 enum tb_links_table {
 #define TB_LINKS_TABLE_ENUM(table, name) table,
     TB_LINKS_TABLES(TB_LINKS_TABLE_ENUM)

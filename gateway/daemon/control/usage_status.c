@@ -12,6 +12,7 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -128,16 +129,16 @@ static void tokens_users(struct tb_daemon *d, json_t *users)
     tb_fabric_tokens(d->fabric, token_user, &(struct readers){d, users});
 }
 
-static void plan_wait_user(void *user, const struct tb_id *reader)
+static void session_user(void *user, const struct tb_id *session)
 {
     const struct readers *r = user;
-    const struct tb_worker_session *s = tb_session_find(r->d, reader);
+    const struct tb_worker_session *s = tb_session_find(r->d, session);
     if (s != NULL) user_add_identity(r->users, &s->identity, 1);
 }
 
 static void plan_waits_users(struct tb_daemon *d, json_t *users)
 {
-    tb_plan_waits_each(d, plan_wait_user, &(struct readers){d, users});
+    tb_plan_waits_each(d, session_user, &(struct readers){d, users});
 }
 
 static void store_rows_users(struct tb_daemon *d, json_t *users)
@@ -235,6 +236,57 @@ static void withdrawals_users(struct tb_daemon *d, json_t *users)
         user_add(users, d->withdrawn.keys[i].model.text, 1);
 }
 
+static struct usage sources(struct tb_daemon *d)
+{
+    return of_gauge(&d->source_bytes, tb_session_sources_max());
+}
+
+static void sources_users(struct tb_daemon *d, json_t *users)
+{
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+            user_add_identity(users, &s->identity, e->source_bytes);
+}
+
+static struct usage unpublish_waits(struct tb_daemon *d)
+{
+    return of_gauge(&d->unpublish_waits, tb_unpublishes_max(d));
+}
+
+static void unpublish_waits_users(struct tb_daemon *d, json_t *users)
+{
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        for (const struct tb_unpublish_wait *u = s->unpublishes; u != NULL; u = u->next)
+            user_add_identity(users, &s->identity, 1);
+}
+
+static struct usage run_waits(struct tb_daemon *d)
+{
+    return of_gauge(&d->run_waits, d->bounds.sessions);
+}
+
+static void run_waits_users(struct tb_daemon *d, json_t *users)
+{
+    tb_home_runs_waits(d, session_user, &(struct readers){d, users});
+}
+
+static struct usage door_readers(struct tb_daemon *d)
+{
+    struct tb_fabric_usage u;
+    tb_fabric_usage(d->fabric, &u);
+    return (struct usage){
+        .used = u.readers, .most = u.readers_most, .bound = u.readers_max, .refused = u.readers_refused};
+}
+
+/* By the model that they read. */
+static void door_readers_users(struct tb_daemon *d, json_t *users)
+{
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        const uint32_t readers = c->export_id != 0 ? tb_export_readers(d->fabric, c->export_id) : 0;
+        if (readers != 0) user_add(users, c->key.model.text, readers);
+    }
+}
+
 static const struct {
     const char *name;
     struct usage (*look)(struct tb_daemon *d);
@@ -242,9 +294,13 @@ static const struct {
 } own[] = {
     {"connections", connections, connections_users},
     {"worker_exports", worker_exports, worker_exports_users},
+    {"export_source_bytes", sources, sources_users},
+    {"unpublish_waits", unpublish_waits, unpublish_waits_users},
+    {"run_waits", run_waits, run_waits_users},
     {"copies", copies, copies_users},
     {"exports", exports, exports_users},
     {"tokens", tokens, tokens_users},
+    {"door_readers", door_readers, door_readers_users},
     {"plan_waits", plan_waits, plan_waits_users},
     {"parked_seal_bytes", parked_seals, parked_users},
     {"store_rows", store_rows, store_rows_users},

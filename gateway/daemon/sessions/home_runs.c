@@ -234,12 +234,15 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     tb_session_reply(s, request, TB_SITE_DOUBT, why);
 }
 
-static bool may_wait(const struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
+/* P7: as many in all as there may be sessions, as one that ends leaves what it asked for here until the next tick. */
+static bool may_wait(struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
 {
     uint32_t count = 0;
     for (const struct tb_waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
         if (tb_id_equal(&w->session, session)) count++;
-    return count < WAITING_SESSION_MAX && bytes <= TB_WAITING_PAYLOAD_BYTES;
+    const bool full = count >= WAITING_SESSION_MAX || d->run_waits.used >= d->bounds.sessions;
+    d->run_waits.refused += full;
+    return !full && bytes <= TB_WAITING_PAYLOAD_BYTES;
 }
 
 /* First come, first served. */
@@ -263,6 +266,20 @@ static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb
         .session = s->id, .model = model, .request = frame->request, .type = frame->type, .bytes = bytes};
     memcpy(w->payload, frame->payload.at, bytes);
     put_last(&s->d->home_runs->waiting, w);
+    tb_gauge_add(&s->d->run_waits, 1);
+}
+
+static void waiting_free(struct tb_daemon *d, struct tb_waiting_request *w)
+{
+    d->run_waits.used--;
+    tb_free(w);
+}
+
+void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *session),
+                        void *user)
+{
+    for (const struct tb_waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
+        each(user, &w->session);
 }
 
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *name,
@@ -295,7 +312,9 @@ struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d)
 {
     struct tb_home_runs *h = d->home_runs;
     struct tb_waiting_request *w = h != NULL ? h->ready : NULL;
-    if (w != NULL) h->ready = w->next;
+    if (w == NULL) return NULL;
+    h->ready = w->next;
+    d->run_waits.used--;
     return w;
 }
 
@@ -310,7 +329,10 @@ void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
         const struct model_runs *m = &h->models[w->model];
         const bool waits = m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON;
         next = w->next;
-        put_last(waits ? &h->waiting : &h->ready, w);
+        if (tb_session_find(d, &w->session) == NULL)
+            waiting_free(d, w);
+        else
+            put_last(waits ? &h->waiting : &h->ready, w);
     }
     tb_daemon_wake(d);
 }
@@ -369,7 +391,7 @@ void tb_home_runs_close(struct tb_daemon *d)
         tb_free(w);
     while ((w = d->home_runs->waiting) != NULL) {
         d->home_runs->waiting = w->next;
-        tb_free(w);
+        waiting_free(d, w);
     }
     tb_free(d->home_runs);
     d->home_runs = NULL;

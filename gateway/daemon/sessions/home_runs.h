@@ -28,6 +28,9 @@ bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model
                         const struct tb_wire_frame *frame);
 void tb_home_runs_opened(struct tb_daemon *d, const struct tb_name *name); /* or joined */
 void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now);
+/* Calls `each` with the session of each request that waits for peers. */
+void tb_home_runs_waits(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *session),
+                        void *user);
 /* A request that waited for peers, as it came. */
 #define TB_WAITING_PAYLOAD_BYTES 1024u /* RUN_OPEN and VERSION_OPEN have less */
 

@@ -384,6 +384,11 @@ static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *
     tb_gauge_add(&s->d->parked_bytes, p->bytes);
 }
 
+uint64_t tb_unpublishes_max(const struct tb_daemon *d)
+{
+    return d->bounds.references + (uint64_t)UNPUBLISHES_JOINED_MAX * d->bounds.sessions;
+}
+
 uint64_t tb_seals_max(void)
 {
     return PARKED_BYTES_MAX;
@@ -515,6 +520,7 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
         }
         *at = u->next;
         *before_out = *u;
+        s->d->unpublish_waits.used--;
         tb_free(u);
     }
     return count;
@@ -533,7 +539,10 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);
     const uint32_t waiting = unpublish_forget(s, frame->request, &before);
     const bool anew = status == TB_OK, unparked = seals_unpark(s, &m);
-    if (status == TB_DONE_BEFORE) status = waiting < UNPUBLISHES_JOINED_MAX ? TB_OK : TB_SITE_NOMEM;
+    if (status == TB_DONE_BEFORE) {
+        status = waiting < UNPUBLISHES_JOINED_MAX ? TB_OK : TB_SITE_NOMEM;
+        s->d->unpublish_waits.refused += status != TB_OK;
+    }
     if (status != TB_OK) {
         tb_free(u);
         tb_session_reply(s, frame->request, status == TB_NOT_FOUND && unparked ? TB_OK : status, "");
@@ -546,6 +555,7 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
         u->judged = before.judged;
     }
     s->unpublishes = u;
+    tb_gauge_add(&s->d->unpublish_waits, 1);
     return TB_OK;
 }
 
@@ -604,6 +614,7 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
         }
         *at = u->next;
         tb_session_reply(s, u->request, u->status, unpublished_why(u->status));
+        d->unpublish_waits.used--;
         tb_free(u);
     }
 }

@@ -31,6 +31,7 @@ enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
 void tb_seals_free(struct tb_daemon *d);
+uint64_t tb_unpublishes_max(const struct tb_daemon *d);
 uint64_t tb_seals_max(void); /* bytes of parked ones */
 void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 

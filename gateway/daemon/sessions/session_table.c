@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
 
 /* Ids are random. */
 static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb_id *id)
@@ -75,6 +76,7 @@ void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export
     struct tb_worker_export *e = *at;
     *at = e->next;
     s->d->worker_exports.used--;
+    s->d->source_bytes.used -= e->source_bytes;
     tb_free(e);
 }
 
@@ -100,12 +102,35 @@ static bool exports_full(struct tb_daemon *d)
     return full;
 }
 
+/* P7: descriptors of where an export's bytes stand; what one session has is none of what others may have. */
+#define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
+#define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
+
+uint64_t tb_session_sources_max(void)
+{
+    return SOURCE_BYTES_MAX;
+}
+
+static bool sources_full(struct tb_worker_session *s, const struct tb_worker_export *replaced, uint64_t bytes)
+{
+    const uint64_t left = replaced != NULL ? replaced->source_bytes : 0;
+    uint64_t own = bytes;
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+        own += e->source_bytes;
+    const bool full =
+        own - left > SOURCE_SESSION_BYTES_MAX || s->d->source_bytes.used + bytes - left > SOURCE_BYTES_MAX;
+    s->d->source_bytes.refused += full;
+    return full;
+}
+
 /* A new export of the same shard replaces the old one. */
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
                                      const struct tb_span *source)
 {
-    const bool known = tb_session_export_find(s, &export->uid, export->shard) != NULL;
-    struct tb_worker_export *e = known || !exports_full(s->d) ? tb_malloc(sizeof *e + source->count) : NULL;
+    const struct tb_worker_export *known = tb_session_export_find(s, &export->uid, export->shard);
+    if (known == NULL && exports_full(s->d)) return TB_SITE_NOMEM;
+    if (sources_full(s, known, source->count)) return TB_SITE_NOMEM;
+    struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
     if (e == NULL) return TB_SITE_NOMEM;
     *e = *export;
     e->source_bytes = source->count;
@@ -116,6 +141,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
         break;
     }
     tb_gauge_add(&s->d->worker_exports, 1);
+    tb_gauge_add(&s->d->source_bytes, e->source_bytes);
     e->next = s->exports;
     s->exports = e;
     return TB_OK;
@@ -132,6 +158,7 @@ void tb_session_free(struct tb_worker_session *s)
     }
     for (struct tb_unpublish_wait *u = s->unpublishes, *n; u != NULL; u = n) {
         n = u->next;
+        s->d->unpublish_waits.used--;
         tb_free(u);
     }
     tb_free(s);

@@ -71,6 +71,7 @@ struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, con
 /* TB_SITE_NOMEM, also where there are as many as there can be references. */
 enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
                                      const struct tb_span *source);
+uint64_t tb_session_sources_max(void); /* bytes of the descriptors of all exports */
 void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
 /* Those of sealed shards: one, or all; but of all none whose end is told by itself. */
 void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);

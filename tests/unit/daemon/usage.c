@@ -1,5 +1,6 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7), and a full one is told of (P10). */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -402,14 +403,98 @@ static void full_withdrawals_name_the_model(void **state)
     end_logged(&s, log);
 }
 
+/* What one session says is none of what others may: 128 MiB. What takes a place is counted once. */
+static void full_export_sources_name_the_worker(void **state)
+{
+    (void)state;
+    enum { PIECES = 4 };
+    const uint32_t bytes = 2 * TB_SESSION_FRAME_BYTES_MAX / PIECES;
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct tb_worker_session *session = s.home.d->sessions;
+    uint8_t *source = calloc(1, bytes);
+    assert_non_null(source);
+    const struct tb_span span = {source, bytes};
+    struct tb_worker_export e = {.export_id = 1};
+    for (uint8_t n = 1; n <= PIECES; n++) {
+        e.uid.bytes[0] = n;
+        CHECK_OK(tb_session_export_put(session, &e, &span));
+        CHECK_OK(tb_session_export_put(session, &e, &span)); /* instead of it */
+        assert_int_equal(used(&s.home, "export_source_bytes"), (uint64_t)n * bytes);
+    }
+    e.uid.bytes[0] = PIECES + 1;
+    CHECK_STATUS(tb_session_export_put(session, &e, &span), TB_SITE_NOMEM);
+    check_told(&s, log, "export_source_bytes", ours((uint64_t)PIECES * bytes));
+    for (uint8_t n = 1; n <= PIECES; n++) {
+        const struct tb_id uid = {{n}};
+        tb_session_exports_drop(session, &uid, 0);
+    }
+    assert_int_equal(used(&s.home, "export_source_bytes"), 0);
+    free(source);
+    end_logged(&s, log);
+}
+
+/* A rank that takes back what the gateway lacks waits for it; once the version ends it waits no more. */
+static void unpublishes_do_not_wait_for_ever(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    for (uint64_t n = 1; n <= 8; n++) {
+        const struct tb_id uid = sealed(&s, n);
+        const struct tb_session_unpublish q = {
+            .uid = uid, .shard = TB_CATALOG_ALL_SHARDS, .drain_ms = TB_SESSION_DRAIN_MS_MAX};
+        const uint64_t request = worker_request(s.trainer);
+        tb_session_unpublish_encode(&q, worker_begin(s.trainer, TB_SESSION_UNPUBLISH, request, 4096));
+        worker_send(s.trainer);
+        worker_sync(s.trainer);
+        assert_int_equal(used(&s.home, "unpublish_waits"), 1);
+        withdraw(&s, &uid);
+        (void)worker_reply(s.trainer, request);
+        assert_int_equal(used(&s.home, "unpublish_waits"), 0);
+    }
+    assert_int_equal(column(&s.home, "unpublish_waits", "most"), 1);
+    end(&s);
+}
+
+static int unix_dial(const struct sockaddr_un *to, size_t path_bytes)
+{
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + path_bytes);
+    assert_int_equal(connect(fd, (const struct sockaddr *)to, bytes), 0);
+    return fd;
+}
+
+/* Readers that show no token: the door takes so many of them. */
+static void a_full_door_is_told_of(void **state)
+{
+    (void)state;
+    enum { STRANGERS = 128 };
+    struct scene s;
+    const int log = begin_logged(&s);
+    struct sockaddr_un to = {.sun_family = AF_UNIX};
+    int fds[STRANGERS + 1];
+    const char *name = s.home.d->endpoint.shm_door;
+    memcpy(to.sun_path + 1, name, strlen(name));
+    for (int i = 0; i <= STRANGERS; i++)
+        fds[i] = unix_dial(&to, 1 + strlen(name));
+    const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
+    while (column(&s.home, "door_readers", "refused") == 0 && tb_clock_now() < until)
+        uv_sleep(1);
+    check_told(&s, log, "door_readers", "table.full table=door_readers");
+    assert_int_equal(column(&s.home, "door_readers", "most"), STRANGERS);
+    for (int i = 0; i <= STRANGERS; i++)
+        (void)close(fds[i]);
+    turn_until(&s.home, "door_readers", 0);
+    end_logged(&s, log);
+}
+
 static int control_dial(const struct scene *s)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
     (void)snprintf(to.sun_path, sizeof to.sun_path, "%s/control", s->home.dir);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
-    return fd;
+    return unix_dial(&to, strlen(to.sun_path) + 1);
 }
 
 static void full_control_clients_name_the_user(void **state)
@@ -446,6 +531,9 @@ int main(void)
         cmocka_unit_test(full_tokens_name_the_reader),
         cmocka_unit_test(full_plan_waits_name_the_reader),
         cmocka_unit_test(full_store_rows_name_the_model),
+        cmocka_unit_test(full_export_sources_name_the_worker),
+        cmocka_unit_test(unpublishes_do_not_wait_for_ever),
+        cmocka_unit_test(a_full_door_is_told_of),
         cmocka_unit_test(full_withdrawals_name_the_model),
         cmocka_unit_test(full_control_clients_name_the_user),
     };

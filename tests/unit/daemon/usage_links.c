@@ -1,12 +1,13 @@
 /* usage_links.c - the tables of a gateway's links are bounded (P7), and a full one is told of (P10). */
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
-#include "tests/unit/daemon/daemon_home.h"
+#include "tests/unit/daemon/daemon_worker.h"
 #include "tests/unit/wan/links_world.h"
 
 struct scene {
@@ -24,11 +25,14 @@ static void begin(struct scene *s)
     world_init(&s->world);
     world_issue(&s->world, "east", "gw", "tombolo://east/gw");
     snprintf(rest, sizeof rest,
-             "{policy: {home: east}}\n"
+             "{policy: {home: east, publish: [\"unix:*\"], read: [\"tombolo://west/gw\"]}}\n"
+             "link: {listen: \"127.0.0.1:0\"}\n"
              "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
              world_path(&s->world, "east", "ca.crt"), world_path(&s->world, "east", "gw.crt"),
              world_path(&s->world, "east", "gw.key"));
     home_new_with(&s->home, rest, false);
+    s->home.config->session_max = 16;
+    s->home.config->session_lease_ms = 60000; /* none ends, however slow the machine */
     home_start(&s->home);
     truth_make(&s->made, 1, 1, 4096);
     s->place = (struct tb_place){
@@ -133,11 +137,78 @@ static void full_landings_name_the_peer(void **state)
     end(&s);
 }
 
+/* Connections that say nothing: the port takes so many, and no more until they end. */
+static void a_full_port_is_told_of(void **state)
+{
+    (void)state;
+    struct scene s;
+    int fds[257];
+    struct tb_address at;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    const uint64_t bound = column(&s, "link_connections", "bound");
+    assert_int_equal(bound, 256);
+    assert_true(tb_links_address(d->links, &at));
+    for (uint64_t n = 0; n <= bound; n++) {
+        fds[n] = socket(at.any.sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        assert_true(fds[n] >= 0);
+        assert_int_equal(connect(fds[n], &at.any, at.bytes), 0);
+        (void)uv_run(&d->loop, UV_RUN_NOWAIT);
+    }
+    while (column(&s, "link_connections", "refused") == 0)
+        (void)uv_run(&d->loop, UV_RUN_ONCE);
+    tb_usage_tick(d);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    check_line(log, "table=link_connections ");
+    (void)close(log);
+    assert_int_equal(column(&s, "link_connections", "most"), bound);
+    for (uint64_t n = 0; n <= bound; n++)
+        (void)close(fds[n]);
+    home_turn_until(&s.home, "link_connections", 0);
+    end(&s);
+}
+
+/* A home whose store is new asks its peers, and requests to open a run wait for them: those of a session go with it. */
+static void runs_wait_within_a_bound(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    struct worker *w[3];
+    for (uint32_t i = 0; i < 3; i++)
+        w[i] = worker_new(&s.home, "trainer");
+    for (uint32_t n = 0; n < 20; n++) {
+        struct worker *asks = w[n / 8];
+        struct tb_session_run_open q = {.key.text = "run"};
+        CHECK_OK(tb_name_set(&q.model, "policy"));
+        tb_session_run_open_encode(&q, worker_begin(asks, TB_SESSION_RUN_OPEN, worker_request(asks), 4096));
+        worker_send(asks);
+        worker_sync(asks);
+        assert_int_equal(column(&s, "run_waits", "used"), n < 16 ? n + 1 : 16);
+    }
+    tb_usage_tick(d);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    check_line(log, "table=run_waits used=16 bound=16 most_used_by=unix:");
+    (void)close(log);
+    assert_int_equal(column(&s, "run_waits", "refused"), 4);
+    for (uint32_t i = 0; i < 3; i++)
+        worker_free(w[i]);
+    home_turn_until(&s.home, "run_waits", 0);
+    end(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_offers_name_the_model),
         cmocka_unit_test(full_landings_name_the_peer),
+        cmocka_unit_test(a_full_port_is_told_of),
+        cmocka_unit_test(runs_wait_within_a_bound),
     };
     return cmocka_run_group_tests_name("daemon.usage_links", tests, NULL, NULL);
 }

@@ -50,7 +50,10 @@ bool links_have_room(const struct tb_links *ls, const struct link *l)
 
 struct conn *link_conn_new(struct tb_links *ls, struct link *l)
 {
-    if (!links_have_room(ls, l)) return NULL;
+    if (!links_have_room(ls, l)) {
+        if (l == NULL) links_table_refused(ls, TB_LINKS_TABLE_CONNS, NULL);
+        return NULL;
+    }
     struct conn *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return NULL;
     c->links = ls;
@@ -64,13 +67,21 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     if (l != NULL)
         l->session.conn_count++;
     else
-        ls->accepted_count++;
+        links_table_took(ls, TB_LINKS_TABLE_CONNS, ++ls->accepted_count);
     return c;
 }
 
 uint32_t link_conn_count(const struct link *l)
 {
     return l->session.conn_count;
+}
+
+uint32_t link_conn_accepted(const struct link *l)
+{
+    uint32_t count = 0;
+    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+        count += !c->dialled && c->link == l;
+    return count;
 }
 
 bool link_has_candidate(const struct link *l)

@@ -53,6 +53,8 @@ bool links_have_room(const struct tb_links *ls, const struct link *l);
 struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* likewise; NULL: no memory, or no room */
 /* Ours, and those of the peer that were identified. */
 uint32_t link_conn_count(const struct link *l);
+/* That came from outside, and turned out to be the peer's. */
+uint32_t link_conn_accepted(const struct link *l);
 /* An attempt of ours may still become the session. */
 bool link_has_candidate(const struct link *l);
 bool link_same_address(const struct tb_address *a, const struct tb_address *b);

@@ -1,6 +1,7 @@
 /* links_tables.c - how full the tables of the links are, and which peer or model fills them. */
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/session/link_conn.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/offer_table.h"
@@ -10,22 +11,21 @@ static uint32_t announced_count(const struct link *l)
     return l->traffic.models.announced_count;
 }
 
+static const char *const names[] = {
+#define NAME(table, text) [table] = text,
+    TB_LINKS_TABLES(NAME)
+#undef NAME
+};
+
 static const struct {
-    const char *name;
     uint32_t bound;
     uint32_t (*rows_of)(const struct link *l); /* NULL: no link's */
 } tables[] = {
-#define ROW(table, text) [table].name = text,
-    TB_LINKS_TABLES(ROW)
-#undef ROW
-        [TB_LINKS_TABLE_OFFERS]
-            .bound = TB_LINKS_OFFERS_MAX,
-    [TB_LINKS_TABLE_ANNOUNCED].bound = TB_LINKS_OFFERS_MAX,
-    [TB_LINKS_TABLE_ANNOUNCED].rows_of = announced_count,
-    [TB_LINKS_TABLE_LANDINGS].bound = TB_LINKS_OFFERS_MAX,
-    [TB_LINKS_TABLE_LANDINGS].rows_of = link_in_count,
-    [TB_LINKS_TABLE_ASKS].bound = TB_LINKS_ASKS_MAX,
-    [TB_LINKS_TABLE_ASKS].rows_of = link_ask_count,
+    [TB_LINKS_TABLE_OFFERS] = {TB_LINKS_OFFERS_MAX, NULL},
+    [TB_LINKS_TABLE_ANNOUNCED] = {TB_LINKS_OFFERS_MAX, announced_count},
+    [TB_LINKS_TABLE_LANDINGS] = {TB_LINKS_OFFERS_MAX, link_in_count},
+    [TB_LINKS_TABLE_ASKS] = {TB_LINKS_ASKS_MAX, link_ask_count},
+    [TB_LINKS_TABLE_CONNS] = {LINK_CONNS_MAX, NULL},
 };
 
 static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
@@ -41,8 +41,10 @@ static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
 void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out)
 {
     *usage_out = (struct tb_links_usage){
-        .name = tables[table].name,
-        .used = tables[table].rows_of != NULL ? most_rows(ls, table) : ls->offer_count,
+        .name = names[table],
+        .used = tables[table].rows_of != NULL   ? most_rows(ls, table)
+                : table == TB_LINKS_TABLE_CONNS ? ls->accepted_count
+                                                : ls->offer_count,
         .most = ls->tables[table].most,
         .bound = tables[table].bound,
         .refused = ls->tables[table].refused,
@@ -73,10 +75,24 @@ static uint32_t offers_most(const struct tb_links *ls, struct tb_name *model_out
     return most;
 }
 
+/* Of peers: strangers have no name yet. */
+static uint32_t conns_most(const struct tb_links *ls, struct tb_name *peer_out)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        const uint32_t count = link_conn_accepted(&ls->links[i]);
+        if (count <= most) continue;
+        most = count;
+        *peer_out = ls->links[i].label;
+    }
+    return most;
+}
+
 uint32_t tb_links_table_most(const struct tb_links *ls, enum tb_links_table table, struct tb_name *user_out)
 {
     *user_out = (struct tb_name){0};
-    if (tables[table].rows_of == NULL) return offers_most(ls, user_out);
+    if (table == TB_LINKS_TABLE_OFFERS) return offers_most(ls, user_out);
+    if (table == TB_LINKS_TABLE_CONNS) return conns_most(ls, user_out);
     *user_out = ls->tables[table].full;
     return user_out->text[0] != '\0' ? tables[table].bound : 0; /* it had them all */
 }
