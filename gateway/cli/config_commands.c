@@ -1,4 +1,5 @@
 /* config_commands.c - tombolo config check and explain, over the daemon's own table of keys. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -118,19 +119,30 @@ static json_t *bounds_json(const struct tb_bounds *bounds)
     json_t *object = json_object();
     struct tb_bound bound;
     for (uint32_t cursor = 0; tb_bounds_at(bounds, &cursor, &bound);) {
-        if (json_object_set_new(object, bound.name, json_integer(bound.rows)) == 0) continue;
+        if (json_object_set_new(object, bound.name, json_integer((json_int_t)bound.most)) == 0) continue;
         json_decref(object);
         return NULL;
     }
     return object;
 }
 
+static bool of_bytes(const char *name)
+{
+    const size_t length = strlen(name);
+    return length > 6 && strcmp(name + length - 6, "_bytes") == 0;
+}
+
 static void bounds_print(const struct tb_bounds *bounds)
 {
     struct tb_bound bound;
-    (void)printf("rows of its tables at most:");
-    for (uint32_t cursor = 0; tb_bounds_at(bounds, &cursor, &bound);)
-        (void)printf("%s %s %u", cursor == 1 ? "" : ",", bound.name, bound.rows);
+    (void)printf("its tables have at most:");
+    for (uint32_t cursor = 0; tb_bounds_at(bounds, &cursor, &bound);) {
+        (void)printf("%s %s ", cursor == 1 ? "" : ",", bound.name);
+        if (of_bytes(bound.name))
+            (void)printf("%s", tb_show_bytes(bound.most).text);
+        else
+            (void)printf("%" PRIu64, bound.most);
+    }
     (void)printf("\n");
 }
 

@@ -5,7 +5,10 @@
 
 #include "gateway/config/config.h"
 
-/* In rows, as `status` shows them in `tables`. */
+#define TB_BOUNDS_GREETING 64u /* connections beside session.max that may be about to say HELLO */
+#define TB_BOUNDS_JOINED   64u /* of one session, unpublishes that hide nothing and wait for what others hid */
+
+/* Those that follow from the configuration, in rows. */
 struct tb_bounds {
     uint32_t models;
     uint32_t versions;        /* of all models */
@@ -17,14 +20,15 @@ struct tb_bounds {
     uint32_t references;      /* of workers: shards that they sealed, versions that they stage or hold */
     uint32_t site_references; /* of other sites: versions that they hold */
     uint32_t records;         /* what is known of a site and a model */
+    uint64_t encoded_bytes;   /* encoded chunks that are kept; 0: none are */
 };
 
 struct tb_bounds tb_bounds_of(const struct tb_config *config);
 
-/* Each with its name, by turns; false: that was the last. */
+/* Of each table of `status`, under its name, and of what has a share of one; by turns. False: that was the last. */
 struct tb_bound {
-    const char *name; /* static */
-    uint32_t rows;
+    const char *name; /* static; one that ends in _bytes counts bytes, not rows */
+    uint64_t most;
 };
 bool tb_bounds_at(const struct tb_bounds *bounds, uint32_t *cursor, struct tb_bound *bound_out);
 

@@ -259,7 +259,7 @@ static enum tb_status arena_open(struct tb_daemon *d)
 
 static enum tb_status objects_open(struct tb_daemon *d)
 {
-    const uint64_t budget = d->config->arena_bytes / 100 * d->config->link_objects_percent;
+    const uint64_t budget = tb_bounds_of(d->config).encoded_bytes;
     return budget > 0 ? tb_objects_new(budget, &d->objects) : TB_OK;
 }
 

@@ -822,6 +822,31 @@ def config_check_says_where(lab):
     expect("no values without a file", "values" in json.loads(lab.tombolo("config", "explain", "--json").stdout), False)
 
 
+@scenario
+def config_check_states_the_bounds_of_tables(lab):
+    """P7: each table of a gateway has the bound that config check states of its configuration, whatever that says."""
+    east, west, _ = lab.east_west(through_link=False)
+    east.extra = {"session": {"max": 77}}
+    east.models["policy"] = dict(home="east", keep=31)
+    east.models["other"] = dict(home="east")
+    path = lab.dir / "stated.yaml"
+    stated = {}
+    for site in (east, west):
+        path.write_text(site.config_text())
+        stated[site.name] = json.loads(lab.tombolo("config", "check", "--json", path).stdout)["bounds"]
+    text = lab.tombolo("config", "check", path).stdout
+    up(east, west)
+    shares = {"versions_of_a_model", "references_of_workers", "references_of_sites"}
+    for site in (east, west):
+        tables = {t["table"]: t["bound"] for t in site.control("status")["tables"]}
+        expect(f"{site.name}: bounds", {k: v for k, v in stated[site.name].items() if k not in shares}, tables)
+    for table, bound in stated["west"].items():
+        if not table.endswith("_bytes"):
+            expect(f"text has {table} ({text})", f" {table} {bound}" in text, True)
+    for table in ("sessions", "members", "waits", "worker_exports", "versions", "versions_of_a_model"):
+        expect(f"{table} follows from the configuration", stated["east"][table] != stated["west"][table], True)
+
+
 def line_of(text, key):
     """From 1, of "section.key" or "section.name.key" in a configuration."""
     *sections, last = key.split(".")

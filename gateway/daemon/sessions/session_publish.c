@@ -24,7 +24,7 @@
 #define PARKED_BYTES_MAX         ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_MAX       64u
-#define UNPUBLISHES_JOINED_MAX   64u /* P7: of one session, that hide nothing and wait for what others hid */
+#define UNPUBLISHES_JOINED_MAX   TB_BOUNDS_JOINED /* P7 */
 
 /* While what must be durable cannot be written, nothing new begins. */
 static bool store_refuses(struct tb_worker_session *s, uint64_t request)

@@ -28,7 +28,7 @@
  * for who reads, and 64 large shards are 100 MiB and more. With less no worker could ever stage such a version (P6). */
 #define QUEUE_BYTES_MAX ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 
-#define GREETING        64u /* connections beside session.max that may be about to say HELLO */
+#define GREETING        TB_BOUNDS_GREETING
 
 void tb_session_over(struct tb_worker_session *s, enum tb_status why)
 {

@@ -457,6 +457,30 @@ static void unpublishes_do_not_wait_for_ever(void **state)
     end(&s);
 }
 
+/* What `tombolo config check` states is what the tables are: each of them, and of the links' too. */
+static void each_table_has_the_bound_that_is_stated(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    const struct tb_bounds bounds = tb_bounds_of(s.home.config);
+    json_t *tables = tb_status_tables(s.home.d), *row;
+    size_t i;
+    json_array_foreach(tables, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "table"));
+        struct tb_bound bound;
+        bool stated = false;
+        for (uint32_t cursor = 0; !stated && tb_bounds_at(&bounds, &cursor, &bound);)
+            stated = strcmp(bound.name, name) == 0;
+        if (!stated) fail_msg("the bound of table %s is not stated", name);
+        if ((uint64_t)json_integer_value(json_object_get(row, "bound")) != bound.most)
+            fail_msg("table %s has another bound than is stated", name);
+    }
+    json_decref(tables);
+    end(&s);
+}
+
 static int unix_dial(const struct sockaddr_un *to, size_t path_bytes)
 {
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -533,6 +557,7 @@ int main(void)
         cmocka_unit_test(full_store_rows_name_the_model),
         cmocka_unit_test(full_export_sources_name_the_worker),
         cmocka_unit_test(unpublishes_do_not_wait_for_ever),
+        cmocka_unit_test(each_table_has_the_bound_that_is_stated),
         cmocka_unit_test(a_full_door_is_told_of),
         cmocka_unit_test(full_withdrawals_name_the_model),
         cmocka_unit_test(full_control_clients_name_the_user),
