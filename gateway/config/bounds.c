@@ -66,7 +66,8 @@ struct tb_bounds tb_bounds_of(const struct tb_config *c)
                               .encoded_bytes = c->arena_bytes / 100 * c->link_objects_percent};
 }
 
-/* The same for every configuration. tests/unit/daemon/usage.c holds them to what the tables say themselves. */
+/* The same for every configuration. tests/unit/daemon/usage.c holds them to what the tables say
+ * themselves. */
 static const struct tb_bound fixed[] = {
     {"runs", 1024},
     {"export_source_bytes", UINT64_C(512) << 20},

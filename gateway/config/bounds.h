@@ -25,7 +25,8 @@ struct tb_bounds {
 
 struct tb_bounds tb_bounds_of(const struct tb_config *config);
 
-/* Of each table of `status`, under its name, and of what has a share of one; by turns. False: that was the last. */
+/* Of each table of `status`, under its name, and of what has a share of one; by turns. False:
+ * that was the last. */
 struct tb_bound {
     const char *name; /* static; one that ends in _bytes counts bytes, not rows */
     uint64_t most;

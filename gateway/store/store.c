@@ -514,7 +514,8 @@ static sqlite3_stmt *bind_key(sqlite3_stmt *st, const struct tb_version_key *key
     return st;
 }
 
-/* Ahead of the version's row: where they are two transactions, one that is cut off between them withdrew it. */
+/* Ahead of the version's row: where they are two transactions, one that is cut off between them
+ * withdrew it. */
 static enum tb_status withdrawn_put(struct tb_store *s, const struct tb_store_version *v)
 {
     if (v->state != TB_VERSION_ENDED_WITHDRAWN) return TB_OK;

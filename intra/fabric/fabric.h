@@ -178,8 +178,8 @@ TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t ex
 void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
 uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 
-/* Exports, tokens of all of them that nobody used yet, and the door's readers: now, at once so far, at most; and those for which
- * there was no room. */
+/* Exports, tokens of all of them that nobody used yet, and the door's readers: now, at once so
+ * far, at most; and those for which there was no room. */
 struct tb_fabric_usage {
     uint32_t exports, exports_most;
     uint32_t tokens, tokens_most, tokens_max;

@@ -824,7 +824,7 @@ def config_check_says_where(lab):
 
 @scenario
 def config_check_states_the_bounds_of_tables(lab):
-    """P7: each table of a gateway has the bound that config check states of its configuration, whatever that says."""
+    """P7: each table of a gateway has the bound that config check states of its configuration."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra = {"session": {"max": 77}}
     east.models["policy"] = dict(home="east", keep=31)

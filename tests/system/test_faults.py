@@ -518,7 +518,7 @@ def withdrawn_while_the_link_is_down(lab):
 
 @scenario
 def withdrawn_long_ago_is_withdrawn_everywhere(lab):
-    """P2: a site misses a withdrawal, then hundreds of others, then the home's restart: it is told of what it still has."""
+    """P2: a site misses a withdrawal, hundreds of others and a restart of the home: it is told."""
     east, west, link = lab.east_west()
     up(east, west)
     trainer = Trainer(lab, east, made(lab, "1M", 1)[0])

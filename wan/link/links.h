@@ -238,9 +238,9 @@ TB_MUST_USE enum tb_status tb_links_offer(struct tb_links *links, const struct t
  * TB_NOT_FOUND: not offered; `done` is not called. */
 TB_MUST_USE enum tb_status tb_links_retract(struct tb_links *links, const struct tb_id *uid,
                                             enum tb_status why, void (*done)(void *user), void *user);
-/* Tells every peer that may read the model, now and after reconnections, that the version was withdrawn; of so many that
- * TB_LINKS_WITHDRAWN_MAX came since, the owner tells a peer that has it (tb_links_tell_withdrawn).
- * Retract it as well when its memory goes. */
+/* Tells every peer that may read the model, now and after reconnections, that the version was
+ * withdrawn; of so many that TB_LINKS_WITHDRAWN_MAX came since, the owner tells a peer that has
+ * it (tb_links_tell_withdrawn). Retract it as well when its memory goes. */
 TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const struct tb_version_key *key);
 /* Tells that peer alone, if it is up and may read the model. */
 void tb_links_tell_withdrawn(struct tb_links *links, uint32_t peer, const struct tb_version_key *key);
@@ -312,7 +312,8 @@ bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
 
-/* The tables of the links. One that each peer has for itself counts the rows of the peer that has most. */
+/* The tables of the links. One that each peer has for itself counts the rows of the peer that
+ * has most. */
 #define TB_LINKS_TABLES(X)                                                                                   \
     X(TB_LINKS_TABLE_OFFERS, "offers")          /* versions that are offered here, of all models */          \
     X(TB_LINKS_TABLE_ANNOUNCED, "announced")    /* versions that a peer announced */                         \
@@ -332,7 +333,8 @@ struct tb_links_usage {
 };
 void tb_links_usage(const struct tb_links *links, enum tb_links_table table,
                     struct tb_links_usage *usage_out);
-/* How many rows its largest user has, and the name: of offers a model, of the others the peer that was refused last. 0: none. */
+/* How many rows its largest user has, and the name: of offers a model, of the others the peer
+ * that was refused last. 0: none. */
 uint32_t tb_links_table_most(const struct tb_links *links, enum tb_links_table table,
                              struct tb_name *user_out);
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */

@@ -24,7 +24,8 @@ struct usage {
     uint64_t used, most, bound, refused;
 };
 
-/* Of each of its users, by identity, model or peer: how many rows it has. A failed allocation leaves some out. */
+/* Of each of its users, by identity, model or peer: how many rows it has. A failed allocation
+ * leaves some out. */
 typedef void (*users_fn)(struct tb_daemon *d, json_t *users);
 
 static void user_add(json_t *users, const char *name, uint64_t rows)
@@ -350,7 +351,8 @@ struct cursor {
     uint32_t catalog, own, links;
 };
 
-/* Those of the catalog, then those of this folder, then those of the links. False: that was the last. */
+/* Those of the catalog, then those of this folder, then those of the links. False: that was the
+ * last. */
 static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
 {
     struct tb_catalog_table t;

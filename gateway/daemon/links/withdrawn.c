@@ -1,7 +1,8 @@
 /* withdrawn.c - withdrawals that this gateway knows of, longer than their rows in the catalog.
  *
- * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has. It is told, however many versions ended
- * since, and whether or not this gateway restarted. Of each model the newest TB_STORE_WITHDRAWN_MAX are known. */
+ * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has.
+ * It is told, however many versions ended since, and whether or not this gateway restarted. Of
+ * each model the newest TB_STORE_WITHDRAWN_MAX are known. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>

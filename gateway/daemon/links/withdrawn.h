@@ -19,7 +19,8 @@ struct tb_withdrawn {
 
 void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key);
 TB_MUST_USE enum tb_status tb_withdrawn_restore(struct tb_daemon *d);
-/* A peer says that it, or a site behind it, has that version. True: it was withdrawn, and the peer is told. */
+/* A peer says that it, or a site behind it, has that version. True: it was withdrawn, and the
+ * peer is told. */
 bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid);
 void tb_withdrawn_opened(struct tb_daemon *d); /* the links are new */
 void tb_withdrawn_free(struct tb_daemon *d);

@@ -234,7 +234,8 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     tb_session_reply(s, request, TB_SITE_DOUBT, why);
 }
 
-/* P7: as many in all as there may be sessions, as one that ends leaves what it asked for here until the next tick. */
+/* P7: as many in all as there may be sessions, as one that ends leaves what it asked for here
+ * until the next tick. */
 static bool may_wait(struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
 {
     uint32_t count = 0;

@@ -102,7 +102,8 @@ static bool exports_full(struct tb_daemon *d)
     return full;
 }
 
-/* P7: descriptors of where an export's bytes stand; what one session has is none of what others may have. */
+/* P7: descriptors of where an export's bytes stand; what one session has is none of what others
+ * may have. */
 #define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
 #define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
 

@@ -524,7 +524,8 @@ static struct withdrawn withdrawn(struct tb_store *store)
     return w;
 }
 
-/* P3: a site that was away may ask of any: so a withdrawal outlives its version's row, in the order in which they came. P7: of so many. */
+/* P3: a site that was away may ask of any: so a withdrawal outlives its version's row, in the
+ * order in which they came. P7: of so many. */
 static void withdrawals_outlive_their_versions(void **state)
 {
     (void)state;

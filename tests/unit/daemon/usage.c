@@ -434,7 +434,8 @@ static void full_export_sources_name_the_worker(void **state)
     end_logged(&s, log);
 }
 
-/* A rank that takes back what the gateway lacks waits for it; once the version ends it waits no more. */
+/* A rank that takes back what the gateway lacks waits for it; once the version ends it waits no
+ * more. */
 static void unpublishes_do_not_wait_for_ever(void **state)
 {
     (void)state;
@@ -457,7 +458,8 @@ static void unpublishes_do_not_wait_for_ever(void **state)
     end(&s);
 }
 
-/* What `tombolo config check` states is what the tables are: each of them, and of the links' too. */
+/* What `tombolo config check` states is what the tables are: each of them, and of the links'
+ * too. */
 static void each_table_has_the_bound_that_is_stated(void **state)
 {
     (void)state;

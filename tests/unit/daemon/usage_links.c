@@ -1,4 +1,5 @@
-/* usage_links.c - the tables of a gateway's links are bounded (P7), and a full one is told of (P10). */
+/* usage_links.c - the tables of a gateway's links are bounded (P7), and a full one is told of
+ * (P10). */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -170,7 +171,8 @@ static void a_full_port_is_told_of(void **state)
     end(&s);
 }
 
-/* A home whose store is new asks its peers, and requests to open a run wait for them: those of a session go with it. */
+/* A home whose store is new asks its peers, and requests to open a run wait for them: those of a
+ * session go with it. */
 static void runs_wait_within_a_bound(void **state)
 {
     (void)state;

@@ -401,7 +401,8 @@ static void asks_that_nobody_will_answer_give_way(void **state)
     rogue_fini(&r);
 }
 
-/* P6, P7: a peer has as many asks to answer as it may have, and the others go once it answered. All of them leave the table. */
+/* P6, P7: a peer has as many asks to answer as it may have, and the others go once it answered.
+ * All of them leave the table. */
 static void asks_wait_for_their_turn(void **state)
 {
     (void)state;
