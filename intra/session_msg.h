@@ -10,7 +10,10 @@
 
 #include "base/message.h"
 
-#define TB_SESSION_PROTOCOL        2 /* 2: VERSION has classes, SEAL has base. Another number is refused, with TB_PEER_PROTOCOL */
+/* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and REPLY stays as it is.
+ *   2: VERSION has classes, SEAL has base
+ *   3: RUN_OPEN has joins, RUN names the run that it shut out, SEAL has retry, CHUNK_BAD has object; DOUBT and DOUBTED */
+#define TB_SESSION_PROTOCOL        3
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
 enum tb_session_type {

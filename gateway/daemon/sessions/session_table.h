@@ -42,6 +42,7 @@ struct tb_worker_session {
     struct tb_wire *wire; /* NULL while it is away within its lease */
     struct tb_id id;
     bool welcomed;
+    bool refused; /* it was told why; its end is no second refusal */
     bool
         apart; /* over a unix socket, from a network namespace of its own: no door of the other's can be reached by its name */
     bool local; /* by the unix socket */

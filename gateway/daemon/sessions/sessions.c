@@ -102,16 +102,26 @@ static enum tb_status session_begin(struct tb_worker_session *s, const struct tb
     return status;
 }
 
-/* P9: its frames are others. It hears why, and says so to whoever runs it; so does this gateway. */
-static void protocol_refused(struct tb_worker_session *s, uint64_t request,
-                             const struct tb_session_hello *hello)
+static void hello_refused(struct tb_worker_session *s, uint64_t request, enum tb_status status,
+                          const char *why)
 {
-    char why[96];
-    snprintf(why, sizeof why, "this gateway speaks session protocol %d, the worker %u", TB_SESSION_PROTOCOL,
-             hello->protocol);
-    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s protocol=%u ours=%d", hello->name.text,
-           tb_status_name(TB_PEER_PROTOCOL), hello->protocol, TB_SESSION_PROTOCOL);
-    tb_session_reply(s, request, TB_PEER_PROTOCOL, why);
+    s->d->counters.sessions_refused++;
+    s->refused = true;
+    tb_session_reply(s, request, status, why);
+}
+
+/* P9: the worker's frames have other fields. Worker and gateway both log why. */
+static void protocol_refused(struct tb_worker_session *s, uint64_t request, uint32_t protocol)
+{
+    char why[160];
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    snprintf(why, sizeof why,
+             "this gateway speaks session protocol %d, the worker %u: give both the same release",
+             TB_SESSION_PROTOCOL, protocol);
+    tb_log(TB_LOG_WARN, "session.refused", "identity=%s status=%s protocol=%u ours=%d", identity,
+           tb_status_name(TB_PEER_PROTOCOL), protocol, TB_SESSION_PROTOCOL);
+    hello_refused(s, request, TB_PEER_PROTOCOL, why);
 }
 
 /* A container that shares the unix socket and not the network. Sim's doors have other names. */
@@ -130,7 +140,7 @@ static void apart_refused(struct tb_worker_session *s, uint64_t request, const s
 {
     tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=network_namespace_of_its_own tcp=%s",
            hello->name.text, tb_status_name(TB_SITE_CONFIG), hello->tcp.text);
-    tb_session_reply(
+    hello_refused(
         s, request, TB_SITE_CONFIG,
         "the worker has a network namespace of its own, and the gateway cannot reach it: share the host's "
         "network with its container, or give an address of the container as fabric_address "
@@ -140,13 +150,16 @@ static void apart_refused(struct tb_worker_session *s, uint64_t request, const s
 static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
+    if (s->welcomed) return TB_PEER_GARBLED;
     struct tb_session_hello hello;
-    const enum tb_status decoded = tb_session_hello_decode(&frame->payload, &hello);
-    if (decoded != TB_OK || s->welcomed) return TB_PEER_GARBLED;
-    if (hello.protocol != TB_SESSION_PROTOCOL) {
-        protocol_refused(s, frame->request, &hello);
+    struct tb_reader number =
+        frame->payload; /* of another protocol the fields behind the number may differ */
+    const uint32_t protocol = tb_read_u32(&number);
+    if (!number.bad && protocol != TB_SESSION_PROTOCOL) {
+        protocol_refused(s, frame->request, protocol);
         return TB_OK;
     }
+    if (tb_session_hello_decode(&frame->payload, &hello) != TB_OK) return TB_PEER_GARBLED;
     s->apart = s->local && is_apart(&hello);
     if (s->apart && is_loopback(hello.tcp.text)) {
         apart_refused(s, frame->request, &hello);
@@ -258,7 +271,8 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
         tb_session_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
-    } else if (!s->welcomed && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE && why != TB_PEER_DUPLICATE) {
+    } else if (!s->welcomed && !s->refused && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE &&
+               why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
         tb_session_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
     }
