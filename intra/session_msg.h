@@ -12,7 +12,7 @@
 
 /* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
- *   3: RUN_OPEN has joins, RUN names the run that it shut out, SEAL has retry, CHUNK_BAD has object; DOUBT and DOUBTED */
+ *   3: RUN_OPEN has joins, RUN names the run that it shut out, SEAL has retry and blobs, CHUNK_BAD has object; DOUBT and DOUBTED */
 #define TB_SESSION_PROTOCOL        3
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -127,7 +127,8 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(span, head)    /* tb_manifest_head_encode, root filled */                                \
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \
-    F(id, base)      /* its shelf gets differences to that version; zero: it has none */
+    F(id, base)      /* its shelf gets differences to that version; zero: it has none */       \
+    F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
 /* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of drain_ms says that its memory goes when

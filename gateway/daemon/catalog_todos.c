@@ -7,6 +7,7 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_reports.h"
@@ -157,6 +158,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
     copy->key = todo->key;
     copy->ready = true;
+    tb_shard_files_free(&copy->files);
     tb_copy_serve(copy);
 }
 

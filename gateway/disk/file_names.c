@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define PREFIX_CHARS (sizeof TB_FILE_MARK_PREFIX - 1)
+#define HEADER_CHARS (sizeof TB_FILE_HEADER_PREFIX - 1)
 
 bool tb_file_tensor_name(const char *file, const char *tensor, char name_out[TB_TENSOR_NAME_MAX + 1])
 {
@@ -32,23 +33,49 @@ const char *tb_file_of_mark(const char *blob)
     return blob + TB_FILE_MARK_CHARS;
 }
 
-static int compare(const void *a, const void *b)
+static struct tb_file_entry entry_of(const struct tb_file_list *list, uint32_t i)
 {
-    return strcmp(*(const char *const *)a + TB_FILE_MARK_CHARS, *(const char *const *)b + TB_FILE_MARK_CHARS);
+    const struct tb_blob *blob = &list->manifest->blobs[i];
+    const char *marked = tb_file_of_mark(blob->name);
+    const bool header = strncmp(blob->name, TB_FILE_HEADER_PREFIX, HEADER_CHARS) == 0;
+    return (struct tb_file_entry){.name = marked != NULL ? marked : blob->name + (header ? HEADER_CHARS : 0),
+                                  .blob = blob->name,
+                                  .bytes = blob->bytes,
+                                  .digest = list->digests != NULL ? &list->digests[i] : NULL,
+                                  .is_mark = marked != NULL,
+                                  .is_header = header};
 }
 
-const char *tb_file_differs(const struct tb_manifest *mine, const struct tb_manifest *other)
+/* Marks apart from the others. */
+static int compare(const void *left, const void *right)
 {
-    const char *marks[TB_BLOBS_MAX];
-    size_t count = 0;
-    for (uint32_t i = 0; i < mine->blob_count && i < TB_BLOBS_MAX; i++)
-        if (tb_file_of_mark(mine->blobs[i].name) != NULL) marks[count++] = mine->blobs[i].name;
-    if (count > 0) qsort(marks, count, sizeof *marks, compare);
-    for (uint32_t k = 0; k < other->blob_count && count > 0; k++) {
-        const char *there = other->blobs[k].name;
-        const bool is_mark = tb_file_of_mark(there) != NULL;
-        const char *const *found = is_mark ? bsearch(&there, marks, count, sizeof *marks, compare) : NULL;
-        if (found != NULL && strcmp(*found, there) != 0) return *found + TB_FILE_MARK_CHARS;
+    const struct tb_file_entry *a = left, *b = right;
+    const int names = strcmp(a->name, b->name);
+    return names != 0 ? names : (int)a->is_mark - (int)b->is_mark;
+}
+
+void tb_file_index_fill(struct tb_file_index *index, const struct tb_file_list *list)
+{
+    index->count = 0;
+    for (uint32_t i = 0; i < list->manifest->blob_count && i < TB_BLOBS_MAX; i++)
+        index->entries[index->count++] = entry_of(list, i);
+    if (index->count > 0) qsort(index->entries, index->count, sizeof *index->entries, compare);
+}
+
+static bool differ(const struct tb_file_entry *a, const struct tb_file_entry *b)
+{
+    if (a->is_mark) return strcmp(a->blob, b->blob) != 0;
+    if (a->is_header != b->is_header || a->bytes != b->bytes) return true;
+    return a->digest != NULL && b->digest != NULL && !tb_digest_equal(a->digest, b->digest);
+}
+
+const char *tb_file_differs(const struct tb_file_index *mine, const struct tb_file_list *other)
+{
+    for (uint32_t k = 0; k < other->manifest->blob_count && mine->count > 0; k++) {
+        const struct tb_file_entry there = entry_of(other, k);
+        const struct tb_file_entry *found =
+            bsearch(&there, mine->entries, mine->count, sizeof *mine->entries, compare);
+        if (found != NULL && differ(found, &there)) return found->name;
     }
     return NULL;
 }

@@ -438,6 +438,32 @@ def an_interrupt_ends_a_wait(lab):
 
 
 @scenario
+def ranks_with_one_blob_name(lab):
+    """P1 P10: Two ranks of a library give blobs of one name. Equal bytes are one file; other bytes are refused at the seal, by both
+    ranks' names."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.start()
+    gateway = f"unix:{site.session_socket}"
+    with tombolo.Session(gateway, name="rank-0", host="a") as zero, tombolo.Session(gateway, name="rank-1", host="a") as one:
+        runs = [session.run_open("policy", "key") for session in (zero, one)]
+
+        def publish(rank, number, blobs):
+            return (zero, one)[rank].publish("policy", runs[rank], number, blobs=blobs, shard=(rank, 2))
+        publish(0, 1, {"config.json": b"{}", "rng/0": b"zero"})
+        uid = publish(1, 1, {"rng/1": b"one", "config.json": b"{}"}).uid
+        expect("equal blobs", zero.wait("policy", timeout_ms=30000).uid, uid)
+        publish(0, 2, {"config.json": b"{}"})
+        text = expect_error("other bytes", tombolo.Error, "conflict", lambda: publish(1, 2, {"config.json": b"[]"}))
+        for word in ('"config.json"', "rank-0", "rank-1", "shards 0 and 1"):
+            expect(f"the sentence names {word}", word in text, True)
+        expect("the log does, too", len(site.daemon.logged("seal.refused", "config.json", "rank-0", "status=conflict")), 1)
+        publish(1, 2, {"config.json": b"{}"})  # as it was to be
+        expect("the version", zero.wait("policy", after=uid, timeout_ms=30000).number, 2)
+
+
+@scenario
 def python_is_told_what_is_wrong(lab):
     """P10: an error is the library's own sentence."""
     import tombolo

@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
 
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
@@ -41,6 +42,7 @@ void tb_copy_free(struct tb_copy *copy)
         at = &(*at)->next;
     *at = copy->next;
     copy->d->copies_used.used--;
+    tb_shard_files_free(&copy->files);
     tb_free(copy->source);
     tb_free(copy);
 }

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/links/lag.h"
 #include "intra/fabric/fabric.h"
 
@@ -66,6 +67,7 @@ struct tb_copy {
     bool whole;
     bool activated; /* by every group here */
     struct tb_copy_hop *hops;
+    struct tb_shard_files_table files; /* of its sealed shards, until it is ready */
     /* Crossing here. */
     bool crossing;
     uint32_t from_count;

@@ -8,6 +8,7 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
@@ -222,6 +223,7 @@ struct seal {
     struct tb_manifest_memory memory;
     struct tb_manifest manifest;
     struct tb_copy *copy;
+    struct tb_shard_files *files; /* what this shard says of them; the copy's once it is sealed */
     char why[256];
 };
 
@@ -233,6 +235,8 @@ static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *sea
         tb_layouts_decode(layouts, m->head.bytes, m->head.count, &seal->memory, &seal->manifest);
     if (status != TB_OK) return status;
     if (m->digests.count != (uint64_t)seal->manifest.chunk_count * TB_DIGEST_BYTES) return TB_PEER_GARBLED;
+    if (m->blobs.count != 0 && m->blobs.count != (uint64_t)seal->manifest.blob_count * TB_DIGEST_BYTES)
+        return TB_PEER_GARBLED;
     memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
     for (uint32_t i = 0; i < seal->manifest.blob_count; i++) {
         if (tb_blob_name_writable(seal->manifest.blobs[i].name)) continue;
@@ -294,18 +298,32 @@ static void say_too_large(const struct tb_daemon *d, const struct tb_version_key
              (unsigned long long)most);
 }
 
-/* Ranks that publish files of one name and different bytes: whoever subscribes can write one of them alone. */
+/* P10: a file of that name is in another shard, too, with other bytes. `rank`: which sealed it; NULL: not known. */
+static enum tb_status file_conflict(struct seal *seal, const char *file, const struct tb_name *rank,
+                                    uint32_t shard)
+{
+    snprintf(seal->why, sizeof seal->why,
+             "shards %u and %u have a file \"%.70s\" with different bytes (ranks \"%.30s\" and \"%.30s\"): "
+             "give one of them another name or folder",
+             shard, seal->m.shard, file, rank != NULL ? rank->text : "?", seal->files->rank.text);
+    return TB_CONFLICT;
+}
+
+/* Ranks that publish files of one name and different bytes: subscribe can write one of them alone. */
 static enum tb_status check_files(struct seal *seal)
 {
-    for (uint32_t s = 0; seal->copy->region != NULL && s < seal->copy->key.shard_count; s++) {
-        const struct tb_place *other = s != seal->m.shard ? tb_arena_place(seal->copy->region, s) : NULL;
-        const char *file = other != NULL ? tb_file_differs(&seal->manifest, other->manifest) : NULL;
-        if (file == NULL) continue;
-        snprintf(seal->why, sizeof seal->why,
-                 "shards %u and %u have a file \"%.120s\" with different bytes: give one of them another "
-                 "name or folder",
-                 s, seal->m.shard, file);
-        return TB_CONFLICT;
+    const struct tb_copy *copy = seal->copy;
+    struct tb_file_index mine;
+    const struct tb_file_list said = {&seal->manifest, seal->files->known ? seal->files->digests : NULL};
+    tb_file_index_fill(&mine, &said);
+    for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
+        const struct tb_place *place = s != seal->m.shard ? tb_arena_place(copy->region, s) : NULL;
+        if (place == NULL) continue;
+        const struct tb_shard_files *theirs = tb_shard_files_find(&copy->files, s, &place->manifest->root);
+        const struct tb_file_list other = {place->manifest,
+                                           theirs != NULL && theirs->known ? theirs->digests : NULL};
+        const char *file = tb_file_differs(&mine, &other);
+        if (file != NULL) return file_conflict(seal, file, theirs != NULL ? &theirs->rank : NULL, s);
     }
     return TB_OK;
 }
@@ -334,6 +352,9 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     seal->copy = tb_copy_get(d, &view.key);
     if (seal->copy == NULL) return TB_SITE_NOMEM;
     if (seal->copy->evicting) return TB_SUPERSEDED;
+    seal->files =
+        tb_shard_files_new(&seal->manifest, &s->name, seal->m.blobs.count > 0 ? seal->m.blobs.bytes : NULL);
+    if (seal->files == NULL) return TB_SITE_NOMEM;
     status = check_files(seal);
     if (status != TB_OK) return status;
     status = seal_reserve(s, seal);
@@ -348,6 +369,9 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         if (!sealed) tb_session_exports_drop(s, &seal->m.uid, seal->m.shard);
         return status;
     }
+    if (!seal->copy->ready &&
+        tb_shard_files_put(&seal->copy->files, seal->copy->key.shard_count, seal->m.shard, seal->files))
+        seal->files = NULL;
     if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
     serve_known(seal->copy, &view);
     return status;
@@ -428,6 +452,7 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
         return status;
     }
     if (status == TB_OK) status = seal_judge(s, &seal);
+    tb_free(seal.files);
     if (deadline == 0) deadline = tb_time_add(tb_clock_now(), SEAL_PARKED_NS);
     if (status == TB_AGAIN && tb_clock_now() < deadline) {
         const struct tb_parked_seal parked = {.session = s->id,

@@ -51,6 +51,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
     tb_session_memory_free(s, &p->blobs);
     tb_shared_memory_free(&p->objects);
+    tb_free(p->blob_digests);
     tb_free(p->object_table);
     tb_free(p->devices);
     tb_layouts_release(s->layouts, &p->manifest_memory);

@@ -56,6 +56,8 @@ struct tb_publication {
     bool ending; /* a call waits for the end of its encoding, without the lock: it stays */
     struct tb_manifest_memory manifest_memory;
     struct tb_manifest manifest;
+    /* of a version of several shards: one for each blob; NULL: none */
+    struct tb_digest *blob_digests;
     struct tb_source_object *object_table;
     struct tb_export_device *devices; /* copied: of each tensor, for its export */
     uint64_t encoded_bytes;

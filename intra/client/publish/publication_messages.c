@@ -8,8 +8,9 @@
 struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_publication *p)
 {
     const size_t digests = (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES;
-    struct tb_request *request =
-        tb_request_new(s, TB_SESSION_SEAL, TB_SESSION_REPLY, p->head_bytes + digests + p->source_bytes);
+    const size_t blobs = p->blob_digests != NULL ? (size_t)p->manifest.blob_count * TB_DIGEST_BYTES : 0;
+    struct tb_request *request = tb_request_new(s, TB_SESSION_SEAL, TB_SESSION_REPLY,
+                                                p->head_bytes + digests + p->source_bytes + blobs);
     if (request == NULL) return NULL;
     const struct tb_session_seal m = {.uid = p->uid,
                                       .shard = p->shard,
@@ -19,7 +20,8 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
                                       .head = {p->head, (uint32_t)p->head_bytes},
                                       .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},
                                       .source = {p->source, (uint32_t)p->source_bytes},
-                                      .base = p->base_uid};
+                                      .base = p->base_uid,
+                                      .blobs = {(const uint8_t *)p->blob_digests, (uint32_t)blobs}};
     tb_session_seal_encode(&m, &request->payload);
     return request;
 }

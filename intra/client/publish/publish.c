@@ -237,6 +237,19 @@ static uint64_t encoded_bytes(const struct tb_publication *p)
     return bytes;
 }
 
+/* Blobs of a version of several shards: the gateway refuses two of one name with different bytes. */
+static int digest_blobs(const struct publishing *w, struct tb_publication *p, const uint8_t *at)
+{
+    if (w->o->shard_count < 2 || p->manifest.blob_count == 0) return TB_OK;
+    p->blob_digests = tb_calloc(p->manifest.blob_count, sizeof *p->blob_digests);
+    if (p->blob_digests == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the blobs' digests");
+    for (uint32_t i = 0; i < p->manifest.blob_count; i++) {
+        p->blob_digests[i] = tb_digest_of(at, p->manifest.blobs[i].bytes);
+        at += p->manifest.blobs[i].bytes;
+    }
+    return TB_OK;
+}
+
 static int pass(const struct publishing *w, struct tb_publication *p)
 {
     struct tb_gpu_memory *gpu = p->registration != NULL ? p->registration->gpu : NULL;
@@ -245,6 +258,8 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     uint8_t *blobs = shadow != NULL ? shadow + p->manifest.layout.bytes : p->blobs.bytes;
     const int copied = copy_blobs(w->o, blobs);
     if (copied != TB_OK) return copied;
+    const int digested = digest_blobs(w, p, blobs);
+    if (digested != TB_OK) return digested;
     const struct tb_pass pass = {.manifest = &p->manifest,
                                  .tensors = p->registration != NULL ? p->registration->memory : NULL,
                                  .rows = p->registration != NULL ? p->registration->rows : NULL,

@@ -1,0 +1,36 @@
+/* shard_files.h - what the ranks of a version that is being sealed said of their files.
+ *
+ * Two ranks may give a file of one name. Equal bytes are one file. Other bytes are refused at the seal, as
+ * subscribe can write one of them alone. A manifest has no digest of a blob, so a rank says it beside its
+ * manifest (SEAL). The rows go when the version is ready. After a restart of the gateway a rank says it again. */
+#ifndef TB_DAEMON_SHARD_FILES_H
+#define TB_DAEMON_SHARD_FILES_H
+
+#include "base/ident.h"
+#include "base/layout/manifest.h"
+
+struct tb_shard_files {
+    struct tb_digest root; /* of the manifest that they belong to */
+    struct tb_name rank;
+    bool known;                 /* the rank said the digests */
+    struct tb_digest digests[]; /* of each blob, in the manifest's order */
+};
+
+/* `digests`: `blob_count` of the manifest, or NULL: not said. NULL: no memory. */
+struct tb_shard_files *tb_shard_files_new(const struct tb_manifest *manifest, const struct tb_name *rank,
+                                          const void *digests);
+
+/* Of a version; rows NULL: nobody has said anything. */
+struct tb_shard_files_table {
+    uint32_t shard_count;
+    struct tb_shard_files **rows; /* of each shard; NULL: it has not said any */
+};
+/* In place of what that shard said before. The row belongs to the table where this is true; false: no memory. */
+bool tb_shard_files_put(struct tb_shard_files_table *table, uint32_t shard_count, uint32_t shard,
+                        struct tb_shard_files *row);
+/* What that shard said, of that manifest; NULL: nothing. */
+const struct tb_shard_files *tb_shard_files_find(const struct tb_shard_files_table *table, uint32_t shard,
+                                                 const struct tb_digest *root);
+void tb_shard_files_free(struct tb_shard_files_table *table);
+
+#endif
