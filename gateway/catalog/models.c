@@ -232,6 +232,16 @@ bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *mod
     return true;
 }
 
+/* P2: the key is of a run that a store before knew. A newer run shut that one out, or may do so still. False: it has. */
+static bool was_newest(struct model *m, uint64_t was_order)
+{
+    if (was_order == 0) return true;
+    if (was_order < m->run_order) return false;
+    const struct tb_catalog_known_run was = {.order = was_order};
+    if (believable(m, &was)) m->run_order = was_order;
+    return true;
+}
+
 enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
                                    const struct tb_catalog_run_request *q, struct tb_catalog_run *run_out,
                                    bool *joined_out)
@@ -247,6 +257,7 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
     const bool joined = i != NONE;
     if (length == 0 && !joined) return TB_NOT_FOUND;
     if (joined && run_at(c, i)->info.fenced) return TB_FENCED;
+    if (!joined && !was_newest(model_at(c, model), q->was_order)) return TB_FENCED;
     if (!joined && q->joins && model_at(c, model)->run_order > 0) return TB_BAD_STATE;
     if (!joined) {
         if (tb_run_find(c, model, &q->fresh_id) != NONE) return TB_CONFLICT;

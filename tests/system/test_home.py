@@ -1,5 +1,6 @@
 """A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them."""
 
+import signal
 import sqlite3
 
 from harness import Failed, Rollout, Trainer, Worker, expect, main, scenario, up, wait_for
@@ -111,6 +112,38 @@ def a_worker_remembers_the_runs_of_its_home(lab):
     east.start()
     wait_for("the rollout tells", lambda: east.daemon.logged("home.told", "worker=1", "run=2", "number=5"))
     expect("the new run", Trainer(lab, east, path, key="run-new").runs[0]["run_order"], 3)
+
+
+@scenario
+def a_stale_run_key_does_not_shut_out_the_current_run(lab):
+    """P2 P10: At a home without a store no key is known. A trainer that was shut out lives on, and its library opens its run again when
+    the gateway is back. Whether it comes first or last, the current trainer goes on, and the other hears why not."""
+    east, west, _ = lab.east_west(through_link=False)
+    up(east, west)
+    path = lab.weights(1)[0]
+    old = Worker(lab, "old", east)
+    old.ok("run", model="policy", key="run-a")
+    new = Trainer(lab, east, path, key="run-b")
+    west.wait_holds(new.publish(1))
+    for number, last in ((2, [old]), (3, new.ranks)):
+        replaced(east)
+        for worker in last:
+            worker.signal(signal.SIGSTOP)
+        east.start()
+        east.wait_link("west")
+        if old in last:
+            new.runs = [rank.ok("run", model="policy", key="run-b") for rank in new.ranks]
+        else:
+            reply = old.refused("fenced", "run", model="policy", key="run-a")
+            for words in ("run 1 of policy", "run 3 is newer"):
+                expect(f"{words!r} in {reply['error']!r}", words in reply["error"], True)
+        for worker in last:
+            worker.signal(signal.SIGCONT)
+        wait_for("the old one hears why not", lambda n=number: len(old.logged("session.announce_refused", "status=fenced")) == n - 1)
+        new.runs = [rank.ok("run", model="policy", key="run-b") for rank in new.ranks]
+        uid = new.publish(number)
+        west.wait_holds(uid)
+        expect("the run", run_of(west, uid), number + 1)
 
 
 @scenario

@@ -68,6 +68,18 @@ static void say_newest(const struct tb_daemon *d, const struct tb_name *model,
                  model->text, order);
 }
 
+/* P10: which run was shut out, and by which. */
+static void say_fenced(const struct tb_daemon *d, const struct tb_session_run_open *m,
+                       char why[TB_TEXT_BYTES_MAX + 1])
+{
+    struct tb_catalog_known_run known = {.order = 0};
+    char run[64] = "the run with that key";
+    (void)tb_catalog_known_run(d->catalog, &m->model, &known);
+    if (m->was_order != 0) snprintf(run, sizeof run, "that key's run %llu", (unsigned long long)m->was_order);
+    snprintf(why, TB_TEXT_BYTES_MAX + 1, "%s of %s was shut out: run %llu is newer", run, m->model.text,
+             (unsigned long long)known.order);
+}
+
 /* What a refusal says beside its status; "" where that is all there is to it. */
 static const char *publish_why(struct tb_daemon *d, const struct tb_name *model, enum tb_status status,
                                char out[TB_TEXT_BYTES_MAX + 1])
@@ -160,14 +172,16 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     enum tb_status status = tb_session_may(s, &m.model, true);
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_run_request q = {
-        .session = s->id, .model = m.model, .key = m.key.text, .joins = m.joins};
+        .session = s->id, .model = m.model, .key = m.key.text, .joins = m.joins, .was_order = m.was_order};
     tb_random_bytes(&q.fresh_id, sizeof q.fresh_id);
     struct tb_catalog_run run = {0};
     bool joined = false;
     if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
-        tb_session_reply(s, frame->request, status, publish_why(d, &m.model, status, why));
+        publish_why(d, &m.model, status, why);
+        if (status == TB_FENCED) say_fenced(d, &m, why);
+        tb_session_reply(s, frame->request, status, why);
         return TB_OK;
     }
     const struct held_reply reply = {.request = frame->request,
@@ -205,8 +219,11 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
         const bool full = status == TB_SITE_NOMEM;
-        tb_session_reply(s, frame->request, status,
-                         full ? tb_catalog_full(d->catalog) : publish_why(d, &m.model, status, why));
+        publish_why(d, &m.model, status, why);
+        if (status == TB_NOT_FOUND)
+            snprintf(why, sizeof why, "this gateway does not know that run of %s: open the run again",
+                     m.model.text);
+        tb_session_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
         return TB_OK;
     }
     const struct held_reply reply = {.request = frame->request,

@@ -65,7 +65,7 @@ static struct tb_request *run_request(struct tb_session *s, const struct tb_run_
 {
     struct tb_request *request = tb_request_new(s, TB_SESSION_RUN_OPEN, TB_SESSION_RUN, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_run_open m = {.model = run->model, .key = run->key};
+    const struct tb_session_run_open m = {.model = run->model, .key = run->key, .was_order = run->order};
     tb_session_run_open_encode(&m, &request->payload);
     return request;
 }

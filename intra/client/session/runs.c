@@ -11,11 +11,18 @@
 #define RUN_OPEN_MS 45000u /* a home whose store is new waits up to 30 s for its peers' word */
 
 /* The newest key of each model is what a restarted gateway has to hear again. */
-static void remember(struct tb_session *s, const struct tb_session_run_open *asked, const struct tb_id *run)
+static struct tb_run_opened *remembered(const struct tb_session *s, const struct tb_name *model)
 {
     struct tb_run_opened *opened = s->runs;
-    while (opened != NULL && !tb_name_equal(&opened->model, &asked->model))
+    while (opened != NULL && !tb_name_equal(&opened->model, model))
         opened = opened->next;
+    return opened;
+}
+
+static void remember(struct tb_session *s, const struct tb_session_run_open *asked,
+                     const struct tb_session_run *run)
+{
+    struct tb_run_opened *opened = remembered(s, &asked->model);
     if (opened == NULL) {
         opened = tb_calloc(1, sizeof *opened);
         /* then only a restarted gateway asks the trainer to open its run again */
@@ -25,7 +32,19 @@ static void remember(struct tb_session *s, const struct tb_session_run_open *ask
     }
     opened->model = asked->model;
     opened->key = asked->key;
-    opened->run = *run;
+    opened->run = run->run;
+    opened->order = run->run_order;
+}
+
+/* The order of the run that this session opened with that key; 0: it did not. */
+static uint64_t order_before(struct tb_session *s, const struct tb_session_run_open *asked)
+{
+    tb_session_lock(s);
+    const struct tb_run_opened *opened = remembered(s, &asked->model);
+    const bool same = opened != NULL && strcmp(opened->key.text, asked->key.text) == 0;
+    const uint64_t order = same ? opened->order : 0;
+    tb_session_unlock(s);
+    return order;
 }
 
 static void fill_info(struct tb_run_info *info, const struct tb_session_run *m)
@@ -54,7 +73,7 @@ static int open_run(struct tb_session *s, const struct tb_session_run_open *aske
         TB_ANSWER_DECODE(request, tb_session_run, &m);
         fill_info(info_out, &m);
         tb_session_lock(s);
-        remember(s, asked, &m.run);
+        remember(s, asked, &m);
         tb_session_unlock(s);
     }
     tb_request_free(request);
@@ -77,6 +96,7 @@ static int open_or_join(struct tb_session *session, const char *model, const cha
         status = tb_fail(TB_BAD_ARGUMENT, "a run key has at most %d bytes", TB_TEXT_BYTES_MAX);
     if (status == TB_OK) {
         snprintf(asked.key.text, sizeof asked.key.text, "%s", key);
+        asked.was_order = order_before(session, &asked);
         status = open_run(session, &asked, info_out);
     }
     tb_session_leave(session);

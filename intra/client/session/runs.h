@@ -9,6 +9,7 @@ struct tb_run_opened {
     struct tb_name model;
     struct tb_text key;
     struct tb_id run;
+    uint64_t order;
 };
 
 #endif

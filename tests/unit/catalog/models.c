@@ -301,6 +301,51 @@ static void a_remembered_run_is_below_the_next(void **state)
     site_close(&s);
 }
 
+static enum tb_status open_again(struct site *s, const char *key, uint64_t id, uint64_t was_order,
+                                 uint64_t *order_out)
+{
+    const struct tb_catalog_run_request q = {.session = session_of("rank"),
+                                             .model = name_of("policy"),
+                                             .key = key,
+                                             .fresh_id = id_of(id),
+                                             .was_order = was_order};
+    struct tb_catalog_run run = {0};
+    bool joined;
+    const enum tb_status status = tb_catalog_run_open(s->c, s->now, &q, &run, &joined);
+    *order_out = run.order;
+    return status;
+}
+
+/* P2: a home without a store knows no key. A session that opened a run before says of which order it was: one that is older than what
+ * is remembered begins nothing, and the newest begins above itself, whichever comes first. */
+static void a_key_of_an_older_run_begins_none(void **state)
+{
+    (void)state;
+    for (uint32_t newest_first = 0; newest_first < 2; newest_first++) {
+        struct site s;
+        uint64_t order;
+        east_open(&s, 2);
+        come(&s, "rank");
+        if (newest_first == 0) CHECK_OK(open_again(&s, "old", 100, 6, &order)); /* nobody said anything yet */
+        CHECK_OK(open_again(&s, "new", 101, 7, &order));
+        assert_int_equal(order, 8);
+        CHECK_STATUS(open_again(&s, "old", 102, 6, &order), TB_FENCED);
+        CHECK_OK(open_again(&s, "new", 103, 7, &order)); /* known: it joins */
+        assert_int_equal(order, 8);
+        CHECK_OK(open_again(&s, "other", 104, 0, &order)); /* on purpose */
+        assert_int_equal(order, 9);
+        CHECK_STATUS(open_again(&s, "new", 105, 8, &order), TB_FENCED);
+        site_close(&s);
+    }
+    struct site s;
+    uint64_t order;
+    east_open(&s, 2);
+    come(&s, "rank");
+    CHECK_OK(open_again(&s, "far", 100, UINT64_MAX, &order)); /* P7: it uses up no numbers */
+    assert_int_equal(order, 1);
+    site_close(&s);
+}
+
 /* P8: the twin: a home that knows its store goes on with its run, whatever others say; only the next one is above. */
 static void a_home_that_knows_its_store_goes_on(void **state)
 {
@@ -408,6 +453,7 @@ int main(void)
         cmocka_unit_test(the_newest_run_fences_at_a_start),
         cmocka_unit_test(a_version_of_a_lost_run_fences_at_a_start),
         cmocka_unit_test(a_remembered_run_is_below_the_next),
+        cmocka_unit_test(a_key_of_an_older_run_begins_none),
         cmocka_unit_test(a_home_that_knows_its_store_goes_on),
         cmocka_unit_test(the_same_run_goes_on_above_what_is_remembered),
         cmocka_unit_test(an_order_without_end_is_refused),
