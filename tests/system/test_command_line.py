@@ -502,6 +502,16 @@ def a_container_with_an_address_is_read_by_it(lab):
             subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), *map(str, args), "--timeout", PATIENCE, "--fabric-address", "10.213.7.2:0",
                             "--gateway", f"unix:{east.session_socket}"], check=True, timeout=2 * PATIENCE_S)
         expect_same(source, version_folder(lab.dir / "into", 1))
+        # P10: where the gateway listens for readers on loopback alone, it says so at once; it hung without a word.
+        east.extra["fabric"] = {}
+        east.restart()
+        done = subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), "subscribe", "policy", "--into", lab.dir / "none", "--fabric-address",
+                               "10.213.7.2:0", "--gateway", f"unix:{east.session_socket}"], capture_output=True, text=True, timeout=PATIENCE_S,
+                              check=False)
+        expect(f"exit code ({done.stderr})", done.returncode, 1)
+        if "set fabric.listen" not in done.stderr:
+            raise Failed(f"subscribe said {done.stderr!r}")
+        expect("the log says it, too", len(east.daemon.logged("session.refused", "reason=fabric_listen_is_loopback")), 1)
     finally:
         subprocess.run(["ip", "link", "del", outside], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)

@@ -9,6 +9,7 @@
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/counters.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
@@ -16,12 +17,32 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
+#define NO_LISTEN                                                                                            \
+    "the worker has a network namespace of its own, and this gateway is read on loopback alone: set "        \
+    "fabric.listen to an address that the container reaches, or share the host's network with it"
+
+/* P10: it would wait for bytes without a word. Shared memory does not reach into its network namespace. */
+static bool cannot_read(struct tb_worker_session *s)
+{
+    struct tb_fabric_endpoint door;
+    tb_fabric_endpoint(s->d->fabric, &door);
+    if (!s->apart || !tb_session_is_loopback(door.tcp)) return false;
+    s->d->counters.sessions_refused++;
+    tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=fabric_listen_is_loopback tcp=%s",
+           s->name.text, tb_status_name(TB_SITE_CONFIG), door.tcp);
+    return true;
+}
+
 enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_subscribe m;
     if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     enum tb_status status = tb_session_may(s, &m.model, false);
+    if (status == TB_OK && cannot_read(s)) {
+        tb_session_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
+        return TB_OK;
+    }
     const struct tb_catalog_member member = {
         .session = s->id,
         .subscription = m.subscription,

@@ -62,6 +62,11 @@ static void session_unlist(struct tb_worker_session *s)
     *at = s->bucket_next;
 }
 
+bool tb_session_is_loopback(const char *tcp)
+{
+    return tcp[0] == '\0' || strncmp(tcp, "127.", 4) == 0 || strncmp(tcp, "[::1]", 5) == 0;
+}
+
 struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint32_t shard)
 {

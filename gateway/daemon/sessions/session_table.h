@@ -67,6 +67,8 @@ struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local);
 void tb_session_enlist(struct tb_worker_session *s); /* it has its id now */
 void tb_session_free(struct tb_worker_session *s);   /* its row, and what hangs on it */
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
+/* An address of a door; "" has none, and counts as well. */
+bool tb_session_is_loopback(const char *tcp);
 struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint32_t shard);
 /* TB_SITE_NOMEM, also where there are as many as there can be references. */

@@ -130,11 +130,6 @@ static bool is_apart(const struct tb_session_hello *hello)
     return strncmp(hello->shm_door.text, "tombolo-", 8) == 0 && !tb_door_reachable(hello->shm_door.text);
 }
 
-static bool is_loopback(const char *tcp)
-{
-    return tcp[0] == '\0' || strncmp(tcp, "127.", 4) == 0 || strncmp(tcp, "[::1]", 5) == 0;
-}
-
 /* P10: nothing that it publishes could be read, and it would wait without a word. */
 static void apart_refused(struct tb_worker_session *s, uint64_t request, const struct tb_session_hello *hello)
 {
@@ -161,7 +156,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
     }
     if (tb_session_hello_decode(&frame->payload, &hello) != TB_OK) return TB_PEER_GARBLED;
     s->apart = s->local && is_apart(&hello);
-    if (s->apart && is_loopback(hello.tcp.text)) {
+    if (s->apart && tb_session_is_loopback(hello.tcp.text)) {
         apart_refused(s, frame->request, &hello);
         return TB_OK;
     }
