@@ -4,7 +4,8 @@
  * What the catalog decides by (references, P3) believes longer: a copy behind a link that is down is still a copy.
  *
  * A record is known from the site's own word, or from the word of a relay. It becomes unknown when the link to the peer
- * that said it goes down, when that relay says so, and when the site's arena has a new life. What it said stays to be
+ * that said it goes down, when that peer is silent about it for too long over a link that is up, when that relay says
+ * so, and when the site's arena has a new life. What it said stays to be
  * shown with its age. A word of the site itself stands before any relay's. */
 #ifndef TB_GATEWAY_RECORDS_H
 #define TB_GATEWAY_RECORDS_H
@@ -20,6 +21,7 @@ struct tb_record {
     uint16_t why;               /* while it is unknown: the reason of the link, or what the relay said */
     tb_time_ns heard_at;        /* when the site said so itself; 0: nothing was heard since the start */
     tb_time_ns since;           /* when it became known, or unknown */
+    tb_time_ns word_at;         /* the last word of `via`, or when the link to it came up */
     struct tb_site_state state; /* as it was said last */
 };
 
@@ -31,6 +33,10 @@ TB_MUST_USE enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, c
 bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
 /* The link to `via` is up: what it never said anything of is unknown for that reason now. */
 void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
+/* The link to `via` is up, and peers say again what they know: what it said nothing of for so long is unknown, for that
+ * reason. True: a record became unknown, or unknown for another reason. */
+bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
+                       uint16_t why);
 bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const struct tb_name *model,
                    struct tb_record *out);
 /* As tb_catalog_version_at. */

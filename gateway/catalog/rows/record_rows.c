@@ -63,6 +63,7 @@ static void record_said(struct tb_catalog *c, struct tb_record *r, const struct 
                         const struct tb_site_state *s)
 {
     const tb_time_ns age = TB_MS(s->age_ms);
+    r->word_at = c->now;
     if (r->since == 0 || r->known != s->known || !tb_catalog_same_name(&r->via, via)) r->since = c->now;
     r->via = *via;
     r->known = s->known;
@@ -122,8 +123,25 @@ void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_na
     EACH(c->records, i)
     {
         struct tb_record *r = &record_at(c, i)->info;
-        if (r->heard_at == 0 && tb_catalog_same_name(&r->via, via)) (void)lose(c, r, why);
+        if (!tb_catalog_same_name(&r->via, via)) continue;
+        r->word_at = c->now;
+        if (r->heard_at == 0) (void)lose(c, r, why);
     }
+}
+
+/* What a relay said is unknown stays so for its reason: it says that once. */
+bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
+                       uint16_t why)
+{
+    bool any = false;
+    tb_catalog_enter(c, now);
+    EACH(c->records, i)
+    {
+        struct tb_record *r = &record_at(c, i)->info;
+        if (!tb_catalog_same_name(&r->via, via) || tb_time_since(r->word_at, now) < silent) continue;
+        if (r->known || first_hand(r)) any |= lose(c, r, why);
+    }
+    return any;
 }
 
 void tb_records_forget(struct tb_catalog *c, const struct tb_name *site)

@@ -14,7 +14,8 @@
 
 #define TB_LAG_REASONS(X)                                                                                    \
     X(TB_LAG_UP_TO_DATE, "up-to-date", "it has the head")                                                    \
-    X(TB_LAG_UNKNOWN, "unknown", "nothing was heard of it since the start")                                  \
+    X(TB_LAG_UNKNOWN, "unknown",                                                                             \
+      "nothing was heard of it since the start, or for half a minute over a link that is up")                \
     X(TB_LAG_PUBLISHING, "source-publishing", "the ranks have not handed all of it to the home gateway")     \
     X(TB_LAG_QUEUED, "queued-behind", "it has not begun: another version or model crosses first")            \
     X(TB_LAG_MANIFESTS, "manifests", "its manifests are on their way")                                       \

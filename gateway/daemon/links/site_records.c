@@ -134,15 +134,31 @@ void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_s
            s->site.text, s->model.text);
 }
 
+static void pass_on_of(struct tb_daemon *d, const struct tb_name *via)
+{
+    static struct tb_record r; /* large; the main loop's alone */
+    for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
+        if (tb_name_equal(&r.via, via)) pass_on(d, &r);
+}
+
+/* Its link is up, and it says nothing of a model that it spoke of: it does not follow it any more, or something is wrong
+ * with it. A peer of the release before says no STATE at all. */
+static void silent(struct tb_daemon *d, uint32_t peer)
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const struct tb_name *via = &d->config->peers[peer].site;
+    const tb_time_ns most = tb_time_add(3 * TOLD_EVERY, TB_MS(d->config->link_down_ms));
+    if (!stats->up || stats->protocol < TB_LINKS_PROTOCOL_STATE) return;
+    if (tb_records_silent(d->catalog, tb_clock_now(), via, most, TB_LAG_UNKNOWN)) pass_on_of(d, via);
+}
+
 /* Its link is down: so is what is known through it, and those behind this site hear so. */
 static void lost(struct tb_daemon *d, uint32_t peer)
 {
-    static struct tb_record r; /* large; the main loop's alone */
     const struct tb_name *via = &d->config->peers[peer].site;
     const enum tb_lag_reason why = tb_site_link_reason(d, peer);
-    if (why == TB_LAG_UP_TO_DATE || !tb_records_lost(d->catalog, tb_clock_now(), via, (uint16_t)why)) return;
-    for (uint32_t cursor = 0; links_there(d) && tb_record_at(d->catalog, &cursor, &r);)
-        if (tb_name_equal(&r.via, via)) pass_on(d, &r);
+    if (why == TB_LAG_UP_TO_DATE) return;
+    if (tb_records_lost(d->catalog, tb_clock_now(), via, (uint16_t)why)) pass_on_of(d, via);
 }
 
 void tb_records_link(struct tb_daemon *d, uint32_t peer, bool up)
@@ -227,6 +243,7 @@ void tb_records_tick(struct tb_daemon *d)
     say_all(d, again);
     for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++) {
         lost(d, i); /* the reason of a link that is down may be another now */
+        silent(d, i);
         say_for_old(d, i);
     }
 }

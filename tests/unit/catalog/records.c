@@ -6,7 +6,7 @@
 #include "check.h"
 #include "site.h"
 
-enum { LINK_DOWN = 18, DNS = 19 }; /* reasons are the daemon's */
+enum { UNHEARD = 1, LINK_DOWN = 18, DNS = 19 }; /* reasons are the daemon's */
 
 static struct tb_site_state word(const char *site, uint8_t hops, uint64_t serial)
 {
@@ -214,6 +214,48 @@ static void hearsay_that_is_unknown_for_an_hour_is_dropped(void **state)
     site_close(&s);
 }
 
+static bool silent(struct site *s, const char *via)
+{
+    const struct tb_name name = name_of(via);
+    return tb_records_silent(s->c, s->now, &name, TB_SECONDS(30), UNHEARD);
+}
+
+/* P10: a link that is up and says nothing of a model leaves its record fresh for no longer than that. */
+static void silence_over_a_link_that_is_up_is_no_knowledge(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    const struct tb_name west = name_of("west");
+    CHECK_OK(says(&s, "west", word("west", 0, 5)));
+    CHECK_OK(says(&s, "west", word("far", 1, 5)));
+    CHECK_OK(says(&s, "west", no_word("gone", 1, LINK_DOWN)));
+    s.now += TB_SECONDS(29);
+    assert_false(silent(&s, "west"));
+    CHECK_OK(says(&s, "west", word("west", 0, 6)));
+    s.now += TB_SECONDS(1);
+    assert_false(silent(&s, "north"));
+    assert_true(silent(&s, "west"));
+    assert_true(of(&s, "west").known); /* that one was spoken of */
+    assert_false(of(&s, "far").known);
+    assert_int_equal(of(&s, "far").why, UNHEARD);
+    assert_int_equal(of(&s, "far").since, s.now);
+    assert_int_equal(of(&s, "gone").why, LINK_DOWN); /* a relay says that once */
+    assert_false(silent(&s, "west"));
+    CHECK_OK(says(&s, "west", word("far", 1, 6)));
+    assert_true(of(&s, "far").known);
+    /* The link was down and is up again: what it was down for is no reason once it says nothing for as long. */
+    assert_true(lost(&s, "west", LINK_DOWN));
+    s.now += TB_SECONDS(100);
+    tb_records_awaited(s.c, s.now, &west, UNHEARD);
+    assert_false(silent(&s, "west"));
+    assert_int_equal(of(&s, "west").why, LINK_DOWN);
+    s.now += TB_SECONDS(30);
+    assert_true(silent(&s, "west"));
+    assert_int_equal(of(&s, "west").why, UNHEARD);
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +266,7 @@ int main(void)
         cmocka_unit_test(a_new_life_holds_nothing),
         cmocka_unit_test(behind_is_what_home_has_ready_and_the_site_has_not),
         cmocka_unit_test(hearsay_gives_its_row_to_a_peer),
+        cmocka_unit_test(silence_over_a_link_that_is_up_is_no_knowledge),
         cmocka_unit_test(hearsay_that_is_unknown_for_an_hour_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
