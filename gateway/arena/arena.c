@@ -66,10 +66,7 @@ static enum tb_status settle(struct tb_arena *arena, const char *path, char erro
         arena_say(error_out, "arena %s: no heap for its tables", path);
         return TB_SITE_NOMEM;
     }
-    const uint64_t data = arena_file_data_offset(&f->header);
-    const uint64_t data_bytes = (f->bytes - data) / TB_EXTENT_GRAIN * TB_EXTENT_GRAIN;
-    tb_extents_init(&arena->extents, arena->extents_memory, f->header.record_count + 1,
-                    (struct tb_extent){data, data_bytes});
+    tb_extents_init(&arena->extents, arena->extents_memory, f->header.record_count + 1, arena_file_room(f));
     status = arena_recover(arena, error_out);
     if (status != TB_OK) return status;
     if (f->header.bytes != f->bytes) {
@@ -78,6 +75,19 @@ static enum tb_status settle(struct tb_arena *arena, const char *path, char erro
         arena_file_save(f);
     }
     return arena_file_trim(f, error_out);
+}
+
+enum tb_status tb_arena_check(const struct tb_arena_options *options, struct tb_arena_look *look_out,
+                              char error_out[TB_ARENA_ERROR_BYTES])
+{
+    struct arena_file f;
+    enum tb_status status = arena_file_look(&f, options, look_out, error_out);
+    if (status == TB_OK && f.records != NULL) {
+        status = arena_recover_check(&f, error_out);
+        look_out->too_small = status != TB_OK;
+    }
+    arena_file_look_end(&f);
+    return status;
 }
 
 enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,

@@ -44,9 +44,14 @@ struct tb_arena_options {
  * and a new life. A format that is damaged is one of another release. */
 TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,
                                          char error_out[TB_ARENA_ERROR_BYTES]);
-/* Would it open? The same looks, with the same statuses and sentences; nothing is made, locked or changed. in_memory_out: on tmpfs or
- * hugetlbfs. What regions inside would refuse (a file that is to shrink below them) only opening finds. */
-TB_MUST_USE enum tb_status tb_arena_check(const struct tb_arena_options *options, bool *in_memory_out,
+struct tb_arena_look {
+    bool in_memory; /* on tmpfs or hugetlbfs */
+    bool too_small; /* it is refused for its bytes: tables or regions stand past them */
+};
+/* Would it open? The same looks, with the same statuses and sentences; nothing is made, locked or
+ * changed. */
+TB_MUST_USE enum tb_status tb_arena_check(const struct tb_arena_options *options,
+                                          struct tb_arena_look *look_out,
                                           char error_out[TB_ARENA_ERROR_BYTES]);
 /* Nobody may use regions or places any more. What is held stays in the file. NULL is fine. */
 void tb_arena_close(struct tb_arena *arena);

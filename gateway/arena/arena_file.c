@@ -253,33 +253,66 @@ static enum tb_status look_at(struct arena_file *f, const char *path, char error
     return TB_OK;
 }
 
-/* Of a file that is there: a release that reads another format made it, or its tables do not fit. */
-static enum tb_status look_inside(struct arena_file *f, const char *path,
-                                  char error_out[TB_ARENA_ERROR_BYTES])
+static uint64_t arena_file_data_offset(const struct arena_header *header)
 {
-    if (f->fresh || f->old_bytes < f->page_bytes) return TB_OK;
-    void *at = mmap(NULL, f->page_bytes, PROT_READ, MAP_SHARED, f->fd, 0);
-    if (at == MAP_FAILED) return TB_OK; /* opening says what it is */
-    f->map = at;
-    const enum tb_status status = arena_file_load(f, path, error_out);
-    munmap(at, f->page_bytes);
-    f->map = NULL;
-    return status == TB_NOT_FOUND ? TB_OK : status; /* it would begin empty */
+    const uint64_t end = HEADER_BYTES + (uint64_t)header->record_count * sizeof(struct arena_record);
+    return (end + TB_EXTENT_GRAIN - 1) & ~(TB_EXTENT_GRAIN - 1);
 }
 
-enum tb_status tb_arena_check(const struct tb_arena_options *options, bool *in_memory_out,
-                              char error_out[TB_ARENA_ERROR_BYTES])
+static uint64_t tables_bytes(const struct arena_file *f)
 {
-    struct arena_file f = {.fd = -1};
-    *in_memory_out = true;
-    enum tb_status status = look_at(&f, options->path, error_out);
-    if (status == TB_OK) status = page_of(&f, options->path, error_out);
-    if (status == TB_OK) *in_memory_out = f.in_memory;
-    if (status == TB_OK) status = size_of(&f, options, error_out);
-    if (status == TB_OK && !may_fit(&f)) status = no_room(&f, options->path, error_out);
-    if (status == TB_OK) status = look_inside(&f, options->path, error_out);
-    if (f.fd >= 0) close(f.fd);
+    const uint64_t tables = arena_file_data_offset(&f->header);
+    return (tables + f->page_bytes - 1) / f->page_bytes * f->page_bytes;
+}
+
+static bool look_map(struct arena_file *f, uint64_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ, MAP_SHARED, f->fd, 0);
+    if (at == MAP_FAILED) return false; /* opening says what it is */
+    f->map = at;
+    return true;
+}
+
+static void look_unmap(struct arena_file *f, uint64_t bytes)
+{
+    munmap(f->map, bytes);
+    f->map = NULL;
+    f->records = NULL;
+}
+
+/* Of a file that is there: a release that reads another format made it, or its tables do not
+ * fit. */
+static enum tb_status look_inside(struct arena_file *f, const char *path, bool *too_small_out,
+                                  char error_out[TB_ARENA_ERROR_BYTES])
+{
+    if (f->fresh || f->old_bytes < f->page_bytes || !look_map(f, f->page_bytes)) return TB_OK;
+    const enum tb_status status = arena_file_load(f, path, error_out);
+    look_unmap(f, f->page_bytes);
+    if (status == TB_NOT_FOUND) return TB_OK; /* it would begin empty */
+    *too_small_out = status != TB_OK && f->header.format == TB_ARENA_FORMAT;
+    if (status != TB_OK || f->header.bytes <= f->bytes || tables_bytes(f) > f->old_bytes) return status;
+    if (look_map(f, tables_bytes(f))) f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
+    return TB_OK;
+}
+
+enum tb_status arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
+                               struct tb_arena_look *look_out, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    *f = (struct arena_file){.fd = -1};
+    *look_out = (struct tb_arena_look){.in_memory = true};
+    enum tb_status status = look_at(f, options->path, error_out);
+    if (status == TB_OK) status = page_of(f, options->path, error_out);
+    if (status == TB_OK) look_out->in_memory = f->in_memory;
+    if (status == TB_OK) status = size_of(f, options, error_out);
+    if (status == TB_OK && !may_fit(f)) status = no_room(f, options->path, error_out);
+    if (status == TB_OK) status = look_inside(f, options->path, &look_out->too_small, error_out);
     return status;
+}
+
+void arena_file_look_end(struct arena_file *f)
+{
+    if (f->map != NULL) look_unmap(f, tables_bytes(f));
+    if (f->fd >= 0) close(f->fd);
 }
 
 void arena_file_close(struct arena_file *f)
@@ -300,10 +333,25 @@ enum tb_status arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERR
 
 /* ---- header ---- */
 
-uint64_t arena_file_data_offset(const struct arena_header *header)
+struct tb_extent arena_file_room(const struct arena_file *f)
 {
-    const uint64_t end = HEADER_BYTES + (uint64_t)header->record_count * sizeof(struct arena_record);
-    return (end + TB_EXTENT_GRAIN - 1) & ~(TB_EXTENT_GRAIN - 1);
+    const uint64_t data = arena_file_data_offset(&f->header);
+    return (struct tb_extent){data, (f->bytes - data) / TB_EXTENT_GRAIN * TB_EXTENT_GRAIN};
+}
+
+bool arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
+                     char error_out[TB_ARENA_ERROR_BYTES])
+{
+    const uint64_t old_end = f->header.bytes;
+    const struct tb_extent room = arena_file_room(f);
+    if (shard->bytes > old_end || shard->offset > old_end - shard->bytes)
+        return false; /* not sound: damage */
+    if (shard->offset + shard->bytes <= room.offset + room.bytes) return false;
+    arena_say(error_out,
+              "arena: a version stands past byte %llu, up to %llu: configure at least that many bytes, or "
+              "remove the file to begin empty",
+              (unsigned long long)f->bytes, (unsigned long long)(shard->offset + shard->bytes));
+    return true;
 }
 
 static struct tb_digest header_check(const struct arena_header *h)

@@ -95,6 +95,12 @@ struct arena_file {
 TB_MUST_USE enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
                                            char error_out[TB_ARENA_ERROR_BYTES]);
 void arena_file_close(struct arena_file *f);
+/* Would arena_file_open and arena_file_load take it? Nothing is made or changed. Where the file is
+ * to shrink, its records are mapped, until arena_file_look_end; else f->records is NULL. */
+TB_MUST_USE enum tb_status arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
+                                           struct tb_arena_look *look_out,
+                                           char error_out[TB_ARENA_ERROR_BYTES]);
+void arena_file_look_end(struct arena_file *f); /* whatever the look said */
 /* Finds the header. TB_NOT_FOUND: there is none that is good and fits the file. TB_SITE_CONFIG: it is good, and of another
  * format, or its tables do not fit into what is to be mapped; error_out gets a sentence, and the file stays as it is. */
 TB_MUST_USE enum tb_status arena_file_load(struct arena_file *f, const char *path,
@@ -105,9 +111,15 @@ void arena_file_format(struct arena_file *f);
 uint64_t arena_file_bytes_for(uint32_t records);
 /* Writes the header with what f->header says now. */
 void arena_file_save(struct arena_file *f);
-uint64_t arena_file_data_offset(const struct arena_header *header);
 /* The rest of the file behind a shrunken arena goes. */
 TB_MUST_USE enum tb_status arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES]);
+
+/* Where regions may stand. */
+struct tb_extent arena_file_room(const struct arena_file *f);
+/* A smaller arena keeps nothing that stands past its end: the operator decides, not we. True of a
+ * shard that does. */
+bool arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
+                     char error_out[TB_ARENA_ERROR_BYTES]);
 
 struct tb_digest arena_record_check(const struct arena_record *r);
 uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root);

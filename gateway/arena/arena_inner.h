@@ -74,5 +74,9 @@ void arena_life_renew(struct tb_arena *arena);
 /* Rebuilds regions, extents and slots from the records. TB_SITE_NOMEM (heap), TB_SITE_CONFIG (a region past
  * the end). */
 TB_MUST_USE enum tb_status arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES]);
+/* Of a file of which header and records alone are mapped: would arena_recover refuse it? Nothing is
+ * changed. */
+TB_MUST_USE enum tb_status arena_recover_check(const struct arena_file *f,
+                                               char error_out[TB_ARENA_ERROR_BYTES]);
 
 #endif

@@ -40,6 +40,12 @@ static void record_damaged(struct recovery *rec, uint32_t record, const char *wh
     arena_record_use(r, ARENA_FREE);
 }
 
+static bool is_sound(const struct arena_record *r, uint32_t kind)
+{
+    const struct tb_digest check = arena_record_check(r);
+    return arena_record_used(r) == ARENA_USED && r->kind == kind && tb_digest_equal(&check, &r->check);
+}
+
 /* Leaves only records that are free, or in use with a check that fits. */
 static void check_records(struct recovery *rec)
 {
@@ -158,16 +164,6 @@ static const char *claim_extent(struct tb_arena_region *region, const struct are
     return NULL;
 }
 
-/* A smaller arena keeps nothing that stands past its end: the operator decides, not we. */
-static bool past_the_end(const struct tb_arena *arena, const struct arena_record_shard *shard)
-{
-    const uint64_t old_end = arena->file.header.bytes;
-    const uint64_t new_end = arena->extents.all.offset + arena->extents.all.bytes;
-    if (shard->bytes > old_end || shard->offset > old_end - shard->bytes)
-        return false; /* not sound: damage */
-    return shard->offset + shard->bytes > new_end;
-}
-
 static enum tb_status recover_shard(struct recovery *rec, uint32_t record)
 {
     struct tb_arena *arena = rec->arena;
@@ -177,13 +173,7 @@ static enum tb_status recover_shard(struct recovery *rec, uint32_t record)
         arena_record_use(r, ARENA_FREE);
         return TB_OK;
     }
-    if (past_the_end(arena, &r->shard)) {
-        arena_say(rec->error_out,
-                  "arena: a version stands past byte %" PRIu64 ", up to %" PRIu64
-                  ": configure at least that many bytes, or remove the file to begin empty",
-                  arena->file.bytes, r->shard.offset + r->shard.bytes);
-        return TB_SITE_CONFIG;
-    }
+    if (arena_file_cuts(&arena->file, &r->shard, rec->error_out)) return TB_SITE_CONFIG;
     const char *what = claim_extent(region, r, record);
     if (what != NULL) {
         record_damaged(rec, record, what);
@@ -248,5 +238,28 @@ enum tb_status arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERR
     if (status != TB_OK) return status;
     collect_slots(arena);
     drop_damaged(arena);
+    return TB_OK;
+}
+
+/* A shard without its region was half made or half freed. */
+static bool has_region(const struct arena_file *f, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < f->header.record_count; i++) {
+        const struct arena_record *r = &f->records[i];
+        struct tb_version_key key;
+        if (!tb_id_equal(&r->uid, uid) || !is_sound(r, ARENA_REGION)) continue;
+        if (region_record_decode(r, &key)) return true;
+    }
+    return false;
+}
+
+enum tb_status arena_recover_check(const struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
+{
+    for (uint32_t i = 0; i < f->header.record_count; i++) {
+        const struct arena_record *r = &f->records[i];
+        if (!is_sound(r, ARENA_SHARD) || !arena_file_cuts(f, &r->shard, error_out)) continue;
+        if (has_region(f, &r->uid)) return TB_SITE_CONFIG;
+    }
+    error_out[0] = '\0';
     return TB_OK;
 }

@@ -75,10 +75,40 @@ static void check_tls(const struct checks *c)
     tb_tls_free(tls);
 }
 
+/* Rows of a model that is not configured any more are passed over. */
+static bool is_configured(const struct checks *c, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < c->config->model_count; i++)
+        if (tb_name_equal(&c->config->models[i].name, model)) return true;
+    return false;
+}
+
+/* What the catalog refuses to restore. */
+static enum tb_status run_look(void *user, const struct tb_catalog_run *run)
+{
+    if (!is_configured(user, &run->model)) return TB_OK;
+    return run->order == 0 || tb_id_is_zero(&run->id) ? TB_BAD_ARGUMENT : TB_OK;
+}
+
+static enum tb_status version_look(void *user, const struct tb_store_version *v)
+{
+    if (!is_configured(user, &v->key.model)) return TB_OK;
+    const bool sound =
+        !tb_id_is_zero(&v->key.uid) && v->key.shard_count > 0 && v->key.shard_count <= TB_CATALOG_SHARDS;
+    return sound ? TB_OK : TB_BAD_ARGUMENT;
+}
+
 static void check_store(const struct checks *c)
 {
     char error[256] = "";
-    const enum tb_status status = tb_store_check(c->config->store_path, error);
+    const char *path = c->config->store_path;
+    bool unread;
+    struct checks mine = *c;
+    const enum tb_status status = tb_store_check(path, run_look, version_look, &mine, &unread, error);
+    if (unread)
+        found(c, "store.path", false,
+              "store.path: a killed process left %.300s-wal: its rows are looked at by the start alone",
+              path);
     if (status != TB_OK) found(c, "store.path", status != TB_SITE_LOCKED, "store.path: %s", error);
 }
 
@@ -86,13 +116,13 @@ static void check_arena(const struct checks *c)
 {
     const struct tb_arena_options options = {c->config->arena_path, c->config->arena_bytes};
     char error[TB_ARENA_ERROR_BYTES] = "";
-    bool in_memory;
-    const enum tb_status status = tb_arena_check(&options, &in_memory, error);
-    const bool size = status == TB_SITE_NOMEM;
+    struct tb_arena_look look;
+    const enum tb_status status = tb_arena_check(&options, &look, error);
+    const bool size = status == TB_SITE_NOMEM || look.too_small;
     if (status != TB_OK)
         found(c, size ? "arena.bytes" : "arena.path", status != TB_SITE_LOCKED, "%s: %s",
               size ? "arena.bytes" : "arena.path", error);
-    if (!in_memory)
+    if (!look.in_memory)
         found(c, "arena.path", false,
               "arena.path: %.300s is on a disk, and every landed byte is written to it: put it on tmpfs or "
               "hugetlbfs",

@@ -167,15 +167,17 @@ static void bind_id(sqlite3_stmt *st, int at, const struct tb_id *id)
 
 /* ---- opening ---- */
 
+static const char *const statements[STATEMENT_COUNT] = {
+#define STATEMENT_SQL(name, text) text,
+    STATEMENTS(STATEMENT_SQL)
+#undef STATEMENT_SQL
+};
+
 static enum tb_status prepare_all(struct tb_store *s)
 {
-    static const char *const sql[STATEMENT_COUNT] = {
-#define STATEMENT_SQL(name, text) text,
-        STATEMENTS(STATEMENT_SQL)
-#undef STATEMENT_SQL
-    };
     for (int i = 0; i < STATEMENT_COUNT; i++) {
-        if (sqlite3_prepare_v3(s->db, sql[i], -1, SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL) != SQLITE_OK) {
+        if (sqlite3_prepare_v3(s->db, statements[i], -1, SQLITE_PREPARE_PERSISTENT, &s->st[i], NULL) !=
+            SQLITE_OK) {
             return failed(s, "preparing");
         }
     }
@@ -310,61 +312,6 @@ enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char
     }
     *store_out = s;
     return TB_OK;
-}
-
-/* SQLite reads it as a file that nobody changes, and so makes no file beside it. */
-static void immutable_uri(const char *path, char *out, size_t size)
-{
-    size_t used = (size_t)snprintf(out, size, "file:");
-    for (; *path != '\0' && used + 24 < size; path++) {
-        const unsigned char c = (unsigned char)*path;
-        const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
-        used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
-    }
-    snprintf(out + used, size - used, "?immutable=1");
-}
-
-static enum tb_status look_inside(struct tb_store *s, const char *path)
-{
-    char uri[3 * 4096];
-    struct stat st;
-    if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
-    if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
-        snprintf(s->error, sizeof s->error, "another process holds it");
-        return TB_SITE_LOCKED;
-    }
-    immutable_uri(path, uri, sizeof uri);
-    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
-        return failed(s, "opening");
-    const enum tb_status status = schema_check(s);
-    /* No table yet: it is made at the first start. */
-    return status != TB_OK && sqlite3_errcode(s->db) == SQLITE_ERROR ? TB_OK : status;
-}
-
-static enum tb_status look_at(struct tb_store *s, const char *path)
-{
-    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC, 0);
-    if (s->lock_fd >= 0) return look_inside(s, path);
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    const int bytes = slash == NULL ? 0 : (int)(slash - path);
-    const int missing = errno;
-    snprintf(folder, sizeof folder, "%.*s", bytes, path);
-    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
-    if (missing == ENOENT && access(folder, W_OK | X_OK) == 0) return TB_OK;
-    snprintf(s->error, sizeof s->error, "cannot open for writing: %s",
-             strerror(missing == ENOENT ? errno : missing));
-    return TB_SITE_STORE;
-}
-
-enum tb_status tb_store_check(const char *path, char error_out[256])
-{
-    struct tb_store s = {.lock_fd = -1};
-    const enum tb_status status = look_at(&s, path);
-    if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
-    sqlite3_close(s.db);
-    if (s.lock_fd >= 0) close(s.lock_fd);
-    return status;
 }
 
 void tb_store_close(struct tb_store *store)
@@ -695,6 +642,94 @@ enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : failed(s, "reading withdrawals");
 }
+
+/* ---- a look before a start ---- */
+
+/* SQLite reads it as a file that nobody changes, and so makes no file beside it. */
+static void immutable_uri(const char *path, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "file:");
+    for (; *path != '\0' && used + 24 < size; path++) {
+        const unsigned char c = (unsigned char)*path;
+        const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
+        used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
+    }
+    snprintf(out + used, size - used, "?immutable=1");
+}
+
+struct look {
+    tb_store_run_fn run;
+    tb_store_version_fn version;
+    void *user;
+    bool *unread_out;
+};
+
+/* In a table that is not there yet nothing is wrong. */
+static bool look_prepare(struct tb_store *s, enum statement which)
+{
+    return sqlite3_prepare_v2(s->db, statements[which], -1, &s->st[which], NULL) == SQLITE_OK;
+}
+
+static enum tb_status look_at_rows(struct tb_store *s, const char *path, const struct look *look)
+{
+    char log[4096];
+    struct stat st;
+    snprintf(log, sizeof log, "%s-wal", path);
+    *look->unread_out = stat(log, &st) == 0 && st.st_size > 0;
+    if (*look->unread_out || !look_prepare(s, ST_run_all) || !look_prepare(s, ST_version_all)) return TB_OK;
+    return tb_store_load(s, look->run, look->version, look->user);
+}
+
+static enum tb_status look_inside(struct tb_store *s, const char *path, const struct look *look)
+{
+    char uri[3 * 4096];
+    struct stat st;
+    if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
+    if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
+        snprintf(s->error, sizeof s->error, "another process holds it");
+        return TB_SITE_LOCKED;
+    }
+    immutable_uri(path, uri, sizeof uri);
+    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
+        return failed(s, "opening");
+    const enum tb_status status = schema_check(s);
+    /* No table yet: it is made at the first start. */
+    if (status != TB_OK) return sqlite3_errcode(s->db) == SQLITE_ERROR ? TB_OK : status;
+    return look_at_rows(s, path, look);
+}
+
+static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
+{
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC, 0);
+    if (s->lock_fd >= 0) return look_inside(s, path, look);
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int bytes = slash == NULL ? 0 : (int)(slash - path);
+    const int missing = errno;
+    snprintf(folder, sizeof folder, "%.*s", bytes, path);
+    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
+    if (missing == ENOENT && access(folder, W_OK | X_OK) == 0) return TB_OK;
+    snprintf(s->error, sizeof s->error, "cannot open for writing: %s",
+             strerror(missing == ENOENT ? errno : missing));
+    return TB_SITE_STORE;
+}
+
+enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version, void *user,
+                              bool *unread_out, char error_out[256])
+{
+    struct tb_store s = {.lock_fd = -1};
+    const struct look look = {run, version, user, unread_out};
+    *unread_out = false;
+    const enum tb_status status = look_at(&s, path, &look);
+    if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
+    sqlite3_finalize(s.st[ST_run_all]);
+    sqlite3_finalize(s.st[ST_version_all]);
+    sqlite3_close(s.db);
+    if (s.lock_fd >= 0) close(s.lock_fd);
+    return status;
+}
+
+/* ---- the rest of a load ---- */
 
 /* A row that makes no sense is passed over: it holds back no start, and its day is over soon. */
 enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, void *user)

@@ -20,8 +20,6 @@ void tb_store_library_faults(void);
 
 /* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256]);
-/* Would it open? The same looks; nothing is made, locked or changed. TB_SITE_LOCKED: another process holds it. Rows are not looked at. */
-TB_MUST_USE enum tb_status tb_store_check(const char *path, char error_out[256]);
 void tb_store_close(struct tb_store *store);
 const char *tb_store_error(const struct tb_store *store); /* of the last failure */
 
@@ -124,6 +122,11 @@ TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn
 typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *key);
 TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
                                                    void *user);
+
+/* Would it open, and load? The same looks; nothing is made, locked or changed. TB_SITE_LOCKED: another process holds it.
+ * *unread_out: a killed process left a log beside it, which SQLite takes in at the next open; rows are not looked at. */
+TB_MUST_USE enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version,
+                                          void *user, bool *unread_out, char error_out[256]);
 
 typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
 TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);

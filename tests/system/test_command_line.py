@@ -954,6 +954,37 @@ def config_check_refuses_what_a_start_refuses(lab):
 
 
 @scenario
+def config_check_looks_at_what_is_held(lab):
+    """P10: versions that stand past the end of a smaller arena, and rows of the store that make no sense, end a start; check says so."""
+    east, _, _ = lab.east_west(through_link=False, arena_mib=64)
+    east.start()
+    for number in (1, 2):
+        safetensors(lab.dir / "m.safetensors", {"w": ("U8", [20 << 20], bytes([number]) * (20 << 20))})
+        east.cli("publish", "policy", lab.dir / "m.safetensors", "--version", number)
+    expect("exit code", east.daemon.terminate(), 0)
+    expect("as it is", checked(lab, east), (0, [], []))
+    east.arena_mib = 32
+    finds(lab, east, "error", "arena.bytes", "a version stands past byte")
+    east.arena_mib = 64
+
+    def ask(statement):
+        with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as db:
+            db.execute(statement)
+            db.commit()
+    for table, spoil, mend in (("run", "UPDATE run SET run_order=0", "UPDATE run SET run_order=1"),
+                               ("version", "UPDATE version SET state=99", "UPDATE version SET state=3")):
+        ask(spoil)
+        finds(lab, east, "error", "store.path", f"a row of table {table} does not make sense")
+        ask(mend)
+    expect("mended", checked(lab, east), (0, [], []))
+    east.start()
+    safetensors(lab.dir / "m.safetensors", {"w": ("U8", [1000], bytes(1000))})
+    east.cli("publish", "policy", lab.dir / "m.safetensors", "--version", 3)
+    east.kill()
+    finds(lab, east, "warning", "store.path", "store.sqlite-wal")
+
+
+@scenario
 def a_running_gateway_is_no_error(lab):
     """What the gateway itself holds is a warning: the file can be checked while it runs."""
     east, _, _ = lab.east_west(through_link=False, arena_mib=16)
