@@ -80,6 +80,55 @@ static void the_lower_word_counts(void **state)
     assert_int_equal(tried.bytes_max, 1000);
 }
 
+static void stall_twice(struct tb_segment *s)
+{
+    assert_false(tb_segment_stalled(s, 1448));
+    assert_true(tb_segment_stalled(s, 1448));
+    assert_int_equal(s->bytes_max, 1360);
+}
+
+/* A path that was mended has its own size again, after ten minutes. */
+static void after_a_while_the_own_size_is_tried_again(void **state)
+{
+    (void)state;
+    struct tb_segment s = {0};
+    const tb_time_ns now = TB_SECONDS(100);
+    assert_false(tb_segment_again(&s, now)); /* nothing was found */
+    stall_twice(&s);
+    assert_false(tb_segment_again(&s, now));
+    assert_false(tb_segment_again(&s, now + TB_SEGMENT_AGAIN_MIN - 1));
+    assert_int_equal(s.bytes_max, 1360);
+    assert_true(tb_segment_again(&s, now + TB_SEGMENT_AGAIN_MIN));
+    assert_int_equal(s.bytes_max, 0);
+    assert_false(s.proven);
+    assert_false(tb_segment_again(&s, now + 100 * TB_SEGMENT_AGAIN_MIN)); /* it passes: no more trials */
+    assert_false(tb_segment_stalled(&s, 1348)); /* a connection of the time before is no proof */
+    assert_int_equal(s.bytes_max, 0);
+}
+
+static void a_trial_that_stalls_is_over_at_once_and_the_next_is_later(void **state)
+{
+    (void)state;
+    struct tb_segment s = {0};
+    tb_time_ns now = TB_SECONDS(100), wait = TB_SEGMENT_AGAIN_MIN;
+    stall_twice(&s);
+    assert_true(tb_segment_stalled(&s, 1348));
+    for (int trial = 0; trial < 10; trial++) {
+        assert_int_equal(s.bytes_max, 1200);
+        assert_true(s.proven);
+        assert_false(tb_segment_again(&s, now));
+        assert_false(tb_segment_again(&s, now + wait - 1));
+        now += wait;
+        assert_true(tb_segment_again(&s, now));
+        if (trial % 2 == 0)
+            assert_true(tb_segment_stalled(&s, 1448)); /* one is enough, and what passed counts */
+        else
+            assert_true(tb_segment_told(&s, 1200)); /* the peer's word, likewise */
+        wait = 2 * wait < TB_SEGMENT_AGAIN_MAX ? 2 * wait : TB_SEGMENT_AGAIN_MAX;
+    }
+    assert_int_equal(wait, TB_SEGMENT_AGAIN_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +137,8 @@ int main(void)
         cmocka_unit_test(what_arrives_between_two_clears_it),
         cmocka_unit_test(nothing_is_below_what_must_pass),
         cmocka_unit_test(the_lower_word_counts),
+        cmocka_unit_test(after_a_while_the_own_size_is_tried_again),
+        cmocka_unit_test(a_trial_that_stalls_is_over_at_once_and_the_next_is_later),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,9 @@
  * into the SYN). The other end tells it by SEGMENT. A session goes on over a fresh connection with smaller segments, as
  * for new certificates; what was crossing resumes.
  *
+ * After a while the dialler tries the path's own size again: it says so by SEGMENT with TB_SEGMENT_BYTES_MAX, so that
+ * the other end forgets its bound, too, and goes on over a fresh connection.
+ *
  * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries a smaller size. The
  * first of those that opens becomes the session, and one that stalls stays as a probe: if it opens after all, the peer
  * was only slow. */
@@ -50,6 +53,17 @@ static void renew(struct link *l)
     const uint32_t of_session = link_control(l)->segment_max;
     if (link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         link_renew(l, tb_clock_now());
+}
+
+static void try_own(struct link *l, tb_time_ns now)
+{
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(&l->identity, uri);
+    tb_log(TB_LOG_INFO, "link.mtu_again", "peer=%s segment_bytes=%u", uri, l->path.segment.back);
+    if (link_protocol(l) >= TB_LINK_PROTOCOL_SEGMENT)
+        LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = TB_SEGMENT_BYTES_MAX);
+    link_said_no_mtu(l);
+    link_renew(l, now);
 }
 
 static void lowered(struct link *l)
@@ -126,6 +140,7 @@ void link_segment_tick(struct link *l, tb_time_ns now)
     }
     if (moved) tb_segment_moved(&l->path.segment);
     if (low) lowered(l);
+    if (link_control(l)->dialled && tb_segment_again(&l->path.segment, now)) try_own(l, now);
 }
 
 /* ---- sessions ---- */
@@ -158,6 +173,12 @@ enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
     if (link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
         m.bytes > TB_SEGMENT_BYTES_MAX)
         return TB_PEER_GARBLED;
+    if (m.bytes == TB_SEGMENT_BYTES_MAX) {
+        if (link_control(l)->dialled || !l->path.segment.proven) return TB_OK;
+        tb_segment_try_own(&l->path.segment);
+        link_said_no_mtu(l);
+        return TB_OK;
+    }
     if (!tb_segment_told(&l->path.segment, m.bytes)) return TB_OK;
     tell(l, true);
     renew(l);

@@ -205,6 +205,13 @@ void link_said_mtu(struct link *l)
         peer_of(l), l->path.segment.bytes_max);
 }
 
+void link_said_no_mtu(struct link *l)
+{
+    if (l->path.said.why != TB_LINKS_WHY_MTU) return;
+    l->path.said.why = TB_LINKS_WHY_NONE;
+    l->path.said.error[0] = '\0';
+}
+
 /* ---- dials ---- */
 
 void link_said_unresolved(struct link *l, enum tb_status why)

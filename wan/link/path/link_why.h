@@ -19,6 +19,7 @@ void link_said_bye(struct link *l, enum tb_status why, bool by_peer); /* a sessi
 void link_said_twin(struct link *l, const struct conn *twin); /* it was refused, and the session stays */
 void link_said_no_twin(struct link *l);
 void link_said_mtu(struct link *l);
+void link_said_no_mtu(struct link *l);
 void link_said_unresolved(struct link *l, enum tb_status why);
 void link_said_undialled(struct conn *c, enum tb_status status); /* a dial ended without a session */
 void links_said_stranger(struct conn *c, enum tb_status why); /* whoever it was that came, and was refused */

@@ -16,9 +16,18 @@ uint32_t tb_segment_below(uint32_t bytes, uint32_t steps)
     return sizes[at < TB_SEGMENT_STEPS ? at : TB_SEGMENT_STEPS - 1];
 }
 
+static void trial_failed(struct tb_segment *s)
+{
+    if (s->back == 0) return;
+    s->back = 0;
+    const tb_time_ns twice = 2 * (s->wait != 0 ? s->wait : TB_SEGMENT_AGAIN_MIN);
+    s->wait = twice < TB_SEGMENT_AGAIN_MAX ? twice : TB_SEGMENT_AGAIN_MAX;
+}
+
 static bool lower(struct tb_segment *s, uint32_t from, uint32_t to)
 {
     s->stalled = 0;
+    trial_failed(s);
     if (s->bytes_max != 0 && to >= s->bytes_max) return false;
     if (s->from == 0 || from < s->from) s->from = from;
     s->bytes_max = to;
@@ -30,6 +39,7 @@ bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes)
 {
     if (bytes <= TB_SEGMENT_BYTES_MIN) return false;             /* there is nothing below */
     if (s->bytes_max != 0 && bytes > s->bytes_max) return false; /* of the time before */
+    if (s->back != 0 && bytes > s->back) return lower(s, bytes, s->back);
     if (++s->stalled < STALLED_MIN && !s->proven) return false;
     return lower(s, bytes, tb_segment_below(bytes, 1));
 }
@@ -39,10 +49,28 @@ void tb_segment_moved(struct tb_segment *s)
     s->stalled = 0;
 }
 
+void tb_segment_try_own(struct tb_segment *s)
+{
+    s->back = s->bytes_max;
+    s->bytes_max = s->stalled = 0;
+    s->again_at = 0;
+    s->proven = false;
+}
+
+bool tb_segment_again(struct tb_segment *s, tb_time_ns now)
+{
+    if (!s->proven || s->bytes_max == 0) return false;
+    if (s->again_at == 0) s->again_at = tb_time_add(now, s->wait != 0 ? s->wait : TB_SEGMENT_AGAIN_MIN);
+    if (now < s->again_at) return false;
+    tb_segment_try_own(s);
+    return true;
+}
+
 bool tb_segment_told(struct tb_segment *s, uint32_t bytes)
 {
     const bool new = !s->proven;
     if (s->bytes_max != 0 && bytes >= s->bytes_max) {
+        trial_failed(s);
         s->proven = true;
         return new;
     }
