@@ -21,6 +21,7 @@
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/crossing_policy.h"
@@ -189,6 +190,7 @@ static void tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
+    tb_copies_sweep(d, now);
     tb_plan_waits_tick(d, now);
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);

@@ -124,6 +124,8 @@ struct tb_daemon {
     _Atomic bool verifier_stop;
     struct tb_asked asked[TB_DOUBTS_MAX]; /* the last looks that workers were asked for */
     uint32_t asked_next;
+    int64_t sweep_bytes;     /* that may be digested now */
+    tb_time_ns sweep_at;     /* it was reckoned */
     struct tb_doubts doubts; /* of what stands here, or at workers that this gateway asks */
     bool life_untold; /* chunks were damaged: the links have to begin anew, under the arena's new life */
     tb_time_ns life_told_at;

@@ -92,6 +92,8 @@ def a_worker_repairs_what_it_stages(lab):
         r.check(path)
     expect("lines of the damage at w0", len(pair[0].worker.logged("chunk.damaged", "place=staging")), 1)
     expect("chunks_rotted", west.counters()["chunks_rotted"], 1)
+    wait_for("what w0 fetched again is counted", lambda: west.counters()["chunks_repaired"] == 1)
+    expect("lines of it", len(west.daemon.logged("holder.repaired", "worker=w0", "chunks=1")), 1)
     expect("west's arena was not touched", west.counters()["verify_bad"], 0)
 
 

@@ -8,6 +8,7 @@
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_shelf.h"
+#include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/shelves.h"
@@ -283,6 +284,8 @@ static void copy_rotted(struct tb_copy *c)
             c->whole = false; /* until the tick has told that it is again */
     }
     if (chunks == 0) return;
+    if (chunks > c->swept_untold) tb_copy_sweep_begin(c);
+    c->swept_untold = 0;
     tb_anchors_rotted(c->d, &c->key);
     if (c->rotted == 0) c->rotted_at = tb_clock_now();
     c->rotted += chunks;

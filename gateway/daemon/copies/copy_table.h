@@ -95,6 +95,11 @@ struct tb_copy {
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
     uint32_t rotted;          /* chunks found damaged since it was whole last */
     tb_time_ns rotted_at;     /* the first of them */
+    /* After damage its other chunks are digested, from here on. */
+    bool sweeping;
+    uint32_t sweep_shard, sweep_chunk;
+    uint32_t swept_chunks, swept_bad;
+    uint32_t swept_untold; /* damaged, and not in `rotted` yet: no reason to begin once more */
     tb_time_ns seen_at, whole_at;
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */

@@ -13,6 +13,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
@@ -290,6 +291,7 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
                                           .transport = m.transport};
     /* of a version that ended meanwhile: nothing to do */
     TB_MOOT(tb_catalog_progress(s->d->catalog, tb_clock_now(), &p));
+    if (m.whole) tb_session_staging_whole(s, &m.uid);
     return TB_OK;
 }
 

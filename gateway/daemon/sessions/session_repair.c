@@ -83,9 +83,22 @@ enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_w
     if (!tb_repair_asked(d, &s->id, &m)) return TB_OK;
     d->counters.chunks_rotted += m.found != TB_SESSION_FOUND_GOOD;
     d->counters.chunks_repaired += m.found == TB_SESSION_FOUND_MENDED;
+    struct tb_worker_export *staging = tb_session_export_find(s, &m.uid, TB_CATALOG_ALL_SHARDS);
+    if (staging != NULL) staging->again += m.found == TB_SESSION_FOUND_AGAIN;
     tb_id_format(&m.uid, uid);
     tb_log(TB_LOG_WARN, "holder.looked", "worker=%s uid=%s shard=%u chunk=%u action=%s", s->name.text, uid,
            m.shard, m.chunk, found_action(m.found));
     tb_landing_looked(s, &m);
     return TB_OK;
+}
+
+void tb_session_staging_whole(struct tb_worker_session *s, const struct tb_id *uid)
+{
+    struct tb_worker_export *staging = tb_session_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
+    char hex[TB_HEX_CHARS];
+    if (staging == NULL || staging->again == 0) return;
+    s->d->counters.chunks_repaired += staging->again;
+    tb_id_format(uid, hex);
+    tb_log(TB_LOG_INFO, "holder.repaired", "worker=%s uid=%s chunks=%u", s->name.text, hex, staging->again);
+    staging->again = 0;
 }

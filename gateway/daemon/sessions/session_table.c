@@ -143,6 +143,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
     memcpy(e->source, source->bytes, source->count);
     for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
         if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
+        e->again = (*at)->again;
         tb_session_export_drop(s, at);
         break;
     }

@@ -15,6 +15,7 @@ struct tb_worker_export {
     struct tb_id base; /* its shelf has differences to that version; zero: it has none */
     uint32_t shard;    /* TB_CATALOG_ALL_SHARDS: its staging */
     uint64_t export_id;
+    uint32_t again; /* damaged chunks of it that the worker fetches once more */
     uint32_t source_bytes;
     uint8_t source[]; /* as tb_source_encode wrote it */
 };
