@@ -436,6 +436,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     d->site = config->label;
     d->gateway = config->gateway;
     d->started_at = d->slow_at = tb_clock_now();
+    tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
         loop_open,       descriptors_raise, host_name,      tls_open,     store_open,     arena_open,

@@ -48,6 +48,7 @@ struct tb_daemon {
     struct tb_name site; /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;
+    struct tb_id process; /* of this start, for peers that tell twins apart */
     tb_time_ns started_at;
 
     struct tb_tls *tls;

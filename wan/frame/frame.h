@@ -67,11 +67,20 @@ enum tb_frame_type {
     TB_FRAME_TYPE_END
 };
 
-/* more: fields of later protocols; skipped by those who do not know them. */
+/* more: fields of later protocols; skipped by those who do not know them. Its first 16 bytes, if it has so many, are drawn
+ * by lot at each start of a gateway's process (tb_frame_hello_process). */
 #define TB_FRAME_HELLO_FIELDS(F)                                                                              \
     F(u32, protocol) F(u32, protocol_min) F(name, site) F(name, gateway) F(u32, lane) F(u32, lane_count)      \
     F(id, life) F(u64, incarnation) F(id, session) /* zero from the dialler */ F(span, more)
 TB_MESSAGE(tb_frame_hello, TB_FRAME_HELLO_FIELDS)
+/* Zero: the peer does not say it. */
+static inline struct tb_id tb_frame_hello_process(const struct tb_frame_hello *hello)
+{
+    struct tb_id process = {{0}};
+    if (hello->more.count >= sizeof process.bytes)
+        memcpy(process.bytes, hello->more.bytes, sizeof process.bytes);
+    return process;
+}
 
 #define TB_FRAME_BYE_FIELDS(F) F(u32, status_negated) F(u64, detail) /* TB_PEER_STALE: the incarnation seen */
 TB_MESSAGE(tb_frame_bye, TB_FRAME_BYE_FIELDS)

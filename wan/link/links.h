@@ -161,7 +161,8 @@ struct tb_links_options {
     uv_loop_t *loop;              /* the main loop */
     struct tb_name site, gateway; /* ours; must be what the certificate of `tls` says */
     struct tb_id life;            /* of our arena */
-    uint64_t incarnation;         /* of our catalog */
+    struct tb_id process; /* drawn by lot at the start of this process; zero: peers do not hear of it */
+    uint64_t incarnation; /* of our catalog */
     /* this gateway's, of its site's [0 of 1]; a peer of our site is another of them */
     uint32_t lane, lane_count;
     struct tb_tls *tls;                        /* a reference is taken */

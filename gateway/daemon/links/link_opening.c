@@ -77,6 +77,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .site = config->site,
         .gateway = d->gateway,
         .life = tb_arena_life(d->arena),
+        .process = d->process,
         .incarnation = d->incarnation,
         .lane = config->lane,
         .lane_count = config->lanes,

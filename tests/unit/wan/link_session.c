@@ -312,7 +312,8 @@ static void greet_life(struct tb_link_session *s, bool dialled_by_us, const stru
                                              .kind = TB_LINK_GREETED,
                                              .dialled_by_us = dialled_by_us,
                                              .incarnation = hello->incarnation,
-                                             .life = hello->life};
+                                             .life = hello->life,
+                                             .process = tb_frame_hello_process(hello)};
     CHECK_OK(tb_link_session_step(s, &ev, &todo));
 }
 
@@ -364,6 +365,33 @@ static void a_peer_with_a_new_life_is_let_in(void **state)
     CHECK_OK(tb_link_session_judge(&lost, &again, false, &v));
 }
 
+/* A twin whose arena was cloned has the same life, and another process. The same process with a new life is none. */
+static void a_cloned_arena_makes_no_gateway_the_same(void **state)
+{
+    (void)state;
+    static const uint8_t one[16] = {1}, two[16] = {2}, longer[20] = {2, [16] = 9};
+    struct tb_link_session_verdict v;
+    struct tb_frame_hello first = hello_of("west"), twin = first;
+    first.life.bytes[0] = twin.life.bytes[0] = 1;
+    first.more = (struct tb_span){one, sizeof one};
+    for (int later = 0; later < 2; later++) {
+        struct tb_link_session east = session("east", "west", true);
+        twin.more = later ? (struct tb_span){longer, sizeof longer} : (struct tb_span){two, sizeof two};
+        twin.incarnation = 9;
+        greet_life(&east, false, &first);
+        CHECK_STATUS(tb_link_session_judge(&east, &twin, false, &v), TB_PEER_DUPLICATE);
+        assert_true(v.ask);
+        tb_link_session_vouch(&east, true);
+        CHECK_STATUS(tb_link_session_judge(&east, &twin, false, &v), TB_PEER_TWIN);
+        struct tb_frame_hello again = first;
+        again.life.bytes[0] = 3;
+        CHECK_OK(tb_link_session_judge(&east, &again, false, &v)); /* damage made its life new */
+        again = twin;
+        again.more.count = 15; /* of a release that says something else: the life counts */
+        CHECK_OK(tb_link_session_judge(&east, &again, false, &v));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +409,7 @@ int main(void)
         cmocka_unit_test(the_smaller_uri_s_session_stays),
         cmocka_unit_test(a_dead_session_does_not_stand_in_the_way),
         cmocka_unit_test(a_twin_waits_while_the_session_answers),
+        cmocka_unit_test(a_cloned_arena_makes_no_gateway_the_same),
         cmocka_unit_test(a_peer_with_a_new_life_is_let_in),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -210,19 +210,20 @@ static void models_without_end_are_bounded(void **state)
     rogue_fini(&r);
 }
 
-/* P6: two gateways are west, with unequal lives. The first keeps the session, the second hears why, and nothing flaps; once the
- * first is gone the second comes up. */
-static void a_twin_is_named_at_both_ends(void **state)
+/* P6: two gateways are west. The first keeps the session, the second hears why, and nothing flaps; once the first is gone the second
+ * comes up. */
+static void check_twins(const struct tb_links_options *first, const struct tb_links_options *second)
 {
-    (void)state;
     struct two t;
     two_init(&t);
     west_dials(&t);
     struct site *twin = site_new(&t.w, "north", false);
     twin->options.site = t.west->options.site;
-    twin->options.life.bytes[0] = 2;
+    twin->options.life = second->life;
+    twin->options.process = second->process;
     twin->options.incarnation = 7; /* it counted further: that makes it no better */
-    t.west->options.life.bytes[0] = 1;
+    t.west->options.life = first->life;
+    t.west->options.process = first->process;
     site_peer(twin, t.east, true, true);
     site_start(t.east);
     site_start(t.west);
@@ -245,6 +246,20 @@ static void a_twin_is_named_at_both_ends(void **state)
     assert_int_equal(site_stats(twin, 0).why, TB_LINKS_WHY_NONE);
     WORLD_UNTIL(&t.w.net, site_stats(t.east, 0).up && site_stats(t.east, 0).why == TB_LINKS_WHY_NONE);
     links_world_fini(&t.w);
+}
+
+static void a_twin_is_named_at_both_ends(void **state)
+{
+    (void)state;
+    check_twins(&(struct tb_links_options){.life = {{1}}}, &(struct tb_links_options){.life = {{2}}});
+}
+
+/* The same of a twin whose arena file was cloned: its life is the same, and its process another. */
+static void a_twin_with_a_cloned_arena_is_named_too(void **state)
+{
+    (void)state;
+    check_twins(&(struct tb_links_options){.life = {{1}}, .process = {{1}}},
+                &(struct tb_links_options){.life = {{1}}, .process = {{2}}});
 }
 
 /* A peer that restarted without its arena, and whose old connection nobody closed, is let in once that has been silent. */
@@ -280,6 +295,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_certificate_that_ends_is_named),
         cmocka_unit_test(a_right_that_lacks_is_told),
         cmocka_unit_test(a_twin_is_named_at_both_ends),
+        cmocka_unit_test(a_twin_with_a_cloned_arena_is_named_too),
         cmocka_unit_test(a_restart_without_a_goodbye_is_no_twin),
         cmocka_unit_test(models_without_end_are_bounded),
     };

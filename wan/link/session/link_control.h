@@ -15,8 +15,8 @@ struct tb_writer;
 struct link_twin {
     tb_time_ns asked_at; /* the session was asked because a newcomer of another life came; 0: never */
     tb_time_ns vouched_at;
-    tb_time_ns seen_at; /* a twin was refused; 0: none in this session */
-    struct tb_id life;  /* its */
+    tb_time_ns seen_at;         /* a twin was refused; 0: none in this session */
+    struct tb_id life, process; /* its */
 };
 
 struct link_heartbeat {

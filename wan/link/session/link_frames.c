@@ -62,6 +62,7 @@ static void send_hello(struct conn *c, const struct tb_id *session)
     const struct tb_links_options *o = &c->links->options;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, LINK_SMALL);
     if (w == NULL) return;
+    const uint32_t process_bytes = tb_id_is_zero(&o->process) ? 0 : sizeof o->process.bytes;
     const struct tb_frame_hello hello = {.protocol = o->protocol_max,
                                          .protocol_min = TB_LINK_PROTOCOL_MIN,
                                          .site = o->site,
@@ -71,7 +72,7 @@ static void send_hello(struct conn *c, const struct tb_id *session)
                                          .life = o->life,
                                          .incarnation = o->incarnation,
                                          .session = *session,
-                                         .more = {(const uint8_t *)"", 0}};
+                                         .more = {o->process.bytes, process_bytes}};
     tb_frame_hello_encode(&hello, w);
     tb_wire_end(c->wire);
 }
@@ -164,7 +165,7 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
     }
     link_twin_forget(l, tb_clock_now());
     status = tb_link_session_judge(&l->session.life, &hello, c->dialled, &verdict);
-    if (status == TB_PEER_TWIN) link_twin_found(l, c, &hello.life);
+    if (status == TB_PEER_TWIN) link_twin_found(l, c, &hello);
     if (verdict.ask) link_twin_ask(l);
     if (status != TB_OK) {
         tell_refused(l, status, verdict.detail, false);

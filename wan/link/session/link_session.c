@@ -79,6 +79,7 @@ static void come_up(struct tb_link_session *s, const struct tb_link_session_even
     s->dialled_by_us = ev->dialled_by_us;
     s->incarnation = ev->incarnation;
     s->life = ev->life;
+    s->process = ev->process;
     s->vouched = false;
     if (ev->incarnation > s->incarnation_seen) s->incarnation_seen = ev->incarnation;
     s->attempts = 0;
@@ -191,7 +192,10 @@ void tb_link_session_vouch(struct tb_link_session *s, bool vouched)
 
 static bool may_be_twin(const struct tb_link_session *s, const struct tb_frame_hello *hello)
 {
-    return s->state == TB_LINK_UP && !tb_id_equal(&hello->life, &s->life);
+    const struct tb_id process = tb_frame_hello_process(hello);
+    const bool named = !tb_id_is_zero(&process) && !tb_id_is_zero(&s->process);
+    const bool other = named ? !tb_id_equal(&process, &s->process) : !tb_id_equal(&hello->life, &s->life);
+    return s->state == TB_LINK_UP && other;
 }
 
 static bool may_replace(const struct tb_link_session *s, const struct tb_frame_hello *hello,

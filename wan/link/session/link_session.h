@@ -9,7 +9,8 @@
  * silent path less and less often, and would find it open late by as long as it was closed. While this machine itself has no way
  * to the peer, it looks every config.retry_min.
  *
- * A newcomer of another life is the peer after a restart, or a second gateway with the peer's identity. What tells them
+ * A newcomer of another process is the peer after a restart, or a second gateway with the peer's identity. (Of a peer that does
+ * not name its process one of another life is: a cloned arena has the same.) What tells them
  * apart is the session that is there: it answers for a gateway that lives, and none of a dead one. So it is asked, and
  * the newcomer comes again; it is a twin once the session has answered. Incarnations say nothing here: each of two
  * twins that is refused as stale goes above the other's.
@@ -62,7 +63,8 @@ struct tb_link_session {
     bool dialled_by_us;        /* the session; UP and SILENT */
     uint64_t incarnation;      /* the peer's in this session */
     struct tb_id life;         /* likewise */
-    bool vouched;              /* the session answered after a newcomer of another life had come */
+    struct tb_id process;      /* likewise; zero: not known */
+    bool vouched;              /* the session answered after such a newcomer had come */
     uint64_t incarnation_seen; /* the highest the peer ever said */
     uint32_t attempts;         /* that failed in a row */
     tb_time_ns next_dial_at;
@@ -80,6 +82,7 @@ struct tb_link_session_event {
     bool dialled_by_us;   /* GREETED */
     uint64_t incarnation; /* GREETED: of the peer's HELLO */
     struct tb_id life;    /* likewise */
+    struct tb_id process; /* likewise */
 };
 
 struct tb_link_session_todo {
@@ -115,7 +118,7 @@ struct tb_link_session_verdict {
  *   TB_PEER_PROTOCOL   no protocol in common; detail: what we speak at most
  *   TB_PEER_GARBLED    another lane than that gateway is
  *   TB_PEER_STALE      a higher incarnation was seen; detail: that
- *   TB_PEER_TWIN       the session that is there answers for another life
+ *   TB_PEER_TWIN       the session that is there answers for another process, or life
  *   TB_PEER_DUPLICATE  the session that is there stays; with `ask`, until it was asked */
 TB_MUST_USE enum tb_status tb_link_session_judge(const struct tb_link_session *s,
                                                  const struct tb_frame_hello *hello, bool dialled_by_us,

@@ -1,7 +1,7 @@
 /* link_twin.c - two gateways with one identity: who is asked, who is refused, and what an operator is told.
  *
  * Without this the two take the session from each other for ever. link_session.h decides; a session that answers for
- * another life than the newcomer's stays. */
+ * another process than the newcomer's stays. */
 #include "wan/link/session/link_twin.h"
 
 #include "base/clock.h"
@@ -34,13 +34,17 @@ void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
 }
 
 /* P10: one line for each twin in a session. It comes again every few seconds. */
-void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id *life)
+void link_twin_found(struct link *l, const struct conn *twin, const struct tb_frame_hello *hello)
 {
-    const bool known = l->session.twin.seen_at != 0 && tb_id_equal(&l->session.twin.life, life);
+    const struct tb_id process = tb_frame_hello_process(hello);
+    const bool same =
+        tb_id_equal(&l->session.twin.life, &hello->life) && tb_id_equal(&l->session.twin.process, &process);
+    const bool known = l->session.twin.seen_at != 0 && same;
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX], hex[TB_HEX_CHARS];
     l->session.twin.seen_at = tb_clock_now();
-    l->session.twin.life = *life;
+    l->session.twin.life = hello->life;
+    l->session.twin.process = process;
     link_said_twin(l, twin);
     if (known) return;
     tb_identity_format(&l->identity, uri);
@@ -51,7 +55,7 @@ void link_twin_found(struct link *l, const struct conn *twin, const struct tb_id
     tb_id_format(&l->session.life.life, hex);
     tb_log_str(&line, "life", hex);
     tb_log_str(&line, "twin", twin->address_text);
-    tb_id_format(life, hex);
+    tb_id_format(&hello->life, hex);
     tb_log_str(&line, "twin_life", hex);
     tb_log_end(&line);
 }

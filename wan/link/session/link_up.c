@@ -76,8 +76,10 @@ void link_session_begin(struct conn *c, const struct tb_frame_hello *hello, cons
 {
     struct link *l = c->link;
     struct tb_link_session_todo todo;
-    const struct tb_link_session_event ev = {
-        .dialled_by_us = c->dialled, .incarnation = hello->incarnation, .life = hello->life};
+    const struct tb_link_session_event ev = {.dialled_by_us = c->dialled,
+                                             .incarnation = hello->incarnation,
+                                             .life = hello->life,
+                                             .process = tb_frame_hello_process(hello)};
     link_step(l, TB_LINK_GREETED, &ev, &todo);
     bool stalled = false;
     if (l->session.control != NULL) {
