@@ -10,9 +10,11 @@
 
 #include "base/message.h"
 
-/* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and REPLY stays as it is.
+/* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and
+ * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
- *   3: RUN_OPEN has joins and was_order, RUN names the run that it shut out, SEAL has retry and blobs, CHUNK_BAD has object; DOUBT and DOUBTED */
+ *   3: RUN_OPEN has joins and was_order, RUN names the run that it shut out, SEAL has retry and blobs,
+ *      CHUNK_BAD has object; DOUBT and DOUBTED are new */
 #define TB_SESSION_PROTOCOL        3
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -104,8 +106,8 @@ static inline enum tb_status tb_session_status_get(uint32_t field)
 }
 
 /* joins: a key that is not known starts a run only where the model has none yet.
- * was_order: of the run that this session opened with this key before; 0: it did not. A home that lost its store knows no
- * key, and shuts no newer run out for such a one. */
+ * was_order: of the run that this session opened with this key before; 0: it did not. A home that
+ * lost its store knows no key, and shuts no newer run out for such a one. */
 #define TB_SESSION_RUN_OPEN_FIELDS(F) F(name, model) F(text, key) F(bool, joins) F(u64, was_order)
 TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
 

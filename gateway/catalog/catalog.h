@@ -273,8 +273,9 @@ struct tb_catalog_run_request {
     struct tb_id fresh_id;
     bool
         joins; /* a key that is not known starts a run only where the model has none yet, else TB_BAD_STATE */
-    /* Of the run that this session opened with the key before; 0: it did not. A key that is not known (the store is
-     * new) is TB_FENCED where a newer run is remembered, and starts a run above that one otherwise. */
+    /* Of the run that this session opened with the key before; 0: it did not. A key that is not
+     * known (the store is new) is TB_FENCED where a newer run is remembered, and starts a run above
+     * that one otherwise. */
     uint64_t was_order;
 };
 /* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is no run); a

@@ -232,7 +232,8 @@ bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *mod
     return true;
 }
 
-/* P2: the key is of a run that a store before knew. A newer run shut that one out, or may do so still. False: it has. */
+/* P2: the key is of a run that a store before knew. A newer run shut that one out, or may do so
+ * still. False: it has. */
 static bool was_newest(struct model *m, uint64_t was_order)
 {
     if (was_order == 0) return true;

@@ -4,9 +4,9 @@
  * What the catalog decides by (references, P3) believes longer: a copy behind a link that is down is still a copy.
  *
  * A record is known from the site's own word, or from the word of a relay. It becomes unknown when the link to the peer
- * that said it goes down, when that peer is silent about it for too long over a link that is up, when that relay says
- * so, and when the site's arena has a new life. What it said stays to be
- * shown with its age. A word of the site itself stands before any relay's. */
+ * that said it goes down, when that peer is silent about it for too long over a link that is up,
+ * when that relay says so, and when the site's arena has a new life. What it said stays to be shown
+ * with its age. A word of the site itself stands before any relay's. */
 #ifndef TB_GATEWAY_RECORDS_H
 #define TB_GATEWAY_RECORDS_H
 
@@ -33,8 +33,8 @@ TB_MUST_USE enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, c
 bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
 /* The link to `via` is up: what it never said anything of is unknown for that reason now. */
 void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
-/* The link to `via` is up, and peers say again what they know: what it said nothing of for so long is unknown, for that
- * reason. True: a record became unknown, or unknown for another reason. */
+/* The link to `via` is up, and peers say again what they know: what it said nothing of for so long
+ * is unknown, for that reason. True: a record became unknown, or unknown for another reason. */
 bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
                        uint16_t why);
 bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const struct tb_name *model,

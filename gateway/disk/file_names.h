@@ -43,8 +43,8 @@ struct tb_file_index {
     struct tb_file_entry entries[TB_BLOBS_MAX]; /* by name */
 };
 void tb_file_index_fill(struct tb_file_index *index, const struct tb_file_list *list);
-/* A file that both shards have, with other bytes: by its marks, by its size, or by the digests of its blob. NULL:
- * there is none. Borrowed from the index. */
+/* A file that both shards have, with other bytes: by its marks, by its size, or by the digests of
+ * its blob. NULL: there is none. Borrowed from the index. */
 const char *tb_file_differs(const struct tb_file_index *mine, const struct tb_file_list *other);
 
 #endif

@@ -258,8 +258,8 @@ struct tb_publish_info {
 /* Opens the version if no rank did yet and seals this shard. Never waits for a link. On failure the bytes are the caller's again.
  * info_out may be NULL.
  *   TB_OK                        also when it is retried with the same bytes
- *   TB_CONFLICT                  retried with others; or another shard of the version has a blob of one name with different
- *                                bytes (tb_last_error names the blob and both ranks)
+ *   TB_CONFLICT                  retried with others; or another shard has a blob of one name with
+ *                                different bytes (tb_last_error names the blob and both ranks)
  *   TB_SITE_IO                   the memory maps a file that was cut short (tb_register); tb_last_error names the tensor or blob
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)

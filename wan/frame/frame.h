@@ -67,8 +67,8 @@ enum tb_frame_type {
     TB_FRAME_TYPE_END
 };
 
-/* more: fields of later protocols; skipped by those who do not know them. Its first 16 bytes, if it has so many, are drawn
- * by lot at each start of a gateway's process (tb_frame_hello_process). */
+/* more: fields of later protocols; skipped by those who do not know them. Its first 16 bytes, if it
+ * has so many, are drawn by lot at each start of a gateway's process (tb_frame_hello_process). */
 #define TB_FRAME_HELLO_FIELDS(F)                                                                              \
     F(u32, protocol) F(u32, protocol_min) F(name, site) F(name, gateway) F(u32, lane) F(u32, lane_count)      \
     F(id, life) F(u64, incarnation) F(id, session) /* zero from the dialler */ F(span, more)

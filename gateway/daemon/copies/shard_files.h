@@ -1,8 +1,9 @@
 /* shard_files.h - what the ranks of a version that is being sealed said of their files.
  *
- * Two ranks may give a file of one name. Equal bytes are one file. Other bytes are refused at the seal, as
- * subscribe can write one of them alone. A manifest has no digest of a blob, so a rank says it beside its
- * manifest (SEAL). The rows go when the version is ready. After a restart of the gateway a rank says it again. */
+ * Two ranks may give a file of one name. Equal bytes are one file. Other bytes are refused at the
+ * seal, as subscribe can write one of them alone. A manifest has no digest of a blob, so a rank
+ * says it beside its manifest (SEAL). The rows go when the version is ready. After a restart of the
+ * gateway a rank says it again. */
 #ifndef TB_DAEMON_SHARD_FILES_H
 #define TB_DAEMON_SHARD_FILES_H
 
@@ -25,7 +26,8 @@ struct tb_shard_files_table {
     uint32_t shard_count;
     struct tb_shard_files **rows; /* of each shard; NULL: it has not said any */
 };
-/* In place of what that shard said before. The row belongs to the table where this is true; false: no memory. */
+/* In place of what that shard said before. The row belongs to the table where this is true; false:
+ * no memory. */
 bool tb_shard_files_put(struct tb_shard_files_table *table, uint32_t shard_count, uint32_t shard,
                         struct tb_shard_files *row);
 /* What that shard said, of that manifest; NULL: nothing. */

@@ -141,8 +141,8 @@ static void pass_on_of(struct tb_daemon *d, const struct tb_name *via)
         if (tb_name_equal(&r.via, via)) pass_on(d, &r);
 }
 
-/* Its link is up, and it says nothing of a model that it spoke of: it does not follow it any more, or something is wrong
- * with it. A peer of the release before says no STATE at all. */
+/* Its link is up, and it says nothing of a model that it spoke of: it does not follow it any more,
+ * or something is wrong with it. A peer of the release before says no STATE at all. */
 static void silent(struct tb_daemon *d, uint32_t peer)
 {
     const struct tb_links_stats *stats = tb_site_link(d, peer);

@@ -22,7 +22,8 @@
     "the worker has a network namespace of its own, and this gateway is read on loopback alone: set "        \
     "fabric.listen to an address that the container reaches, or share the host's network with it"
 
-/* P10: it would wait for bytes without a word. Shared memory does not reach into its network namespace. */
+/* P10: it would wait for bytes without a word. Shared memory does not reach into its network
+ * namespace. */
 static bool cannot_read(struct tb_worker_session *s)
 {
     struct tb_fabric_endpoint door;

@@ -315,7 +315,8 @@ static void say_too_large(const struct tb_daemon *d, const struct tb_version_key
              (unsigned long long)most);
 }
 
-/* P10: a file of that name is in another shard, too, with other bytes. `rank`: which sealed it; NULL: not known. */
+/* P10: a file of that name is in another shard, too, with other bytes. `rank`: which sealed it;
+ * NULL: not known. */
 static enum tb_status file_conflict(struct seal *seal, const char *file, const struct tb_name *rank,
                                     uint32_t shard)
 {
@@ -326,7 +327,8 @@ static enum tb_status file_conflict(struct seal *seal, const char *file, const s
     return TB_CONFLICT;
 }
 
-/* Ranks that publish files of one name and different bytes: subscribe can write one of them alone. */
+/* Ranks that publish files of one name and different bytes: subscribe can write one of them
+ * alone. */
 static enum tb_status check_files(struct seal *seal)
 {
     const struct tb_copy *copy = seal->copy;

@@ -237,7 +237,8 @@ static uint64_t encoded_bytes(const struct tb_publication *p)
     return bytes;
 }
 
-/* Blobs of a version of several shards: the gateway refuses two of one name with different bytes. */
+/* Blobs of a version of several shards: the gateway refuses two of one name with different
+ * bytes. */
 static int digest_blobs(const struct publishing *w, struct tb_publication *p, const uint8_t *at)
 {
     if (w->o->shard_count < 2 || p->manifest.blob_count == 0) return TB_OK;

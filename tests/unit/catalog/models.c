@@ -316,8 +316,9 @@ static enum tb_status open_again(struct site *s, const char *key, uint64_t id, u
     return status;
 }
 
-/* P2: a home without a store knows no key. A session that opened a run before says of which order it was: one that is older than what
- * is remembered begins nothing, and the newest begins above itself, whichever comes first. */
+/* P2: a home without a store knows no key. A session that opened a run before says of which order
+ * it was: one that is older than what is remembered begins nothing, and the newest begins above
+ * itself, whichever comes first. */
 static void a_key_of_an_older_run_begins_none(void **state)
 {
     (void)state;

@@ -220,7 +220,8 @@ static bool silent(struct site *s, const char *via)
     return tb_records_silent(s->c, s->now, &name, TB_SECONDS(30), UNHEARD);
 }
 
-/* P10: a link that is up and says nothing of a model leaves its record fresh for no longer than that. */
+/* P10: a link that is up and says nothing of a model leaves its record fresh for no longer than
+ * that. */
 static void silence_over_a_link_that_is_up_is_no_knowledge(void **state)
 {
     (void)state;
@@ -244,7 +245,8 @@ static void silence_over_a_link_that_is_up_is_no_knowledge(void **state)
     assert_false(silent(&s, "west"));
     CHECK_OK(says(&s, "west", word("far", 1, 6)));
     assert_true(of(&s, "far").known);
-    /* The link was down and is up again: what it was down for is no reason once it says nothing for as long. */
+    /* The link was down and is up again: what it was down for is no reason once it says nothing for
+     * as long. */
     assert_true(lost(&s, "west", LINK_DOWN));
     s.now += TB_SECONDS(100);
     tb_records_awaited(s.c, s.now, &west, UNHEARD);

@@ -335,7 +335,8 @@ static void files_of_one_name_are_one_file_or_refused(void **state)
     }
 }
 
-/* P1: Blobs of a library's ranks have no mark. Their digests, where both are known, and their sizes tell them apart. */
+/* P1: Blobs of a library's ranks have no mark. Their digests, where both are known, and their sizes
+ * tell them apart. */
 static void blobs_of_one_name_differ_by_digest_or_size(void **state)
 {
     (void)state;

@@ -70,8 +70,8 @@ static void another_protocol_is_refused_by_name(void **state)
     home_free(&h);
 }
 
-/* HELLO of a later protocol may have other fields behind its number. It is refused by its number, not as garbled,
- * and one counter says so (P10). */
+/* HELLO of a later protocol may have other fields behind its number. It is refused by its number,
+ * not as garbled, and one counter says so (P10). */
 static void another_protocol_may_have_another_hello(void **state)
 {
     (void)state;

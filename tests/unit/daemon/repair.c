@@ -57,8 +57,9 @@ static void a_damaged_chunk_is_dropped_and_repaired(void **state)
     sealed_end(&s);
 }
 
-/* P1 P7: memory that lost one chunk may have lost others. After a report the rest of the copy is digested in background, at a rate that
- * is bounded; what is damaged there is found before a reader meets it. */
+/* P1 P7: memory that lost one chunk may have lost others. After a report the rest of the copy is
+ * digested in background, at a rate that is bounded; what is damaged there is found before a reader
+ * meets it. */
 static void the_rest_of_a_damaged_copy_is_looked_at(void **state)
 {
     struct sealed s;

@@ -1,7 +1,8 @@
-/* session_msg.c - the fields of the session's messages change only together with the protocol's number (P9).
+/* session_msg.c - the fields of the session's messages change only together with the protocol's
+ * number (P9).
  *
- * Each message is a table of fields. The digest below is over all tables, in the order of their types. A change of a
- * field, or a new message, changes the digest. */
+ * Each message is a table of fields. The digest below is over all tables, in the order of their
+ * types. A change of a field, or a new message, changes the digest. */
 #include "intra/session_msg.h"
 #include "tests/unit/check.h"
 

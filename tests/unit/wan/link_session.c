@@ -365,7 +365,8 @@ static void a_peer_with_a_new_life_is_let_in(void **state)
     CHECK_OK(tb_link_session_judge(&lost, &again, false, &v));
 }
 
-/* A twin whose arena was cloned has the same life, and another process. The same process with a new life is none. */
+/* A twin whose arena was cloned has the same life, and another process. The same process with a new
+ * life is none. */
 static void a_cloned_arena_makes_no_gateway_the_same(void **state)
 {
     (void)state;

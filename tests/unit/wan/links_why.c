@@ -210,8 +210,8 @@ static void models_without_end_are_bounded(void **state)
     rogue_fini(&r);
 }
 
-/* P6: two gateways are west. The first keeps the session, the second hears why, and nothing flaps; once the first is gone the second
- * comes up. */
+/* P6: two gateways are west. The first keeps the session, the second hears why, and nothing flaps;
+ * once the first is gone the second comes up. */
 static void check_twins(const struct tb_links_options *first, const struct tb_links_options *second)
 {
     struct two t;

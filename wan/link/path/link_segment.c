@@ -4,8 +4,9 @@
  * into the SYN). The other end tells it by SEGMENT. A session goes on over a fresh connection with smaller segments, as
  * for new certificates; what was crossing resumes.
  *
- * After a while the dialler tries the path's own size again: it says so by SEGMENT with TB_SEGMENT_BYTES_MAX, so that
- * the other end forgets its bound, too, and goes on over a fresh connection.
+ * After a while the dialler tries the path's own size again: it says so by SEGMENT with
+ * TB_SEGMENT_BYTES_MAX, so that the other end forgets its bound, too, and goes on over a fresh
+ * connection.
  *
  * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries a smaller size. The
  * first of those that opens becomes the session, and one that stalls stays as a probe: if it opens after all, the peer

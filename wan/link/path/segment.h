@@ -6,8 +6,9 @@
  * reader's machine), so two in a row, without a full segment that arrives between them, make the size guilty. Once a
  * size was found guilty, one connection is enough for the next.
  *
- * A path may be mended. So after a while the path's own size is tried again, and where one connection stalls, what
- * passed before counts at once, and the next trial is twice as far away, up to TB_SEGMENT_AGAIN_MAX. */
+ * A path may be mended. So after a while the path's own size is tried again, and where one
+ * connection stalls, what passed before counts at once, and the next trial is twice as far away, up
+ * to TB_SEGMENT_AGAIN_MAX. */
 #ifndef TB_WAN_SEGMENT_H
 #define TB_WAN_SEGMENT_H
 

@@ -9,11 +9,12 @@
  * silent path less and less often, and would find it open late by as long as it was closed. While this machine itself has no way
  * to the peer, it looks every config.retry_min.
  *
- * A newcomer of another process is the peer after a restart, or a second gateway with the peer's identity. (Of a peer that does
- * not name its process one of another life is: a cloned arena has the same.) What tells them
- * apart is the session that is there: it answers for a gateway that lives, and none of a dead one. So it is asked, and
- * the newcomer comes again; it is a twin once the session has answered. Incarnations say nothing here: each of two
- * twins that is refused as stale goes above the other's.
+ * A newcomer of another process is the peer after a restart, or a second gateway with the peer's
+ * identity. (Of a peer that does not name its process one of another life is: a cloned arena has
+ * the same.) What tells them apart is the session that is there: it answers for a gateway that
+ * lives, and none of a dead one. So it is asked, and the newcomer comes again; it is a twin once
+ * the session has answered. Incarnations say nothing here: each of two twins that is refused as
+ * stale goes above the other's.
  *
  * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
  * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
