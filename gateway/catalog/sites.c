@@ -17,6 +17,7 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     const uint32_t site = tb_site_get(c, name, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     struct site *s = site_at(c, site);
+    if (s->up && s->session >= s->tried_from) s->tried_ns += tb_time_since(s->up_at, c->now);
     if (up) { /* also a session in place of one that was there: what was on its way may be lost */
         s->up_at = c->now;
         s->unsure = true;
@@ -34,8 +35,8 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     return tb_catalog_settle(c, TB_OK);
 }
 
-/* P6: what it announced itself stays a source for a lease time, in which it says again what it still has (doubt): else a version that
- * only this site has would be given up in the moment in which it repairs one chunk. */
+/* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt): else a version that only this
+ * site has would be lost, or given up, in the moment in which it repairs one chunk of any version. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
     tb_catalog_enter(c, now);
@@ -48,7 +49,7 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
         ref->whole = ref->activated = false;
         ref->held_chunks = 0;
         tb_catalog_touch_version(c, ref->version);
-        if (ref->heard_in == 0) tb_reference_end(c, r);
+        if (ref->told_in == 0) tb_reference_end(c, r);
     }
     (void)tb_catalog_settle(c, TB_OK);
 }

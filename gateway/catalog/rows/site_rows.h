@@ -12,7 +12,9 @@ struct site {
     bool up;
     bool unsure; /* what it had before its link came up, and has not said again since, is still believed */
     tb_time_ns up_at;
-    uint32_t session; /* 1..; grows whenever its link comes up or goes on in another session */
+    uint32_t session;    /* 1..; grows whenever its link comes up or goes on in another session */
+    uint32_t tried_from; /* what it said in no session from this one on is doubted after a lease time */
+    tb_time_ns tried_ns; /* how long those before this session were up */
 };
 
 static inline struct site *site_at(const struct tb_catalog *c, uint32_t i)

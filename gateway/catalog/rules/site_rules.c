@@ -12,26 +12,47 @@
 
 /* P6: a site says what it has in each session. What it has not said again after a lease time left it while the link was down, or
  * while one session took another's place: nobody waits for that any more. By sessions and not by time: both may end and begin
- * within one look at the clock. */
-static void doubt(struct tb_catalog *c, uint32_t site)
+ * within one look at the clock. `since`: what it said in that session or later stands. */
+static void doubt(struct tb_catalog *c, uint32_t site, uint32_t since)
 {
-    struct site *s = site_at(c, site);
-    s->unsure = false;
+    const struct site *s = site_at(c, site);
     EACH(c->references, r)
     {
         struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->owner != site || ref->told_in == 0) continue;
-        if (ref->heard_in != s->session) ref->heard_in = 0; /* it offers that no more */
-        if (ref->told_in == s->session) continue;
+        if (since == s->session && ref->heard_in != s->session)
+            ref->heard_in = 0; /* it offers that no more */
+        if (ref->told_in >= since) continue;
         const uint32_t version = ref->version;
         tb_reference_end(c, r);
         tb_crossing_ask_again(c, version);
     }
 }
 
-static bool is_doubted(const struct tb_catalog *c, const struct site *s)
+/* P7: a site that comes and goes more often than once a lease time leaves rows behind in each session. Sessions that were up for a
+ * lease time together are as good as one: what it said in none of them is gone. */
+static bool tried_in_short_sessions(const struct tb_catalog *c, const struct site *s)
 {
-    return s->up && s->unsure && c->now >= tb_time_add(s->up_at, c->config.lease_ns);
+    if (s->session <= s->tried_from) return false;
+    return s->tried_ns + tb_time_since(s->up_at, c->now) >= c->config.lease_ns;
+}
+
+static bool doubt_due(struct tb_catalog *c, uint32_t site)
+{
+    struct site *s = site_at(c, site);
+    if (!s->up || !s->unsure) return false;
+    if (c->now >= tb_time_add(s->up_at, c->config.lease_ns)) {
+        s->unsure = false;
+        doubt(c, site, s->session);
+        s->tried_from = s->session + 1;
+    } else if (tried_in_short_sessions(c, s)) {
+        doubt(c, site, s->tried_from);
+        s->tried_from = s->session;
+    } else {
+        return false;
+    }
+    s->tried_ns = 0;
+    return true;
 }
 
 static bool began_to_stand(struct tb_catalog *c)
@@ -53,9 +74,7 @@ void tb_sites_tick(struct tb_catalog *c)
     EACH(c->versions, i) version_at(c, i)->stands_told = tb_crossing_stands(c, version_at(c, i));
     EACH(c->sites, s)
     {
-        if (!is_doubted(c, site_at(c, s))) continue;
-        doubt(c, s);
-        any = true;
+        any |= doubt_due(c, s);
     }
     if (any) tb_catalog_touch_models(c);
     tb_sites_forget_spent(c);

@@ -232,6 +232,35 @@ static void what_a_peer_says_no_more_is_doubted(void **state)
     site_close(&s);
 }
 
+/* P7: nor does what it says no more when each of its sessions is shorter than a lease time. What it says in each of them stays. */
+static void what_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name west = name_of("west");
+    east_open(&s, 1);
+    obey(&s);
+    for (uint64_t n = 1; n <= 40; n++) {
+        publish_and_leave(&s, n);
+        CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+        peer_holds(&s, "west", n, true);
+        const struct tb_catalog_site_progress first = {
+            .site = west, .uid = id_of(1), .held_chunks = 10, .whole = true, .itself = true};
+        CHECK_STATUS(tb_catalog_site_progress(s.c, s.now, &first), TB_DONE_BEFORE); /* never doubted */
+        settle_todos(&s);
+        pass_ms(&s, 5000, NULL);
+        settle_todos(&s);
+        CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, false));
+        pass_ms(&s, 1000, NULL);
+        assert_true(sites_of(&s) <= 4);
+    }
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+    pass_ms(&s, 10100, NULL);
+    settle_todos(&s);
+    assert_int_equal(sites_of(&s), 0);
+    site_close(&s);
+}
+
 /* P2: the row of what a worker computes from may go; a wait for a newer one does not take an older one for it. */
 static void a_wait_knows_how_new_a_forgotten_version_is(void **state)
 {
@@ -364,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_share_that_fills_makes_room_by_itself),
         cmocka_unit_test(a_full_share_takes_no_row_for_what_is_over),
         cmocka_unit_test(what_a_peer_says_no_more_is_doubted),
+        cmocka_unit_test(what_a_peer_says_no_more_in_short_sessions_is_doubted),
         cmocka_unit_test(a_wait_knows_how_new_a_forgotten_version_is),
         cmocka_unit_test(the_user_of_most_of_a_table_is_named),
         cmocka_unit_test(use_returns_to_where_it_began),

@@ -368,6 +368,38 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
     site_close(&s);
 }
 
+/* P3: a chunk of any version rots at west, so its arena has a new life. What west alone has all of is not lost for that: it has a
+ * lease time to say so again. By the seeded world, seed 9772. */
+static void a_new_life_of_who_has_it_loses_nothing(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id rank = session_of("rank-0"), v5 = id_of(5);
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("west"), .uid = v5, .held_chunks = 10, .whole = true, .itself = true};
+    trainer(&s);
+    publish_whole(&s, "rank-0", 5);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    tb_catalog_session_close(s.c, s.now, &rank);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, false));
+    rots(&s, SHARD_CHUNKS - 1);
+    pass_ms(&s, 20000, NULL);
+    tb_catalog_site_forget(s.c, s.now, &p.site);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    pass_ms(&s, 9000, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    pass_ms(&s, 20000, NULL);
+    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, false));
+    tb_catalog_site_forget(s.c, s.now, &p.site);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &p.site, true));
+    pass_ms(&s, 12000, NULL); /* and if it does not */
+    assert_string_equal(state_of(&s, 5), "lost");
+    site_close(&s);
+}
+
 /* Home restarts after it held v5, which its store says was in this state. */
 static void next_life(struct site *s, enum tb_catalog_state state)
 {
@@ -453,6 +485,7 @@ int main(void)
         cmocka_unit_test(each_site_has_its_turn),
         cmocka_unit_test(a_reader_that_cannot_be_asked_holds_up_no_verdict),
         cmocka_unit_test(a_site_that_is_cut_off_is_waited_for),
+        cmocka_unit_test(a_new_life_of_who_has_it_loses_nothing),
         cmocka_unit_test(a_reader_may_have_what_a_life_before_held),
         cmocka_unit_test(a_reader_of_what_was_here_holds_up_no_verdict),
     };
