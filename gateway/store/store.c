@@ -19,8 +19,9 @@
 #define OPEN_BUSY_MS   2000
 /* Who is locked out so long says so and tries again later. */
 #define BUSY_MS 500
-/* Rows of a model's versions that ended: those of the newest are kept, for `tombolo versions` and their uids. */
-#define ENDED_KEPT 256
+/* Rows of a model's versions that ended. A catalog remembers 8 of a model; the others would only be read at a start
+ * and forgotten there. */
+#define ENDED_KEPT 16
 /* Of a model: as many as a catalog remembers, so a key that was used is known after a restart for as long as it was before. */
 #define RUNS_KEPT TB_CATALOG_RUNS
 
@@ -72,9 +73,12 @@ static const char schema_sql[] =
       "root=?7, state=?8, bytes=?9, shard_count=?6")                                                         \
     X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                \
     X(version_trim,                                                                                          \
-      "DELETE FROM version WHERE state>=4 AND pinned=0 AND uid IN (SELECT uid FROM (SELECT uid, "            \
-      "ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC, number DESC) AS place FROM version) "  \
+      "DELETE FROM version WHERE uid IN (SELECT uid FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY "      \
+      "model ORDER BY run_order DESC, number DESC) AS place FROM version WHERE state>=4 AND pinned=0) "      \
       "WHERE place > ?1)")                                                                                   \
+    X(version_trim_model,                                                                                    \
+      "DELETE FROM version WHERE uid IN (SELECT uid FROM version WHERE model=?2 AND state>=4 AND pinned=0 "  \
+      "ORDER BY run_order DESC, number DESC LIMIT -1 OFFSET ?1)")                                            \
     X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
     X(withdrawn_put, "INSERT OR IGNORE INTO withdrawn(uid,model,run,run_order,number,shard_count,root) "     \
                      "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                         \
@@ -380,6 +384,14 @@ static enum tb_status transaction_end(struct tb_store *s, enum tb_status status)
     return status;
 }
 
+/* P7: a model's rows that ended are as many after each of its versions. */
+static enum tb_status trim_model(struct tb_store *s, const char *model)
+{
+    bind_u64(s->st[ST_version_trim_model], 1, ENDED_KEPT);
+    bind_text(s->st[ST_version_trim_model], 2, model);
+    return run_once(s, ST_version_trim_model, "trimming a model's ended versions");
+}
+
 /* One row (its statement is bound) and its audit line, both or neither. Now and then old rows go with them. */
 static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
 {
@@ -390,6 +402,7 @@ static enum tb_status transact(struct tb_store *s, enum statement which, const s
     }
     status = run_once(s, which, "writing");
     if (status == TB_OK) status = audit_put(s, row);
+    if (status == TB_OK && which == ST_version_put) status = trim_model(s, row->model);
     if (status == TB_OK) status = trim(s);
     return s->batch ? status : transaction_end(s, status);
 }
