@@ -236,6 +236,10 @@ struct site { /* or its second gateway, a lane that no worker knows: a row of it
     struct worker workers[WORKERS_MAX];
     uint32_t worker_count, group_count; /* seats in the group */
     tb_time_ns up_since, adopt_at;
+    struct leaving { /* its copy is being given up; zero: it is not */
+        tb_time_ns since;
+        uint32_t steps;
+    } leaving[VERSIONS_MAX];
 };
 
 struct path { /* from one site to another */
@@ -251,6 +255,7 @@ struct path { /* from one site to another */
     } starts[32];
     uint32_t start_at;
     uint64_t told[VERSIONS_MAX][SHARDS_MAX]; /* by HELD, in all crossings of the version */
+    tb_time_ns gone_at[VERSIONS_MAX];        /* its last GONE is there */
 };
 
 struct connection;
@@ -388,6 +393,7 @@ void world_check_let_go(const struct tb_catalog *c); /* a reference has ended */
 void world_check_rows(const struct tb_catalog *c);   /* P7: each has a reason */
 void world_check_hold(struct trainer *t);
 void world_check_memory(void);
+void world_check_leaving(void); /* P7: what is given up goes */
 void world_check_log(enum tb_log_level level, const char *event, const char *line);
 bool world_converged(void);
 

@@ -131,6 +131,14 @@ static void see_start(const struct pipe *p, struct tb_reader *r, uint32_t life)
     the->went[WAY_PUSH] += start->pushed;
 }
 
+static void see_gone(const struct pipe *p, struct tb_reader *r)
+{
+    struct tb_frame_gone m;
+    if (tb_frame_gone_decode(r, &m) != TB_OK) return;
+    const uint32_t version = world_version_find(&m.uid);
+    if (version != NONE) the->paths[p->from][p->to].gone_at[version] = p->last_at;
+}
+
 static void see_message(struct pipe *p)
 {
     struct tb_reader r;
@@ -143,6 +151,7 @@ static void see_message(struct pipe *p)
     if (type == TB_FRAME_PUSH) see_push(p, &r);
     if (type == TB_FRAME_WANT) see_want(p, &r, life);
     if (type == TB_FRAME_START) see_start(p, &r, life);
+    if (type == TB_FRAME_GONE) see_gone(p, &r);
     if (type != TB_FRAME_HELD) return;
     see_held(p, &r, life);
     if (world_strikes(FAULT_DUPLICATE, 10000)) push(p, p->tap.frame, p->tap.need);

@@ -99,6 +99,7 @@ static void step(void)
     for (uint32_t m = 0; m < the->model_count; m++)
         if (world_process_runs(the->trainers[m].c.process)) world_trainer_step(&the->trainers[m]);
     world_check_memory();
+    world_check_leaving();
     world_connections_sweep();
 }
 
