@@ -179,6 +179,13 @@ static void check_sight(const struct tb_catalog *c, uint32_t r)
     TB_ASSERT(reference_at(c, ref->unpublish_with)->version == ref->version);
 }
 
+/* P7: once a session is sure, nothing stays that its site said of itself only in sessions before it. */
+static void check_told(const struct tb_catalog *c, const struct reference *ref)
+{
+    const struct site *s = site_at(c, ref->owner);
+    TB_ASSERT(s->unsure || ref->told_in == 0 || ref->told_in == s->session);
+}
+
 static void check_references(const struct tb_catalog *c)
 {
     uint32_t sites = 0, others = 0, gateway_readers = 0;
@@ -189,6 +196,7 @@ static void check_references(const struct tb_catalog *c)
         const bool site = ref->kind == TB_REFERENCE_SITE;
         TB_ASSERT(counts(&c->versions, ref->version));
         TB_ASSERT(counts(site ? &c->sites : &c->sessions, ref->owner));
+        if (site) check_told(c, ref);
         sites += site;
         others += !site;
         check_source(c, r);
