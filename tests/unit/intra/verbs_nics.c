@@ -60,12 +60,23 @@ static void scene_of_two_nics(struct scene *s)
     tb_fabric_call(s->reader, same_rate, NULL);
 }
 
-static void two_hops(struct scene *s, struct tb_hop **hops, uint32_t opened)
+/* Until one is open. A door closes a connection that says nothing for 5 s, which a reader may take on a busy emulated processor: then
+ * the reader opens another, as its planner would. */
+static struct tb_hop *open_hop(struct scene *s)
 {
-    for (uint32_t i = 0; i < 2; i++) {
-        hops[i] = verbs_hop(s, TB_TRANSPORT_VERBS);
-        tale_wait(&s->tale, &s->tale.told.opened, opened + i + 1);
+    for (;;) {
+        const struct told before = told(&s->tale);
+        struct tb_hop *hop = verbs_hop(s, TB_TRANSPORT_VERBS);
+        wait_until(told(&s->tale).opened > before.opened || told(&s->tale).lost > before.lost);
+        if (told(&s->tale).opened > before.opened) return hop;
+        tb_hop_close(hop);
     }
+}
+
+static void two_hops(struct scene *s, struct tb_hop **hops)
+{
+    for (uint32_t i = 0; i < 2; i++)
+        hops[i] = open_hop(s);
 }
 
 static void two_close(struct tb_hop **hops)
@@ -85,22 +96,23 @@ void P6_two_nics_share_the_load_and_stand_in_for_each_other(void **state)
     scene_of_two_nics(&s);
     const uint32_t n = s.cargo.manifest.chunk_count;
     owner_hold(&s.owner, 0, n / 2);
-    two_hops(&s, hops, 0);
+    two_hops(&s, hops);
     struct loads l = loads_of(s.reader);
     assert_int_equal(l.rails, 2);
     assert_int_equal(l.least, 1); /* one hop each */
     wait_until(tb_place_held_count(&s.hold.place) == n / 2);
+    const uint32_t lost = told(&s.tale).lost;
     tb_fabric_call(s.reader, break_newest, NULL);
-    tale_wait_lost(&s.tale);
+    tale_wait(&s.tale, &s.tale.told.lost, lost + 1);
     const tb_time_ns broken = tb_clock_now();
     two_close(hops);
-    two_hops(&s, hops, 2);
+    two_hops(&s, hops);
     assert_int_equal(loads_of(s.reader).loaded, 1);
     owner_hold_all(&s.owner);
     wait_until(tb_place_whole(&s.hold.place));
     two_close(hops);
     wait_until(tb_clock_now() - broken > TB_SECONDS(16));
-    two_hops(&s, hops, 4);
+    two_hops(&s, hops);
     assert_int_equal(loads_of(s.reader).least, 1);
     two_close(hops);
     verbs_close(&s);
@@ -126,8 +138,7 @@ static uint32_t begun_on(uint32_t draw)
     uint32_t rail = UINT32_MAX;
     scene_of_two_nics(&s);
     tb_fabric_call(s.reader, set_draw, &draw);
-    struct tb_hop *hop = verbs_hop(&s, TB_TRANSPORT_VERBS);
-    tale_wait_opened(&s.tale);
+    struct tb_hop *hop = open_hop(&s);
     tb_fabric_call(s.reader, note_loaded, &rail);
     tb_hop_close(hop);
     verbs_close(&s);
@@ -170,18 +181,19 @@ void P6_a_link_that_goes_down_is_left(void **state)
     scene_of_two_nics(&s);
     const uint32_t n = s.cargo.manifest.chunk_count;
     owner_hold(&s.owner, 0, n / 2);
-    two_hops(&s, hops, 0);
+    two_hops(&s, hops);
     assert_int_equal(loads_of(s.reader).least, 1);
     wait_until(tb_place_held_count(&s.hold.place) == n / 2);
     const tb_time_ns down = tb_clock_now();
+    const uint32_t lost = told(&s.tale).lost;
     set_link(link, "down");
-    tale_wait_lost(&s.tale);
+    tale_wait(&s.tale, &s.tale.told.lost, lost + 1);
     print_message("link down: heard %u times\n", log_lines("verbs.device", "rests_until_active"));
     wait_until(log_lines("verbs.device", "rests_until_active") == 2);
     print_message("link down: the port said it, its hop was lost after %.1f s\n",
                   (double)(tb_clock_now() - down) / 1e9);
     two_close(hops);
-    two_hops(&s, hops, 2);
+    two_hops(&s, hops);
     assert_int_equal(loads_of(s.reader).loaded, 1);
     owner_hold_all(&s.owner);
     wait_until(tb_place_whole(&s.hold.place));
@@ -189,7 +201,7 @@ void P6_a_link_that_goes_down_is_left(void **state)
     set_link(link, "up");
     wait_until(log_lines("verbs.device", "used_again") > 0);
     const tb_time_ns up = tb_clock_now();
-    two_hops(&s, hops, 4);
+    two_hops(&s, hops);
     print_message("link up: the port said it, hops opened after %.1f s by %u NICs\n",
                   (double)(tb_clock_now() - up) / 1e9, loads_of(s.reader).loaded);
     two_close(hops);
