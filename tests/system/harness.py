@@ -101,6 +101,8 @@ class Link(threading.Thread):
         self.forward_bytes = 0     # from the dialling side
         self.back_bytes = 0
         self.bytes_per_s = 0       # of each connection and direction; 0: no limit
+        self.shared = False        # all connections share that rate, as they would a line
+        self.free_at = [0.0, 0.0]  # when that line has passed on all that it took, back and forth
         self.crawl_at = 0          # bytes back; behind them it crawls, where it has a limit: the middle of a version lasts. 0: nowhere
         self.refusing = False
         self.stalled = False
@@ -136,6 +138,13 @@ class Link(threading.Thread):
         crawls = self.crawl_at and self.back_bytes >= self.crawl_at
         return min(self.bytes_per_s, CRAWL) if crawls else self.bytes_per_s
 
+    def line_takes(self, forward, seconds):
+        """How long until bytes that take so many seconds have passed, behind those of other connections."""
+        with self.lock:
+            now = time.monotonic()
+            self.free_at[forward] = max(now, self.free_at[forward]) + seconds
+            return self.free_at[forward] - now
+
     def _pump(self, a, b, forward):
         tls = Tls()
         try:
@@ -155,7 +164,7 @@ class Link(threading.Thread):
                         self.clear += [tls.complaint] if tls.complaint else []
                 rate = self.rate()
                 if rate:
-                    time.sleep(len(data) / rate)
+                    time.sleep(self.line_takes(forward, len(data) / rate) if self.shared else len(data) / rate)
                 while forward and self.deaf and not self.closed:
                     time.sleep(0.01)
                 b.sendall(data)
