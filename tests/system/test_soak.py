@@ -100,7 +100,7 @@ class Soak:
         link = self.lab.link(self.east)
         if self.slow:
             link.bytes_per_s, link.shared = SLOW, True
-            for site in (self.east, self.west):  # more streams do not help, and each allocates what it encodes with at its first chunk
+            for site in (self.east, self.west):  # with four, memory takes 1,600 versions to settle (docs/benchmarks.md)
                 site.extra["link"] = {"streams": 1}
         self.west.peers = {"east": f"127.0.0.1:{link.port}", "north": None}
         self.east.peers["west"] = None
