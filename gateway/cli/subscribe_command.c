@@ -656,9 +656,9 @@ enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
                           .model = call->arguments[0],
                           .follows = tb_cli_given(call, "follow"),
                           .deadline = tb_deadline_of(call)};
+    tb_signals_catch(); /* before files change */
     const enum tb_status opened = tb_folders_open(&f.folders, tb_cli_text(call, "into"));
     if (opened != TB_OK) return folder_failed(&f, opened);
-    tb_signals_catch();
     tb_progress_start(&f.progress, call);
     const int s = tb_gateway_open(call, &f.session);
     if (s == TB_OK) {
