@@ -392,11 +392,12 @@ static void begin_end(struct tb_fabric *f, void *arg)
 static void ask_quiet(struct tb_fabric *f, void *arg)
 {
     bool *quiet = arg;
-    *quiet = LIST_EMPTY(&f->hops) && tb_door_quiet(f->door);
+    *quiet = LIST_EMPTY(&f->hops) && f->openings == 0 && tb_door_quiet(f->door);
     if (*quiet) uv_stop(&f->loop);
 }
 
-/* Hops and peers end by callbacks of the loop within milliseconds; this runs once in a process's life. */
+/* Hops and peers end by callbacks of the loop within milliseconds, and openings of trays when the driver answers. This runs once
+ * in a process's life. */
 static void wait_quiet(struct tb_fabric *f)
 {
     for (bool quiet = false; !quiet;) {

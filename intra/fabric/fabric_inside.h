@@ -56,7 +56,8 @@ struct tb_fabric {
     struct tb_verbs *verbs; /* NULL: none, as no_verbs says */
     const char *no_verbs;
     uint64_t nic_bytes_per_s;
-    uint32_t trays; /* that the door's readers have */
+    uint32_t trays;    /* that the door's readers have */
+    uint32_t openings; /* of trays, on the pool; they outlive their hops where a driver stands still */
     LIST_HEAD(, tb_hop) hops;
     bool ending;
     /* Of the door's readers; the fabric's thread writes, any reads. */

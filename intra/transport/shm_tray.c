@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "intra/hop/hop.h"
 
 #define PART_ALIGN 256u
@@ -32,19 +33,40 @@ static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
     t->bytes = t->part_count * t->part_bytes;
 }
 
-/* ---- beginning ---- */
+/* ---- opening ---- */
 
-static void run_job(struct tb_pool_job *job, uint32_t thread)
+/* It may outlive its tray, because a driver may stand still in it. */
+struct tb_shm_tray_opening {
+    struct tb_pool_job job;
+    struct tb_fabric_job done;
+    struct tb_fabric *fabric;
+    struct tb_gpu *gpu;
+    struct tb_gpu_offer offer;
+    struct tb_gpu_reach *reach; /* NULL: not open yet, refused, or closed again */
+    struct tb_shm_tray *tray;   /* NULL: it went meanwhile */
+    int lease;                  /* the tray's, where that went; else -1 */
+};
+
+static struct tb_shm_tray_opening *of_job(struct tb_pool_job *job)
 {
-    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, job));
+    return (struct tb_shm_tray_opening *)((char *)job - offsetof(struct tb_shm_tray_opening, job));
+}
+
+static void run_open(struct tb_pool_job *job, uint32_t thread)
+{
+    struct tb_shm_tray_opening *o = of_job(job);
     (void)thread;
-    if (t->job_closes) {
-        tb_gpu_reach_close(t->reach);
-        t->reach = NULL;
-    } else if (tb_gpu_reach_open(t->gpu, &t->offer, &t->reach) != TB_OK) {
-        t->reach = NULL; /* gpu.failed says why */
-    }
-    tb_fabric_post(t->stream->fabric, &t->done);
+    if (tb_gpu_reach_open(o->gpu, &o->offer, &o->reach) != TB_OK) o->reach = NULL; /* gpu.failed says why */
+    tb_fabric_post(o->fabric, &o->done);
+}
+
+static void run_close_unwanted(struct tb_pool_job *job, uint32_t thread)
+{
+    struct tb_shm_tray_opening *o = of_job(job);
+    (void)thread;
+    tb_gpu_reach_close(o->reach);
+    o->reach = NULL;
+    tb_fabric_post(o->fabric, &o->done);
 }
 
 static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_transport_why why)
@@ -54,33 +76,66 @@ static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_
     t->on_settled(t->owner);
 }
 
-static void begin(struct tb_shm_tray *t)
+static void opened(struct tb_shm_tray *t, struct tb_gpu_reach *reach)
 {
-    t->running = true;
-    t->job_closes = t->closing;
-    tb_pool_submit(t->stream->fabric->pool, &t->job);
-}
-
-static void closed(struct tb_shm_tray *t)
-{
-    if (t->lease >= 0) close(t->lease);
-    t->on_closed(t->owner);
-}
-
-static void job_done(struct tb_fabric_job *job)
-{
-    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, done));
-    t->running = false;
-    if (t->closing && t->reach != NULL)
-        begin(t); /* it was opened meanwhile */
-    else if (t->closing)
-        closed(t);
-    else if (t->state == TB_SHM_TRAY_OVER)
-        return; /* too late */
-    else if (t->reach != NULL)
+    t->opening = NULL;
+    t->reach = reach;
+    if (t->state == TB_SHM_TRAY_OVER) return; /* too late */
+    if (reach != NULL)
         settle(t, TB_SHM_TRAY_OPEN, TB_WHY_GPU);
     else
         settle(t, TB_SHM_TRAY_OVER, TB_WHY_GPU_REFUSED);
+}
+
+static void opening_done(struct tb_fabric_job *job)
+{
+    struct tb_shm_tray_opening *o =
+        (struct tb_shm_tray_opening *)((char *)job - offsetof(struct tb_shm_tray_opening, done));
+    struct tb_shm_tray *tray = o->tray;
+    struct tb_gpu_reach *reach = o->reach;
+    if (tray == NULL && reach != NULL) {
+        o->job.run = run_close_unwanted;
+        tb_pool_submit(o->fabric->pool, &o->job);
+        return;
+    }
+    if (o->lease >= 0) close(o->lease);
+    o->fabric->openings--;
+    tb_free(o);
+    if (tray != NULL) opened(tray, reach);
+}
+
+static bool begin(struct tb_shm_tray *t)
+{
+    struct tb_shm_tray_opening *o = tb_malloc(sizeof *o);
+    if (o == NULL) return false;
+    *o = (struct tb_shm_tray_opening){.job = {.run = run_open},
+                                      .done = {.run = opening_done},
+                                      .fabric = t->stream->fabric,
+                                      .gpu = t->gpu,
+                                      .offer = t->offer,
+                                      .tray = t,
+                                      .lease = -1};
+    t->opening = o;
+    o->fabric->openings++;
+    tb_pool_submit(o->fabric->pool, &o->job);
+    return true;
+}
+
+/* ---- beginning ---- */
+
+static void run_close(struct tb_pool_job *job, uint32_t thread)
+{
+    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, close_job));
+    (void)thread;
+    tb_gpu_reach_close(t->reach);
+    tb_fabric_post(t->stream->fabric, &t->close_done);
+}
+
+static void closed(struct tb_fabric_job *job)
+{
+    struct tb_shm_tray *t = (struct tb_shm_tray *)((char *)job - offsetof(struct tb_shm_tray, close_done));
+    if (t->lease >= 0) close(t->lease);
+    t->on_closed(t->owner);
 }
 
 void tb_shm_tray_init(struct tb_shm_tray *t, const struct tb_shm_tray_options *options)
@@ -92,8 +147,8 @@ void tb_shm_tray_init(struct tb_shm_tray *t, const struct tb_shm_tray_options *o
                               .owner = options->owner,
                               .lease = -1,
                               .late_ms = options->upstream->idle_ms,
-                              .job = {.run = run_job},
-                              .done = {.run = job_done}};
+                              .close_job = {.run = run_close},
+                              .close_done = {.run = closed}};
     if (t->gpu != NULL) divide(t, options->upstream);
 }
 
@@ -130,12 +185,10 @@ static bool offered(struct tb_shm_tray *t, const struct tb_hop_answer *answer)
            sizeof answer->id.bytes);
     if (t->answers < TB_HOP_TRAY_ANSWERS) return true;
     t->lease = fcntl(tb_chan_fd(t->stream->chan), F_DUPFD_CLOEXEC, 0);
-    if (t->lease < 0) {
+    if (t->lease < 0 || !begin(t))
         settle(t, TB_SHM_TRAY_OVER, TB_WHY_GPU_REFUSED);
-        return true;
-    }
-    t->state = TB_SHM_TRAY_OPENING;
-    begin(t);
+    else
+        t->state = TB_SHM_TRAY_OPENING;
     return true;
 }
 
@@ -241,5 +294,14 @@ void tb_shm_tray_close(struct tb_shm_tray *t)
 {
     TB_ASSERT(!t->closing);
     t->closing = true;
-    if (!t->running) begin(t); /* else it is being opened, and is closed behind that */
+    if (t->opening != NULL) {
+        t->opening->tray = NULL;
+        t->opening->lease = t->lease;
+        t->opening = NULL;
+        t->lease = -1;
+    }
+    if (t->reach != NULL)
+        tb_pool_submit(t->stream->fabric->pool, &t->close_job);
+    else
+        tb_fabric_post(t->stream->fabric, &t->close_done);
 }

@@ -21,6 +21,8 @@ enum tb_shm_tray_state {
     TB_SHM_TRAY_OVER, /* it could not be had, or failed */
 };
 
+struct tb_shm_tray_opening; /* on a thread of the pool */
+
 struct tb_shm_tray {
     struct tb_pipe *stream;
     struct tb_gpu *gpu;
@@ -47,9 +49,10 @@ struct tb_shm_tray {
     uint32_t owed;
     tb_time_ns heard_at; /* when something came, or it was asked for, or the first READ was */
 
-    struct tb_pool_job job;
-    struct tb_fabric_job done;
-    bool running, closing, job_closes;
+    struct tb_shm_tray_opening *opening; /* NULL: none runs */
+    struct tb_pool_job close_job;
+    struct tb_fabric_job close_done;
+    bool closing;
 };
 
 struct tb_shm_tray_options {
@@ -71,7 +74,8 @@ void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read);
 bool tb_shm_tray_copy(struct tb_shm_tray *t, const struct tb_read *read);
 /* Gives it up, or asking for it, when nothing came for late_ms. Returns when it wants the next call. */
 tb_time_ns tb_shm_tray_poll(struct tb_shm_tray *t, tb_time_ns now);
-/* No copy runs any more. on_closed follows, outside of this call; the door is not told before. */
+/* No copy runs any more. on_closed follows, outside of this call. A driver that stands still in opening the tray holds nothing
+ * up: the opening goes on without the tray, and the door is told once what it brings is closed. */
 void tb_shm_tray_close(struct tb_shm_tray *t);
 
 #endif

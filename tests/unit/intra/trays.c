@@ -591,6 +591,28 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     scene_close(&s);
 }
 
+/* P6: a hop whose source is gone says so, and closes, while this process's driver stands still. What the driver brings is closed. */
+static void P6_a_hop_ends_while_its_driver_stands(void **state)
+{
+    (void)state;
+    struct scene s;
+    struct tb_hop *hop = NULL;
+    scene_open(&s, &any_way, 3, 3000004, 0);
+    owner_hold_all(&s.owner);
+    struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
+    options.idle_ms = 1000;
+    fake_cuda_hold("cuIpcOpenMemHandle");
+    assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
+    wait_until(fake_cuda_held() || told(&s.tale).lost > 0);
+    owner_stand_still(&s.owner, true);
+    wait_until(told(&s.tale).lost > 0);
+    tb_hop_close(hop);
+    owner_stand_still(&s.owner, false);
+    fake_cuda_hold(NULL);
+    check_nothing_left(&s);
+    scene_close(&s);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +628,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(P1_a_chunk_of_any_size_is_filled),
         cmocka_unit_test(P6_no_hop_waits_for_a_tray_for_ever),
         cmocka_unit_test(P6_no_hop_waits_for_its_driver_for_ever),
+        cmocka_unit_test(P6_a_hop_ends_while_its_driver_stands),
         cmocka_unit_test(P7_trays_are_bounded),
         cmocka_unit_test(P7_a_lying_source_is_dropped),
     };
