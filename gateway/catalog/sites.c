@@ -279,6 +279,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     if (i == NONE) {
         tb_versions_make_room(c, model);
         i = tb_version_new(c, model, key);
+        if (i == NONE && is_end(state)) return TB_OK; /* never here: there is nothing to end */
         if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
         tb_run_seen(c, model, key);

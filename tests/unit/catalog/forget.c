@@ -170,6 +170,24 @@ static void a_share_that_fills_makes_room_by_itself(void **state)
     site_close(&s);
 }
 
+/* A site that was away hears of many withdrawals at once, before the rows of the first are on disk and may leave. */
+static void many_withdrawals_at_once_fill_no_table(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_name east = name_of("east");
+    west_open(&s, 2);
+    obey(&s);
+    CHECK_OK(tb_catalog_site_up(s.c, s.now, &east, true));
+    for (uint64_t n = 1; n <= 40; n++)
+        CHECK_OK(hear(&s, "east", n, TB_VERSION_ENDED_WITHDRAWN));
+    assert_int_equal(table_of(&s, "versions").refused, 0);
+    settle_todos(&s);
+    CHECK_OK(hear(&s, "east", 41, TB_VERSION_READY));
+    cross_whole(&s, 41);
+    site_close(&s);
+}
+
 /* P6: where every version crosses, what is over takes no row from what is still to come. */
 static void a_full_share_takes_no_row_for_what_is_over(void **state)
 {
@@ -391,6 +409,7 @@ int main(void)
         cmocka_unit_test(what_is_offered_again_begins_anew),
         cmocka_unit_test(a_head_that_nobody_offers_stays),
         cmocka_unit_test(a_share_that_fills_makes_room_by_itself),
+        cmocka_unit_test(many_withdrawals_at_once_fill_no_table),
         cmocka_unit_test(a_full_share_takes_no_row_for_what_is_over),
         cmocka_unit_test(what_a_peer_says_no_more_is_doubted),
         cmocka_unit_test(what_a_peer_says_no_more_in_short_sessions_is_doubted),
