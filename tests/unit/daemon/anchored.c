@@ -246,7 +246,7 @@ static void withdraw(struct trainer *t, uint64_t number)
 
 static bool has_anchor(const struct trainer *t, uint64_t number)
 {
-    char path[128];
+    char path[SCRATCH_BYTES + 64];
     snprintf(path, sizeof path, "%s/anchors/policy@1-%d.anchor", t->home.dir, (int)number);
     return access(path, F_OK) == 0;
 }
@@ -264,7 +264,7 @@ static bool comes_to_be(struct trainer *t, uint64_t there, uint64_t gone)
 
 static void trainer_end(struct trainer *t)
 {
-    char path[128];
+    char path[SCRATCH_BYTES + 64];
     home_end(&t->home);
     for (int number = 1; number <= 2; number++) {
         snprintf(path, sizeof path, "%s/anchors/policy@1-%d.anchor", t->home.dir, number);
@@ -499,7 +499,7 @@ static void child_begin(struct child *c, void (*end)(struct trainer *t))
 static void child_end(struct child *c)
 {
     int code = -1;
-    char path[128];
+    char path[SCRATCH_BYTES + 64];
     assert_int_equal(waitpid(c->pid, &code, 0), c->pid);
     assert_true(WIFEXITED(code));
     const ssize_t bytes = pread(c->log, c->said, sizeof c->said - 1, 0);

@@ -62,7 +62,7 @@ void home_end(struct home *h)
 void home_free(struct home *h)
 {
     static const char *const files[] = {"control", "session", "store", "store-wal", "store-shm", "arena"};
-    char path[128];
+    char path[SCRATCH_BYTES + 64];
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
         snprintf(path, sizeof path, "%s/%s", h->dir, files[i]);
         (void)unlink(path);
