@@ -1,4 +1,5 @@
-/* assert.c - says where and aborts. No stdio: cores link this, and it must work when nothing else does. */
+/* assert.c - says where and aborts. No stdio: cores link this, and it must work when nothing else
+ * does. */
 #include "base/assert.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* assert.h - TB_ASSERT is for our own mistakes and stays on in release; a peer's mistake is a status. */
+/* assert.h - TB_ASSERT is for our own mistakes and stays on in release; a peer's
+ * mistake is a status. */
 #ifndef TB_BASE_ASSERT_H
 #define TB_BASE_ASSERT_H
 

@@ -1,4 +1,5 @@
-/* bitmap.c - atomic bits over plain words, so that a bitmap can live in memory shared with other processes. */
+/* bitmap.c - atomic bits over plain words, so that a bitmap can live in memory shared
+ * with other processes. */
 #include "base/bitmap.h"
 
 static uint64_t bit_of(uint32_t index)
@@ -40,7 +41,9 @@ uint32_t tb_bitmap_popcount(const uint64_t *words, uint32_t count)
         const uint64_t mask = i + 1 == word_count ? tail_mask(count) : UINT64_MAX;
         uint64_t w = load(words, i) & mask;
         for (; w != 0; w &= w - 1)
-            bits++; /* no popcount instruction below x86-64-v2, and the compiler's fallback is a library call */
+            /* no popcount instruction below x86-64-v2, and the compiler's fallback is a library
+             * call */
+            bits++;
     }
     return bits;
 }

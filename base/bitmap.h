@@ -12,7 +12,8 @@
 #define TB_BITMAP_WORDS(count) (((uint64_t)(count) + 63u) / 64u)
 
 bool tb_bitmap_test(const uint64_t *words, uint32_t index);
-/* Sets the bit; true if it was clear before (exactly one of several racing setters is told true). */
+/* Sets the bit; true if it was clear before (exactly one of several racing setters is told
+ * true). */
 bool tb_bitmap_set(uint64_t *words, uint32_t index);
 /* Clears the bit; true if it was set before. */
 bool tb_bitmap_clear(uint64_t *words, uint32_t index);

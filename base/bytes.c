@@ -182,7 +182,8 @@ bool tb_utf8_is_clean(const void *bytes, size_t count)
 {
     const uint8_t *at = bytes;
     while (count > 0) {
-        /* Nearly all names are ASCII, and a layout of 100,000 tensors has two million characters. */
+        /* Nearly all names are ASCII, and a layout of 100,000 tensors has two
+         * million characters. */
         if (*at >= 0x20 && *at < 0x7f) {
             at++;
             count--;

@@ -21,12 +21,13 @@ uint8_t tb_read_u8(struct tb_reader *r);
 uint16_t tb_read_u16(struct tb_reader *r);
 uint32_t tb_read_u32(struct tb_reader *r);
 uint64_t tb_read_u64(struct tb_reader *r);
-/* `count` bytes inside the buffer (borrowed from it), or NULL and bad. count 0 gives a non-NULL pointer. */
+/* `count` bytes inside the buffer (borrowed from it), or NULL and bad. count 0 gives a non-NULL
+ * pointer. */
 const uint8_t *tb_read_span(struct tb_reader *r, size_t count);
 /* Copies `count` bytes; zeroes `out` when bad. */
 void tb_read_bytes(struct tb_reader *r, void *out, size_t count);
-/* A u16 length and as many bytes into a C string of at most `cap` bytes with its NUL. Bad when it does not
- * fit or holds a NUL. */
+/* A u16 length and as many bytes into a C string of at most `cap` bytes with its NUL. Bad when it
+ * does not fit or holds a NUL. */
 void tb_read_str(struct tb_reader *r, char *out, size_t cap);
 /* True when nothing was bad and nothing is left: trailing bytes are a peer's mistake. */
 bool tb_reader_ended(const struct tb_reader *r);
@@ -48,8 +49,8 @@ void tb_write_str(struct tb_writer *w, const char *text); /* u16 length, bytes; 
 /* Overwrites a u32 written before, for lengths known only at the end. */
 void tb_write_u32_at(struct tb_writer *w, size_t offset, uint32_t v);
 
-/* The UTF-8 character at `bytes`: how many bytes it takes (1 to 4) and its code; 0 when it is not well formed (overlong,
- * surrogate, cut off, past U+10FFFF) or left is 0. */
+/* The UTF-8 character at `bytes`: how many bytes it takes (1 to 4) and its code; 0 when it is not
+ * well formed (overlong, surrogate, cut off, past U+10FFFF) or left is 0. */
 size_t tb_utf8_decode(const void *bytes, size_t left, uint32_t *code_out);
 /* True for well-formed UTF-8 without control characters (C0, DEL, C1). Nothing at all is clean. */
 bool tb_utf8_is_clean(const void *bytes, size_t count);

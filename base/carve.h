@@ -1,4 +1,5 @@
-/* carve.h - takes 16-byte aligned pieces, in turn, from one block of memory that the caller gave. Pure. */
+/* carve.h - takes 16-byte aligned pieces, in turn, from one block of memory that the caller gave.
+ * Pure. */
 #ifndef TB_BASE_CARVE_H
 #define TB_BASE_CARVE_H
 
@@ -15,7 +16,8 @@ static inline size_t tb_carve_bytes(size_t bytes)
     return (bytes + 15u) & ~(size_t)15u;
 }
 
-/* NULL when there is not that much. Sizes are rounded up to 16, so a block of the sum of tb_carve_bytes suffices. */
+/* NULL when there is not that much. Sizes are rounded up to 16, so a block of the sum of
+ * tb_carve_bytes suffices. */
 static inline void *tb_carve_take(struct tb_carve *c, size_t bytes)
 {
     const size_t rounded = tb_carve_bytes(bytes);

@@ -1,9 +1,11 @@
-/* damage_reports.h - which reports of a damaged chunk the holder answers by digesting its own copy. Pure.
+/* damage_reports.h - which reports of a damaged chunk the holder answers by
+ * digesting its own copy. Pure.
  *
- * A report is a stranger's word. The holder believes only its own digest, and a digest costs a pass over the chunk (32 MiB at
- * most). So a chunk is digested at most once a second, at most TB_DOUBTS_MAX chunks are digested in any second, and at most
- * TB_DOUBTS_EACH of them after reports of one reporter: a reporter that lies does not use up the looks of the others.
- * A report that is not answered is not kept. The reader that needs the chunk reports it again.
+ * A report is a stranger's word. The holder believes only its own digest, and a digest costs a pass
+ * over the chunk (32 MiB at most). So a chunk is digested at most once a second, at most
+ * TB_DOUBTS_MAX chunks are digested in any second, and at most TB_DOUBTS_EACH of them after reports
+ * of one reporter: a reporter that lies does not use up the looks of the others. A report that is
+ * not answered is not kept. The reader that needs the chunk reports it again.
  *
  * Threads: one. Zeroed memory is ready. */
 #ifndef TB_BASE_DOUBTS_H

@@ -1,4 +1,5 @@
-/* digest.c - XXH3-128 by what this processor has (digest_kernels.h). ThreadSanitizer is told of what is read by marks (tsan_marks.h). */
+/* digest.c - XXH3-128 by what this processor has (digest_kernels.h). ThreadSanitizer is told of
+ * what is read by marks (tsan_marks.h). */
 #include "base/digest.h"
 
 #include <string.h>

@@ -17,7 +17,8 @@ struct tb_digest {
 struct tb_digest tb_digest_of(const void *bytes, size_t count);
 bool tb_digest_equal(const struct tb_digest *a, const struct tb_digest *b);
 
-/* A digest over pieces: update as often as needed, then finish. 64-byte aligned state in the caller's memory. */
+/* A digest over pieces: update as often as needed, then finish. 64-byte aligned state in
+ * the caller's memory. */
 struct tb_digest_state {
     _Alignas(64) uint8_t opaque[576];
 };

@@ -1,5 +1,6 @@
-/* digest_xxh3.h - the kernels, compiled once for each set of instructions: xxHash's header looks at what the compiler was told. The
- * header-only form is compiled in where this is, and nowhere else, so no symbol of xxHash is left undefined and cores may link it. */
+/* digest_xxh3.h - the kernels, compiled once for each set of instructions: xxHash's header looks at
+ * what the compiler was told. The header-only form is compiled in where this is, and nowhere else,
+ * so no symbol of xxHash is left undefined and cores may link it. */
 #ifndef TB_BASE_DIGEST_XXH3_H
 #define TB_BASE_DIGEST_XXH3_H
 

@@ -1,11 +1,12 @@
 /* fault.h - wrappers of allocations and system calls, with points where a test makes them fail.
  *
- * Shells allocate and call the kernel through these. TB_FAULT in the environment of a test ("malloc:7",
- * "pwrite:1+", "mmap:3") or tb_fault_arm makes call number N of a point fail once, or with '+' once and from then
- * on. Without it a wrapper costs one relaxed load. Threads: any.
+ * Shells allocate and call the kernel through these. TB_FAULT in the environment of a test
+ * ("malloc:7", "pwrite:1+", "mmap:3") or tb_fault_arm makes call number N of a point fail once, or
+ * with '+' once and from then on. Without it a wrapper costs one relaxed load. Threads: any.
  *
- * Point `library` is what the libraries allocate that take an allocator: OpenSSL, libuv, c-ares, jansson, SQLite. They
- * are given tb_library_* only in a process that asks for faults, so elsewhere nothing stands between them and malloc. */
+ * Point `library` is what the libraries allocate that take an allocator: OpenSSL, libuv, c-ares,
+ * jansson, SQLite. They are given tb_library_* only in a process that asks for faults, so elsewhere
+ * nothing stands between them and malloc. */
 #ifndef TB_BASE_FAULT_H
 #define TB_BASE_FAULT_H
 
@@ -31,8 +32,9 @@ enum tb_fault_point {
 bool tb_fault_hit(enum tb_fault_point point, int error);
 /* Call `nth` (from 1) of the point fails; sticky: and all after it. nth 0 disarms. */
 void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky);
-/* Reads TB_FAULT; called by main of each program. With TB_FAULT_CALLS=PATH it also counts, and an exit writes a line
- * "NAME CALLS" for each point to that file. True: one of them is set, and libraries are to be given tb_library_*. */
+/* Reads TB_FAULT; called by main of each program. With TB_FAULT_CALLS=PATH it also counts, and an
+ * exit writes a line "NAME CALLS" for each point to that file. True: one of them is set, and
+ * libraries are to be given tb_library_*. */
 bool tb_fault_from_env(void);
 uint64_t tb_fault_calls(enum tb_fault_point point);
 

@@ -35,7 +35,8 @@ static uint8_t *reserve(uint64_t bytes)
     return at;
 }
 
-/* Of a huge page in which nothing stands the kernel makes none: one small page is put there first, and the rest is zeroes. */
+/* Of a huge page in which nothing stands the kernel makes none: one small page is put there first,
+ * and the rest is zeroes. */
 static bool collapse(uint8_t *map, uint64_t bytes)
 {
     for (uint64_t at = 0; at < bytes; at += TB_HUGE_BYTES)

@@ -67,14 +67,15 @@ void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *ev
     put_text(l, event);
 }
 
-/* How many bytes of `value` can stand as they are in a quoted value: 0 if the first has to be escaped. */
+/* How many bytes of `value` can stand as they are in a quoted value: 0 if the first has to be
+ * escaped. */
 static size_t plain_bytes(const char *value, size_t left)
 {
     uint32_t code = 0;
     const size_t count = tb_utf8_decode(value, left, &code);
     if (count == 0 || code < 0x20 || (code >= 0x7f && code < 0xa0)) return 0;
-    /* Line and paragraph separators, and the controls that turn the direction of text, can forge what is
-     * seen. */
+    /* Line and paragraph separators, and the controls that turn the direction of text,
+     * can forge what is seen. */
     if (code == 0x2028 || code == 0x2029 || (code >= 0x202a && code <= 0x202e) ||
         (code >= 0x2066 && code <= 0x2069)) {
         return 0;
@@ -171,7 +172,8 @@ void tb_log(enum tb_log_level level, const char *event, const char *format, ...)
         const size_t got = wanted < 0 ? 0 : (size_t)wanted;
         l.cut = got > room(&l);
         l.used += l.cut ? room(&l) : got;
-        /* The rule is that only text of ours comes this way; where it is broken, at least no line is forged. */
+        /* The rule is that only text of ours comes this way; where it is broken, at
+         * least no line is forged. */
         for (size_t i = start; i < l.used; i++) {
             if ((unsigned char)l.text[i] < 0x20 || l.text[i] == 0x7f) l.text[i] = '?';
         }

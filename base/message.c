@@ -114,8 +114,8 @@ void tb_field_read_opt_name(struct tb_reader *r, tb_field_opt_name *v_out)
     }
 }
 
-/* A text is often an error message, cut to length wherever that fell: what is not UTF-8 goes out as '?',
- * because the other end refuses it. */
+/* A text is often an error message, cut to length wherever that fell: what is not UTF-8 goes out as
+ * '?', because the other end refuses it. */
 void tb_field_write_text(struct tb_writer *w, const tb_field_text *v)
 {
     struct tb_text clean;

@@ -1,15 +1,18 @@
-/* message.h - control messages as tables of fields: one list gives the struct, its encoder and its decoder.
+/* message.h - control messages as tables of fields: one list gives the struct, its
+ * encoder and its decoder.
  *
  *   #define TB_SEAL_FIELDS(F) F(id, uid) F(u32, shard) F(span, head)
  *   TB_MESSAGE(tb_seal, TB_SEAL_FIELDS)
  *
- * gives struct tb_seal, void tb_seal_encode(const struct tb_seal *, struct tb_writer *), and
- * enum tb_status tb_seal_decode(struct tb_reader *, struct tb_seal *), which answers TB_PEER_GARBLED for a
- * truncation, a bad name, text with a NUL, a bool that is neither 0 nor 1, or trailing bytes. Ranges of numbers are the handler's to
- * check. Spans and the strings inside them are borrowed from the frame: valid until the handler returns.
+ * gives struct tb_seal, void tb_seal_encode(const struct tb_seal *, struct tb_writer *), and enum
+ * tb_status tb_seal_decode(struct tb_reader *, struct tb_seal *), which answers TB_PEER_GARBLED for
+ * a truncation, a bad name, text with a NUL, a bool that is neither 0 nor 1, or trailing bytes.
+ * Ranges of numbers are the handler's to check. Spans and the strings inside them are borrowed from
+ * the frame: valid until the handler returns.
  *
- * Kinds: bool u8 u16 u32 u64, id (16 bytes), digest (16), fingerprint (32), name (u16 + bytes, tb_name_valid),
- * opt_name (may be empty), text (u16 + up to 255 bytes, any UTF-8 without NUL), span (u32 + bytes), key (a tb_version_key). */
+ * Kinds: bool u8 u16 u32 u64, id (16 bytes), digest (16), fingerprint (32), name (u16 + bytes,
+ * tb_name_valid), opt_name (may be empty), text (u16 + up to 255 bytes, any UTF-8 without NUL),
+ * span (u32 + bytes), key (a tb_version_key). */
 #ifndef TB_BASE_MESSAGE_H
 #define TB_BASE_MESSAGE_H
 

@@ -1,4 +1,5 @@
-/* scratch_memory.h - memory of one thread's own that grows to the most that was asked of it, for what is made piece by piece. A shell. */
+/* scratch_memory.h - memory of one thread's own that grows to the most that was asked of it, for
+ * what is made piece by piece. A shell. */
 #ifndef TB_BASE_ROOM_H
 #define TB_BASE_ROOM_H
 

@@ -1,5 +1,6 @@
-/* site_state.h - what a site says of itself and one model: what it holds, what is active there, how far it is
- * behind, and why. One site says it, relays pass it on, and every view shows it (P10). Pure: a struct.
+/* site_state.h - what a site says of itself and one model: what it holds, what is active there,
+ * how far it is behind, and why. One site says it, relays pass it on, and every view shows it
+ * (P10). Pure: a struct.
  *
  * Both ends of a link show these numbers as the site itself derived them, so they agree. */
 #ifndef TB_BASE_SITE_STATE_H
@@ -54,7 +55,8 @@ struct tb_site_state {
     struct tb_site_held held[TB_SITE_HELD_MAX]; /* newest first */
 };
 
-/* What holds up the chunks that a gateway sends to a peer. The peer is told, as it cannot see it itself. */
+/* What holds up the chunks that a gateway sends to a peer. The peer is told, as it
+ * cannot see it itself. */
 #define TB_HOLDUPS(X)                                                                                        \
     X(TB_HOLDUP_NONE, "nothing")                                                                             \
     X(TB_HOLDUP_RATE, "an operator's rate")                                                                  \

@@ -3,8 +3,8 @@
 
 #include <stddef.h>
 
-/* C cannot lower the case of a macro's argument, so the names stand here once more; tests/unit/base/status.c
- * walks TB_STATUS_LIST and compares. */
+/* C cannot lower the case of a macro's argument, so the names stand here once more;
+ * tests/unit/base/status.c walks TB_STATUS_LIST and compares. */
 static const struct {
     int number;
     const char *name;

@@ -1,4 +1,5 @@
-/* time.h - monotonic time as a type. Cores are told the time; only shells read a clock (clock.h). */
+/* time.h - monotonic time as a type. Cores are told the time; only shells read a clock
+ * (clock.h). */
 #ifndef TB_BASE_TIME_H
 #define TB_BASE_TIME_H
 

@@ -1,5 +1,6 @@
-/* vector.h - which vector instructions this processor and its kernel offer. Code of ours runs on any x86-64 and on other
- * machines too: what is faster on some comes as variants that write the same bytes, and is chosen when it runs. Pure. */
+/* vector.h - which vector instructions this processor and its kernel offer. Code of ours runs on
+ * any x86-64 and on other machines too: what is faster on some comes as variants that write the
+ * same bytes, and is chosen when it runs. Pure. */
 #ifndef TB_BASE_VECTOR_H
 #define TB_BASE_VECTOR_H
 

@@ -1,4 +1,5 @@
-/* vector_x86.c - what cpuid says, and whether the kernel saves the registers (Intel's manual, volume 1, chapters 14 and 15). */
+/* vector_x86.c - what cpuid says, and whether the kernel saves the registers (Intel's manual,
+ * volume 1, chapters 14 and 15). */
 #include <cpuid.h>
 #include <stdint.h>
 

@@ -1,12 +1,13 @@
 /* codec_speed.c - what a codec of base/ makes of weights: how many bytes, and how fast on one core.
  *
- * The elements of one version, or of a version and its base, are tiled to --bytes, so that neither stands in a cache; chunks
- * of 1 MiB are encoded one behind another and decoded again, and the result is compared. Decoding a step is what a link
- * does: from the base into other memory. What it is held against moves the same bytes: a memcpy, or a scan that reads both
- * versions and counts the words that differ.
+ * The elements of one version, or of a version and its base, are tiled to --bytes, so that neither
+ * stands in a cache; chunks of 1 MiB are encoded one behind another and decoded again, and the
+ * result is compared. Decoding a step is what a link does: from the base into other memory. What
+ * it is held against moves the same bytes: a memcpy, or a scan that reads both versions and counts
+ * the words that differ.
  *
- * Prints one JSON line: {"bytes", "memcpy_s", "full": {"coded", "encode_s", "decode_s"}}, or for a step
- * {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}, "dense": {...}}. */
+ * Prints one JSON line: {"bytes", "memcpy_s", "full": {"coded", "encode_s", "decode_s"}}, or for a
+ * step {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}, "dense": {...}}. */
 #include <fcntl.h>
 #include <getopt.h>
 #include <stdbool.h>

@@ -1,9 +1,13 @@
-/* gpu_speed.c - what a GPU does with weights, in GB of one version a second, against what its memory and its bus give.
+/* gpu_speed.c - what a GPU does with weights, in GB of one version a second, against what its
+ * memory and its bus give.
  *
- * Floors: a copy inside the device, and one between pinned host memory and the device each way. Ours: a pass that publishes from device
- * memory (gather, digest, copy to the host), moves that activate into it (whole, slices, small tensors), another process's READs by a tray (CUDA IPC), the digest by itself, encoding a step in which 2 % of the
- * BF16 elements changed by one unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median of the
- * rounds, and the bytes of one version are counted once. Needs a device: else exit code 77 and the reason. */
+ * Floors: a copy inside the device, and one between pinned host memory and the device each way.
+ * Ours: a pass that publishes from device memory (gather, digest, copy to the host), moves that
+ * activate into it (whole, slices, small tensors), another process's READs by a tray (CUDA
+ * IPC), the digest by itself, encoding a step in which 2 % of the BF16 elements changed by one
+ * unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median
+ * of the rounds, and the bytes of one version are counted once. Needs a device: else exit code
+ * 77 and the reason. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,7 +288,8 @@ static double patch(struct bench *b)
     return took;
 }
 
-/* Out of this process's device into the host memory of another, by a tray: filled and emptied in turn. */
+/* Out of this process's device into the host memory of another, by a tray: filled
+ * and emptied in turn. */
 static double by_tray(struct bench *b)
 {
     struct tb_gpu_tray *tray;

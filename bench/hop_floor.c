@@ -1,9 +1,11 @@
-/* hop_floor.c - the floor under one hop inside a site: the least that brings a version to one reader and digests it.
+/* hop_floor.c - the floor under one hop inside a site: the least that brings a version to one
+ * reader and digests it.
  *
- * --way memory: one thread copies a chunk of 1 MiB from a source that stands in memory to a cold target, then digests it.
- * --way socket: a process writes the source to a loopback socket, another reads it into its memory and digests each chunk:
- * two threads, blocking. --way digest: the digest alone. XXH3-128 of each chunk, as a hop has it; pages are made before the
- * clock runs. --threads: readers, as many as the hop's cores.
+ * --way memory: one thread copies a chunk of 1 MiB from a source that stands in memory to a cold
+ * target, then digests it. --way socket: a process writes the source to a loopback socket, another
+ * reads it into its memory and digests each chunk: two threads, blocking. --way digest: the digest
+ * alone. XXH3-128 of each chunk, as a hop has it; pages are made before the clock runs. --threads:
+ * readers, as many as the hop's cores.
  *
  * Prints one JSON line: {"bytes", "seconds", "gb_per_s"}. */
 #include <arpa/inet.h>

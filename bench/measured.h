@@ -1,4 +1,5 @@
-/* measured.h - what the floors share: a clock, memory whose pages are there before it runs, and an end that says why. */
+/* measured.h - what the floors share: a clock, memory whose pages are there before it runs, and
+ * an end that says why. */
 #ifndef TB_BENCH_MEASURED_H
 #define TB_BENCH_MEASURED_H
 
@@ -7,7 +8,8 @@
 
 _Noreturn void measured_die(const char *what); /* with what errno says; exit code 1 */
 double measured_now_s(void);                   /* monotonic */
-/* Every byte is written once: no page is made while a clock runs, and none is the kernel's shared page of zeros. */
+/* Every byte is written once: no page is made while a clock runs, and none is the kernel's
+ * shared page of zeros. */
 uint8_t *measured_memory(size_t bytes, int fill);
 uint8_t *measured_shared_memory(size_t bytes, int fill); /* as stagings stand in: never in huge pages */
 

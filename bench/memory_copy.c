@@ -1,7 +1,8 @@
-/* memory_copy.c - the floor under a pass over bytes: memcpy of --bytes, both ends cold, on one core.
+/* memory_copy.c - the floor under a pass over bytes: memcpy of --bytes, both ends cold, on one
+ * core.
  *
- * Source and target are populated first, so no page is made while the clock runs; at 1 GiB neither is in a cache.
- * Prints one JSON line: {"bytes", "seconds", "gb_per_s"}. */
+ * Source and target are populated first, so no page is made while the clock runs; at 1 GiB neither
+ * is in a cache. Prints one JSON line: {"bytes", "seconds", "gb_per_s"}. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

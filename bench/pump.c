@@ -1,15 +1,18 @@
-/* pump.c - the floor under a link: the least that moves bytes from one process to another over TLS 1.3 with OpenSSL.
+/* pump.c - the floor under a link: the least that moves bytes from one process to another over
+ * TLS 1.3 with OpenSSL.
  *
- * Two processes, blocking sockets, one thread a connection, TLS_AES_128_GCM_SHA256 on both ends, a cold source and a cold
- * sink of --bytes each (every byte is read once from memory and written once to memory), writes of --batch bytes. No
- * frames, no digests, no bitmaps: what a link adds to this is what the link costs.
+ * Two processes, blocking sockets, one thread a connection, TLS_AES_128_GCM_SHA256 on both ends, a
+ * cold source and a cold sink of --bytes each (every byte is read once from memory and written once
+ * to memory), writes of --batch bytes. No frames, no digests, no bitmaps: what a link adds to this
+ * is what the link costs.
  *
- * --batched puts records through a memory BIO: --batch bytes are encrypted, then written by one call; what one read of the
- * same size brought is decrypted. Fewer system calls for one more copy.
+ * --batched puts records through a memory BIO: --batch bytes are encrypted, then written by one
+ * call; what one read of the same size brought is decrypted. Fewer system calls for one more copy.
  *
- * --memory: a source and a sink of so many bytes that are gone over again and again, where a link is slow and memory short.
- * --repeat: again and again, over new connections. Prints a JSON line each time: {"bytes", "began" (by the monotonic clock),
- * "seconds", "gb_per_s", "streams", "batch_bytes", "batched", "congestion", "stream_s"}. */
+ * --memory: a source and a sink of so many bytes that are gone over again and again, where a link
+ * is slow and memory short. --repeat: again and again, over new connections. Prints a JSON line
+ * each time: {"bytes", "began" (by the monotonic clock), "seconds", "gb_per_s", "streams",
+ * "batch_bytes", "batched", "congestion", "stream_s"}. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <getopt.h>

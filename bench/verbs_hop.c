@@ -1,11 +1,13 @@
-/* verbs_hop.c - how fast one hop's READs come by RDMA, without digests: the shipped transport between two fabrics of this process.
+/* verbs_hop.c - how fast one hop's READs come by RDMA, without digests: the shipped transport
+ * between two fabrics of this process.
  *
- * A version's bytes are read over and over in chunks of 1 MiB, as many in flight as a hop lets be, into memory of ours. Without the
- * hop's core, since a hop always digests (P1). A second version then goes the same way through the same memory. Runs where there is an
- * RDMA device: sim/vm.
+ * A version's bytes are read over and over in chunks of 1 MiB, as many in flight as a hop lets be,
+ * into memory of ours. Without the hop's core, since a hop always digests (P1). A second version
+ * then goes the same way through the same memory. Runs where there is an RDMA device: sim/vm.
  *
- * Prints one JSON line: {"bytes", "seconds", "mib_per_s", "registered_s", "registered_again_s"}; the last two are what both ends took to
- * register memory for the first version, and for the second. Exit code 77 with a line on stderr where there is no RDMA. */
+ * Prints one JSON line: {"bytes", "seconds", "mib_per_s", "registered_s", "registered_again_s"};
+ * the last two are what both ends took to register memory for the first version, and for the
+ * second. Exit code 77 with a line on stderr where there is no RDMA. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* planner.c - one pass says who depends on the reader and how deep each member stands, a second takes the
- * best. Knows nothing of sessions, tokens or transports. */
+/* planner.c - one pass says who depends on the reader and how deep each member stands, a second
+ * takes the best. Knows nothing of sessions, tokens or transports. */
 #include "intra/planner.h"
 
 #include "base/assert.h"
@@ -30,7 +30,8 @@ static bool failed(const struct tb_planner_question *q, const struct tb_planner_
     return m->silent || (m->kind == TB_PLANNER_WORKER && among_avoided(q, q->failed_count, m->id));
 }
 
-/* Marks a member that needs no look at its upstream. False: its mark is its upstream's, unless it failed. */
+/* Marks a member that needs no look at its upstream. False: its mark is its
+ * upstream's, unless it failed. */
 static bool mark_end(const struct tb_planner_question *q, uint32_t index)
 {
     struct tb_planner_member *m = &q->members[index];
@@ -44,8 +45,8 @@ static bool mark_end(const struct tb_planner_question *q, uint32_t index)
     return m->own.mark != MARK_UNKNOWN;
 }
 
-/* Follows upstreams to the first member whose mark is known, then marks the way: each member is walked twice
- * in all. */
+/* Follows upstreams to the first member whose mark is known, then marks the way: each member is
+ * walked twice in all. */
 static void mark_way(const struct tb_planner_question *q, uint32_t index)
 {
     uint32_t steps = 0;
@@ -67,7 +68,8 @@ static void mark_way(const struct tb_planner_question *q, uint32_t index)
     }
 }
 
-/* The first member of this one's host; finds or makes it through a hash table that lies across the members. */
+/* The first member of this one's host; finds or makes it through a hash table that
+ * lies across the members. */
 static uint32_t first_of_host(const struct tb_planner_question *q, uint32_t index)
 {
     struct tb_planner_member *m = &q->members[index];
@@ -110,15 +112,16 @@ static uint32_t load_of(const struct tb_planner_question *q, uint32_t candidate)
     return load - (q->members[reader->upstream].host == c->host ? 1 : 0);
 }
 
-/* Of members of one host that all wait for an upstream, the most advanced is to lead: the others may take it,
- * it may not take them. */
+/* Of members of one host that all wait for an upstream, the most advanced is to lead: the others
+ * may take it, it may not take them. */
 static bool leads(const struct tb_planner_member *c, const struct tb_planner_member *reader)
 {
     if (c->own.mark == MARK_ROOTED || c->held_chunks > reader->held_chunks) return true;
     return c->held_chunks == reader->held_chunks && c->id < reader->id;
 }
 
-/* Of one host a publisher's memory is nearer than the gateway's: it is mapped, and the gateway's is not. */
+/* Of one host a publisher's memory is nearer than the gateway's: it is mapped, and
+ * the gateway's is not. */
 static uint32_t kind_cost(const struct tb_planner_member *c, bool near)
 {
     if (c->kind == TB_PLANNER_WORKER) return 0;
@@ -147,10 +150,11 @@ static struct cost cost_of(const struct tb_planner_question *q, uint32_t candida
     const bool behind = !c->whole && c->held_chunks < reader->held_chunks;
     const uint32_t fan_out = fan_out_of(q, c);
     const bool same_rack = c->rack != 0 && c->rack == reader->rack;
-    /* One more on a NIC that is full makes all behind it slower: many that come at once are spread, or all went to the first of a chain. */
+    /* One more on a NIC that is full makes all behind it slower: many that come at once are spread,
+     * or all went to the first of a chain. */
     const uint32_t over = near || load < fan_out ? 0 : load - fan_out;
-    /* A reader of the same host costs no NIC, and what such a member lacks comes to the host through it:
-     * neither load nor being behind speaks against it. */
+    /* A reader of the same host costs no NIC, and what such a member lacks comes to the host
+     * through it: neither load nor being behind speaks against it. */
     return (struct cost){
         .terms = {c->silent, c->slow, stands_still(c, reader), !near, !near && load >= fan_out,
                   c->own.mark == MARK_UNROOTED, !near && behind && c->kind == TB_PLANNER_WORKER,
@@ -166,7 +170,8 @@ static bool cheaper(const struct cost *a, const struct cost *b)
     return a->id < b->id;
 }
 
-/* Whom mark_best and near_best take: not the reader, not who depends on it, nobody to be avoided. */
+/* Whom mark_best and near_best take: not the reader, not who depends on it, nobody to be
+ * avoided. */
 static bool candidate(const struct tb_planner_question *q, uint32_t index)
 {
     const struct tb_planner_member *m = &q->members[index];
@@ -186,8 +191,9 @@ static void consider(const struct tb_planner_question *q, uint32_t index, struct
     *best = (struct choice){index, cost};
 }
 
-/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper (silent, slow, failed and near are the
- * weightiest terms), so neither loads nor the others' depths need be known. Most of a site's questions end here. */
+/* The best of the reader's own host, if one there will do: nobody elsewhere can then be cheaper
+ * (silent, slow, failed and near are the weightiest terms), so neither loads nor the others' depths
+ * need be known. Most of a site's questions end here. */
 static uint32_t near_best(const struct tb_planner_question *q)
 {
     struct choice best = {.index = TB_PLANNER_NONE};
@@ -287,7 +293,8 @@ void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now)
     pace->at = now;
 }
 
-/* Under half of the median: more than half of the others are over twice as fast. Then the median is at least the least of those. */
+/* Under half of the median: more than half of the others are over twice as fast. Then the median is
+ * at least the least of those. */
 bool tb_planner_slow(const struct tb_planner_question *q, struct tb_planner_pace *pace)
 {
     TB_ASSERT(q->reader < q->count);

@@ -1,30 +1,38 @@
 /* planner.h - whom a reader reads from: the tree for one version in one site.
  *
- * A pure function of who holds what, where, and how loaded. The catalog lists all who hold or stage the
- * version, asks for one reader at a time, and writes the answer into the reader's `upstream` before it asks
- * for the next; it asks again only for those whose upstream died, slowed or failed, so a change moves no
- * other reader. The same question has the same answer.
+ * A pure function of who holds what, where, and how loaded. The catalog lists all who hold or stage
+ * the version, asks for one reader at a time, and writes the answer into the reader's `upstream`
+ * before it asks for the next; it asks again only for those whose upstream died, slowed or failed,
+ * so a change moves no other reader. The same question has the same answer.
  *
  * What it holds to, in this order:
  *   - no cycle: the upstream never depends on the reader;
- *   - a member that does not answer, and whoever depends on it and holds no more than the reader, is read from when there is nobody else;
- *   - a byte reaches a host once: whoever shares the reader's host is preferred, even when it has only begun;
+ *   - a member that does not answer, and whoever depends on it and holds no more than the reader,
+ *     is read from when there is nobody else;
+ *   - a byte reaches a host once: whoever shares the reader's host is preferred, even
+ *     when it has only begun;
  *   - slow members become leaves: read from only when there is nobody else;
- *   - nor from who depends on a worker that failed this reader, and holds no more than it: nothing comes there either;
- *   - at most fan_out readers on a host's NIC, while any other will do; then one more on each before two more on one;
- *   - workers before a publisher of the reader's own host before the gateway before other publishers, unless no worker has what
- *     this reader lacks: with fan_out 1, hosts form a chain behind the gateway, with more a tree that is as shallow as fan_out
- *     allows;
+ *   - nor from who depends on a worker that failed this reader, and holds no more than it:
+ *     nothing comes there either;
+ *   - at most fan_out readers on a host's NIC, while any other will do; then one more on each
+ *     before two more on one;
+ *   - workers before a publisher of the reader's own host before the gateway before other
+ *     publishers, unless no worker has what this reader lacks: with fan_out 1, hosts form a chain
+ *     behind the gateway, with more a tree that is as shallow as fan_out allows;
  *   - the same rack, then the least depth (a whole member has none), then the least loaded.
  *
- * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a NIC + how late a hop looks), as
- * long as no NIC feeds more than fan_out readers and NIC rate / fan_out is not under the rate of arrival; above that each
- * reader more on a NIC makes all behind it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus
- * the shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first, compared as words are: silent, slow,
- * behind what failed the reader or is silent, not of this host, NIC full, waits itself, is behind, kind, other rack, readers over fan_out, depth, load (planner.c: cost_of). Rate comes before
- * depth, since a NIC that is full costs each byte and a hop only its chunk. sim/fleet asks this same code.
+ * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a
+ * NIC + how late a hop looks), as long as no NIC feeds more than fan_out readers and NIC rate /
+ * fan_out is not under the rate of arrival; above that each reader more on a NIC makes all behind
+ * it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus the
+ * shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first,
+ * compared as words are: silent, slow, behind what failed the reader or is silent, not of this
+ * host, NIC full, waits itself, is behind, kind, other rack, readers over fan_out, depth, load
+ * (planner.c: cost_of). Rate comes before depth, since a NIC that is full costs each byte and a hop
+ * only its chunk. sim/fleet asks this same code.
  *
- * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host answers a third of that. */
+ * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host
+ * answers a third of that. */
 #ifndef TB_INTRA_PLANNER_H
 #define TB_INTRA_PLANNER_H
 
@@ -68,7 +76,8 @@ struct tb_planner_member {
     bool silent;    /* it was asked for something and has not answered; not of a gateway */
     bool near_only; /* PUBLISHER: it is read by its own host alone */
     bool steady;    /* as its pace says. Only tb_planner_alone looks at it */
-    /* what it reads at, as it says; 0: not known, or nothing comes. tb_planner_slow and _alone look at it */
+    /* what it reads at, as it says; 0: not known, or nothing comes. tb_planner_slow
+     * and _alone look at it */
     uint64_t bytes_per_s;
 
     uint32_t row; /* the caller's own number for it; not looked at */
@@ -90,16 +99,17 @@ struct tb_planner_question {
     uint64_t chunk_bytes;  /* of the version's chunks, in the mean */
 };
 
-/* *upstream_out is an index into members. TB_NOT_FOUND: there is nobody whom this reader may read from. An
- * index out of range and a cycle in the question are the caller's mistakes (TB_ASSERT). */
+/* *upstream_out is an index into members. TB_NOT_FOUND: there is nobody whom this reader may read
+ * from. An index out of range and a cycle in the question are the caller's mistakes (TB_ASSERT). */
 TB_MUST_USE enum tb_status tb_planner_upstream(const struct tb_planner_question *question,
                                                uint32_t *upstream_out);
 
-/* How many readers a NIC can feed at the rate at which the version arrives: from 1, also when a rate is not
- * known (0), to TB_PLANNER_FAN_OUT_MAX. */
+/* How many readers a NIC can feed at the rate at which the version arrives: from 1, also when a
+ * rate is not known (0), to TB_PLANNER_FAN_OUT_MAX. */
 uint32_t tb_planner_fan_out(uint64_t nic_bytes_per_s, uint64_t arrival_bytes_per_s);
 
-/* How a member was judged so far; zeroed when it begins to read, and whenever it reads from another. */
+/* How a member was judged so far; zeroed when it begins to read, and whenever it reads from
+ * another. */
 struct tb_planner_pace {
     bool heard;       /* it told a rate since then */
     bool steady;      /* and another, which is of this source alone */
@@ -113,20 +123,25 @@ struct tb_planner_pace {
 
 /* It told a rate that is not judged. */
 void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now);
-/* It told that nothing came, and its source had nothing more: that is no rate, and much of the time of the next one it waited, too. */
+/* It told that nothing came, and its source had nothing more: that is no rate, and much of the time
+ * of the next one it waited, too. */
 void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now);
 
-/* A member tells its rate: is it to be a leaf from now on? True when it was under half of the median rate of those that do not
- * depend on it for as long as the median takes for TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole,
- * a source, or over twice as fast. The first rate that it tells is not judged: much of that time it waited for a chunk to come
- * down the chain, or read from somebody else. Nothing (0) is judged where the upstream holds more, and at the second such word in a row:
- * what stands still for all is nobody's fault, and by then the others have said so. */
+/* A member tells its rate: is it to be a leaf from now on? True when it was under half of the
+ * median rate of those that do not depend on it for as long as the median takes for
+ * TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole, a source, or over
+ * twice as fast. The first rate that it tells is not judged: much of that time it waited for a
+ * chunk to come down the chain, or read from somebody else. Nothing (0) is judged where the
+ * upstream holds more, and at the second such word in a row: what stands still for all is nobody's
+ * fault, and by then the others have said so. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
-/* All who told a rate depend on the reader of the question, and read at about its own, but those that are known to be slow: nobody can
- * be compared with it. Whether it holds them up, or what it reads from gives no more, is seen by letting one of them read in its
- * place. That finds a slow one unless more than TB_PLANNER_TRIALS_MAX stand first; who gets nothing is tried once, however many do. It does not find a host whose NIC is slow and that
- * has several members: another of them takes the place, over the same NIC. */
+/* All who told a rate depend on the reader of the question, and read at about its own, but those
+ * that are known to be slow: nobody can be compared with it. Whether it holds them up, or what it
+ * reads from gives no more, is seen by letting one of them read in its place. That finds a slow one
+ * unless more than TB_PLANNER_TRIALS_MAX stand first; who gets nothing is tried once, however many
+ * do. It does not find a host whose NIC is slow and that has several members: another of them takes
+ * the place, over the same NIC. */
 bool tb_planner_alone(const struct tb_planner_question *question);
 #define TB_PLANNER_TRIALS_MAX 2
 

@@ -15,8 +15,8 @@ struct tb_pool_job {
     struct tb_pool_job *next;                                    /* the pool's */
 };
 
-/* TB_BAD_ARGUMENT (0 threads), TB_SITE_NOMEM. The threads block all signals: those are for the program's own
- * threads. */
+/* TB_BAD_ARGUMENT (0 threads), TB_SITE_NOMEM. The threads block all signals: those are for the
+ * program's own threads. */
 TB_MUST_USE enum tb_status tb_pool_open(uint32_t threads, struct tb_pool **pool_out);
 void tb_pool_submit(struct tb_pool *pool, struct tb_pool_job *job);
 uint32_t tb_pool_threads(const struct tb_pool *pool);

@@ -1,8 +1,8 @@
 /* session_msg.h - the messages between a worker's library and its gateway. Pure.
  *
- * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's frame carries an id above 0 and
- * is answered by exactly one frame with that id: REPLY, or the type named. Notices have id 0. Lists inside a span are encoded as
- * their comment says. */
+ * Frames of base/net/wire.h. "->" the worker asks, "<-" the gateway answers or tells. A request's
+ * frame carries an id above 0 and is answered by exactly one frame with that id: REPLY, or the type
+ * named. Notices have id 0. Lists inside a span are encoded as their comment says. */
 /* clang-format does not settle on these tables of fields. */
 /* clang-format off */
 #ifndef TB_INTRA_SESSION_MSG_H
@@ -28,30 +28,51 @@ enum tb_session_type {
     TB_SESSION_VERSION_OPEN,   /* -> */
     TB_SESSION_VERSION,        /* <- answers VERSION_OPEN and WAIT */
     TB_SESSION_SEAL,           /* -> REPLY: TB_OK, TB_DONE_BEFORE, TB_CONFLICT, TB_FENCED, ... */
-    TB_SESSION_UNPUBLISH,      /* -> REPLY when the gateway has what it must take, and no grant for the export is given any more; the rank then closes its export */
+    /* -> REPLY when the gateway has what it must take, and no grant for the export is given any
+     * more; the rank then closes its export */
+    TB_SESSION_UNPUBLISH,
     TB_SESSION_SUBSCRIBE,      /* -> REPLY */
     TB_SESSION_UNSUBSCRIBE,    /* -> REPLY */
-    TB_SESSION_WAIT,           /* -> VERSION or REPLY with a failure; the gateway answers when it comes true or after timeout_ms */
+    /* -> VERSION or REPLY with a failure; the gateway answers when it comes true or after
+     * timeout_ms */
+    TB_SESSION_WAIT,
     TB_SESSION_WAIT_SITE,      /* -> REPLY likewise */
     TB_SESSION_CANCEL,         /* -> notice: the WAIT or WAIT_SITE of that id ends with TB_CANCELLED */
     TB_SESSION_STAGE,          /* -> MANIFESTS; then PLAN notices come */
-    TB_SESSION_MANIFESTS,      /* <- answers STAGE: says how many shards; the shards follow as MANIFEST notices before any PLAN */
+    /* <- answers STAGE: says how many shards; the shards follow as MANIFEST notices before any
+     * PLAN */
+    TB_SESSION_MANIFESTS,
     TB_SESSION_MANIFEST,       /* <- notice: one shard of the version of STAGE */
-    TB_SESSION_EXPORT,         /* -> notice: this worker's staging of the version can be read now, from here; export_id 0: never */
-    TB_SESSION_PLAN,           /* <- notice: read the version from this source (a later one for the same uid replaces the source) */
-    TB_SESSION_GRANT,          /* <- notice to the source's owner: this token opens that export to that reader */
-    TB_SESSION_GRANTED,        /* -> notice, answers GRANT: the token opens it from now on, or why not; PLAN goes to the reader only then */
-    TB_SESSION_HOP_LOST,       /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
-    TB_SESSION_CHUNK_BAD,      /* -> notice: a chunk came twice with a wrong digest from this source; plan 0: somebody wrote to what this rank has sealed */
+    /* -> notice: this worker's staging of the version can be read now, from here; export_id 0:
+     * never */
+    TB_SESSION_EXPORT,
+    /* <- notice: read the version from this source (a later one for the same uid
+     * replaces the source) */
+    TB_SESSION_PLAN,
+    /* <- notice to the source's owner: this token opens that export to that reader */
+    TB_SESSION_GRANT,
+    /* -> notice, answers GRANT: the token opens it from now on, or why not; PLAN goes to
+     * the reader only then */
+    TB_SESSION_GRANTED,
+    /* -> notice: the source of PLAN failed; another PLAN follows when there is another source */
+    TB_SESSION_HOP_LOST,
+    /* -> notice: a chunk came twice with a wrong digest from this source; plan 0: somebody wrote to
+     * what this rank has sealed */
+    TB_SESSION_CHUNK_BAD,
     TB_SESSION_PROGRESS,       /* -> notice, at most once a second while staging, and at the end */
     TB_SESSION_GO,             /* <- notice: the group may activate the uid */
-    TB_SESSION_ACTIVATE,       /* -> REPLY: TB_OK (go was given), TB_AGAIN, TB_VERSION_WITHDRAWN, TB_BAD_STATE (backwards) ... */
+    /* -> REPLY: TB_OK (go was given), TB_AGAIN, TB_VERSION_WITHDRAWN, TB_BAD_STATE (backwards)
+     * ... */
+    TB_SESSION_ACTIVATE,
     TB_SESSION_ACTIVATED,      /* -> notice: the bytes are in the buffers */
     TB_SESSION_RELEASE,        /* -> REPLY: no grant for the export is given any more */
-    TB_SESSION_VERSION_STATE,  /* <- notice: a version this session holds, stages or publishes became kept, lost, broken, withdrawn, superseded; or its attempt ended */
+    /* <- notice: a version this session holds, stages or publishes became kept, lost, broken,
+     * withdrawn, superseded; or its attempt ended */
+    TB_SESSION_VERSION_STATE,
     TB_SESSION_STATUS,         /* -> STATUS_TEXT */
     TB_SESSION_STATUS_TEXT,    /* <- JSON */
-    TB_SESSION_UPDATED,        /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
+    /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
+    TB_SESSION_UPDATED,
     TB_SESSION_DOUBT,          /* <- notice: a reader says that a chunk served here is damaged: digest it */
     TB_SESSION_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
     TB_SESSION_TYPE_END
@@ -64,8 +85,9 @@ enum tb_session_type {
     F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
-/* A pid of Linux has 22 bits. Above it stands what the worker's NIC carries each way, in Gbit/s, rounded down, 1023 at most; 0: not known.
- * A gateway of the release before looks at neither, and a worker of that release says 0. */
+/* A pid of Linux has 22 bits. Above it stands what the worker's NIC carries each way, in Gbit/s,
+ * rounded down, 1023 at most; 0: not known. A gateway of the release before looks at neither, and a
+ * worker of that release says 0. */
 #define TB_SESSION_PID_BITS       22u
 #define TB_SESSION_NIC_GBITS_MAX  1023u
 #define TB_SESSION_GBIT_BYTES     UINT64_C(125000000)
@@ -80,10 +102,12 @@ static inline uint64_t tb_session_nic_get(uint32_t pid)
     return (pid >> TB_SESSION_PID_BITS) * TB_SESSION_GBIT_BYTES;
 }
 
-/* The longest drain_ms that a gateway may say, and be configured with: under the bit that UNPUBLISH has there. */
+/* The longest drain_ms that a gateway may say, and be configured with: under the bit that
+ * UNPUBLISH has there. */
 #define TB_SESSION_DRAIN_MS_MAX 3600000u
-/* In WELCOME's incarnation: this gateway takes UPDATED. A gateway of the release before never counts so far and drops the session of
- * who sends it one; a worker of the release before does not look at the number. */
+/* In WELCOME's incarnation: this gateway takes UPDATED. A gateway of the release before never
+ * counts so far and drops the session of who sends it one; a worker of the release before does
+ * not look at the number. */
 #define TB_SESSION_TAKES_UPDATED (UINT64_C(1) << 63)
 #define TB_SESSION_WELCOME_FIELDS(F)                                                                                                   \
     F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */                                              \
@@ -93,7 +117,8 @@ TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 #define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
 TB_MESSAGE(tb_session_reply, TB_SESSION_REPLY_FIELDS)
 
-/* A status in a u32, here and wherever a field is named so: its own 32 bits, so TB_AGAIN is 1 and TB_CHUNK_ABSENT is 0xffffff98. */
+/* A status in a u32, here and wherever a field is named so: its own 32 bits, so TB_AGAIN is 1 and
+ * TB_CHUNK_ABSENT is 0xffffff98. */
 static inline uint32_t tb_session_status_put(enum tb_status status)
 {
     return (uint32_t)(int32_t)status;
@@ -121,7 +146,8 @@ TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 #define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
 TB_MESSAGE(tb_session_version_open, TB_SESSION_VERSION_OPEN_FIELDS)
 
-/* classes: of VERSION_OPEN, in how many classes the gateway had best get the step encoded; 0: not at all. */
+/* classes: of VERSION_OPEN, in how many classes the gateway had best get the step
+ * encoded; 0: not at all. */
 #define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here) F(u8, classes)
 TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
@@ -135,8 +161,9 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
-/* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of drain_ms says that its memory goes when
- * the drain ends: the reference does not come back, and the REPLY is TB_PEER_REVOKED where the gateway lacks some of it by then. */
+/* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of
+ * drain_ms says that its memory goes when the drain ends: the reference does not come back, and the
+ * REPLY is TB_PEER_REVOKED where the gateway lacks some of it by then. */
 #define TB_SESSION_UNPUBLISH_GONE (UINT32_C(1) << 31)
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, shard) F(u32, drain_ms)
 TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
@@ -188,16 +215,20 @@ TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 #define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk) F(bool, object) /* not the chunk: its encoded form, on the source's shelf */
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 
-/* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or does not serve it, answers nothing. */
+/* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or
+ * does not serve it, answers nothing. */
 #define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(bool, object)
 TB_MESSAGE(tb_session_doubt, TB_SESSION_DOUBT_FIELDS)
 
 /* What a holder's own digest said, and what it did. */
 enum tb_session_found {
     TB_SESSION_FOUND_GOOD = 1,
-    TB_SESSION_FOUND_AGAIN,  /* staged, and damaged: it is fetched again, and PROGRESS says that the staging is not whole */
-    TB_SESSION_FOUND_GONE,   /* damaged, and served no more: staged, and the worker computes from it; or an encoded chunk */
-    TB_SESSION_FOUND_MENDED, /* sealed, and the copy was damaged: it was made again from the memory it was made of */
+    /* staged, and damaged: it is fetched again, and PROGRESS says that the staging is not whole */
+    TB_SESSION_FOUND_AGAIN,
+    /* damaged, and served no more: staged, and the worker computes from it; or an encoded chunk */
+    TB_SESSION_FOUND_GONE,
+    /* sealed, and the copy was damaged: it was made again from the memory it was made of */
+    TB_SESSION_FOUND_MENDED,
     TB_SESSION_FOUND_SPOILED /* sealed, and damaged for good */
 };
 #define TB_SESSION_DOUBTED_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(u8, found)
@@ -215,7 +246,8 @@ TB_MESSAGE(tb_session_activate, TB_SESSION_ACTIVATE_FIELDS)
 #define TB_SESSION_ACTIVATED_FIELDS(F) F(u32, subscription) F(id, uid) F(u64, run_order) F(u64, number) F(u64, stall_ns) F(u64, copied_bytes)
 TB_MESSAGE(tb_session_activated, TB_SESSION_ACTIVATED_FIELDS)
 
-/* How a version got to where the rollout computes from. Numbers are only added, and UNKNOWN stands for those of a later release. */
+/* How a version got to where the rollout computes from. Numbers are only added, and UNKNOWN stands
+ * for those of a later release. */
 enum tb_session_way {
     TB_SESSION_WAY_STAGED, /* no buffers are registered: it is read where it is staged */
     TB_SESSION_WAY_COPY,
@@ -238,7 +270,8 @@ TB_MESSAGE(tb_session_updated, TB_SESSION_UPDATED_FIELDS)
 #define TB_SESSION_RELEASE_FIELDS(F) F(id, uid)
 TB_MESSAGE(tb_session_release, TB_SESSION_RELEASE_FIELDS)
 
-/* state: the status that waiters get (TB_VERSION_LOST, ...), as in REPLY; TB_OK: the version is kept. */
+/* state: the status that waiters get (TB_VERSION_LOST, ...), as in REPLY; TB_OK: the version is
+ * kept. */
 #define TB_SESSION_VERSION_STATE_FIELDS(F) F(id, uid) F(u32, status_negated)
 TB_MESSAGE(tb_session_version_state, TB_SESSION_VERSION_STATE_FIELDS)
 

@@ -1,6 +1,6 @@
-/* make_weights.c - tombolo-make-weights: files of made weights for tests, benches and the quickstart. The
- * numbers are weights.c's; this writes them as v0000.safetensors ... with a few threads, every block of all
- * versions at once. */
+/* make_weights.c - tombolo-make-weights: files of made weights for tests, benches and the
+ * quickstart. The numbers are weights.c's; this writes them as v0000.safetensors ... with a few
+ * threads, every block of all versions at once. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -79,7 +79,8 @@ static char *header_of(const struct tb_weights *w, uint64_t *bytes_out)
     return header;
 }
 
-/* Which tensor block `index` of all belongs to. Tensors are few; blocks are 32768 elements of work each. */
+/* Which tensor block `index` of all belongs to. Tensors are few; blocks are 32768
+ * elements of work each. */
 static uint32_t tensor_of(const struct tb_weights *w, uint64_t *index)
 {
     uint32_t tensor = 0;

@@ -1,5 +1,6 @@
-/* quickstart.c - tombolo-quickstart: starts the trainer's ranks and the workers, has every file published at east and followed at west,
- * measures, and has every worker compare its bytes with the file. The gateways run already; deploy/quickstart starts them.
+/* quickstart.c - tombolo-quickstart: starts the trainer's ranks and the workers, has every file
+ * published at east and followed at west, measures, and has every worker compare its bytes with the
+ * file. The gateways run already; deploy/quickstart starts them.
  *
  * Exit codes: those of `tombolo` (docs: gateway/cli/cli.h); 8 when a byte differs. */
 #include <errno.h>
@@ -85,7 +86,8 @@ static struct person *worker_of(struct quickstart *q, uint32_t i)
     return &q->people[q->ranks + i];
 }
 
-/* ---- processes -------------------------------------------------------------------------------------------------- */
+/* ---- processes
+ * -------------------------------------------------------------------------------------------------- */
 
 static bool start(struct quickstart *q, char *const *arguments, const char *name)
 {
@@ -163,7 +165,8 @@ static void stop_all(struct quickstart *q)
     }
 }
 
-/* ---- talking to them -------------------------------------------------------------------------------------------- */
+/* ---- talking to them
+ * -------------------------------------------------------------------------------------------- */
 
 static int complain(const struct person *p, const char *what)
 {
@@ -198,7 +201,8 @@ static int take(struct person *p)
     return strncmp(p->line, "failed ", 7) == 0 ? complain(p, p->line + 7) : TB_CLI_DONE;
 }
 
-/* Waits at most `ms` for lines of people [first, first + count) that have not answered; *left_out: how many have not. */
+/* Waits at most `ms` for lines of people [first, first + count) that have not answered;
+ * *left_out: how many have not. */
 static int listen_to(struct quickstart *q, uint32_t first, uint32_t count, int ms, uint32_t *left_out)
 {
     struct pollfd fds[PEOPLE];
@@ -248,7 +252,8 @@ static int ask_all(struct quickstart *q, uint32_t first, uint32_t count, const c
     return code == TB_CLI_DONE ? listen_all(q, first, count, verb) : code;
 }
 
-/* ---- one version ------------------------------------------------------------------------------------------------ */
+/* ---- one version
+ * ------------------------------------------------------------------------------------------------ */
 
 /* Takes `request`; NULL when west's gateway does not answer. */
 static json_t *ask_west(const struct quickstart *q, json_t *request)
@@ -320,7 +325,8 @@ static int spread(struct quickstart *q, struct row *row)
     return TB_CLI_DONE;
 }
 
-/* The first number behind `word` in an answer, in seconds of nanoseconds; 0 when it is another answer. */
+/* The first number behind `word` in an answer, in seconds of nanoseconds; 0 when it is another
+ * answer. */
 static double seconds_of(const struct person *p, const char *word)
 {
     const size_t count = strlen(word);
@@ -367,7 +373,8 @@ static int one_version(struct quickstart *q, const char *file, struct row *row)
     return code == TB_CLI_DONE ? compare(q, row, file) : code;
 }
 
-/* ---- the table -------------------------------------------------------------------------------------------------- */
+/* ---- the table
+ * -------------------------------------------------------------------------------------------------- */
 
 static void print_head(void)
 {
@@ -388,8 +395,8 @@ static void print_row(const struct quickstart *q, const struct row *row)
     (void)fflush(stdout);
 }
 
-/* So many bytes in the time from the publish call, the trainer's hold included, until the gateway held them all, as a share of the
- * link's rate. */
+/* So many bytes in the time from the publish call, the trainer's hold included, until the gateway
+ * held them all, as a share of the link's rate. */
 static double link_share(const struct quickstart *q, const struct row *row, uint64_t bytes)
 {
     if (q->link_bit == 0 || row->gateway_s <= 0) return 0;
@@ -438,7 +445,8 @@ static int run_versions(struct quickstart *q)
     return equal == all ? TB_CLI_DONE : TB_CLI_DIFFERS;
 }
 
-/* ---- the way through -------------------------------------------------------------------------------------------- */
+/* ---- the way through
+ * -------------------------------------------------------------------------------------------- */
 
 /* A shard needs a tensor: a file of one tensor is published by one rank. */
 static int count_ranks(struct quickstart *q)

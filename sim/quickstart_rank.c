@@ -1,5 +1,6 @@
-/* quickstart_rank.c - tombolo-quickstart-rank: a trainer rank or a rollout worker of the quickstart, a process of its own over the worker
- * library. It does what the lines on its standard input say and answers each with a line; the end of the input ends it.
+/* quickstart_rank.c - tombolo-quickstart-rank: a trainer rank or a rollout worker of the
+ * quickstart, a process of its own over the worker library. It does what the lines on its standard
+ * input say and answers each with a line; the end of the input ends it.
  *
  *   rank    "load PATH"         the optimizer's step: the file's bytes go to this rank's memory      -> "loaded BYTES"
  *           "publish NUMBER"    seals this rank's shard                                              -> "published HOLD_NS BYTES"
@@ -72,7 +73,8 @@ static uint64_t tensor_bytes(const struct tb_tensor_desc *t)
     return bytes;
 }
 
-/* Which shard has a tensor: each goes to the one that has the least so far, so the shards are about equal. */
+/* Which shard has a tensor: each goes to the one that has the least so far, so the
+ * shards are about equal. */
 static void choose(struct rank *r)
 {
     uint64_t filled[64] = {0};
@@ -85,7 +87,8 @@ static void choose(struct rank *r)
     }
 }
 
-/* Memory of the rank's own for each of its tensors. Trainer ranks take it from the library, so that readers on the same host map it. */
+/* Memory of the rank's own for each of its tensors. Trainer ranks take it from the library, so that
+ * readers on the same host map it. */
 static bool make_memory(struct rank *r)
 {
     uint64_t total = 0;
@@ -143,7 +146,8 @@ static bool open_next(struct rank *r, const char *path, struct tb_bundle *b)
     return false;
 }
 
-/* ---- a trainer rank --------------------------------------------------------------------------------------------- */
+/* ---- a trainer rank
+ * --------------------------------------------------------------------------------------------- */
 
 static void do_load(struct rank *r, const char *path)
 {
@@ -204,9 +208,11 @@ static void do_unpublish(struct rank *r)
         answer("unpublished");
 }
 
-/* ---- a worker --------------------------------------------------------------------------------------------------- */
+/* ---- a worker
+ * --------------------------------------------------------------------------------------------------- */
 
-/* The version before goes once this one is active, and not sooner: what is staged is the base that the next one is decoded on. */
+/* The version before goes once this one is active, and not sooner: what is staged is the base that
+ * the next one is decoded on. */
 static bool release_before(struct rank *r)
 {
     if (!r->any_before) return true;
@@ -286,7 +292,8 @@ static void do_spoil(struct rank *r)
     answer("spoiled");
 }
 
-/* ---- the way through -------------------------------------------------------------------------------------------- */
+/* ---- the way through
+ * -------------------------------------------------------------------------------------------- */
 
 static bool begin(struct rank *r)
 {

@@ -26,8 +26,8 @@ static uint64_t layer_elements(const struct shape *s)
     return 4 * s->hidden * s->hidden + 3 * s->hidden * s->inner + 2 * s->hidden;
 }
 
-/* Depth grows with width (layers about hidden / 64); layers take most of the bytes and the embedding the
- * rest. */
+/* Depth grows with width (layers about hidden / 64); layers take most of the bytes and
+ * the embedding the rest. */
 static struct shape shape_for(uint64_t elements)
 {
     struct shape s = {.hidden = (uint64_t)cbrt((double)elements * 4.3) / 64 * 64};
@@ -108,8 +108,8 @@ void tb_weights_free(struct tb_weights *weights)
 
 /* ---- numbers ---- */
 
-/* splitmix64's finalizer over a counter: any element's number can be had without those before it, and the
- * loop has no dependency from one element to the next. */
+/* splitmix64's finalizer over a counter: any element's number can be had without those before it,
+ * and the loop has no dependency from one element to the next. */
 static inline uint64_t mix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -122,7 +122,8 @@ static inline uint64_t draw(uint64_t key, uint64_t i)
     return mix(key + (i + 1) * 0x9e3779b97f4a7c15u);
 }
 
-/* Four uniform numbers added are normal enough here (cut at 3.5 sigma), with mean 0 and variance 1. */
+/* Four uniform numbers added are normal enough here (cut at 3.5 sigma), with mean 0 and variance
+ * 1. */
 static inline float normal_of(uint64_t a, uint64_t b)
 {
     const float scale = 1.0f / 2147483648.0f;
@@ -184,8 +185,8 @@ static void start(struct optimizer *o, uint64_t key, struct spread spread, uint3
     memset(o->square, 0, sizeof o->square);
 }
 
-/* AdamW, step `t` from 1. The first step moves every element by lr, later ones less as noise averages out:
- * that is why a real run's first versions change more. */
+/* AdamW, step `t` from 1. The first step moves every element by lr, later ones less as noise
+ * averages out: that is why a real run's first versions change more. */
 static void step(struct optimizer *o, uint64_t key, double lr, uint32_t t, uint32_t count)
 {
     const float b1 = 0.9f, b2 = 0.999f;

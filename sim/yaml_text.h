@@ -1,8 +1,9 @@
-/* yaml_text.h - a YAML text of anyone's as a tree of nodes, and the one complaint about it: what the readers of scenarios
- * (sim/wan) and of fleets (sim/fleet) share.
+/* yaml_text.h - a YAML text of anyone's as a tree of nodes, and the one complaint about it: what
+ * the readers of scenarios (sim/wan) and of fleets (sim/fleet) share.
  *
- * A reader is functions that take nodes and return whether all is well so far; whoever is not content refuses, and the first refusal is the
- * complaint, "NAME:LINE: what" in printable characters. Nodes are the document's: they live until tb_yaml_load returns. */
+ * A reader is functions that take nodes and return whether all is well so far; whoever is not
+ * content refuses, and the first refusal is the complaint, "NAME:LINE: what" in printable
+ * characters. Nodes are the document's: they live until tb_yaml_load returns. */
 #ifndef TB_SIM_YAML_TEXT_H
 #define TB_SIM_YAML_TEXT_H
 
@@ -21,7 +22,8 @@ struct tb_yaml {
     yaml_document_t *document; /* where read_root is called */
 };
 
-/* Parses at most bytes_max and lets read_root read. The complaint is empty unless it returns TB_SITE_CONFIG.
+/* Parses at most bytes_max and lets read_root read. The complaint is empty unless it
+ * returns TB_SITE_CONFIG.
  *   TB_SITE_CONFIG  not YAML, too long, or read_root said false    TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_yaml_load(const struct tb_yaml *y, const char *text, size_t bytes,
                                         size_t bytes_max, bool (*read_root)(const struct tb_yaml *y));
@@ -37,7 +39,8 @@ const char *tb_yaml_text(const yaml_node_t *n);
 bool tb_yaml_name(const struct tb_yaml *y, const yaml_node_t *n, char *out, size_t bytes_max);
 /* The two of `between: [A, B]`. */
 bool tb_yaml_two(const struct tb_yaml *y, const yaml_node_t *n, const yaml_node_t *out[2]);
-/* The values of a mapping's keys, which are `names`, each at most once; what is not there stays NULL. */
+/* The values of a mapping's keys, which are `names`, each at most once; what is not there stays
+ * NULL. */
 bool tb_yaml_sort(const struct tb_yaml *y, const yaml_node_t *mapping, const char *const *names,
                   unsigned count, const yaml_node_t **found_out);
 /* Calls `read` for each item of a list; `refusal` is said of what is none. */

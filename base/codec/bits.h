@@ -1,7 +1,8 @@
-/* bits.h - streams of bits, and numbers in them as Rice codes. They fill bytes from the lowest bit up; the last byte is
- * filled with zeros. Pure; inline, because a number is a few ns.
+/* bits.h - streams of bits, and numbers in them as Rice codes. They fill bytes from the lowest bit
+ * up; the last byte is filled with zeros. Pure; inline, because a number is a few ns.
  *
- * The writer stays in bounded memory and says `full`; the reader reads zeros behind the end and says so in tb_bits_ended. */
+ * The writer stays in bounded memory and says `full`; the reader reads zeros behind the end and
+ * says so in tb_bits_ended. */
 #ifndef TB_BASE_BITS_H
 #define TB_BASE_BITS_H
 
@@ -12,8 +13,9 @@
 
 #define TB_BITS_MAX 56u /* in one call: 64 less what a partial byte may take */
 
-/* A number n by Rice's code with parameter k: n >> k zeros and a one, then the low k bits of n. From 16 zeros on it is
- * written plain behind them: no number costs more than its width and 16 (R. F. Rice, JPL Publication 79-22). */
+/* A number n by Rice's code with parameter k: n >> k zeros and a one, then the low k bits of n.
+ * From 16 zeros on it is written plain behind them: no number costs more than its width and 16 (R.
+ * F. Rice, JPL Publication 79-22). */
 #define TB_RICE_ZEROS_MAX 16u
 
 struct tb_bit_writer {
@@ -167,8 +169,9 @@ static inline bool tb_bits_ended(const struct tb_bit_reader *r)
     return left < 8 && (left == 0 || r->in[r->count - 1] >> (8 - left) == 0);
 }
 
-/* The parameter for `count` (not 0) numbers that add up to `sum`, as if they were geometric: the largest k, at most k_max, with
- * 1.039 x 2^k <= mean + 1/2, where k and k - 1 cost the same (A. Kiely, IPN Progress Report 42-159, 2004). */
+/* The parameter for `count` (not 0) numbers that add up to `sum`, as if they were geometric: the
+ * largest k, at most k_max, with 1.039 x 2^k <= mean + 1/2, where k and k - 1 cost the same (A.
+ * Kiely, IPN Progress Report 42-159, 2004). */
 static inline unsigned tb_rice_choose(uint64_t sum, uint64_t count, unsigned k_max)
 {
     const uint64_t mean_64 = (2 * sum + count) * 32; /* (mean + 1/2) x count x 64 */

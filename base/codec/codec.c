@@ -1,5 +1,5 @@
-/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and zstd; and steps of the last one
- * joined. */
+/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and
+ * zstd; and steps of the last one joined. */
 #include "base/codec/codec.h"
 
 #include <string.h>
@@ -116,7 +116,8 @@ static size_t zstd_encode(struct tb_codec *codec, const struct tb_codec_input *i
     return ZSTD_isError(got) ? 0 : got; /* out of memory inside zstd: raw is always right */
 }
 
-/* Differences come in pieces that stay in a cache, so that nobody needs room for a chunk of them. */
+/* Differences come in pieces that stay in a cache, so that nobody needs room for a chunk of
+ * them. */
 static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
                                const struct tb_codec_input *in, ZSTD_outBuffer *out)
 {
@@ -146,8 +147,8 @@ static size_t zstd_encode_on_base(struct tb_codec *codec, const struct tb_codec_
     return differences_encode(codec, d, in, &out) ? out.pos : 0;
 }
 
-/* Exactly one frame of today's format: zstd would also take skippable frames, several in a row, and old
- * formats whose decoders nobody looks at any more. */
+/* Exactly one frame of today's format: zstd would also take skippable frames, several in a row, and
+ * old formats whose decoders nobody looks at any more. */
 static bool one_zstd_frame(const uint8_t *in, size_t in_count)
 {
     static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd};

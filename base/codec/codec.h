@@ -1,7 +1,9 @@
-/* codec.h - one interface for every way to write a chunk in fewer bytes. A shell-free library, but it links zstd.
+/* codec.h - one interface for every way to write a chunk in fewer bytes. A shell-free
+ * library, but it links zstd.
  *
- * A decoder never reads or writes outside what it was given, whatever it is fed, and never allocates from a number it
- * read. Nothing is allocated for a chunk: a context has all that its codecs need. docs/protocol.md has the forms. */
+ * A decoder never reads or writes outside what it was given, whatever it is fed, and never
+ * allocates from a number it read. Nothing is allocated for a chunk: a context has all that its
+ * codecs need. docs/protocol.md has the forms. */
 #ifndef TB_BASE_CODEC_H
 #define TB_BASE_CODEC_H
 
@@ -27,8 +29,8 @@ enum tb_codec_id {
     TB_CODEC_STEPS = 4
 };
 
-/* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk of an older version,
- * modulo the width of an element. RAW never is, SPARSE and STEPS always. */
+/* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk
+ * of an older version, modulo the width of an element. RAW never is, SPARSE and STEPS always. */
 struct tb_codec_form {
     enum tb_codec_id id;
     bool on_base;
@@ -53,7 +55,8 @@ struct tb_codec_coded {
     size_t count;
 };
 
-/* Of a SPARSE chunk, in how many classes it says that it is; else 0. Nothing else of it is looked at. */
+/* Of a SPARSE chunk, in how many classes it says that it is; else 0. Nothing else of it is looked
+ * at. */
 unsigned tb_codec_classes(const struct tb_codec_coded *coded);
 
 struct tb_codec_room {
@@ -65,7 +68,8 @@ struct tb_codec_room {
 struct tb_codec;
 TB_MUST_USE enum tb_status tb_codec_new(struct tb_codec **codec_out);
 void tb_codec_free(struct tb_codec *codec);
-/* For tests and benches: instructions other than this machine's best, which must be here. Bytes stay the same. */
+/* For tests and benches: instructions other than this machine's best, which must be here.
+ * Bytes stay the same. */
 void tb_codec_force(struct tb_codec *codec, enum tb_vector vector);
 
 TB_MUST_USE enum tb_status tb_codec_parse(const char *name, enum tb_codec_id *id_out); /* TB_BAD_ARGUMENT */
@@ -75,19 +79,22 @@ bool tb_codec_form_valid(struct tb_codec_form form);
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
 
-/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS are wanted): coded_out->form says
- * which, and coded_out->bytes is room's memory. `wanted` is valid, and in->base is there if it is on one.
- * TB_SITE_NOMEM: the room is less than tb_codec_bound. */
+/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS are
+ * wanted): coded_out->form says which, and coded_out->bytes is room's memory. `wanted` is valid,
+ * and in->base is there if it is on one. TB_SITE_NOMEM: the room is less than tb_codec_bound. */
 TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form wanted,
                                            const struct tb_codec_input *in, struct tb_codec_room room,
                                            struct tb_codec_coded *coded_out);
 
-/* How many steps a chunk is: 1 of SPARSE, those it says that it has of STEPS, which nobody has looked at. 0: it is of another form. */
+/* How many steps a chunk is: 1 of SPARSE, those it says that it has of STEPS, which nobody has
+ * looked at. 0: it is of another form. */
 unsigned tb_codec_steps(const struct tb_codec_coded *coded);
-/* The bytes that tb_codec_join writes of them. 0: it would not: one is no step, or they are over TB_CODEC_STEPS_MAX together. */
+/* The bytes that tb_codec_join writes of them. 0: it would not: one is no step, or they are over
+ * TB_CODEC_STEPS_MAX together. */
 size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count);
-/* Of chunks that are steps, each on what the one before makes, one chunk on the base of the first; one alone stays as it is.
- * TB_SITE_NOMEM: the room is less; TB_CHUNK_CODEC: a part says other lengths than it has, or tb_codec_join_bytes is 0. */
+/* Of chunks that are steps, each on what the one before makes, one chunk on the base of the first;
+ * one alone stays as it is. TB_SITE_NOMEM: the room is less; TB_CHUNK_CODEC: a part says other
+ * lengths than it has, or tb_codec_join_bytes is 0. */
 TB_MUST_USE enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
                                          struct tb_codec_room room, struct tb_codec_coded *coded_out);
 
@@ -97,10 +104,10 @@ struct tb_codec_output {
     const void *base; /* `count` bytes that `bytes` does not touch; NULL: none */
 };
 
-/* Decodes exactly out->count bytes into memory that is not the base's. Whether they are the right ones is for the
- * chunk's digest to say: a form does not know of which base it is.
- * TB_CHUNK_CODEC: unknown form, damaged, another length comes out, or it needs a base and has none; the output is then
- * of any content. */
+/* Decodes exactly out->count bytes into memory that is not the base's. Whether they are the right
+ * ones is for the chunk's digest to say: a form does not know of which base it is. TB_CHUNK_CODEC:
+ * unknown form, damaged, another length comes out, or it needs a base and has none; the output is
+ * then of any content. */
 TB_MUST_USE enum tb_status tb_codec_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
                                            const struct tb_codec_output *out);
 

@@ -1,5 +1,5 @@
-/* difference.h - the difference to a base as a transform: each element less the base's, as integers modulo their width, never
- * as floats. Exact whatever the bits mean. Pure. */
+/* difference.h - the difference to a base as a transform: each element less the base's, as integers
+ * modulo their width, never as floats. Exact whatever the bits mean. Pure. */
 #ifndef TB_BASE_DIFFERENCE_H
 #define TB_BASE_DIFFERENCE_H
 

@@ -1,5 +1,5 @@
-/* difference_loops.h - integer differences modulo the width of an element: loops that a compiler makes vectors of, compiled
- * for each variant. */
+/* difference_loops.h - integer differences modulo the width of an element: loops that a compiler
+ * makes vectors of, compiled for each variant. */
 #ifndef TB_BASE_DIFFERENCE_LOOPS_H
 #define TB_BASE_DIFFERENCE_LOOPS_H
 

@@ -1,5 +1,6 @@
-/* planes.c - encoder and decoder of the planes' form side by side. Both walk sections of 65536 elements, each with a
- * cascade of its own, in tiles that stay in the nearest cache between taking apart and coding. */
+/* planes.c - encoder and decoder of the planes' form side by side. Both walk sections of 65536
+ * elements, each with a cascade of its own, in tiles that stay in the nearest cache between
+ * taking apart and coding. */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>
@@ -178,8 +179,9 @@ static uint32_t fold_one(const uint8_t *bytes, const uint8_t *base, size_t width
     return (d << 1 ^ (0u - (d >> 31))) >> above;
 }
 
-/* The first of hot[from..count) that is TB_PLANES_WIDE, or `count`. Few are, so eight are looked at together: a zero
- * byte of their complement is found exactly if it is the first (H. S. Warren, Hacker's Delight, 6-1). */
+/* The first of hot[from..count) that is TB_PLANES_WIDE, or `count`. Few are, so eight are looked at
+ * together: a zero byte of their complement is found exactly if it is the first (H. S. Warren,
+ * Hacker's Delight, 6-1). */
 static size_t wide_next(const uint8_t *hot, size_t from, size_t count)
 {
     for (; from + 8 <= count; from += 8) {
@@ -262,8 +264,8 @@ static uint64_t levels_cost(const struct frequent *f, unsigned levels, unsigned 
     return bits + 8 * left;
 }
 
-/* The levels that take the fewest bits, where one more level has to save one bit in 64: it costs time in both
- * directions. No level at all: literals are hot bytes whole. */
+/* The levels that take the fewest bits, where one more level has to save one bit in 64: it costs
+ * time in both directions. No level at all: literals are hot bytes whole. */
 static void cascade_choose(const struct frequent *f, unsigned raw_bits, struct tb_cascade *c)
 {
     uint64_t best = (uint64_t)f->all * (8 - raw_bits);
@@ -306,8 +308,9 @@ static void cascade_fill(struct tb_cascade *c, const uint8_t *keys)
     }
 }
 
-/* To write by: where a level has a key twice (fewer were seen than it has places), it is the earlier one's, as in `index`.
- * Kernels compare with all three and take that none is both the second and the third. */
+/* To write by: where a level has a key twice (fewer were seen than it has places), it is the
+ * earlier one's, as in `index`. Kernels compare with all three and take that none is both the
+ * second and the third. */
 static void cascade_single(struct tb_cascade *c)
 {
     for (uint8_t *p = c->palette; p < c->palette + sizeof c->palette; p += 4)
@@ -359,7 +362,8 @@ static const uint8_t *rest_at(const struct section *s, const uint8_t *rest, size
     return rest_planes(s) > 0 ? rest + at : NULL;
 }
 
-/* What the tile behind `at` and its `count` elements takes; nothing behind the section's last one. */
+/* What the tile behind `at` and its `count` elements takes; nothing behind the
+ * section's last one. */
 static struct tb_planes_ahead ahead_of(const struct section *s, size_t at, size_t count, const uint8_t *bytes,
                                        const uint8_t *rest)
 {
@@ -405,7 +409,8 @@ static void tiles_encode(const struct encoder *e, const struct section *s, const
     }
 }
 
-/* Header, then what lies in the scratch. The first level's escapes are the second's codes, and so on. */
+/* Header, then what lies in the scratch. The first level's escapes are the second's codes, and so
+ * on. */
 static void section_finish(struct encoder *e, const struct section *s, const struct tb_cascade *c,
                            const uint8_t *keys, const struct aside *aside, size_t next)
 {

@@ -1,9 +1,11 @@
-/* planes.h - a chunk of floats as planes: what a code can shorten apart from what is noise. Pure: memory is the caller's.
+/* planes.h - a chunk of floats as planes: what a code can shorten apart from what is noise. Pure:
+ * memory is the caller's.
  *
- * Of each element the key is coded: without a base its exponent, on a base the difference to it, folded so that small
- * steps of either sign are small numbers. Keys go through a cascade of palettes: at each level one or two bits an
- * element say which of one or three frequent keys it has, or that the next level says it. Everything else is sent as it
- * is. docs/protocol.md has the form; no variant writes another. */
+ * Of each element the key is coded: without a base its exponent, on a base the difference to it,
+ * folded so that small steps of either sign are small numbers. Keys go through a cascade of
+ * palettes: at each level one or two bits an element say which of one or three frequent keys it
+ * has, or that the next level says it. Everything else is sent as it is. docs/protocol.md has the
+ * form; no variant writes another. */
 #ifndef TB_BASE_PLANES_H
 #define TB_BASE_PLANES_H
 
@@ -24,13 +26,15 @@ struct tb_planes_input {
     enum tb_dtype dtype;
 };
 
-/* TB_PLANES_SCRATCH_BYTES aligned to 8 whose content means nothing before or after, and instructions that are here. */
+/* TB_PLANES_SCRATCH_BYTES aligned to 8 whose content means nothing before or after, and
+ * instructions that are here. */
 struct tb_planes_means {
     void *scratch;
     enum tb_vector vector;
 };
 
-/* Writes into out[0..cap); the bytes written, or 0: it does not pay (it would take more than `cap`, or than 0.97 of the chunk). */
+/* Writes into out[0..cap); the bytes written, or 0: it does not pay (it would take more than `cap`,
+ * or than 0.97 of the chunk). */
 TB_MUST_USE size_t tb_planes_encode(const struct tb_planes_input *in, const struct tb_planes_means *means,
                                     uint8_t *out, size_t cap);
 

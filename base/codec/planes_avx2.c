@@ -1,5 +1,5 @@
-/* planes_avx2.c - 32 bytes at a time, with BMI2's extract and deposit between the levels of a cascade. Compiled for these
- * alone; called only where tb_vector_here says so. */
+/* planes_avx2.c - 32 bytes at a time, with BMI2's extract and deposit between the levels of a
+ * cascade. Compiled for these alone; called only where tb_vector_here says so. */
 #include <immintrin.h>
 
 #include "base/codec/planes_x86.h"

@@ -1,5 +1,5 @@
-/* planes_avx512.c - compares that give masks at once, and masks that choose bytes. Compiled for these instructions alone;
- * called only where tb_vector_here says so. */
+/* planes_avx512.c - compares that give masks at once, and masks that choose bytes. Compiled for
+ * these instructions alone; called only where tb_vector_here says so. */
 #include <immintrin.h>
 
 #include "base/codec/planes_x86.h"

@@ -1,5 +1,5 @@
-/* planes_portable.c - the variant that every machine has, and what the others are tested against: eight bytes of a word at
- * a time where that is simple, else one by one. */
+/* planes_portable.c - the variant that every machine has, and what the others are tested against:
+ * eight bytes of a word at a time where that is simple, else one by one. */
 #include "base/codec/planes_kernels.h"
 
 #include "base/codec/bits.h"

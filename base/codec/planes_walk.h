@@ -1,5 +1,5 @@
-/* planes_walk.h - a cascade coded and decoded, 64 elements a step: the same text compiled for each variant. A variant
- * defines, before this:
+/* planes_walk.h - a cascade coded and decoded, 64 elements a step: the same text compiled for each
+ * variant. A variant defines, before this:
  *   extract, deposit  the bits of a word that a mask names, to or from its lowest ones
  *   group_codes       of each level the low and the high bit of 64 elements' codes; what a level before has is anything
  *   group_bits        one bit of 64 hot bytes
@@ -43,8 +43,8 @@ WALK uint8_t *walk_store(uint8_t *at, uint64_t low, uint64_t high, bool two)
     return at + (two ? 16 : 8);
 }
 
-/* Adds the lowest `count` bits of both. The word that is not full yet is stored each time and later again: cheaper than
- * a branch that nobody foresees. */
+/* Adds the lowest `count` bits of both. The word that is not full yet is stored each time and later
+ * again: cheaper than a branch that nobody foresees. */
 WALK void walk_put(struct tb_cascade_stream *s, uint64_t low, uint64_t high, unsigned count, bool two)
 {
     const unsigned have = s->count & 63;

@@ -1,5 +1,6 @@
-/* sparse.c - encoder and decoder of the sparse form side by side. Both walk sections of 65536 elements, and in each the
- * classes one after the other: kernels turn elements into masks, and only what changed is looked at by itself. */
+/* sparse.c - encoder and decoder of the sparse form side by side. Both walk sections of 65536
+ * elements, and in each the classes one after the other: kernels turn elements into masks, and only
+ * what changed is looked at by itself. */
 #include "base/codec/sparse.h"
 
 #include <stdbool.h>
@@ -52,7 +53,8 @@ INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
         at[k] = (uint8_t)(x >> (8 * k));
 }
 
-/* The scratch: what is known of one section. Of several classes each has its part of gaps and steps. */
+/* The scratch: what is known of one section. Of several classes each has its part of gaps and
+ * steps. */
 struct work {
     uint32_t steps[SECTION]; /* differences, then magnitudes of those that are not 1 */
     uint16_t gaps[SECTION];
@@ -117,8 +119,8 @@ static void section_keys(const struct tb_sparse_kernels *kernels, struct section
     kernels->keys(p.base, 1, s.kind, keys_out + s.count / 64 * 64);
 }
 
-/* The classes of a chunk; with one, nobody needs keys. Class j has the keys from bounds[j - 1] up to, not including, bounds[j].
- * False: bounds do not grow. */
+/* The classes of a chunk; with one, nobody needs keys. Class j has the keys from bounds[j - 1] up
+ * to, not including, bounds[j]. False: bounds do not grow. */
 static bool nest_init(struct tb_sparse_nest *nest, const uint8_t *bounds, unsigned classes)
 {
     nest->classes = classes;
@@ -155,8 +157,8 @@ static void block_nest(const struct tb_sparse_kernels *kernels, struct section b
     kernels->nest(work->keys, at / 64, section_words(block), &work->nest);
 }
 
-/* Of a whole section. What fills its last word up is in no class, and no word behind it is found: as if 65535 members were before it,
- * which only those of a full section may have. */
+/* Of a whole section. What fills its last word up is in no class, and no word behind it is found:
+ * as if 65535 members were before it, which only those of a full section may have. */
 static void section_nest(const struct tb_sparse_kernels *kernels, struct section s, struct work *work)
 {
     struct tb_sparse_nest *nest = &work->nest;
@@ -186,8 +188,9 @@ struct odd {
     uint64_t magnitudes_sum;
 };
 
-/* Downward from what a mean would be right for while one less costs less: `count` bits saved and more zeros written.
- * Real gaps and steps have longer tails than geometric ones, and their mean overrates them. */
+/* Downward from what a mean would be right for while one less costs less: `count` bits saved
+ * and more zeros written. Real gaps and steps have longer tails than geometric ones, and their
+ * mean overrates them. */
 static unsigned rice_search(const struct tb_sparse_kernels *kernels, const struct tb_sparse_numbers *numbers,
                             unsigned k)
 {
@@ -250,8 +253,8 @@ static void odd_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writ
         tb_rice_put(w, odd->magnitudes[i], k, 8 * width);
 }
 
-/* The signs of up to SIGNS steps, lowest bit first; those that are not 1 or -1 go into `odd`, whose magnitudes may be
- * the memory of the differences: no step is written before it is read. */
+/* The signs of up to SIGNS steps, lowest bit first; those that are not 1 or -1 go into `odd`, whose
+ * magnitudes may be the memory of the differences: no step is written before it is read. */
 static uint32_t steps_take(const struct tb_sparse_kernels *kernels, const struct tb_sparse_steps *steps,
                            size_t first, struct odd *odd)
 {
@@ -269,7 +272,8 @@ static uint32_t steps_take(const struct tb_sparse_kernels *kernels, const struct
     return signs.negative;
 }
 
-/* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory is free again by now. */
+/* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory
+ * is free again by now. */
 static void steps_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, unsigned width,
                        const struct tb_sparse_found *found, struct tb_sparse_ahead *ahead)
 {
@@ -290,7 +294,8 @@ INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t
     element_store(at, width, tb_sparse_element(at, width) + ((magnitude ^ mask) + negative));
 }
 
-/* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read twice. False: damaged. */
+/* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read
+ * twice. False: damaged. */
 INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r, uint8_t *elements,
                          unsigned width, size_t count, struct work *work, struct tb_sparse_ahead *ahead)
 {
@@ -331,8 +336,9 @@ static void class_code(const struct tb_sparse_kernels *kernels, struct tb_bit_wr
     steps_code(kernels, w, width, found, ahead);
 }
 
-/* One class: a block at a time, so that the second look at an element finds it in the nearest cache, while the kernel
- * has the block after it fetched; and while the changes are coded, the section after it. */
+/* One class: a block at a time, so that the second look at an element finds it in the nearest
+ * cache, while the kernel has the block after it fetched; and while the changes are coded,
+ * the section after it. */
 static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct section s, struct work *work,
                                  struct tb_sparse_ahead *ahead, struct tb_bit_writer *w)
 {
@@ -397,7 +403,8 @@ static bool class_patch(const struct tb_sparse_kernels *kernels, struct tb_bit_r
     }
 }
 
-/* The places of a class's changes; with one class a place is the sum of the gaps. False: they lead behind the last member. */
+/* The places of a class's changes; with one class a place is the sum of the gaps. False: they lead
+ * behind the last member. */
 static bool class_find(const struct tb_sparse_kernels *kernels, unsigned j, struct section s, size_t count,
                        struct work *work, struct tb_sparse_ahead *ahead, struct tb_bit_reader *r)
 {
@@ -450,8 +457,8 @@ INLINE size_t changes_sample(const struct tb_sparse_input *in, unsigned width,
     return seen;
 }
 
-/* A class is closed once it has its part of the changes, and at least 16 in the sample: less teaches nothing. The last has
- * the large weights, which are many and change seldom. */
+/* A class is closed once it has its part of the changes, and at least 16 in the sample: less
+ * teaches nothing. The last has the large weights, which are many and change seldom. */
 static unsigned bounds_choose(const uint32_t *by_key, size_t seen, unsigned classes_max, uint8_t *bounds_out)
 {
     const size_t part = seen / (classes_max + 2), least = part > 16 ? part : 16;

@@ -1,10 +1,12 @@
-/* sparse.h - a step as the elements that changed: how many unchanged ones of the same class lie between two of them, and
- * by how much they differ as integers modulo their width. Pure: memory is the caller's.
+/* sparse.h - a step as the elements that changed: how many unchanged ones of the same class
+ * lie between two of them, and by how much they differ as integers modulo their width. Pure:
+ * memory is the caller's.
  *
- * The class of an element follows from the base alone, which both sides hold: the smaller a weight, the likelier a step
- * of the optimizer moves its bits. One class is the fastest, 16 write the fewest bytes. Always exact, whatever the bits
- * mean. A chunk is decoded by itself, given the same bytes of its base; that they are the same is for the digest of the
- * result to say. docs/protocol.md has the form; no variant writes another. */
+ * The class of an element follows from the base alone, which both sides hold: the smaller a weight,
+ * the likelier a step of the optimizer moves its bits. One class is the fastest, 16 write the
+ * fewest bytes. Always exact, whatever the bits mean. A chunk is decoded by itself, given the same
+ * bytes of its base; that they are the same is for the digest of the result to say.
+ * docs/protocol.md has the form; no variant writes another. */
 #ifndef TB_BASE_SPARSE_H
 #define TB_BASE_SPARSE_H
 
@@ -26,13 +28,15 @@ struct tb_sparse_input {
     unsigned classes_max; /* 1 to TB_SPARSE_CLASSES_MAX */
 };
 
-/* TB_SPARSE_SCRATCH_BYTES aligned to 8 whose content means nothing before or after, and instructions that are here. */
+/* TB_SPARSE_SCRATCH_BYTES aligned to 8 whose content means nothing before or after, and
+ * instructions that are here. */
 struct tb_sparse_means {
     void *scratch;
     enum tb_vector vector;
 };
 
-/* Writes into out[0..cap); the bytes written, or 0: it does not pay (it would take more than `cap`, or than 0.97 of the chunk). */
+/* Writes into out[0..cap); the bytes written, or 0: it does not pay (it would take more than `cap`,
+ * or than 0.97 of the chunk). */
 TB_MUST_USE size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse_means *means,
                                     uint8_t *out, size_t cap);
 
@@ -41,7 +45,8 @@ struct tb_sparse_form {
     size_t count;
 };
 
-/* What a chunk of such elements is coded as: the number that its form begins with, and that kernels of a GPU are given. */
+/* What a chunk of such elements is coded as: the number that its form begins with, and that
+ * kernels of a GPU are given. */
 unsigned tb_sparse_kind_of(enum tb_dtype dtype);
 
 /* In how many classes it says that it is; 0 where it ends before that. */

@@ -1,5 +1,5 @@
-/* sparse_avx2.c - 32 bytes at a time, with BMI2's bit deposit to find the nth member. Compiled for these alone; called only
- * where tb_vector_here says so. */
+/* sparse_avx2.c - 32 bytes at a time, with BMI2's bit deposit to find the nth member. Compiled for
+ * these alone; called only where tb_vector_here says so. */
 #include <immintrin.h>
 
 #include "base/codec/sparse_x86.h"
@@ -26,7 +26,8 @@ static inline uint64_t below(const uint8_t *keys, uint8_t bound)
     return (uint64_t)at_most_of_32(keys + 32, most) << 32 | at_most_of_32(keys, most);
 }
 
-/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that of the change before. */
+/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that
+ * of the change before. */
 struct finder {
     __m256i low, high;
 };

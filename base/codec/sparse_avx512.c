@@ -1,5 +1,5 @@
-/* sparse_avx512.c - compares that give masks at once, 64 bytes at a time. Compiled for these instructions alone; called only
- * where tb_vector_here says so. */
+/* sparse_avx512.c - compares that give masks at once, 64 bytes at a time. Compiled for these
+ * instructions alone; called only where tb_vector_here says so. */
 #include <immintrin.h>
 
 #include "base/codec/sparse_x86.h"
@@ -19,7 +19,8 @@ static inline uint64_t below(const uint8_t *keys, uint8_t bound)
     return _mm512_cmplt_epu8_mask(load(keys), _mm512_set1_epi8((char)bound));
 }
 
-/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that of the change before. */
+/* A section has 32 x 32 words: first the 32 of them, then the word. No step waits for that
+ * of the change before. */
 struct finder {
     __m512i groups;
 };

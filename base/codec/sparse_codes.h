@@ -1,5 +1,6 @@
-/* sparse_codes.h - gaps as Rice codes, four at once where they are short, and what their parameter is chosen by: the same text
- * compiled for each variant, because shifts by a number of bits are one instruction on some and three on others. */
+/* sparse_codes.h - gaps as Rice codes, four at once where they are short, and what their parameter
+ * is chosen by: the same text compiled for each variant, because shifts by a number of bits are one
+ * instruction on some and three on others. */
 #ifndef TB_BASE_SPARSE_CODES_H
 #define TB_BASE_SPARSE_CODES_H
 
@@ -16,7 +17,8 @@ INLINE uint32_t number_at(const void *numbers, unsigned bytes, size_t i)
 
 #define NUMBERS_MAX 2048u /* of 31 each, in 16 bits */
 
-/* What is written plain costs about 31 bits more than k and a one. Sums of a few are in 16 bits, as vectors of gaps are. */
+/* What is written plain costs about 31 bits more than k and a one. Sums of a few are in 16 bits, as
+ * vectors of gaps are. */
 INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsigned k)
 {
     uint64_t sum = 0;

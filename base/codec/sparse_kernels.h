@@ -1,5 +1,6 @@
-/* sparse_kernels.h - what of the sparse form looks at every element or every change; masks are of 64 elements: bit i of word w is
- * element 64 w + i. Each variant gives the same for every input. Inside sparse*.c only. */
+/* sparse_kernels.h - what of the sparse form looks at every element or every change; masks are of
+ * 64 elements: bit i of word w is element 64 w + i. Each variant gives the same for every input.
+ * Inside sparse*.c only. */
 #ifndef TB_BASE_SPARSE_KERNELS_H
 #define TB_BASE_SPARSE_KERNELS_H
 
@@ -33,10 +34,11 @@ static inline __attribute__((always_inline)) uint32_t tb_sparse_element(const ui
     return width == 2 ? (uint32_t)at[0] | (uint32_t)at[1] << 8 : at[0];
 }
 
-/* The classes of a section, as nested sets: row j is the elements whose keys are in a class before j, so row 0 is empty, row
- * `classes` is all, and class j is what row j + 1 has more than row j. Counting and comparing is then done once for all classes, and
- * the key of an element is looked at once. Rows are longer than a section: of one length with a first cache they would push each
- * other out of it. */
+/* The classes of a section, as nested sets: row j is the elements whose keys are in a class
+ * before j, so row 0 is empty, row `classes` is all, and class j is what row j + 1 has more than
+ * row j. Counting and comparing is then done once for all classes, and the key of an element is
+ * looked at once. Rows are longer than a section: of one length with a first cache they would
+ * push each other out of it. */
 struct tb_sparse_nest {
     unsigned classes;
     uint8_t bounds[TB_SPARSE_CLASSES_MAX]; /* row j has the keys below bounds[j - 1], 0 < j < classes */
@@ -104,7 +106,8 @@ struct tb_sparse_signs {
     uint32_t odd;      /* it is neither 1 nor -1 */
 };
 
-/* What the next section reads or writes, asked for while this one is coded: memory then works while the core does. */
+/* What the next section reads or writes, asked for while this one is coded: memory then works
+ * while the core does. */
 struct tb_sparse_ahead {
     const uint8_t *one, *other; /* fetched from here on */
     size_t left;                /* bytes of each */
@@ -133,12 +136,14 @@ struct tb_sparse_kernels {
     void (*keys)(const uint8_t *base, size_t words, enum tb_sparse_kind kind, uint8_t *keys_out);
     /* Rows 1 to classes - 1 of the words from `first` on; those before are there. */
     void (*nest)(const uint8_t *keys, size_t first, size_t words, struct tb_sparse_nest *nest);
-    /* Adds the changed ones of a block: of one class, or of those of a nest, whose rows are there. */
+    /* Adds the changed ones of a block: of one class, or of those of a nest, whose rows are
+     * there. */
     void (*collect)(struct tb_sparse_pair pair, const uint64_t *changed, size_t words,
                     struct tb_sparse_found *found);
     void (*collect_mixed)(const struct tb_sparse_block *block, const struct tb_sparse_nest *nest,
                           struct tb_sparse_mixed *mixed);
-    /* Of class j, which has a member for each gap; `before` of words behind the section's last is as tb_sparse_decode fills it. */
+    /* Of class j, which has a member for each gap; `before` of words behind the section's last is
+     * as tb_sparse_decode fills it. */
     void (*find)(const struct tb_sparse_nest *nest, unsigned j, const struct tb_sparse_places *places);
     struct tb_sparse_signs (*signs)(const struct tb_sparse_steps *steps);
     /* The zeros that Rice codes with k write; what is written plain counts as 31 of them. */
@@ -147,7 +152,8 @@ struct tb_sparse_kernels {
                       struct tb_sparse_ahead *ahead);
     void (*gaps_decode)(struct tb_bit_reader *r, uint16_t *gaps_out, size_t count, unsigned k,
                         struct tb_sparse_ahead *ahead);
-    /* Each is so many places behind the one before it. How many are before the end of the last: above the section's, if damaged. */
+    /* Each is so many places behind the one before it. How many are before the end of the last:
+     * above the section's, if damaged. */
     uint64_t (*places_decode)(struct tb_bit_reader *r, uint16_t *places_out, size_t count, unsigned k,
                               struct tb_sparse_ahead *ahead);
 };

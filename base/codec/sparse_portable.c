@@ -1,4 +1,5 @@
-/* sparse_portable.c - the variant that every machine has, and what the others are tested against. */
+/* sparse_portable.c - the variant that every machine has, and what the others are tested
+ * against. */
 #include <string.h>
 
 #include "base/codec/bits.h"
@@ -11,8 +12,9 @@ static unsigned nth_bit(uint64_t x, unsigned n)
     return (unsigned)__builtin_ctzll(x);
 }
 
-/* Eight keys at a time: the top bit of each byte of (k | 128) - low, where k's own top bit is put right again, says k >= low
- * (H. S. Warren, Hacker's Delight, 2-18); a multiplication gathers the eight. */
+/* Eight keys at a time: the top bit of each byte of (k | 128) - low, where k's own top bit
+ * is put right again, says k >= low (H. S. Warren, Hacker's Delight, 2-18); a
+ * multiplication gathers the eight. */
 static uint64_t at_least(uint64_t keys, uint8_t low)
 {
     const uint64_t tops = UINT64_C(0x8080808080808080), lows = UINT64_C(0x0101010101010101) * low;

@@ -1,5 +1,5 @@
-/* sparse_walk.h - from masks to changes and back: the same text compiled for each variant, because counting bits is one
- * instruction on some and twenty on others. The variant defines
+/* sparse_walk.h - from masks to changes and back: the same text compiled for each variant, because
+ * counting bits is one instruction on some and twenty on others. The variant defines
  *   nth_bit      the place of set bit n of a word that has more;
  *   below        64 keys: which are below a bound, that is not 0;
  *   struct finder, finder_of, finder_word: the last word of a section with no more than `rank` members of a class before it, asked for
@@ -16,7 +16,8 @@ INLINE unsigned count_bits(uint64_t x)
     return (unsigned)__builtin_popcountll(x);
 }
 
-/* Asks for a word of the next block. Coding what this one has takes as long as memory needs for the next. */
+/* Asks for a word of the next block. Coding what this one has takes as long as
+ * memory needs for the next. */
 INLINE void ahead(const uint8_t *word, unsigned width)
 {
     for (unsigned line = 0; line < width; line++)
@@ -32,8 +33,9 @@ INLINE void found_add(struct tb_sparse_found *f, struct tb_sparse_pair pair, uns
     f->behind_last = rank + 1;
 }
 
-/* The places of a word's bits behind those of the words before it: four at once, because a branch for each is foreseen by
- * no processor, and the rest in the rare word that has more. What is behind the last is overwritten. */
+/* The places of a word's bits behind those of the words before it: four at once, because a branch
+ * for each is foreseen by no processor, and the rest in the rare word that has more. What is behind
+ * the last is overwritten. */
 INLINE size_t places_take(uint64_t left, unsigned first, uint16_t *places, size_t count)
 {
     const size_t end = count + count_bits(left);

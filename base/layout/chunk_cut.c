@@ -1,5 +1,6 @@
-/* chunk_cut.c - the one function that cuts a layout into chunks. docs/protocol.md repeats the rule; both ends of
- * every link and hop must agree on it to the byte, so a change here is a new protocol version. */
+/* chunk_cut.c - the one function that cuts a layout into chunks. docs/protocol.md repeats the
+ * rule; both ends of every link and hop must agree on it to the byte, so a change here is a
+ * new protocol version. */
 #include "base/layout/layout.h"
 
 #include <string.h>
@@ -39,8 +40,9 @@ static void close_group(struct cutter *c)
     c->group_bytes = 0;
 }
 
-/* floor(i x bytes / n), rounded down to PIECE_ALIGN. The product is below 2^64: with 16 MiB pieces n is at
- * most 2^20 for 2^44 bytes, and smaller pieces are for shards below 2^36 bytes and for blobs, at most 2^37. */
+/* floor(i x bytes / n), rounded down to PIECE_ALIGN. The product is below 2^64: with 16 MiB pieces
+ * n is at most 2^20 for 2^44 bytes, and smaller pieces are for shards below 2^36 bytes and for
+ * blobs, at most 2^37. */
 static uint64_t piece_start(uint64_t i, uint64_t bytes, uint64_t n)
 {
     if (i == n) return bytes;

@@ -131,8 +131,8 @@ uint32_t tb_tensor_bits(const struct tb_tensor *t)
     return t->dtype == TB_DTYPE_OTHER ? t->other.bits : tb_dtype_element_bytes(t->dtype) * 8;
 }
 
-/* Bytes to which each of its elements is aligned: a power of two. It follows from the bits alone, so that all releases
- * have one packed order, whichever names they know. */
+/* Bytes to which each of its elements is aligned: a power of two. It follows from the bits alone,
+ * so that all releases have one packed order, whichever names they know. */
 static uint32_t unit_bytes(const struct tb_tensor *t)
 {
     if (t->dtype != TB_DTYPE_OTHER) return tb_dtype_element_bytes(t->dtype);
@@ -179,7 +179,8 @@ static bool multiply(uint64_t *product_io, uint64_t factor)
     return true;
 }
 
-/* What a tensor must be before its numbers are believed; then its bytes. The name is checked apart. */
+/* What a tensor must be before its numbers are believed; then its bytes. The name is checked
+ * apart. */
 static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
 {
     uint64_t full = tb_tensor_bits(t); /* bits, both */
@@ -198,7 +199,8 @@ static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
     return TB_OK;
 }
 
-/* Packed order without the name: larger units first, then dtype number, then the other dtypes by name and bits. */
+/* Packed order without the name: larger units first, then dtype number, then the other
+ * dtypes by name and bits. */
 static int compare_dtypes(const struct tb_tensor *a, const struct tb_tensor *b)
 {
     if (a->dtype == b->dtype && a->dtype != TB_DTYPE_OTHER) return 0;
@@ -231,8 +233,8 @@ static int compare_names(const struct tb_tensor *a, const struct tb_tensor *b)
 
 typedef int (*tensor_compare)(const struct tb_tensor *a, const struct tb_tensor *b);
 
-/* Indexes into a table of tensors, and as many of scratch. qsort of the C library may allocate, a core may
- * not. */
+/* Indexes into a table of tensors, and as many of scratch. qsort of the C library may
+ * allocate, a core may not. */
 struct order {
     const struct tb_tensor *tensors;
     uint32_t *indexes;
@@ -270,7 +272,8 @@ static void sort(const struct order *o)
     }
 }
 
-/* Equal names of different dtypes are not neighbours in packed order, so the names are sorted on their own. */
+/* Equal names of different dtypes are not neighbours in packed order, so the names are
+ * sorted on their own. */
 static bool names_unique(const struct tb_tensor *tensors, uint32_t count, uint32_t *indexes,
                          uint32_t *scratch)
 {
@@ -324,7 +327,8 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count)
     return block_bytes(count, names_bytes_of(tensors, count)) + scratch_bytes(count);
 }
 
-/* A copy with unused axes zeroed, so that equal tensors are equal bytes; the name goes to *names_io. */
+/* A copy with unused axes zeroed, so that equal tensors are equal bytes; the name goes to
+ * *names_io. */
 static void tensor_copy(struct tb_tensor *to, const struct tb_tensor *from, char **names_io)
 {
     const size_t name_bytes = strlen(from->name) + 1;
@@ -356,7 +360,8 @@ static enum tb_status place_tensors(struct tb_tensor *tensors, uint32_t count, u
     return TB_OK;
 }
 
-/* In packed order, so that equal ones follow one another within a unit. False: there are too many. */
+/* In packed order, so that equal ones follow one another within a unit. False: there are too
+ * many. */
 static bool others_count(const struct tb_tensor *tensors, uint32_t count, bool *any_out)
 {
     uint32_t different = 0;

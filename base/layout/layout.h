@@ -1,13 +1,15 @@
 /* layout.h - a shard's table of tensors, and the one function that cuts it into chunks.
  *
- * Packed order. The tensors of a layout stand in canonical order: larger element units first, then dtype
- * number, then part, then name (bytewise). Packed, each follows the one before without a gap, so every tensor is aligned to
- * its element unit, and a chunk is one contiguous range of packed bytes. Behind the tensors come the version's
- * blobs (manifest.h), in their order, cut by the same rule as one opaque tensor.
+ * Packed order. The tensors of a layout stand in canonical order: larger element units first, then
+ * dtype number, then part, then name (bytewise). Packed, each follows the one before without a gap,
+ * so every tensor is aligned to its element unit, and a chunk is one contiguous range of packed
+ * bytes. Behind the tensors come the version's blobs (manifest.h), in their order, cut by the same
+ * rule as one opaque tensor.
  *
  * The layout's id is the XXH3-128 of its encoding, so equal layouts have one id and cross once.
  *
- * Pure. A layout is one block of memory that the caller gives: tb_layout_bytes_for says how much. */
+ * Pure. A layout is one block of memory that the caller gives: tb_layout_bytes_for says how
+ * much. */
 #ifndef TB_BASE_LAYOUT_H
 #define TB_BASE_LAYOUT_H
 
@@ -30,8 +32,9 @@
 #define TB_DTYPE_BITS_MAX   1024 /* of one element */
 #define TB_DTYPES_OTHER_MAX 64   /* different ones in one layout */
 
-/* Numbers are on the wire. The order here is not the packed order: the element unit is compared first. The list is
- * closed: a dtype that is not in it crosses as TB_DTYPE_OTHER, with its name and bits. */
+/* Numbers are on the wire. The order here is not the packed order: the element unit is
+ * compared first. The list is closed: a dtype that is not in it crosses as TB_DTYPE_OTHER,
+ * with its name and bits. */
 /* clang-format off */
 #define TB_DTYPE_LIST(X)     \
     X(TB_DTYPE_U8,    1, "U8",       8) \
@@ -58,8 +61,8 @@ enum tb_dtype {
         TB_DTYPE_OTHER = 255 /* struct tb_dtype_other says which */
 };
 
-/* Other dtypes that are known by name: bits of an element, and the dtype whose codecs its chunks take. A chunk in a form
- * says its kind of element itself, so a reader need not know this table. */
+/* Other dtypes that are known by name: bits of an element, and the dtype whose codecs its chunks
+ * take. A chunk in a form says its kind of element itself, so a reader need not know this table. */
 /* clang-format off */
 #define TB_DTYPE_OTHER_LIST(X)                   \
     X("F8_E8M0",      8, TB_DTYPE_U8)            \
@@ -71,7 +74,8 @@ enum tb_dtype {
     X("C64",         64, TB_DTYPE_F32)
 /* clang-format on */
 
-/* A dtype by name and bits. No name of TB_DTYPE_LIST: one dtype has one form. Bytes behind the name are zero. */
+/* A dtype by name and bits. No name of TB_DTYPE_LIST: one dtype has one form. Bytes
+ * behind the name are zero. */
 struct tb_dtype_other {
     uint16_t bits; /* 1 to TB_DTYPE_BITS_MAX */
     char name[TB_DTYPE_NAME_MAX + 1];
@@ -81,11 +85,12 @@ uint32_t tb_dtype_element_bytes(enum tb_dtype dtype); /* 0 for TB_DTYPE_OTHER an
 const char *tb_dtype_name(enum tb_dtype dtype);       /* as safetensors spells it; NULL for those two */
 enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if it is not in TB_DTYPE_LIST */
 
-/* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an axis. A
- * layout of whole tensors has box_first all 0 and box_count equal to full.
- * part: a tensor that readers split along an axis stands as several boxes of one name, 1 + p where the p-th reader's are, and
- * those of all tensors that one reader wants stand together: chunks are cut there. So do several boxes that a publisher has of a name, under
- * numbers of their own (intra/client/memory/slice_parts.h). 0: readers take it whole; at most TB_PARTS_MAX. */
+/* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an
+ * axis. A layout of whole tensors has box_first all 0 and box_count equal to full. part: a tensor
+ * that readers split along an axis stands as several boxes of one name, 1 + p where the p-th
+ * reader's are, and those of all tensors that one reader wants stand together: chunks are cut
+ * there. So do several boxes that a publisher has of a name, under numbers of their own
+ * (intra/client/memory/slice_parts.h). 0: readers take it whole; at most TB_PARTS_MAX. */
 struct tb_tensor {
     const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
     enum tb_dtype dtype;
@@ -95,19 +100,22 @@ struct tb_tensor {
     uint64_t full[TB_RANK_MAX];
     uint64_t box_first[TB_RANK_MAX];
     uint64_t box_count[TB_RANK_MAX];
-    uint64_t
-        bytes; /* product of box_count x bits, in whole bytes rounded up; filled by tb_layout_build and decode */
+    /* product of box_count x bits, in whole bytes rounded up; filled by
+     * tb_layout_build and decode */
+    uint64_t bytes;
     uint64_t offset; /* in packed bytes; filled likewise */
 };
 
-/* "BF16", "F4", or "NAME:BITS" for a dtype that is not known here, into t->dtype and t->other. False: the name is
- * unknown and has no bits, is known with other bits, or is not one that TB_DTYPE_NAME_MAX allows; t is untouched. */
+/* "BF16", "F4", or "NAME:BITS" for a dtype that is not known here, into t->dtype and t->other.
+ * False: the name is unknown and has no bits, is known with other bits, or is not one that
+ * TB_DTYPE_NAME_MAX allows; t is untouched. */
 bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text);
 const char *tb_tensor_dtype_name(const struct tb_tensor *t); /* without bits */
 uint32_t tb_tensor_bits(const struct tb_tensor *t);          /* of one element; 0 for an unknown dtype */
 bool tb_tensor_dtype_equal(const struct tb_tensor *a, const struct tb_tensor *b);
-/* Of a dtype with fractions of a byte: the box begins and ends on whole bytes in every row of the full tensor, or is all of
- * it. Rows are those of the last axis: its length, first and count each take whole bytes. Others: true. */
+/* Of a dtype with fractions of a byte: the box begins and ends on whole bytes in every row of the
+ * full tensor, or is all of it. Rows are those of the last axis: its length, first and count each
+ * take whole bytes. Others: true. */
 bool tb_tensor_box_on_bytes(const struct tb_tensor *t);
 
 struct tb_chunk;
@@ -129,8 +137,9 @@ struct tb_layout {
 /* Memory that a layout of these tensors needs (table and names). */
 size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
 
-/* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the caller's, kept until the
- * layout is no longer used) and fills bytes, offsets and id. The caller's names may go afterwards.
+/* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the
+ * caller's, kept until the layout is no longer used) and fills bytes, offsets and id. The
+ * caller's names may go afterwards.
  *   TB_BAD_ARGUMENT  two equal names of one part, an empty or unclean name, unknown dtype, rank or part over the maximum, a box
  *                    outside the full shape or not on bytes, no element in a dimension is allowed (a tensor of 0 bytes)
  *   TB_TOO_LARGE     over TB_TENSORS_MAX, TB_DTYPES_OTHER_MAX or TB_SHARD_BYTES_MAX, also by overflow; likewise a full shape that alone is
@@ -141,15 +150,17 @@ TB_MUST_USE enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint
 
 /* The tensor of that name that is no part; NULL if there is none. */
 const struct tb_tensor *tb_layout_find(const struct tb_layout *layout, const char *name);
-/* The tensor of that name, dtype and part; of `like` nothing else is looked at. NULL: there is none. */
+/* The tensor of that name, dtype and part; of `like` nothing else is looked at.
+ * NULL: there is none. */
 const struct tb_tensor *tb_layout_find_like(const struct tb_layout *layout, const struct tb_tensor *like);
 /* The largest part; 0: there are none. */
 uint16_t tb_layout_part_max(const struct tb_layout *layout);
 
-/* Index of the tensor whose packed bytes hold `offset`, never one of 0 bytes; tensor_count behind the tensors. */
+/* Index of the tensor whose packed bytes hold `offset`, never one of 0 bytes;
+ * tensor_count behind the tensors. */
 uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset);
-/* The dtype whose codecs take a chunk that begins at `offset`: that of its tensor, or the one that stands for it (never
- * TB_DTYPE_OTHER). TB_DTYPE_U8 behind the tensors. */
+/* The dtype whose codecs take a chunk that begins at `offset`: that of its tensor, or the one that
+ * stands for it (never TB_DTYPE_OTHER). TB_DTYPE_U8 behind the tensors. */
 enum tb_dtype tb_layout_dtype_at(const struct tb_layout *layout, uint64_t offset);
 
 /* Another layout with the same content in the caller's memory, names included. TB_SITE_NOMEM. */
@@ -157,18 +168,21 @@ size_t tb_layout_copy_bytes(const struct tb_layout *layout);
 TB_MUST_USE enum tb_status tb_layout_copy(const struct tb_layout *layout, void *memory, size_t cap,
                                           struct tb_layout *layout_out);
 
-/* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank (and 0x80 of a part, then u16 part), of dtype
- * 255 u16 bits and its name (u16 length, bytes), u16 name length, name, rank x (u64 full, u64 box_first, u64 box_count). */
+/* On the wire: u32 count, then for each tensor in packed order u8 dtype, u8 rank (and 0x80 of a
+ * part, then u16 part), of dtype 255 u16 bits and its name (u16 length, bytes), u16 name length,
+ * name, rank x (u64 full, u64 box_first, u64 box_count). */
 size_t tb_layout_encoded_bytes(const struct tb_layout *layout);
 void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w);
-/* How much memory a decode of these encoded bytes needs; 0 when they are not a layout. Bounded by a small multiple
- * of `encoded_bytes`, so a peer can not make us allocate more than it sent. */
+/* How much memory a decode of these encoded bytes needs; 0 when they are not a layout. Bounded by a
+ * small multiple of `encoded_bytes`, so a peer can not make us allocate more than it sent. */
 size_t tb_layout_decode_bytes(const void *encoded, size_t encoded_bytes);
-/* Count and bytes of the tensors in an encoded layout, without memory for it: for sizing what stands behind it. False
- * when decode would refuse a tensor or the sum; order and equal names are decode's to see. */
+/* Count and bytes of the tensors in an encoded layout, without memory for it: for sizing what
+ * stands behind it. False when decode would refuse a tensor or the sum; order and equal names
+ * are decode's to see. */
 bool tb_layout_survey(const void *encoded, size_t encoded_bytes, uint32_t *tensor_count_out,
                       uint64_t *bytes_out);
-/* TB_PEER_GARBLED for anything that encode would not have written, order included. Names are copied. */
+/* TB_PEER_GARBLED for anything that encode would not have written, order included. Names are
+ * copied. */
 TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory,
                                             size_t cap, struct tb_layout *layout_out);
 
@@ -187,7 +201,8 @@ struct tb_chunk {
 uint64_t tb_cut_target_bytes(uint64_t tensor_bytes);
 /* How many chunks; `blob_bytes` is the sum over blobs. */
 uint32_t tb_cut_count(const struct tb_layout *layout, uint64_t blob_bytes);
-/* Fills chunks_out[0..tb_cut_count), ascending, without gap or overlap. The table is made once a shard. */
+/* Fills chunks_out[0..tb_cut_count), ascending, without gap or overlap. The table is made once a
+ * shard. */
 void tb_cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out);
 
 #endif

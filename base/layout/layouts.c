@@ -11,7 +11,8 @@
 /* by the id's first byte; a version has up to 4096 shards, each with a layout of its own */
 #define BUCKETS 256u
 
-/* In a bucket, and with idle ones in the order in which they became so. The layout first: a reference is its address. */
+/* In a bucket, and with idle ones in the order in which they became so. The layout first: a
+ * reference is its address. */
 struct kept {
     struct tb_layout layout;
     LIST_ENTRY(kept) bucket;
@@ -70,8 +71,9 @@ void tb_layouts_free(struct tb_layouts *l)
 
 /* ---- one layout ---- */
 
-/* A layout is its encoding, byte for byte; the id says where to look. It has no key, so somebody may have made it equal for two:
- * each has its own table then, and neither is in the other's way. */
+/* A layout is its encoding, byte for byte; the id says where to look. It has no key, so
+ * somebody may have made it equal for two: each has its own table then, and neither is
+ * in the other's way. */
 static struct kept *find(struct tb_layouts *l, const struct tb_digest *id, const uint8_t *encoded,
                          size_t bytes)
 {
@@ -147,7 +149,8 @@ static struct kept *new_kept(size_t memory_bytes, size_t encoded_bytes)
     return NULL;
 }
 
-/* Its encoding and its cut stand beside it from now on. TB_PEER_GARBLED: no manifest can have as many chunks. */
+/* Its encoding and its cut stand beside it from now on. TB_PEER_GARBLED: no manifest can
+ * have as many chunks. */
 static enum tb_status complete(struct kept *k, size_t encoded_bytes)
 {
     struct tb_layout *layout = &k->layout;

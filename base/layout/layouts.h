@@ -1,13 +1,17 @@
-/* layouts.h - layouts kept by their id, so that all versions of one layout share one table. A shell.
+/* layouts.h - layouts kept by their id, so that all versions of one layout share one table. A
+ * shell.
  *
- * Consecutive versions of a model have one layout, and a layout of 100,000 tensors is 24 MB as a table: it is taken apart when the
- * first version of it comes, and recognised by its encoding after that. A manifest made here borrows its layout. Layouts of other
- * tensors stand side by side also where somebody has made their ids equal.
+ * Consecutive versions of a model have one layout, and a layout of 100,000 tensors is 24 MB as a
+ * table: it is taken apart when the first version of it comes, and recognised by its encoding after
+ * that. A manifest made here borrows its layout. Layouts of other tensors stand side by side also
+ * where somebody has made their ids equal.
  *
- * Promise P7: a table is as large as a small multiple of what a peer sent (layout.h); what no manifest uses any more is kept for
- * the next version up to TB_LAYOUTS_IDLE_BYTES, the oldest going first.
+ * Promise P7: a table is as large as a small multiple of what a peer sent (layout.h);
+ * what no manifest uses any more is kept for the next version up to
+ * TB_LAYOUTS_IDLE_BYTES, the oldest going first.
  *
- * Threads: any. One mutex, held while an encoding is compared (1 ms where it has 10 MB) and not while a layout is taken apart. */
+ * Threads: any. One mutex, held while an encoding is compared (1 ms where it has 10 MB) and not
+ * while a layout is taken apart. */
 #ifndef TB_BASE_LAYOUTS_H
 #define TB_BASE_LAYOUTS_H
 

@@ -102,8 +102,9 @@ static void sift(const struct tb_blob *blobs, uint16_t *heap, uint32_t count, ui
     }
 }
 
-/* Sorted as paths, who clashes stands side by side: between a folder and what is in it there is only more of that. A peer chooses the
- * names, and a thousand with 250 bytes in common are 130 MB where each is compared with each. */
+/* Sorted as paths, who clashes stands side by side: between a folder and what is in it there is
+ * only more of that. A peer chooses the names, and a thousand with 250 bytes in common are 130 MB
+ * where each is compared with each. */
 static bool any_clash(const struct tb_blob *blobs, uint32_t count)
 {
     uint16_t order[TB_BLOBS_MAX];
@@ -342,7 +343,8 @@ static bool head_parse(const void *bytes, size_t count, struct head *h_out)
     return tb_reader_ended(&r);
 }
 
-/* No cut of these tensors has more chunks: each tensor gives at most bytes / target + 1, and so do the blobs. */
+/* No cut of these tensors has more chunks: each tensor gives at most bytes / target + 1,
+ * and so do the blobs. */
 static uint64_t chunk_count_bound(uint64_t tensor_count, uint64_t tensor_bytes, uint64_t blob_bytes)
 {
     const uint64_t target = tb_cut_target_bytes(tensor_bytes);

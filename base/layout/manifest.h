@@ -1,8 +1,10 @@
-/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk, and roots over them.
+/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk,
+ * and roots over them.
  *
  * shard root   = XXH3-128 over: "tbshard1", layout id, u32 blob count, each blob (u16 name length, name, u64 bytes),
  *                u32 chunk count, the chunk digests in order.
- * version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64 number,
+ * version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64
+ * number,
  *                u32 shard count, the shard roots in order.
  * The manifest names no base. Pure; a manifest is one block of memory that the caller gives. */
 #ifndef TB_BASE_MANIFEST_H
@@ -14,8 +16,9 @@
 #define TB_BLOB_NAME_MAX  255 /* bytes; relative path, '/' allowed inside, never "..", never absolute */
 #define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
 
-/* P7: of one version's manifests decoded, all shards together (tb_manifest_decode_bytes): home seals no more, and no site takes
- * more. Some 800,000 tensors with names of 70 bytes. Encoded they are always less. */
+/* P7: of one version's manifests decoded, all shards together (tb_manifest_decode_bytes): home
+ * seals no more, and no site takes more. Some 800,000 tensors with names of 70 bytes. Encoded
+ * they are always less. */
 #define TB_MANIFESTS_BYTES_MAX ((uint64_t)256 << 20)
 
 struct tb_blob {
@@ -38,18 +41,21 @@ struct tb_manifest {
 
 /* True for a clean relative path of 1 to TB_BLOB_NAME_MAX bytes. */
 bool tb_blob_name_valid(const char *name);
-/* True for the name of a file that `tombolo subscribe` writes: such a path, at most TB_FILE_DEPTH_MAX folders deep, and nothing that
- * is subscribe's own: the markers STABLE and WITHDRAWN, parts that begin with ".tombolo". */
+/* True for the name of a file that `tombolo subscribe` writes: such a path, at most
+ * TB_FILE_DEPTH_MAX folders deep, and nothing that is subscribe's own: the markers STABLE and
+ * WITHDRAWN, parts that begin with ".tombolo". */
 #define TB_FILE_DEPTH_MAX 8
 bool tb_file_name_valid(const char *name);
-/* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and .tombolo/file/DIGEST/FILE. */
+/* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and
+ * .tombolo/file/DIGEST/FILE. */
 bool tb_blob_name_writable(const char *name);
 
-/* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied in. 0 for blobs that
- * build would refuse. */
+/* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied
+ * in. 0 for blobs that build would refuse. */
 size_t tb_manifest_bytes_for(const struct tb_layout *layout, const struct tb_blob *blobs,
                              uint32_t blob_count);
-/* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice, or one a folder of another), TB_TOO_LARGE, TB_SITE_NOMEM. */
+/* Lays out a manifest with zero digests. TB_BAD_ARGUMENT (names: unclean, twice, or one a folder of
+ * another), TB_TOO_LARGE, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_manifest_build(const struct tb_layout *layout, const struct tb_blob *blobs,
                                              uint32_t blob_count, void *memory, size_t cap,
                                              struct tb_manifest *manifest_out);
@@ -58,14 +64,15 @@ size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob
 TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, const struct tb_blob *blobs,
                                                 uint32_t blob_count, void *memory, size_t cap,
                                                 struct tb_manifest *manifest_out);
-/* Chunk k of one is chunk k of the other, for all k, so one can be a base of the other. Equal ids are asked for and not believed:
- * a layout's id has no key, and who publishes both may have made it equal for two. */
+/* Chunk k of one is chunk k of the other, for all k, so one can be a base of the other. Equal
+ * ids are asked for and not believed: a layout's id has no key, and who publishes both may have
+ * made it equal for two. */
 bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b);
 /* The root over what is there now. */
 struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
 
-/* The head of a manifest on the wire and in the arena: u32 layout bytes, layout, u32 blob count, blobs, root. The
- * digests travel apart, in pages, and may come in any order. */
+/* The head of a manifest on the wire and in the arena: u32 layout bytes, layout, u32 blob count,
+ * blobs, root. The digests travel apart, in pages, and may come in any order. */
 size_t tb_manifest_head_bytes(const struct tb_manifest *manifest);
 void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w);
 /* Memory for a decode; 0 if not a head. */
@@ -76,14 +83,15 @@ TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head
                                                    size_t cap, struct tb_manifest *manifest_out);
 /* The encoded layout in a head, borrowed; NULL: not a head. */
 const uint8_t *tb_manifest_head_layout(const void *head, size_t head_bytes, size_t *bytes_out);
-/* Decode where that layout stands already, byte for byte: it is not looked at again, nothing of it is copied, and it has to
- * outlive the manifest. */
+/* Decode where that layout stands already, byte for byte: it is not looked at again, nothing of it
+ * is copied, and it has to outlive the manifest. */
 size_t tb_manifest_decode_bytes_on(const void *head, size_t head_bytes, const struct tb_layout *layout);
 TB_MUST_USE enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes,
                                                       const struct tb_layout *layout, void *memory,
                                                       size_t cap, struct tb_manifest *manifest_out);
 
-/* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number, u32 shard_count, root. */
+/* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number,
+ * u32 shard_count, root. */
 struct tb_version_key {
     struct tb_id uid;
     struct tb_name model;

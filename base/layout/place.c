@@ -13,8 +13,8 @@ bool tb_place_claim(struct tb_place *p, uint32_t k)
 {
     if (tb_place_held(p, k)) return false;
     if (!tb_bitmap_set(p->claimed, k)) return false;
-    /* Between the two lines above another may have finished the chunk and ended its claim: finish sets held
-     * first, so a look behind the claim sees it. */
+    /* Between the two lines above another may have finished the chunk and ended its claim: finish
+     * sets held first, so a look behind the claim sees it. */
     if (tb_bitmap_test(p->held, k)) {
         tb_bitmap_clear(p->claimed, k);
         return false;

@@ -1,14 +1,16 @@
 /* shelf.h - the encoded chunks of one version on one base, where others may READ them. Pure.
  *
- * Whoever serves a version inside a site has, beside its bytes, a shelf: for each chunk a bit, and behind the bit an entry that
- * says where the chunk's encoded form (an object) stands in the shelf's room, or that it has none. Readers that hold the base
- * poll the bits as they poll held bits, and read objects instead of chunks; others read chunks, and pass objects on. What an
- * object decodes to is for the chunk's digest to judge (P1), so it may be passed on by who cannot decode it, and a bad one costs
- * its chunk a second way.
+ * Whoever serves a version inside a site has, beside its bytes, a shelf: for each chunk a bit, and
+ * behind the bit an entry that says where the chunk's encoded form (an object) stands in the
+ * shelf's room, or that it has none. Readers that hold the base poll the bits as they poll held
+ * bits, and read objects instead of chunks; others read chunks, and pass objects on. What an object
+ * decodes to is for the chunk's digest to judge (P1), so it may be passed on by who cannot decode
+ * it, and a bad one costs its chunk a second way.
  *
- * Memory, all of it the owner's and 8-byte aligned: head, bits, two words an entry, room. Chunks are numbered in one line, shard
- * behind shard. An entry is written once, before its bit is set; so is what it points to. One of which the object is found damaged
- * (tb_shelf_recheck) says from then on that the chunk has none. In front of each object stands its digest, for its owner alone.
+ * Memory, all of it the owner's and 8-byte aligned: head, bits, two words an entry, room. Chunks
+ * are numbered in one line, shard behind shard. An entry is written once, before its bit is set; so
+ * is what it points to. One of which the object is found damaged (tb_shelf_recheck) says from then
+ * on that the chunk has none. In front of each object stands its digest, for its owner alone.
  *
  * Threads: tb_shelf_put may come from several at once for different chunks; all else from one. */
 #ifndef TB_BASE_SHELF_H
@@ -49,11 +51,12 @@ void tb_shelf_close(struct tb_shelf *shelf);
 /* It was opened with this base. */
 bool tb_shelf_is_of(const struct tb_shelf *shelf, const struct tb_id *base);
 bool tb_shelf_has(const struct tb_shelf *shelf, uint32_t line);
-/* Copies it in; where there is no room, or coded is NULL, the entry says that the chunk has none. Put twice is put once. */
+/* Copies it in; where there is no room, or coded is NULL, the entry says that the chunk has none.
+ * Put twice is put once. */
 void tb_shelf_put(struct tb_shelf *shelf, uint32_t line, const struct tb_codec_coded *coded);
 
-/* A reader says that the object is wrong: its bytes are digested. False: they are not what was put, and the entry now says that the chunk
- * has none. True: they are, or there is none. */
+/* A reader says that the object is wrong: its bytes are digested. False: they are not what was put,
+ * and the entry now says that the chunk has none. True: they are, or there is none. */
 bool tb_shelf_recheck(struct tb_shelf *shelf, uint32_t line);
 
 /* ---- as a reader sees it: words that came from another process ---- */

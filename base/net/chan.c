@@ -1,11 +1,13 @@
 /* chan.c - the life of one channel: connecting, handshaking, opening, open, closing.
  *
- * One uv_poll watches the socket, one uv_timer bounds opening (and deadlines after it), and one uv_idle turns
- * the loop once more when there is something to deliver although the socket is quiet: decrypted bytes inside
- * TLS, the on_open of an accepted plain socket, or what a broken socket still holds. An idle handle makes the
- * loop poll without waiting and starves nobody: every other handle gets its turn in between.
+ * One uv_poll watches the socket, one uv_timer bounds opening (and deadlines after it), and one
+ * uv_idle turns the loop once more when there is something to deliver although the socket is quiet:
+ * decrypted bytes inside TLS, the on_open of an accepted plain socket, or what a broken socket
+ * still holds. An idle handle makes the loop poll without waiting and starves nobody: every other
+ * handle gets its turn in between.
  *
- * Memory goes when the last of the three handles has closed, so a close inside any callback is safe. */
+ * Memory goes when the last of the three handles has closed, so a close inside any callback is
+ * safe. */
 #include "base/net/chan.h"
 
 #include <errno.h>
@@ -181,7 +183,8 @@ static bool learn_unix(struct tb_chan *c)
     return true;
 }
 
-/* False: the kernel would not say who it is. Better cut off, and dialled again, than taken for nobody and denied. */
+/* False: the kernel would not say who it is. Better cut off, and dialled again, than taken
+ * for nobody and denied. */
 static bool learn_peer(struct tb_chan *c)
 {
     struct tb_address at = {0};
@@ -247,8 +250,8 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 {
     struct tb_chan *c = poll->data;
     if (status < 0) {
-        /* libuv has stopped the poll. The socket knows what happened, and may still hold bytes that came
-         * before it. */
+        /* libuv has stopped the poll. The socket knows what happened, and may still hold bytes
+         * that came before it. */
         c->broken = true;
         c->polled = 0;
     }
@@ -558,8 +561,8 @@ enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t coun
     return judge_plain(c, tb_sys_sendmsg(c->fd, &m, MSG_NOSIGNAL), &sent);
 }
 
-/* All descriptors of a message, wherever they stand in it: those that are not kept must be closed, or a peer
- * fills our table. */
+/* All descriptors of a message, wherever they stand in it: those that are not kept must be closed,
+ * or a peer fills our table. */
 static uint32_t take_fds(struct msghdr *m, int fds[FDS_MAX])
 {
     uint32_t count = 0;

@@ -1,10 +1,12 @@
 /* chan.h - one byte channel: a unix or TCP socket, with TLS on it or not, on a libuv loop. A shell.
  *
- * Non-blocking SSL_read and SSL_write straight on the socket (uv_poll): no memory BIO, so no extra copy. Bytes go from the
- * caller's memory and into the caller's memory. Kernel buffers are never set: autotuning stays on.
+ * Non-blocking SSL_read and SSL_write straight on the socket (uv_poll): no memory BIO, so no extra
+ * copy. Bytes go from the caller's memory and into the caller's memory. Kernel buffers are never
+ * set: autotuning stays on.
  *
- * Threads: a chan lives on the thread of its loop. Callbacks run there. Inside any callback any call on the chan is
- * allowed, close included. After on_closed has run the chan is gone; it runs exactly once for each chan that dial or accept gave. */
+ * Threads: a chan lives on the thread of its loop. Callbacks run there. Inside any callback any
+ * call on the chan is allowed, close included. After on_closed has run the chan is gone; it runs
+ * exactly once for each chan that dial or accept gave. */
 #ifndef TB_BASE_NET_CHAN_H
 #define TB_BASE_NET_CHAN_H
 
@@ -45,24 +47,26 @@ struct tb_chan_options {
     uint32_t segment_bytes_max; /* dialled over TCP: payload of a segment, either way; 0: the path's own */
 };
 
-/* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later ones come by
- * on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS, TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO.
- * In TLS 1.3 the dialler is open before the other end has judged its certificate: a refusal comes to it
- * after on_open, as TB_PEER_DENIED. */
+/* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later
+ * ones come by on_closed: TB_PEER_UNREACHABLE, TB_STREAM_IDLE (open_ms), TB_STREAM_TLS,
+ * TB_PEER_IDENTITY, TB_STREAM_CLOSED, TB_STREAM_IO. In TLS 1.3 the dialler is open before the other
+ * end has judged its certificate: a refusal comes to it after on_open, as TB_PEER_DENIED. */
 TB_MUST_USE enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to,
                                         struct tb_chan **chan_out);
 /* Takes fd, on failure too. */
 TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd,
                                           struct tb_chan **chan_out);
-/* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it can be sent at once. */
+/* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it
+ * can be sent at once. */
 void tb_chan_close(struct tb_chan *c, enum tb_status why);
-/* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it; reading goes on. What was
- * written before reaches a peer that reads, where close with unread bytes in the socket would cut it off. */
+/* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it;
+ * reading goes on. What was written before reaches a peer that reads, where close with unread bytes
+ * in the socket would cut it off. */
 void tb_chan_end(struct tb_chan *c);
 /* Closes with `why` unless it is closed within ms. The earliest of several counts. */
 void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);
-/* Why it failed, as a sentence for the log: "certificate has expired", "Connection refused". Empty when nothing is known.
- * It may quote what the peer sent. Valid until on_closed returns. */
+/* Why it failed, as a sentence for the log: "certificate has expired", "Connection refused". Empty
+ * when nothing is known. It may quote what the peer sent. Valid until on_closed returns. */
 const char *tb_chan_reason(const struct tb_chan *c);
 /* TLS: who refused whose certificate, and why. Valid until on_closed returns. */
 struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c);
@@ -71,26 +75,29 @@ struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c);
 void tb_chan_want_read(struct tb_chan *c, bool wanted);
 void tb_chan_want_write(struct tb_chan *c, bool wanted); /* false at first */
 
-/* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly end), TB_STREAM_IO,
- * TB_STREAM_TLS, TB_PEER_DENIED. A status that is neither TB_OK nor TB_AGAIN has closed the chan, here and in the calls
- * below: on_closed will come with it. On a closed chan they say why it closed. */
+/* Reads what is there, at most cap: TB_OK with 1..cap bytes, TB_AGAIN, TB_STREAM_CLOSED (orderly
+ * end), TB_STREAM_IO, TB_STREAM_TLS, TB_PEER_DENIED. A status that is neither TB_OK nor TB_AGAIN
+ * has closed the chan, here and in the calls below: on_closed will come with it. On a closed chan
+ * they say why it closed. */
 TB_MUST_USE enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *count_out);
-/* Writes what fits now: TB_OK with 1..count bytes taken, TB_AGAIN (then want_write). A write that got TB_AGAIN is
- * repeated later with the same bytes first, and not fewer; the buffer may have moved. The same holds for the rest that a
- * write did not take. */
+/* Writes what fits now: TB_OK with 1..count bytes taken, TB_AGAIN (then want_write). A write that
+ * got TB_AGAIN is repeated later with the same bytes first, and not fewer; the buffer may have
+ * moved. The same holds for the rest that a write did not take. */
 TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count,
                                          size_t *count_out);
 
-/* Unix only, plain only: one message byte with 1 to 16 descriptors. Send keeps the caller's fds; receive gives them to the
- * caller, CLOEXEC. A tb_chan_read that meets the message drops the descriptors: both ends know from what was said before when
- * descriptors come. TB_PEER_GARBLED: other bytes, no descriptors or more than cap (those that came are closed). */
+/* Unix only, plain only: one message byte with 1 to 16 descriptors. Send keeps the caller's fds;
+ * receive gives them to the caller, CLOEXEC. A tb_chan_read that meets the message drops the
+ * descriptors: both ends know from what was said before when descriptors come. TB_PEER_GARBLED:
+ * other bytes, no descriptors or more than cap (those that came are closed). */
 TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
 TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap,
                                             uint32_t *count_out);
 
-/* From one loop to another, for an accepted chan whose first frame says where it belongs. Only an open chan; no callback comes any
- * more, on_closed neither. On a later turn `then` gets it, with what it has not read: attach it, on the thread of the
- * new loop, or discard it. Attached it is open, wants to read and has no deadline. TB_SITE_IO: still detached. */
+/* From one loop to another, for an accepted chan whose first frame says where it belongs. Only an
+ * open chan; no callback comes any more, on_closed neither. On a later turn `then` gets it, with
+ * what it has not read: attach it, on the thread of the new loop, or discard it. Attached it is
+ * open, wants to read and has no deadline. TB_SITE_IO: still detached. */
 typedef void (*tb_chan_detached_fn)(struct tb_chan *c, void *user);
 void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user);
 TB_MUST_USE enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops,
@@ -110,18 +117,21 @@ enum tb_chan_reach {
 };
 enum tb_chan_reach tb_chan_reach(const struct tb_chan *c);
 bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts what is written */
-/* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the kernel's, where it sends. */
+/* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the
+ * kernel's, where it sends. */
 bool tb_chan_own_records(const struct tb_chan *c);
 uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
 
-/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full descriptor table does not spin:
- * accepting rests 100 ms. */
+/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full
+ * descriptor table does not spin: accepting rests 100 ms. */
 struct tb_listener;
 typedef void (*tb_accept_fn)(void *user, int fd, const struct tb_address *from);
-/* A unix path that nobody listens on any more is replaced; mode is applied before listen. TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */
+/* A unix path that nobody listens on any more is replaced; mode is applied before listen.
+ * TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */
 TB_MUST_USE enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode,
                                      tb_accept_fn fn, void *user, struct tb_listener **listener_out);
-/* Could it? The same statuses and errno; nothing is made. A port of that address is bound for a moment. */
+/* Could it? The same statuses and errno; nothing is made. A port of that address is bound for a
+ * moment. */
 TB_MUST_USE enum tb_status tb_listen_check(const struct tb_address *at);
 struct tb_address tb_listener_address(const struct tb_listener *l); /* the port that was given */
 void tb_listener_close(struct tb_listener *l);

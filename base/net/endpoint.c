@@ -32,8 +32,8 @@ static bool parse_port(const char *text, uint16_t *port_out)
     return port <= UINT16_MAX;
 }
 
-/* Letters, digits, '-', '_' and '.'; what is made of digits and dots alone must be an IPv4 address, for no
- * name looks so. */
+/* Letters, digits, '-', '_' and '.'; what is made of digits and dots alone must be an IPv4 address,
+ * for no name looks so. */
 static bool host_valid(const char *host)
 {
     const size_t bytes = strlen(host);

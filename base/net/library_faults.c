@@ -31,7 +31,8 @@ void tb_net_library_faults(void)
 {
     /* Each says no only when it has allocated before. */
     TB_ASSERT(CRYPTO_set_mem_functions(crypto_malloc, crypto_realloc, crypto_free) == 1);
-    /* libuv makes its own tables larger by realloc, and ends the process where it cannot, by design. */
+    /* libuv makes its own tables larger by realloc, and ends the process where it cannot, by
+     * design. */
     TB_ASSERT(uv_replace_allocator(tb_library_malloc, realloc, tb_library_calloc, free) == 0);
     TB_ASSERT(ares_library_init_mem(ARES_LIB_INIT_ALL, tb_library_malloc, free, tb_library_realloc) ==
               ARES_SUCCESS);

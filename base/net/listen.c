@@ -1,4 +1,5 @@
-/* listen.c - listening sockets: binding, the leftovers of dead processes, and a full descriptor table. */
+/* listen.c - listening sockets: binding, the leftovers of dead processes, and a full descriptor
+ * table. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>

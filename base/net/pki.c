@@ -182,7 +182,8 @@ static bool set_name(X509_NAME *name, const char *cn)
            X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)cn, -1, -1, 0) == 1;
 }
 
-/* `value` in the words of openssl.cnf; every value is ours or a valid name, so nothing can be injected. */
+/* `value` in the words of openssl.cnf; every value is ours or a valid name, so
+ * nothing can be injected. */
 static bool add_extension(X509 *cert, X509 *issuer, int nid, const char *value)
 {
     X509V3_CTX context;

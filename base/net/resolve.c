@@ -1,15 +1,16 @@
 /* resolve.c - c-ares on a libuv loop: its sockets on uv_poll, its time on one uv_timer.
  *
- * c-ares calls back from inside its own calls, where it must not be destroyed, and a numeric host has its
- * answer before tb_resolve returns. So an answer is put into a list first, and one uv_idle delivers what is
- * there on the next turn.
+ * c-ares calls back from inside its own calls, where it must not be destroyed, and a numeric host
+ * has its answer before tb_resolve returns. So an answer is put into a list first, and one uv_idle
+ * delivers what is there on the next turn.
  *
- * A query has two holders: c-ares until its callbacks have run, and we until the answer is delivered. The
- * deadline ends only the second, since c-ares cannot cancel one query of a channel. A service is asked for its targets
- * first, then all of them at once for their addresses.
+ * A query has two holders: c-ares until its callbacks have run, and we until the answer is
+ * delivered. The deadline ends only the second, since c-ares cannot cancel one query of a channel.
+ * A service is asked for its targets first, then all of them at once for their addresses.
  *
- * Of a server that drops AAAA c-ares tells the A only when it gave AAAA up, so that must not be near the deadline. Each
- * family asked alone would have them apart, but not be answered by a hosts file that knows the other family alone. */
+ * Of a server that drops AAAA c-ares tells the A only when it gave AAAA up, so that must not be
+ * near the deadline. Each family asked alone would have them apart, but not be answered by a hosts
+ * file that knows the other family alone. */
 #include "base/net/resolve.h"
 
 #include <ares.h>
@@ -114,8 +115,9 @@ static void drop(struct query *q)
     tb_free(q);
 }
 
-/* Calls back and lets go. The callback may close the resolver, which frees what is in the list: so the query leaves the
- * list first, or, when c-ares still holds it (then the deadline was sooner), is not touched after the call. */
+/* Calls back and lets go. The callback may close the resolver, which frees what is in the list: so
+ * the query leaves the list first, or, when c-ares still holds it (then the deadline was sooner),
+ * is not touched after the call. */
 static void tell(struct query *q, enum tb_status status)
 {
     const tb_resolve_fn fn = q->fn;
@@ -210,7 +212,8 @@ static void take(struct target *t, const struct ares_addrinfo_node *node)
         t->query->ttl_s = (uint32_t)node->ai_ttl;
 }
 
-/* IPv6 and IPv4 in turn, so that a path that swallows one family costs one dial and not all of them. */
+/* IPv6 and IPv4 in turn, so that a path that swallows one family costs one dial and not all of
+ * them. */
 static void interleave(struct target *t, const struct ares_addrinfo_node *nodes)
 {
     const struct ares_addrinfo_node *six = next_of(nodes, AF_INET6);
@@ -240,7 +243,8 @@ static void gather(struct query *q)
     answer(q, q->count > 0 ? TB_OK : q->failure);
 }
 
-/* A name that does not exist says less than a server that could not be asked: with the first another try is vain. */
+/* A name that does not exist says less than a server that could not be asked: with the first
+ * another try is vain. */
 static void on_target(void *user, int status, int timeouts, struct ares_addrinfo *info)
 {
     (void)timeouts;

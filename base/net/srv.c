@@ -1,4 +1,5 @@
-/* srv.c - one walk over an answer. A compressed name may only point backwards, so that every name ends. */
+/* srv.c - one walk over an answer. A compressed name may only point backwards, so
+ * that every name ends. */
 #include "base/net/srv.h"
 
 #include <stdbool.h>
@@ -48,7 +49,8 @@ static bool append(const uint8_t *label, uint32_t count, char out[256], size_t *
     return true;
 }
 
-/* The name at w->at, which moves behind it; "" is the root. With out NULL it is only passed over. */
+/* The name at w->at, which moves behind it; "" is the root. With out NULL it is only passed
+ * over. */
 static void name(struct walk *w, char *out)
 {
     size_t at = w->at, used = 0, limit = w->at;
@@ -151,8 +153,8 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* Puts one of [first, end) first: each as likely as its weight; of those without any, all alike, behind the others as
- * good as always. */
+/* Puts one of [first, end) first: each as likely as its weight; of those without any, all alike,
+ * behind the others as good as always. */
 static void draw(struct tb_srv_answer *a, uint32_t first, uint32_t end, uint64_t *state)
 {
     uint64_t sum = 0;

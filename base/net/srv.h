@@ -1,5 +1,6 @@
-/* srv.h - SRV answers of a name server, read from their raw bytes, and the order in which their targets are tried
- * (RFC 2782). Pure: the bytes are a stranger's, and c-ares' own reader leaves out how long they may be kept. */
+/* srv.h - SRV answers of a name server, read from their raw bytes, and the order in which their
+ * targets are tried (RFC 2782). Pure: the bytes are a stranger's, and c-ares' own reader leaves out
+ * how long they may be kept. */
 #ifndef TB_BASE_NET_SRV_H
 #define TB_BASE_NET_SRV_H
 
@@ -23,8 +24,9 @@ struct tb_srv_answer {
     struct tb_srv_target targets[TB_SRV_TARGETS_MAX];
 };
 
-/* A whole DNS message: targets by growing priority. TB_NOT_FOUND: no SRV record, or the one that says that there is no
- * such service (its target is "."). TB_PEER_GARBLED: no DNS answer, or a name that is none; *out is undefined. */
+/* A whole DNS message: targets by growing priority. TB_NOT_FOUND: no SRV record, or the one that
+ * says that there is no such service (its target is "."). TB_PEER_GARBLED: no DNS answer, or a name
+ * that is none; *out is undefined. */
 TB_MUST_USE enum tb_status tb_srv_read(const uint8_t *message, size_t bytes,
                                        struct tb_srv_answer *answer_out);
 

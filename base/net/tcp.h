@@ -1,7 +1,9 @@
-/* tcp.h - what the kernel says of a TCP connection, what it offers, and what it is asked for. A shell.
+/* tcp.h - what the kernel says of a TCP connection, what it offers, and what it is asked for. A
+ * shell.
  *
- * Buffers are the kernel's: setting SO_SNDBUF or SO_RCVBUF turns its tuning off and loses most of the window. What is set is the
- * congestion control, the bytes that may wait unsent, and keep-alive.
+ * Buffers are the kernel's: setting SO_SNDBUF or SO_RCVBUF turns its tuning off and loses
+ * most of the window. What is set is the congestion control, the bytes that may wait
+ * unsent, and keep-alive.
  *
  * Threads: any. Descriptors that are no TCP sockets are left alone. */
 #ifndef TB_BASE_NET_TCP_H
@@ -31,23 +33,27 @@ struct tb_tcp_seen {
 /* False: not a TCP socket. */
 bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out);
 
-/* The connection holds a full segment that went again and again without an answer: how many bytes its segments have. Else 0. */
+/* The connection holds a full segment that went again and again without an answer: how many bytes
+ * its segments have. Else 0. */
 uint32_t tb_tcp_stalled(int fd);
 /* Before it is connected: no segment, either way, has more payload. */
 void tb_tcp_segment_max(int fd, uint32_t bytes);
 
-/* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what there is and what to do. */
+/* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what
+ * there is and what to do. */
 TB_MUST_USE enum tb_status tb_tcp_congestion_check(const char *name, char error_out[256]);
 /* False: it stays what it was. */
 bool tb_tcp_congestion_set(int fd, const char *name);
 void tb_tcp_congestion(int fd, char name_out[TB_TCP_CONGESTION_BYTES]); /* "" if not known */
 
-/* A write takes no more while so many bytes wait unsent, and the socket is writable below half of them. */
+/* A write takes no more while so many bytes wait unsent, and the socket is writable below half of
+ * them. */
 void tb_tcp_unsent_max(int fd, uint32_t bytes);
 /* A connection on which nothing moves may be dead without a word: the kernel asks after 15 s. */
 void tb_tcp_keep_alive(int fd);
 
-/* The ceilings of this network namespace: the third values of net.ipv4.tcp_wmem and tcp_rmem; 0: cannot be read. */
+/* The ceilings of this network namespace: the third values of net.ipv4.tcp_wmem and
+ * tcp_rmem; 0: cannot be read. */
 struct tb_tcp_ceilings {
     uint64_t send_bytes, receive_bytes;
 };

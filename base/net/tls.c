@@ -1,7 +1,7 @@
 /* tls.c - making TLS contexts from files or from nothing.
  *
- * What every context has in common is in context_new; the two ways of trust differ only in their verify
- * callback, which is in tls_session.c beside the connection that it judges. */
+ * What every context has in common is in context_new; the two ways of trust differ only in their
+ * verify callback, which is in tls_session.c beside the connection that it judges. */
 #include "base/net/tls.h"
 
 #include <errno.h>
@@ -120,8 +120,8 @@ enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *
     return X509_digest(cert, EVP_sha256(), fingerprint_out->bytes, &bytes) == 1 ? TB_OK : TB_SITE_NOMEM;
 }
 
-/* The URI as a C string, or NULL: a NUL inside would make the text that is compared another than the one
- * signed. */
+/* The URI as a C string, or NULL: a NUL inside would make the text that is compared another
+ * than the one signed. */
 static const char *uri_text(const GENERAL_NAME *name)
 {
     const ASN1_IA5STRING *uri = name->d.uniformResourceIdentifier;
@@ -162,8 +162,8 @@ static int no_passphrase(char *out, int cap, int writing, void *user)
     return -1;
 }
 
-/* Whether a line is the first of a certificate, or what a cut left of one where the file ends: OpenSSL passes over that as over
- * any text. */
+/* Whether a line is the first of a certificate, or what a cut left of one where the file ends:
+ * OpenSSL passes over that as over any text. */
 static bool line_begins(const char *line, size_t bytes, bool at_end)
 {
     static const char first[] = "-----BEGIN CERTIFICATE-----";
@@ -192,8 +192,9 @@ static enum tb_status cert_broken(const struct pem *pem, uint32_t which, char er
                pem->path, (unsigned)which);
 }
 
-/* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. What is cut or damaged is an error: a file
- * without its end would be a smaller trust, or a shorter chain, that nobody asked for. */
+/* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. What is
+ * cut or damaged is an error: a file without its end would be a smaller trust, or a shorter chain,
+ * that nobody asked for. */
 static enum tb_status cert_next(const struct pem *pem, uint32_t *read, X509 **cert_out, char error_out[256])
 {
     ERR_clear_error();
@@ -228,7 +229,8 @@ static bool context_harden(SSL_CTX *ctx)
     SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
     SSL_CTX_set_tlsext_servername_callback(ctx, tb_tls_named);
     SSL_CTX_set_keylog_callback(ctx, tb_tls_keyed);
-    /* A CA file may hold an intermediate: what the operator named is what is trusted, and nothing above it. */
+    /* A CA file may hold an intermediate: what the operator named is what is trusted,
+     * and nothing above it. */
     X509_STORE_set_flags(SSL_CTX_get_cert_store(ctx), X509_V_FLAG_PARTIAL_CHAIN);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
            SSL_CTX_set_max_proto_version(ctx, TLS1_3_VERSION) == 1 &&

@@ -24,16 +24,19 @@ struct tb_tls_files {
     const char *key;  /* PEM; refused when others than the owner may read it */
 };
 
-/* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG for files that are missing, unreadable,
- * do not fit together, have no or several URIs, or whose certificate has expired. Several CAs: call tb_tls_add_ca. */
+/* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG
+ * for files that are missing, unreadable, do not fit together, have no or several URIs, or whose
+ * certificate has expired. Several CAs: call tb_tls_add_ca. */
 TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out,
                                          char error_out[256]);
 TB_MUST_USE enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256]);
-/* As add_ca, but what this CA signs may speak for `site` alone: where the CAs of several sites are trusted, none of them can
- * make a certificate of another. (A CA of tb_pki_init carries the same restriction in itself, as X.509 name constraints.) */
+/* As add_ca, but what this CA signs may speak for `site` alone: where the CAs of several sites are
+ * trusted, none of them can make a certificate of another. (A CA of tb_pki_init carries the same
+ * restriction in itself, as X.509 name constraints.) */
 TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site,
                                               const char *ca_path, char error_out[256]);
-/* A fresh P-256 key and self-signed certificate in memory; peers are checked by fingerprint only. */
+/* A fresh P-256 key and self-signed certificate in memory; peers are checked by
+ * fingerprint only. */
 TB_MUST_USE enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out);
 void tb_tls_free(struct tb_tls *tls); /* connections that use it keep it alive until they end */
 /* One owner more: each calls tb_tls_free once. */
@@ -46,29 +49,33 @@ const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
 /* What it shows to peers: of our certificate and all that the file has behind it, in its order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
-/* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they were added. Two contexts with equal
- * ones let the same peers in. */
+/* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they
+ * were added. Two contexts with equal ones let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
 
-/* How many records one key encrypts before a connection takes the next (TLS's KeyUpdate) [2^22 + 2^21]. AES-GCM wears out at 2^24.5; links
- * replace their data streams at 2^22. Before the first connection. */
+/* How many records one key encrypts before a connection takes the next (TLS's KeyUpdate)
+ * [2^22 + 2^21]. AES-GCM wears out at 2^24.5; links replace their data streams at 2^22.
+ * Before the first connection. */
 void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records);
 
-/* Whether connections that ask for bulk have records of ours (tls_bulk.h) [true]; else OpenSSL's. Before the first connection. */
+/* Whether connections that ask for bulk have records of ours (tls_bulk.h) [true]; else OpenSSL's.
+ * Before the first connection. */
 void tb_tls_set_own_records(struct tb_tls *tls, bool own);
 
-/* What a connection wants of its peer, checked inside the handshake; a mismatch is TB_PEER_IDENTITY, and so is a certificate
- * that no CA of ours signed, or that has expired. An empty site or name in `identity` fits any. */
+/* What a connection wants of its peer, checked inside the handshake; a mismatch is
+ * TB_PEER_IDENTITY, and so is a certificate that no CA of ours signed, or that has expired. An
+ * empty site or name in `identity` fits any. */
 struct tb_tls_expect {
     struct tb_identity identity;       /* kind NONE: any that the CA signed */
     struct tb_fingerprint fingerprint; /* ephemeral only */
     bool any_fingerprint; /* ephemeral server: accept, the token decides after (tb_chan_peer has the print) */
-    /* A dialler's: so much will be sent, either way, that records are sealed and opened in batches (tls_bulk.h), or sealed by the kernel
-     * where kernel and OpenSSL can (kTLS): the acceptor hears of it by the server name TB_TLS_BULK. Bytes to be written then stay
-     * where they are until they were taken, the kernel changes no key, and whoever asks has SIGPIPE ignored. */
+    /* A dialler's: so much will be sent, either way, that records are sealed and opened in batches
+     * (tls_bulk.h), or sealed by the kernel where kernel and OpenSSL can (kTLS): the acceptor hears
+     * of it by the server name TB_TLS_BULK. Bytes to be written then stay where they are until they
+     * were taken, the kernel changes no key, and whoever asks has SIGPIPE ignored. */
     bool bulk;
-    /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is looked at: only who has
-     * SIGPIPE ignored. */
+    /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is
+     * looked at: only who has SIGPIPE ignored. */
     bool bulk_heard;
 };
 #define TB_TLS_BULK "bulk.tombolo"
@@ -84,7 +91,8 @@ enum tb_tls_fault {
 struct tb_tls_refusal {
     enum tb_tls_fault fault;
     bool by_peer; /* the peer refused ours; an alert said so */
-    /* !by_peer: what the peer's certificate says. Nobody vouches for it unless the fault is IDENTITY. kind NONE: not known. */
+    /* !by_peer: what the peer's certificate says. Nobody vouches for it unless the fault is
+     * IDENTITY. kind NONE: not known. */
     struct tb_identity claimed;
 };
 

@@ -133,7 +133,8 @@ static enum tb_status flush(struct tb_tls_session *s)
     return TB_OK;
 }
 
-/* The key wears out, or the peer asked for another: it hears of it in front of what comes under that. */
+/* The key wears out, or the peer asked for another: it hears of it in front of what comes under
+ * that. */
 static bool next_key(struct tb_tls_session *s)
 {
     static const uint8_t update[UPDATE_BYTES] = {KEY_UPDATE, 0, 0, 1, 0};
@@ -258,8 +259,8 @@ static enum tb_status take(struct tb_tls_session *s, const struct tb_tls_plain *
     return broken(s, UNEXPECTED_MESSAGE, "unexpected record");
 }
 
-/* Opens the next record: into `out` where it fits there, else in its place, from where it is copied piece by piece. Bytes of one that is
- * not the peer's count as none. */
+/* Opens the next record: into `out` where it fits there, else in its place, from where it is copied
+ * piece by piece. Bytes of one that is not the peer's count as none. */
 static enum tb_status open_record(struct tb_tls_session *s, size_t bytes, struct out *out)
 {
     struct tb_tls_bulk *b = s->bulk;

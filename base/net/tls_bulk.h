@@ -1,8 +1,10 @@
 /* tls_bulk.h - the bytes of a connection on which much moves, for tls_session.c alone. A shell.
  *
- * After OpenSSL's handshake records are sealed and opened by tls_records.h, in batches: a call of the kernel carries up to
- * TB_TLS_BATCH of them, and each byte goes from where the caller has it into a record, and from a record to where the caller wants it. On the
- * wire it is TLS 1.3 as ever; the peer may be OpenSSL alone. Where the kernel encrypts what is sent, only receiving is done here.
+ * After OpenSSL's handshake records are sealed and opened by tls_records.h, in batches: a call
+ * of the kernel carries up to TB_TLS_BATCH of them, and each byte goes from where the caller
+ * has it into a record, and from a record to where the caller wants it. On the wire it is TLS
+ * 1.3 as ever; the peer may be OpenSSL alone. Where the kernel encrypts what is sent, only
+ * receiving is done here.
  *
  * Threads: one at a time. */
 #ifndef TB_BASE_NET_TLS_BULK_H
@@ -13,11 +15,13 @@
 
 #define TB_TLS_BATCH       8u
 #define TB_TLS_BATCH_BYTES (TB_TLS_BATCH * (TB_TLS_PLAIN_BYTES + TB_TLS_ADDED_BYTES))
-/* Records without a byte of data are a debt of so many bytes each, which data pays; who owes for more than so many is a flood (P7). */
+/* Records without a byte of data are a debt of so many bytes each, which data pays; who owes for
+ * more than so many is a flood (P7). */
 #define TB_TLS_VAIN_BYTES 1024u
 #define TB_TLS_VAIN_MAX   32u
-/* What one call of tb_tls_bulk_read does at most, in records, pieces of them, and calls of the kernel: a peer with small ones gets the
- * loop's thread for about as long as one with 4 MiB (P7). */
+/* What one call of tb_tls_bulk_read does at most, in records, pieces of them, and
+ * calls of the kernel: a peer with small ones gets the loop's thread for about as long
+ * as one with 4 MiB (P7). */
 #define TB_TLS_READ_STEPS 256u
 
 struct tb_tls_session;
@@ -41,13 +45,15 @@ struct tb_tls_bulk {
 /* NULL: no memory. */
 struct tb_tls_bulk *tb_tls_bulk_new(void);
 void tb_tls_bulk_free(struct tb_tls_bulk *b); /* also NULL */
-/* A line of OpenSSL's key log, which is where it tells the secrets of a connection: those of data are kept. */
+/* A line of OpenSSL's key log, which is where it tells the secrets of a connection:
+ * those of data are kept. */
 void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line);
 /* The handshake is done. False: it cannot be done here, and OpenSSL goes on. */
 bool tb_tls_bulk_begin(struct tb_tls_session *s);
 
-/* As those of tb_tls_session. A read that stopped at TB_TLS_READ_STEPS gives what it has, or TB_AGAIN: what it left is told by
- * tb_tls_bulk_pending, or by the socket, which has the rest of a record. */
+/* As those of tb_tls_session. A read that stopped at TB_TLS_READ_STEPS gives what it has,
+ * or TB_AGAIN: what it left is told by tb_tls_bulk_pending, or by the socket, which has
+ * the rest of a record. */
 TB_MUST_USE enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
                                             size_t *count_out);
 TB_MUST_USE enum tb_status tb_tls_bulk_write(struct tb_tls_session *s, const void *bytes, size_t count,

@@ -1,4 +1,5 @@
-/* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For these and pki.c alone. */
+/* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For
+ * these and pki.c alone. */
 #ifndef TB_BASE_NET_TLS_CONTEXT_H
 #define TB_BASE_NET_TLS_CONTEXT_H
 
@@ -44,7 +45,8 @@ void tb_tls_keyed(const SSL *ssl, const char *line);
 int tb_tls_verify_by_ca(int good, X509_STORE_CTX *store);
 int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user);
 
-/* OpenSSL begins by itself, but where it had no memory for that its calls look at what is not there. False: it could not. */
+/* OpenSSL begins by itself, but where it had no memory for that its calls look at what is not
+ * there. False: it could not. */
 bool tb_openssl_begin(void);
 
 #endif

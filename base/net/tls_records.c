@@ -107,7 +107,8 @@ bool tb_tls_key_next(struct tb_tls_key *k)
     return made && make(k);
 }
 
-/* No number is used twice, whatever becomes of the record: two records under one nonce give away what is in both. */
+/* No number is used twice, whatever becomes of the record: two records under one nonce give
+ * away what is in both. */
 static bool begin(struct tb_tls_key *k, const uint8_t *header)
 {
     uint8_t nonce[NONCE_BYTES];

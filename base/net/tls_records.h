@@ -1,7 +1,9 @@
-/* tls_records.h - TLS 1.3's protection of records (RFC 8446, sections 5.2, 5.3, 7.2 and 7.3), one way of one connection, for tls_bulk.c.
+/* tls_records.h - TLS 1.3's protection of records (RFC 8446, sections 5.2, 5.3, 7.2 and 7.3), one
+ * way of one connection, for tls_bulk.c.
  *
- * OpenSSL shakes hands; from the secret it agreed on, a key is made here that seals records from wherever their bytes stand, and opens
- * them to wherever they go. OpenSSL's own records are copied once more at either end, and each costs a call of the kernel.
+ * OpenSSL shakes hands; from the secret it agreed on, a key is made here that seals records from
+ * wherever their bytes stand, and opens them to wherever they go. OpenSSL's own records are copied
+ * once more at either end, and each costs a call of the kernel.
  *
  * Knows no socket. Threads: one at a time. */
 #ifndef TB_BASE_NET_TLS_RECORDS_H
@@ -35,7 +37,8 @@ struct tb_tls_key {
 /* The key of a traffic secret. False: no memory, or a cipher that is not known here. */
 bool tb_tls_key_init(struct tb_tls_key *k, const SSL_CIPHER *suite, const uint8_t *secret, bool seals);
 void tb_tls_key_fini(struct tb_tls_key *k); /* also of one that is all zero */
-/* The next generation: after a KeyUpdate went this way. False: no memory, and the key is of no use any more. */
+/* The next generation: after a KeyUpdate went this way. False: no memory, and the key
+ * is of no use any more. */
 bool tb_tls_key_next(struct tb_tls_key *k);
 
 struct tb_tls_plain {
@@ -47,13 +50,14 @@ struct tb_tls_plain {
 /* count + TB_TLS_ADDED_BYTES go to `record_out`. */
 bool tb_tls_seal(struct tb_tls_key *k, const struct tb_tls_plain *plain, uint8_t *record_out);
 
-/* How long the record is that begins with these five bytes, header and all; 0: not one that may come. */
+/* How long the record is that begins with these five bytes, header and all; 0: not one that may
+ * come. */
 size_t tb_tls_record_bytes(const uint8_t *header);
 /* How many bytes tb_tls_open writes, at most. */
 size_t tb_tls_open_bytes(size_t record_bytes);
-/* `to`: other memory, or the record's own from behind its header on. Only where it returns true are they the peer's; else nothing that
- * was written there may be looked at. False: the tag does not match. Of
- * what is nothing but padding the type is 0, which no record may have. */
+/* `to`: other memory, or the record's own from behind its header on. Only where it returns true are
+ * they the peer's; else nothing that was written there may be looked at. False: the tag does not
+ * match. Of what is nothing but padding the type is 0, which no record may have. */
 bool tb_tls_open(struct tb_tls_key *k, const uint8_t *record, uint8_t *to, struct tb_tls_plain *plain_out);
 
 #endif

@@ -1,4 +1,5 @@
-/* tls_session.c - the connection: records over our own BIO, and the judgement of the peer's certificate. */
+/* tls_session.c - the connection: records over our own BIO, and the judgement of the peer's
+ * certificate. */
 #include "base/net/tls_session.h"
 
 #include <errno.h>
@@ -60,15 +61,16 @@ static size_t take_ahead(struct tb_tls_session *s, char *out, size_t cap)
     return count;
 }
 
-/* OpenSSL asks for a record's five bytes and then for its rest. What is asked for goes straight into its memory; the beginning of the next
- * record comes along, so that a record costs one call of the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front
- * of its buffer, for each record: with 256 KiB that was a third of a receiver's time. */
+/* OpenSSL asks for a record's five bytes and then for its rest. What is asked for goes straight
+ * into its memory; the beginning of the next record comes along, so that a record costs one call of
+ * the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front of its buffer,
+ * for each record: with 256 KiB that was a third of a receiver's time. */
 static int pipe_read(BIO *bio, char *out, int cap)
 {
     struct tb_tls_session *s = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    /* Where the kernel sends, OpenSSL still says the goodbye: what comes is not its any more, nor does it know the number of the next
-     * record. */
+    /* Where the kernel sends, OpenSSL still says the goodbye: what comes is not its any more, nor
+     * does it know the number of the next record. */
     if (bulk_begun(s)) return -1;
     const size_t taken = take_ahead(s, out, (size_t)cap);
     if (taken == (size_t)cap) return cap;
@@ -130,9 +132,11 @@ static long pipe_ctrl(BIO *bio, int command, long number, void *pointer)
     const struct tb_tls_session *s = BIO_get_data(bio);
     if (command == BIO_CTRL_FLUSH) return 1;
     if (command == BIO_CTRL_EOF) return s != NULL && s->eof;
-    /* Receiving stays ours: what the kernel decrypts comes without the records that pipe_read gives. */
+    /* Receiving stays ours: what the kernel decrypts comes without the records that pipe_read
+     * gives. */
     if (command == SET_KERNEL_KEYS && number == 0) return 0;
-    /* Keys for the kernel, and the types of records that are no data: OpenSSL's secrets between it and its BIO. */
+    /* Keys for the kernel, and the types of records that are no data: OpenSSL's secrets
+     * between it and its BIO. */
     return s != NULL && s->kernel != NULL ? BIO_ctrl(s->kernel, command, number, pointer) : 0;
 }
 
@@ -212,8 +216,8 @@ static bool identity_fits(const struct tb_identity *want, const struct tb_identi
     return want->name.text[0] == '\0' || tb_name_equal(&want->name, &have->name);
 }
 
-/* A CA that was named for one site vouches for that site alone, or the CA of one site could speak as any
- * other. A CA bound to several sites, or also to none, has the sum of these rights. */
+/* A CA that was named for one site vouches for that site alone, or the CA of one site could speak
+ * as any other. A CA bound to several sites, or also to none, has the sum of these rights. */
 static bool anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have)
 {
     bool bound = false;
@@ -377,8 +381,8 @@ void tb_tls_session_fini(struct tb_tls_session *s)
     s->kernel = NULL;
 }
 
-/* Alerts with which a peer says that it does not want our certificate. TLS 1.3 lets the dialler finish first,
- * so they may come in the place of its first bytes. */
+/* Alerts with which a peer says that it does not want our certificate. TLS 1.3 lets the dialler
+ * finish first, so they may come in the place of its first bytes. */
 static bool is_refusal(int reason)
 {
     switch (reason) {
@@ -519,7 +523,8 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
     return used > 0 ? TB_OK : status;
 }
 
-/* Between two records: one that the socket did not take whole is under the old key. The peer hears of it in front of the next. */
+/* Between two records: one that the socket did not take whole is under the old key. The peer hears
+ * of it in front of the next. */
 static void next_key(struct tb_tls_session *s)
 {
     if (s->dead || s->records_sent - s->key_since < s->tls->key_records) return;

@@ -1,9 +1,10 @@
 /* tls_session.h - one TLS connection over a non-blocking socket, for chan.c alone. A shell.
  *
- * OpenSSL reads and writes the socket through a BIO of ours over recvmsg and sendmsg(MSG_NOSIGNAL): the
- * socket BIO it comes with uses write(2), whose SIGPIPE would kill the process, and a library must not change
- * its host's signals. Where the kernel encrypts what is sent (tb_tls_expect.bulk), OpenSSL's BIO stands behind ours: only that one knows
- * how OpenSSL hands keys and record types to the kernel. Such a connection's records are, after the handshake, tls_bulk.h's otherwise.
+ * OpenSSL reads and writes the socket through a BIO of ours over recvmsg and sendmsg(MSG_NOSIGNAL):
+ * the socket BIO it comes with uses write(2), whose SIGPIPE would kill the process, and a library
+ * must not change its host's signals. Where the kernel encrypts what is sent (tb_tls_expect.bulk),
+ * OpenSSL's BIO stands behind ours: only that one knows how OpenSSL hands keys and record types to
+ * the kernel. Such a connection's records are, after the handshake, tls_bulk.h's otherwise.
  *
  * Threads: one at a time. The tb_tls behind it is shared. */
 #ifndef TB_BASE_NET_TLS_SESSION_H
@@ -21,7 +22,8 @@ struct tb_tls_bulk;
 
 struct tb_tls_session {
     SSL *ssl;
-    /* bulk: OpenSSL's own socket BIO, through which records go that the kernel encrypts; else NULL */
+    /* bulk: OpenSSL's own socket BIO, through which records go that the kernel
+     * encrypts; else NULL */
     BIO *kernel;
     bool kernel_asked; /* it was, once */
     /* bulk: records are sealed and opened by ours, once the handshake is done; NULL: by OpenSSL */
@@ -65,7 +67,8 @@ TB_MUST_USE enum tb_status tb_tls_session_end(struct tb_tls_session *s);
 
 /* True when a read may give bytes although the socket is quiet. */
 bool tb_tls_session_pending(const struct tb_tls_session *s);
-/* After the handshake: records are made and read by tls_bulk.h, but for those that the kernel makes. */
+/* After the handshake: records are made and read by tls_bulk.h, but for those that the kernel
+ * makes. */
 bool tb_tls_session_own_records(const struct tb_tls_session *s);
 /* After the handshake: what we send is encrypted by the kernel. */
 bool tb_tls_session_kernel_sends(const struct tb_tls_session *s);

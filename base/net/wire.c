@@ -1,8 +1,8 @@
 /* wire.c - frames in, frames out, both bounded.
  *
- * In: bytes are collected in one buffer that doubles only when the bytes that came fill it, so a header that
- * promises much costs nothing. Out: a chain of blocks in which frames lie one behind the other, so many small
- * frames leave in one write. */
+ * In: bytes are collected in one buffer that doubles only when the bytes that came fill it, so a
+ * header that promises much costs nothing. Out: a chain of blocks in which frames lie one behind
+ * the other, so many small frames leave in one write. */
 #include "base/net/wire.h"
 
 #include <string.h>
@@ -302,9 +302,9 @@ struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t reque
     return &w->writer;
 }
 
-/* A frame that turned out small goes back into the block before its own, and a large block that it leaves
- * nearly empty is cut: otherwise ten bytes announced as a megabyte would hold a megabyte, which the bound
- * does not count. */
+/* A frame that turned out small goes back into the block before its own, and a large block that it
+ * leaves nearly empty is cut: otherwise ten bytes announced as a megabyte would hold a megabyte,
+ * which the bound does not count. */
 static void tighten(struct tb_wire *w)
 {
     struct block *own = w->last, *before = w->previous;

@@ -1,8 +1,9 @@
 /* wire.h - framed control messages over a chan. A shell.
  *
- * A frame is: u32 payload bytes, u16 type, u16 0, u64 request id, payload. A frame over frame_bytes_max is the peer's mistake
- * (TB_PEER_GARBLED) and is refused from its header, before anything is allocated; memory for a frame grows with the bytes that
- * really came. What is queued to send is bounded by queue_bytes_max: a peer that does not read is dropped. */
+ * A frame is: u32 payload bytes, u16 type, u16 0, u64 request id, payload. A frame over
+ * frame_bytes_max is the peer's mistake (TB_PEER_GARBLED) and is refused from its header, before
+ * anything is allocated; memory for a frame grows with the bytes that really came. What is queued
+ * to send is bounded by queue_bytes_max: a peer that does not read is dropped. */
 #ifndef TB_BASE_NET_WIRE_H
 #define TB_BASE_NET_WIRE_H
 
@@ -24,7 +25,8 @@ struct tb_wire_ops {
     void (*on_open)(struct tb_wire *w, void *user, const struct tb_chan_peer *peer);
     /* Anything but TB_OK closes the wire with that status. */
     enum tb_status (*on_frame)(struct tb_wire *w, void *user, struct tb_wire_frame *frame);
-    /* TB_WIRE_PART_BYTES more of a frame came that is not whole yet: who says something long is heard while it does. Or NULL. */
+    /* TB_WIRE_PART_BYTES more of a frame came that is not whole yet: who says something long is
+     * heard while it does. Or NULL. */
     void (*on_part)(struct tb_wire *w, void *user);
     void (*on_closed)(struct tb_wire *w, void *user, enum tb_status why); /* the wire is freed after this */
 };
@@ -45,14 +47,16 @@ void tb_wire_close(struct tb_wire *w, enum tb_status why);
 /* As close, but what is queued is sent first, for at most linger_ms. */
 void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms);
 
-/* The wire goes and its chan stays, detached (chan.h): for an accepted connection whose first frame says that it is no wire.
- * Allowed on an open wire, inside on_frame too; no callback comes any more. On a later turn `then` gets the chan, or NULL when
- * bytes had come that no frame took or were queued to send: it is closed then. */
+/* The wire goes and its chan stays, detached (chan.h): for an accepted connection whose first frame
+ * says that it is no wire. Allowed on an open wire, inside on_frame too; no callback comes any
+ * more. On a later turn `then` gets the chan, or NULL when bytes had come that no frame took or
+ * were queued to send: it is closed then. */
 typedef void (*tb_wire_detached_fn)(void *user, struct tb_chan *c);
 void tb_wire_detach(struct tb_wire *w, tb_wire_detached_fn then, void *user);
 
-/* Begins a frame of at most payload_max bytes: write the payload through the writer, then end. The writer's memory is the send
- * queue itself. NULL when the queue is over its bound (the wire is then closed with TB_SITE_NOMEM). */
+/* Begins a frame of at most payload_max bytes: write the payload through the writer, then end. The
+ * writer's memory is the send queue itself. NULL when the queue is over its bound (the wire is then
+ * closed with TB_SITE_NOMEM). */
 struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t request, size_t payload_max);
 void tb_wire_end(struct tb_wire *w);
 

@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "gateway/arena/arena_inner.h"
 
-/* Packed bytes of at least so many start on a huge page; for smaller ones the gap would cost more than it
- * brings. */
+/* Packed bytes of at least so many start on a huge page; for smaller ones the gap would cost
+ * more than it brings. */
 #define HUGE_PAGE_BYTES ((uint64_t)2 << 20)
 #define HUGE_FROM_BYTES ((uint64_t)32 << 20)
 
@@ -52,41 +52,42 @@ static bool is_blank(const struct arena_file *f)
 static void begin_anew(struct tb_arena *arena, const char *path)
 {
     const bool blank = arena->file.fresh || is_blank(&arena->file);
-    arena_file_format(&arena->file);
+    tb_arena_file_format(&arena->file);
     if (!blank) log_opened(arena, path, "arena.header_damaged", TB_LOG_ERROR);
 }
 
 static enum tb_status settle(struct tb_arena *arena, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct arena_file *f = &arena->file;
-    enum tb_status status = arena_file_load(f, path, error_out);
+    enum tb_status status = tb_arena_file_load(f, path, error_out);
     if (status == TB_SITE_CONFIG) return status;
     if (status != TB_OK) begin_anew(arena, path);
     if (tables_alloc(arena) != TB_OK) {
-        arena_say(error_out, "arena %s: no heap for its tables", path);
+        tb_arena_say(error_out, "arena %s: no heap for its tables", path);
         return TB_SITE_NOMEM;
     }
-    tb_extents_init(&arena->extents, arena->extents_memory, f->header.record_count + 1, arena_file_room(f));
-    status = arena_recover(arena, error_out);
+    tb_extents_init(&arena->extents, arena->extents_memory, f->header.record_count + 1,
+                    tb_arena_file_room(f));
+    status = tb_arena_recover(arena, error_out);
     if (status != TB_OK) return status;
     if (f->header.bytes != f->bytes) {
         /* before the trim: a header that promises more than there is counts as damaged */
         f->header.bytes = f->bytes;
-        arena_file_save(f);
+        tb_arena_file_save(f);
     }
-    return arena_file_trim(f, error_out);
+    return tb_arena_file_trim(f, error_out);
 }
 
 enum tb_status tb_arena_check(const struct tb_arena_options *options, struct tb_arena_look *look_out,
                               char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct arena_file f;
-    enum tb_status status = arena_file_look(&f, options, look_out, error_out);
+    enum tb_status status = tb_arena_file_look(&f, options, look_out, error_out);
     if (status == TB_OK && f.records != NULL) {
-        status = arena_recover_check(&f, error_out);
+        status = tb_arena_recover_check(&f, error_out);
         look_out->too_small = status != TB_OK;
     }
-    arena_file_look_end(&f);
+    tb_arena_file_look_end(&f);
     return status;
 }
 
@@ -97,7 +98,7 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
     error_out[0] = '\0';
     struct tb_arena *arena = tb_calloc(1, sizeof *arena);
     if (arena == NULL) {
-        arena_say(error_out, "arena %s: no heap", options->path);
+        tb_arena_say(error_out, "arena %s: no heap", options->path);
         return TB_SITE_NOMEM;
     }
     arena->file.fd = -1;
@@ -106,10 +107,10 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
     enum tb_status status = TB_SITE_NOMEM;
     arena->layouts = tb_layouts_new();
     if (arena->layouts == NULL) {
-        arena_say(error_out, "arena %s: no heap", options->path);
+        tb_arena_say(error_out, "arena %s: no heap", options->path);
         goto undo_arena;
     }
-    status = arena_file_open(&arena->file, options, error_out);
+    status = tb_arena_file_open(&arena->file, options, error_out);
     if (status != TB_OK) goto undo_arena;
     status = settle(arena, options->path, error_out);
     if (status != TB_OK) goto undo_arena;
@@ -163,7 +164,7 @@ void tb_arena_close(struct tb_arena *arena)
         region_unlink(region);
         region_free_heap(region);
     }
-    arena_file_close(&arena->file);
+    tb_arena_file_close(&arena->file);
     tb_layouts_free(arena->layouts);
     tb_free(arena->extents_memory);
     tb_free(arena->slots);
@@ -183,10 +184,10 @@ struct tb_layouts *tb_arena_layouts(struct tb_arena *arena)
     return arena->layouts;
 }
 
-void arena_life_renew(struct tb_arena *arena)
+void tb_arena_life_renew(struct tb_arena *arena)
 {
     tb_random_bytes(&arena->file.header.life, sizeof arena->file.header.life);
-    arena_file_save(&arena->file);
+    tb_arena_file_save(&arena->file);
 }
 
 struct tb_id tb_arena_life(struct tb_arena *arena)
@@ -213,7 +214,7 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 
 /* ---- the list and the table by uid ---- */
 
-struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key)
+struct tb_arena_region *tb_arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key)
 {
     struct tb_arena_region *region =
         tb_calloc(1, sizeof *region + (size_t)key->shard_count * sizeof region->shards[0]);
@@ -226,7 +227,7 @@ struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct 
     return region;
 }
 
-void arena_region_link(struct tb_arena_region *region)
+void tb_arena_region_link(struct tb_arena_region *region)
 {
     struct tb_arena *arena = region->arena;
     struct tb_arena_region *before = arena->last;
@@ -243,7 +244,7 @@ void arena_region_link(struct tb_arena_region *region)
     if (region->made > arena->made) arena->made = region->made;
 }
 
-struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct tb_id *uid)
+struct tb_arena_region *tb_arena_region_find(struct tb_arena *arena, const struct tb_id *uid)
 {
     struct tb_arena_region *region = *bucket_of(arena, uid);
     while (region != NULL && !tb_id_equal(&region->key.uid, uid))
@@ -254,7 +255,7 @@ struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct t
 struct tb_arena_region *tb_arena_region(struct tb_arena *arena, const struct tb_id *uid)
 {
     pthread_mutex_lock(&arena->mutex);
-    struct tb_arena_region *region = arena_region_find(arena, uid);
+    struct tb_arena_region *region = tb_arena_region_find(arena, uid);
     pthread_mutex_unlock(&arena->mutex);
     return region;
 }
@@ -277,11 +278,11 @@ static uint32_t slot_take(struct tb_arena *arena)
 static void slot_give(struct tb_arena *arena, uint32_t record)
 {
     if (record == ARENA_NO_RECORD) return;
-    arena_record_use(&arena->file.records[record], ARENA_FREE);
+    tb_arena_record_use(&arena->file.records[record], ARENA_FREE);
     arena->slots[arena->slots_free++] = record;
 }
 
-/* Fills a free record; it counts only once arena_record_use has said so. */
+/* Fills a free record; it counts only once tb_arena_record_use has said so. */
 static void record_fill_region(struct tb_arena_region *region)
 {
     struct arena_record *r = &region->arena->file.records[region->record];
@@ -297,7 +298,7 @@ static void record_fill_region(struct tb_arena_region *region)
     TB_ASSERT(!w.full);
     r->region.key_bytes = (uint32_t)w.used;
     r->state = ~(uint64_t)0 << 32;
-    r->check = arena_record_check(r);
+    r->check = tb_arena_record_check(r);
 }
 
 static bool root_is_zero(const struct tb_digest *root)
@@ -310,13 +311,13 @@ static void record_set_root(struct tb_arena_region *region, const struct tb_dige
 {
     struct arena_record *r = &region->arena->file.records[region->record];
     r->root = *root;
-    __atomic_store_n(&r->root_check, arena_root_check(&region->key.uid, root), __ATOMIC_RELEASE);
+    __atomic_store_n(&r->root_check, tb_arena_root_check(&region->key.uid, root), __ATOMIC_RELEASE);
     region->key.root = *root;
 }
 
 /* ---- a shard's space ---- */
 
-enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s)
+enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s)
 {
     uint8_t *base = region->arena->file.map + s->extent.offset;
     const uint64_t words = TB_BITMAP_WORDS(s->manifest.chunk_count);
@@ -340,10 +341,11 @@ static void shard_give(struct tb_arena_region *region, struct arena_shard *s)
     shard_release_heap(arena, s);
 }
 
-void arena_region_drop(struct tb_arena_region *region)
+void tb_arena_region_drop(struct tb_arena_region *region)
 {
     struct tb_arena *arena = region->arena;
-    /* Its own record first: shards without a region are nobody's, a region without its shards would be a lie. */
+    /* Its own record first: shards without a region are nobody's, a region without its
+     * shards would be a lie. */
     slot_give(arena, region->record);
     for (uint32_t s = 0; s < region->key.shard_count; s++)
         shard_give(region, &region->shards[s]);
@@ -382,7 +384,8 @@ static bool digests_complete(const struct tb_manifest *manifest)
     return !root_is_zero(&manifest->root) && tb_digest_equal(&root, &manifest->root);
 }
 
-/* Record and extent of a shard; on success both are this shard's, and nothing in the file says so yet. */
+/* Record and extent of a shard; on success both are this shard's, and nothing in the file says so
+ * yet. */
 static enum tb_status shard_take(struct tb_arena_region *region, uint32_t shard,
                                  const struct tb_manifest *manifest, char error_out[TB_ARENA_ERROR_BYTES])
 {
@@ -392,19 +395,20 @@ static enum tb_status shard_take(struct tb_arena_region *region, uint32_t shard,
                                          .head_bytes = tb_manifest_head_bytes(manifest),
                                          .shard = shard,
                                          .chunk_count = manifest->chunk_count};
-    if (!arena_extent_plan(&numbers, &s->plan)) {
-        arena_say(error_out, "shard %" PRIu32 ": %" PRIu64 " bytes in %" PRIu32 " chunks are over the limits",
-                  shard, manifest->bytes, manifest->chunk_count);
+    if (!tb_arena_extent_plan(&numbers, &s->plan)) {
+        tb_arena_say(error_out,
+                     "shard %" PRIu32 ": %" PRIu64 " bytes in %" PRIu32 " chunks are over the limits", shard,
+                     manifest->bytes, manifest->chunk_count);
         return TB_TOO_LARGE;
     }
     const uint64_t align = manifest->bytes >= HUGE_FROM_BYTES ? HUGE_PAGE_BYTES : TB_EXTENT_GRAIN;
     const enum tb_status status = tb_extents_take(&arena->extents, s->plan.total, align, &numbers.offset);
     if (status != TB_OK || arena->slots_free == 0) {
-        arena_say(error_out,
-                  "shard %" PRIu32 " needs %" PRIu64 " bytes: the arena has %" PRIu64 " free of %" PRIu64
-                  ", the largest piece %" PRIu64 ", and %" PRIu32 " slots",
-                  shard, s->plan.total, arena->extents.free_bytes, arena->extents.all.bytes,
-                  tb_extents_largest(&arena->extents), arena->slots_free);
+        tb_arena_say(error_out,
+                     "shard %" PRIu32 " needs %" PRIu64 " bytes: the arena has %" PRIu64 " free of %" PRIu64
+                     ", the largest piece %" PRIu64 ", and %" PRIu32 " slots",
+                     shard, s->plan.total, arena->extents.free_bytes, arena->extents.all.bytes,
+                     tb_extents_largest(&arena->extents), arena->slots_free);
         if (status == TB_OK)
             tb_extents_give(&arena->extents, (struct tb_extent){numbers.offset, s->plan.total});
         return TB_SITE_NOMEM;
@@ -417,7 +421,7 @@ static enum tb_status shard_take(struct tb_arena_region *region, uint32_t shard,
     r->kind = ARENA_SHARD;
     r->uid = region->key.uid;
     r->shard = numbers;
-    r->check = arena_record_check(r);
+    r->check = tb_arena_record_check(r);
     return TB_OK;
 }
 
@@ -431,15 +435,15 @@ static enum tb_status shard_reserve(struct tb_arena_region *region, uint32_t sha
     struct arena_record *r = &arena->file.records[s->record];
     uint8_t *base = arena->file.map + s->extent.offset;
     status = manifest_copy(arena->layouts, s, manifest, base + s->plan.head, r->shard.head_bytes);
-    if (status == TB_OK) status = arena_shard_attach(region, s);
+    if (status == TB_OK) status = tb_arena_shard_attach(region, s);
     if (status != TB_OK) {
-        arena_say(error_out, "shard %" PRIu32 ": %s", shard, tb_status_text(status));
+        tb_arena_say(error_out, "shard %" PRIu32 ": %s", shard, tb_status_text(status));
         shard_give(region, s);
         return status;
     }
     memset(s->place.held, 0, TB_BITMAP_WORDS(manifest->chunk_count) * sizeof *s->place.held);
     if (digests_complete(&s->manifest)) digests_write(region, s);
-    arena_record_use(r, ARENA_USED);
+    tb_arena_record_use(r, ARENA_USED);
     __atomic_store_n(&s->has_space, 1, __ATOMIC_RELEASE);
     return TB_OK;
 }
@@ -491,28 +495,28 @@ static enum tb_status region_make(struct tb_arena *arena, const struct tb_versio
 {
     TB_ASSERT(key->shard_count > 0 && key->shard_count <= TB_SHARDS_MAX);
     if (key->shard_count >= arena->file.header.record_count) {
-        arena_say(error_out,
-                  "%" PRIu32 " shards take %" PRIu32 " slots, and the arena's file has %" PRIu32
-                  ": a new one of %" PRIu64 " bytes has enough",
-                  key->shard_count, key->shard_count + 1, arena->file.header.record_count,
-                  arena_file_bytes_for(key->shard_count + 1));
+        tb_arena_say(error_out,
+                     "%" PRIu32 " shards take %" PRIu32 " slots, and the arena's file has %" PRIu32
+                     ": a new one of %" PRIu64 " bytes has enough",
+                     key->shard_count, key->shard_count + 1, arena->file.header.record_count,
+                     tb_arena_file_bytes_for(key->shard_count + 1));
         return TB_TOO_LARGE;
     }
     if (arena->slots_free == 0) {
-        arena_say(error_out, "all %" PRIu32 " slots of the arena are in use",
-                  arena->file.header.record_count);
+        tb_arena_say(error_out, "all %" PRIu32 " slots of the arena are in use",
+                     arena->file.header.record_count);
         return TB_SITE_NOMEM;
     }
-    struct tb_arena_region *region = arena_region_alloc(arena, key);
+    struct tb_arena_region *region = tb_arena_region_alloc(arena, key);
     if (region == NULL) {
-        arena_say(error_out, "no heap for a region of %" PRIu32 " shards", key->shard_count);
+        tb_arena_say(error_out, "no heap for a region of %" PRIu32 " shards", key->shard_count);
         return TB_SITE_NOMEM;
     }
     region->record = slot_take(arena);
     region->made = arena->made + 1;
     record_fill_region(region);
     if (!root_is_zero(&key->root)) record_set_root(region, &key->root);
-    arena_region_link(region);
+    tb_arena_region_link(region);
     *region_out = region;
     return TB_OK;
 }
@@ -520,7 +524,7 @@ static enum tb_status region_make(struct tb_arena *arena, const struct tb_versio
 static enum tb_status region_look(struct tb_arena *arena, const struct tb_version_key *key,
                                   struct tb_arena_region **region_out)
 {
-    struct tb_arena_region *region = arena_region_find(arena, &key->uid);
+    struct tb_arena_region *region = tb_arena_region_find(arena, &key->uid);
     if (region == NULL) return TB_OK;
     if (!same_key(&region->key, key)) return TB_CONFLICT;
     *region_out = region;
@@ -535,7 +539,7 @@ enum tb_status tb_arena_region_new(struct tb_arena *arena, const struct tb_versi
     enum tb_status status = region_look(arena, key, region_out);
     if (status == TB_OK) {
         status = region_make(arena, key, region_out, error_out);
-        if (status == TB_OK) arena_record_use(&arena->file.records[(*region_out)->record], ARENA_USED);
+        if (status == TB_OK) tb_arena_record_use(&arena->file.records[(*region_out)->record], ARENA_USED);
     }
     pthread_mutex_unlock(&arena->mutex);
     return status;
@@ -554,18 +558,19 @@ static enum tb_status reserve_missing(struct tb_arena_region *region,
     return TB_OK;
 }
 
-/* One refusal with the numbers of the whole version says more than the one of the shard that did not fit. */
+/* One refusal with the numbers of the whole version says more than the one of the
+ * shard that did not fit. */
 static void say_whole_need(struct tb_arena *arena, const struct tb_manifest *const *manifests, uint32_t count,
                            char error_out[TB_ARENA_ERROR_BYTES])
 {
     uint64_t need = 0;
     for (uint32_t s = 0; s < count; s++)
         need += manifests[s]->bytes;
-    arena_say(error_out,
-              "a version of %" PRIu64 " bytes in %" PRIu32 " shards does not fit: the arena has %" PRIu64
-              " bytes free of %" PRIu64 ", the largest piece %" PRIu64 ", and %" PRIu32 " slots",
-              need, count, arena->extents.free_bytes, arena->extents.all.bytes,
-              tb_extents_largest(&arena->extents), arena->slots_free);
+    tb_arena_say(error_out,
+                 "a version of %" PRIu64 " bytes in %" PRIu32 " shards does not fit: the arena has %" PRIu64
+                 " bytes free of %" PRIu64 ", the largest piece %" PRIu64 ", and %" PRIu32 " slots",
+                 need, count, arena->extents.free_bytes, arena->extents.all.bytes,
+                 tb_extents_largest(&arena->extents), arena->slots_free);
 }
 
 static enum tb_status reserve_new(struct tb_arena *arena, const struct tb_version_key *key,
@@ -577,12 +582,12 @@ static enum tb_status reserve_new(struct tb_arena *arena, const struct tb_versio
     if (status != TB_OK) return status;
     status = reserve_missing(region, manifests, error_out);
     if (status != TB_OK) {
-        arena_region_drop(region);
+        tb_arena_region_drop(region);
         if (status == TB_SITE_NOMEM) say_whole_need(arena, manifests, key->shard_count, error_out);
         return status;
     }
     /* now it exists, with all of its shards */
-    arena_record_use(&arena->file.records[region->record], ARENA_USED);
+    tb_arena_record_use(&arena->file.records[region->record], ARENA_USED);
     *region_out = region;
     return TB_OK;
 }
@@ -713,7 +718,7 @@ enum tb_status tb_arena_free(struct tb_arena_region *region)
     region->leaving = true; /* the verifier takes no new chunk of it */
     while (region->verifying > 0)
         pthread_cond_wait(&arena->verified, &arena->mutex);
-    arena_region_drop(region);
+    tb_arena_region_drop(region);
     pthread_mutex_unlock(&arena->mutex);
     return TB_OK;
 }

@@ -1,18 +1,20 @@
 /* arena.h - a gateway's memory for versions: one file on tmpfs or hugetlbfs, mapped once. A shell.
  *
- * Promise P3: what this gateway said it holds survives the kill and restart of its processes. A region (one
- * version) is in the file as a whole or not at all, whatever instant a kill hits; held bits stand beside the
- * bytes; a restarted gateway serves at once what it held (tests/unit/arena/kill.c kills at random points).
- * Promise P7: the file is allocated whole at open, so nothing later meets a full filesystem or SIGBUS; what
- * does not fit is refused with the numbers.
+ * Promise P3: what this gateway said it holds survives the kill and restart of its
+ * processes. A region (one version) is in the file as a whole or not at all, whatever
+ * instant a kill hits; held bits stand beside the bytes; a restarted gateway serves at once
+ * what it held (tests/unit/arena/kill.c kills at random points). Promise P7: the file is
+ * allocated whole at open, so nothing later meets a full filesystem or SIGBUS; what does not
+ * fit is refused with the numbers.
  *
- * Life: a random id in the file. Within one life what is held of a version only grows, until the version
- * leaves as a whole. It is new when the file is made, when opening had to drop something damaged, and when a
- * held chunk fails its re-verification.
+ * Life: a random id in the file. Within one life what is held of a version only grows, until the
+ * version leaves as a whole. It is new when the file is made, when opening had to drop something
+ * damaged, and when a held chunk fails its re-verification.
  *
- * Threads: every call may come from any thread (one mutex inside, never held over a pass on bytes). A region
- * pointer is valid until tb_arena_free; a thread that did not agree on that with the freeing thread holds a
- * pin (ref/unref) meanwhile. Places are used without any lock, as place.h says. */
+ * Threads: every call may come from any thread (one mutex inside, never held over a pass on
+ * bytes). A region pointer is valid until tb_arena_free; a thread that did not agree on that
+ * with the freeing thread holds a pin (ref/unref) meanwhile. Places are used without any
+ * lock, as place.h says. */
 #ifndef TB_GATEWAY_ARENA_H
 #define TB_GATEWAY_ARENA_H
 
@@ -32,16 +34,16 @@ struct tb_arena_options {
     uint64_t bytes;
 };
 
-/* Opens the file or makes it (mode 0600), locks it, allocates it whole, maps it and recovers its regions. A
- * larger `bytes` than the file's grows it and keeps everything; a smaller one is refused while a region
- * or the file's own tables stand past the new end. error_out gets a sentence.
+/* Opens the file or makes it (mode 0600), locks it, allocates it whole, maps it and recovers its
+ * regions. A larger `bytes` than the file's grows it and keeps everything; a smaller one is refused
+ * while a region or the file's own tables stand past the new end. error_out gets a sentence.
  *   TB_SITE_LOCKED  another process has it; the sentence names the path
  *   TB_SITE_NOMEM   the filesystem lacks room, with the numbers; or no heap
  *   TB_SITE_CONFIG  bytes under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or regions or
  *                   tables in the way of shrinking
  *   TB_SITE_IO      open, flock, fallocate, mmap failed otherwise
- * Damage is no failure: a damaged header gives an empty arena, a damaged region is dropped, each with a log line
- * and a new life. A format that is damaged is one of another release. */
+ * Damage is no failure: a damaged header gives an empty arena, a damaged region is dropped, each
+ * with a log line and a new life. A format that is damaged is one of another release. */
 TB_MUST_USE enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,
                                          char error_out[TB_ARENA_ERROR_BYTES]);
 struct tb_arena_look {
@@ -75,7 +77,8 @@ void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out)
 
 /* ---- regions ---- */
 
-/* A region without shards yet, for a version whose shards come one after another. key->root may be zero.
+/* A region without shards yet, for a version whose shards come one after another.
+ * key->root may be zero.
  *   TB_DONE_BEFORE  the uid has a region: *region_out is that one
  *   TB_CONFLICT     it has, with another key (the root aside); *region_out is untouched
  *   TB_SITE_NOMEM   no slot, no heap
@@ -92,16 +95,16 @@ TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const str
 TB_MUST_USE enum tb_status tb_arena_shard_reserve(struct tb_arena_region *region, uint32_t shard,
                                                   const struct tb_manifest *manifest,
                                                   char error_out[TB_ARENA_ERROR_BYTES]);
-/* Both for all shards of a version in one step: all or nothing. manifests[s] is shard s; count must be
- * key->shard_count. */
+/* Both for all shards of a version in one step: all or nothing. manifests[s] is shard s; count must
+ * be key->shard_count. */
 TB_MUST_USE enum tb_status tb_arena_reserve(struct tb_arena *arena, const struct tb_version_key *key,
                                             const struct tb_manifest *const *manifests, uint32_t count,
                                             struct tb_arena_region **region_out,
                                             char error_out[TB_ARENA_ERROR_BYTES]);
-/* Once all of place->manifest->digests are filled: checks them against the manifest's root and writes them to
- * the file, so that held bits set from now on survive. Until then nothing may be claimed there. A reserve
- * with complete digests has done this already. TB_DONE_BEFORE; TB_CHUNK_DIGEST: they do not hash to the root;
- * TB_BAD_STATE: the shard has no space. */
+/* Once all of place->manifest->digests are filled: checks them against the manifest's root and
+ * writes them to the file, so that held bits set from now on survive. Until then nothing may be
+ * claimed there. A reserve with complete digests has done this already. TB_DONE_BEFORE;
+ * TB_CHUNK_DIGEST: they do not hash to the root; TB_BAD_STATE: the shard has no space. */
 TB_MUST_USE enum tb_status tb_arena_digests_done(struct tb_arena_region *region, uint32_t shard);
 
 struct tb_arena_region *tb_arena_region(struct tb_arena *arena, const struct tb_id *uid); /* NULL: none */
@@ -120,13 +123,13 @@ TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *regi
 bool tb_arena_region_complete(const struct tb_arena_region *region);
 bool tb_arena_region_whole(const struct tb_arena_region *region);     /* complete, and every chunk is held */
 uint64_t tb_arena_region_bytes(const struct tb_arena_region *region); /* of the file, what it takes */
-/* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole version. While it
- * is told, streams and hops land: whoever counts and then asks tb_arena_region_whole may hear of a whole version whose
- * last chunk was in no count. */
+/* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole
+ * version. While it is told, streams and hops land: whoever counts and then asks
+ * tb_arena_region_whole may hear of a whole version whose last chunk was in no count. */
 bool tb_arena_region_tell(const struct tb_arena_region *region,
                           void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user);
-/* NULL until the shard has space. The same address for the region's life; after a restart claims are clear
- * and held bits as they were. */
+/* NULL until the shard has space. The same address for the region's life; after a restart claims
+ * are clear and held bits as they were. */
 struct tb_place *tb_arena_place(struct tb_arena_region *region, uint32_t shard);
 /* True once digests are complete: the place may be claimed and served. */
 bool tb_arena_place_ready(const struct tb_arena_region *region, uint32_t shard);
@@ -134,15 +137,16 @@ bool tb_arena_place_ready(const struct tb_arena_region *region, uint32_t shard);
 /* Pins: a stream, hop or export that may touch the bytes keeps one. */
 void tb_arena_region_ref(struct tb_arena_region *region);
 void tb_arena_region_unref(struct tb_arena_region *region);
-/* TB_BAD_STATE while pinned: try again when the last pin is gone. Else the region is gone, in the file too,
- * and its pointers with it. */
+/* TB_BAD_STATE while pinned: try again when the last pin is gone. Else the region is gone, in the
+ * file too, and its pointers with it. */
 TB_MUST_USE enum tb_status tb_arena_free(struct tb_arena_region *region);
 
 /* ---- mapping ahead of use ---- */
 
-/* Maps about max_bytes more of the file, so that who lands there meets no page fault. For a thread of low priority, and
- * one at a time. TB_AGAIN: there is more. TB_END: all is mapped, or it does not help (a file on a disk) or cannot be
- * done (a kernel before 5.14): pages are then mapped at first touch. */
+/* Maps about max_bytes more of the file, so that who lands there meets no page fault. For a
+ * thread of low priority, and one at a time. TB_AGAIN: there is more. TB_END: all is mapped, or
+ * it does not help (a file on a disk) or cannot be done (a kernel before 5.14): pages are then
+ * mapped at first touch. */
 TB_MUST_USE enum tb_status tb_arena_map_step(struct tb_arena *arena, uint64_t max_bytes);
 
 struct tb_arena_mapping {
@@ -156,16 +160,17 @@ void tb_arena_mapping(struct tb_arena *arena, bool look, struct tb_arena_mapping
 
 /* ---- verifying what an earlier process left ---- */
 
-/* True: held, and its digest matched in this process (as it landed or since). Only such a chunk may be a
- * base. */
+/* True: held, and its digest matched in this process (as it landed or since). Only such a
+ * chunk may be a base. */
 bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k);
-/* Makes it so. TB_CHUNK_DIGEST: it did not match; it is no longer held and the arena has a new life (logged).
- * TB_CHUNK_ABSENT. */
+/* Makes it so. TB_CHUNK_DIGEST: it did not match; it is no longer held and the arena has a new life
+ * (logged). TB_CHUNK_ABSENT. */
 TB_MUST_USE enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k);
 /* The same for a chunk that somebody found to be wrong: it is digested whether trusted or not. */
 TB_MUST_USE enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k);
 
-/* So many chunks of the shard failed since this was last asked. One caller asks: each failure counts once. */
+/* So many chunks of the shard failed since this was last asked. One caller asks: each
+ * failure counts once. */
 uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard);
 
 struct tb_arena_verified {
@@ -173,9 +178,9 @@ struct tb_arena_verified {
     uint32_t chunks; /* likewise */
     uint32_t bad;    /* chunks that failed in this step: not held any more; the life is new */
 };
-/* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a thread of
- * low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN: there is more; TB_END:
- * all are verified. */
+/* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a
+ * thread of low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN:
+ * there is more; TB_END: all are verified. */
 TB_MUST_USE enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
                                                 struct tb_arena_verified *done_out);
 

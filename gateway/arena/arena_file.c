@@ -28,7 +28,7 @@
 
 static const char magic[8] = "tbarena";
 
-void arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
+void tb_arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -40,7 +40,7 @@ void arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
 
 static enum tb_status cannot_open(const char *path, char error_out[TB_ARENA_ERROR_BYTES])
 {
-    arena_say(error_out, "arena %s: cannot be opened: %s", path, strerror(errno));
+    tb_arena_say(error_out, "arena %s: cannot be opened: %s", path, strerror(errno));
     return TB_SITE_IO;
 }
 
@@ -51,16 +51,17 @@ static enum tb_status lock_and_look(struct arena_file *f, int how, const char *p
     struct stat st;
     if (flock(f->fd, how | LOCK_NB) != 0) {
         const bool locked = errno == EWOULDBLOCK;
-        arena_say(error_out, "arena %s: %s", path,
-                  locked ? "another process has it locked; is a second tombolod running?" : strerror(errno));
+        tb_arena_say(error_out, "arena %s: %s", path,
+                     locked ? "another process has it locked; is a second tombolod running?"
+                            : strerror(errno));
         return locked ? TB_SITE_LOCKED : TB_SITE_IO;
     }
     if (fstat(f->fd, &st) != 0) {
-        arena_say(error_out, "arena %s: fstat: %s", path, strerror(errno));
+        tb_arena_say(error_out, "arena %s: fstat: %s", path, strerror(errno));
         return TB_SITE_IO;
     }
     if (!S_ISREG(st.st_mode)) {
-        arena_say(error_out, "arena %s: is not a regular file", path);
+        tb_arena_say(error_out, "arena %s: is not a regular file", path);
         return TB_SITE_CONFIG;
     }
     f->old_bytes = (uint64_t)st.st_size;
@@ -81,7 +82,7 @@ static enum tb_status page_of(struct arena_file *f, const char *path, char error
 {
     struct statfs fs;
     if (fstatfs(f->fd, &fs) != 0) {
-        arena_say(error_out, "arena %s: fstatfs: %s", path, strerror(errno));
+        tb_arena_say(error_out, "arena %s: fstatfs: %s", path, strerror(errno));
         return TB_SITE_IO;
     }
     const bool huge = fs.f_type == HUGETLBFS_MAGIC;
@@ -104,13 +105,14 @@ static enum tb_status size_of(struct arena_file *f, const struct tb_arena_option
 {
     f->bytes = options->bytes - options->bytes % f->page_bytes;
     if (f->bytes >= TB_ARENA_BYTES_MIN && f->bytes <= INT64_MAX) return TB_OK;
-    arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
-              options->path, (unsigned long long)options->bytes, (unsigned long long)f->page_bytes,
-              (unsigned long long)TB_ARENA_BYTES_MIN);
+    tb_arena_say(error_out, "arena %s: %llu bytes (in pages of %llu) are not between %llu and 2^63",
+                 options->path, (unsigned long long)options->bytes, (unsigned long long)f->page_bytes,
+                 (unsigned long long)TB_ARENA_BYTES_MIN);
     return TB_SITE_CONFIG;
 }
 
-/* For what the file did not have before, which grows for that: fallocate alone would have all of it in small pages. */
+/* For what the file did not have before, which grows for that: fallocate alone would have all
+ * of it in small pages. */
 static void huge_pages(const struct arena_file *f, uint64_t at, uint64_t bytes)
 {
     const bool small = f->in_memory && f->page_bytes == TB_EXTENT_GRAIN;
@@ -138,7 +140,8 @@ static int allocate_all(struct arena_file *f, const char *path)
     return 0;
 }
 
-/* What the kernel can give to a tmpfs: memory that is free or can be made so, and swap. UINT64_MAX: it does not say. */
+/* What the kernel can give to a tmpfs: memory that is free or can be made so, and swap.
+ * UINT64_MAX: it does not say. */
 static uint64_t memory_left(void)
 {
     FILE *meminfo = fopen("/proc/meminfo", "re");
@@ -155,7 +158,8 @@ static uint64_t memory_left(void)
     return found == 2 ? sum : UINT64_MAX;
 }
 
-/* P7: what cannot fit is refused before it is tried: on the way there others would be killed for want of memory. */
+/* P7: what cannot fit is refused before it is tried: on the way there others would be
+ * killed for want of memory. */
 static bool may_fit(const struct arena_file *f)
 {
     struct statfs fs;
@@ -174,7 +178,7 @@ static enum tb_status no_room(const struct arena_file *f, const char *path,
     struct stat st = {0};
     (void)fstatfs(f->fd, &fs);
     (void)fstat(f->fd, &st);
-    arena_say(
+    tb_arena_say(
         error_out,
         "arena %s: wants %llu bytes, has %llu; its filesystem has %llu free, this machine %llu of "
         "memory: make "
@@ -192,8 +196,8 @@ static enum tb_status allocate(struct arena_file *f, const char *path, char erro
     if (f->old_bytes < f->bytes && ftruncate(f->fd, (off_t)f->old_bytes) != 0)
         tb_log(TB_LOG_WARN, "arena.not_given_back", "bytes=%llu", (unsigned long long)f->bytes);
     if (error == ENOSPC || error == ENOMEM) return no_room(f, path, error_out);
-    arena_say(error_out, "arena %s: cannot allocate %llu bytes: %s", path, (unsigned long long)f->bytes,
-              strerror(error));
+    tb_arena_say(error_out, "arena %s: cannot allocate %llu bytes: %s", path, (unsigned long long)f->bytes,
+                 strerror(error));
     return TB_SITE_IO;
 }
 
@@ -201,11 +205,12 @@ static enum tb_status map(struct arena_file *f, const char *path, char error_out
 {
     void *at = tb_huge_map(f->fd, f->bytes);
     if (at == MAP_FAILED) {
-        arena_say(error_out, "arena %s: cannot map %llu bytes: %s", path, (unsigned long long)f->bytes,
-                  strerror(errno));
+        tb_arena_say(error_out, "arena %s: cannot map %llu bytes: %s", path, (unsigned long long)f->bytes,
+                     strerror(errno));
         return TB_SITE_IO;
     }
-    /* All three are advice, and a kernel that does not take it costs speed or core files, nothing else. */
+    /* All three are advice, and a kernel that does not take it costs speed or core
+     * files, nothing else. */
     (void)madvise(at, f->bytes, MADV_HUGEPAGE);
     (void)madvise(at, f->bytes, MADV_DONTDUMP);
     (void)madvise(at, f->bytes, MADV_DONTFORK);
@@ -213,8 +218,8 @@ static enum tb_status map(struct arena_file *f, const char *path, char error_out
     return TB_OK;
 }
 
-enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
-                               char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
+                                  char error_out[TB_ARENA_ERROR_BYTES])
 {
     *f = (struct arena_file){.fd = -1};
     enum tb_status status = open_and_lock(f, options->path, error_out);
@@ -231,7 +236,7 @@ enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_optio
     return TB_OK;
 
 fail:
-    arena_file_close(f);
+    tb_arena_file_close(f);
     return status;
 }
 
@@ -286,7 +291,7 @@ static enum tb_status look_inside(struct arena_file *f, const char *path, bool *
                                   char error_out[TB_ARENA_ERROR_BYTES])
 {
     if (f->fresh || f->old_bytes < f->page_bytes || !look_map(f, f->page_bytes)) return TB_OK;
-    const enum tb_status status = arena_file_load(f, path, error_out);
+    const enum tb_status status = tb_arena_file_load(f, path, error_out);
     look_unmap(f, f->page_bytes);
     if (status == TB_NOT_FOUND) return TB_OK; /* it would begin empty */
     *too_small_out = status != TB_OK && f->header.format == TB_ARENA_FORMAT;
@@ -295,8 +300,8 @@ static enum tb_status look_inside(struct arena_file *f, const char *path, bool *
     return TB_OK;
 }
 
-enum tb_status arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
-                               struct tb_arena_look *look_out, char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
+                                  struct tb_arena_look *look_out, char error_out[TB_ARENA_ERROR_BYTES])
 {
     *f = (struct arena_file){.fd = -1};
     *look_out = (struct tb_arena_look){.in_memory = true};
@@ -309,48 +314,48 @@ enum tb_status arena_file_look(struct arena_file *f, const struct tb_arena_optio
     return status;
 }
 
-void arena_file_look_end(struct arena_file *f)
+void tb_arena_file_look_end(struct arena_file *f)
 {
     if (f->map != NULL) look_unmap(f, tables_bytes(f));
     if (f->fd >= 0) close(f->fd);
 }
 
-void arena_file_close(struct arena_file *f)
+void tb_arena_file_close(struct arena_file *f)
 {
     if (f->map != NULL) munmap(f->map, f->bytes);
     if (f->fd >= 0) close(f->fd); /* and with it the lock */
     *f = (struct arena_file){.fd = -1};
 }
 
-enum tb_status arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
 {
     if (f->old_bytes <= f->bytes) return TB_OK;
     if (tb_sys_ftruncate(f->fd, (off_t)f->bytes) == 0) return TB_OK;
-    arena_say(error_out, "arena: cannot shrink to %llu bytes: %s", (unsigned long long)f->bytes,
-              strerror(errno));
+    tb_arena_say(error_out, "arena: cannot shrink to %llu bytes: %s", (unsigned long long)f->bytes,
+                 strerror(errno));
     return TB_SITE_IO;
 }
 
 /* ---- header ---- */
 
-struct tb_extent arena_file_room(const struct arena_file *f)
+struct tb_extent tb_arena_file_room(const struct arena_file *f)
 {
     const uint64_t data = arena_file_data_offset(&f->header);
     return (struct tb_extent){data, (f->bytes - data) / TB_EXTENT_GRAIN * TB_EXTENT_GRAIN};
 }
 
-bool arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
-                     char error_out[TB_ARENA_ERROR_BYTES])
+bool tb_arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
+                        char error_out[TB_ARENA_ERROR_BYTES])
 {
     const uint64_t old_end = f->header.bytes;
-    const struct tb_extent room = arena_file_room(f);
+    const struct tb_extent room = tb_arena_file_room(f);
     if (shard->bytes > old_end || shard->offset > old_end - shard->bytes)
         return false; /* not sound: damage */
     if (shard->offset + shard->bytes <= room.offset + room.bytes) return false;
-    arena_say(error_out,
-              "arena: a version stands past byte %llu, up to %llu: configure at least that many bytes, or "
-              "remove the file to begin empty",
-              (unsigned long long)f->bytes, (unsigned long long)(shard->offset + shard->bytes));
+    tb_arena_say(error_out,
+                 "arena: a version stands past byte %llu, up to %llu: configure at least that many bytes, or "
+                 "remove the file to begin empty",
+                 (unsigned long long)f->bytes, (unsigned long long)(shard->offset + shard->bytes));
     return true;
 }
 
@@ -359,8 +364,9 @@ static struct tb_digest header_check(const struct arena_header *h)
     return tb_digest_of(h, offsetof(struct arena_header, check));
 }
 
-/* Of another format also what cannot be checked is believed, and whatever the other slot says: a later one may have its check
- * elsewhere, and leave an old header of ours where it was. No release has format 0. */
+/* Of another format also what cannot be checked is believed, and whatever the other slot says: a
+ * later one may have its check elsewhere, and leave an old header of ours where it was. No
+ * release has format 0. */
 enum slot_says { SLOT_NOTHING, SLOT_CHECKED, SLOT_FOREIGN };
 
 static enum slot_says slot_look(const struct arena_header *h)
@@ -387,7 +393,8 @@ static enum slot_says newest_header(struct arena_file *f)
     return best;
 }
 
-/* A header that says more bytes than the file had was cut behind our back: what was there is lost. */
+/* A header that says more bytes than the file had was cut behind our back: what was there is
+ * lost. */
 static bool header_fits(const struct arena_file *f, const struct arena_header *h)
 {
     if (h->bytes > f->old_bytes) return false;
@@ -395,22 +402,24 @@ static bool header_fits(const struct arena_file *f, const struct arena_header *h
     return arena_file_data_offset(h) < h->bytes;
 }
 
-enum tb_status arena_file_load(struct arena_file *f, const char *path, char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_file_load(struct arena_file *f, const char *path,
+                                  char error_out[TB_ARENA_ERROR_BYTES])
 {
     const enum slot_says says = newest_header(f);
     const struct arena_header *h = &f->header;
     f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
     if (says == SLOT_NOTHING) return TB_NOT_FOUND;
     if (h->format != TB_ARENA_FORMAT) {
-        arena_say(error_out,
-                  "arena %s: is of format %u, and this release reads %u: start the release that made it, or "
-                  "remove the file to begin empty",
-                  path, h->format, TB_ARENA_FORMAT);
+        tb_arena_say(
+            error_out,
+            "arena %s: is of format %u, and this release reads %u: start the release that made it, or "
+            "remove the file to begin empty",
+            path, h->format, TB_ARENA_FORMAT);
         return TB_SITE_CONFIG;
     }
     if (!header_fits(f, h)) return TB_NOT_FOUND;
     if (arena_file_data_offset(h) < f->bytes) return TB_OK;
-    arena_say(
+    tb_arena_say(
         error_out,
         "arena %s: its tables alone take %llu bytes, and arena.bytes is %llu: make it larger (it was %llu), "
         "or remove the file to begin empty",
@@ -419,7 +428,7 @@ enum tb_status arena_file_load(struct arena_file *f, const char *path, char erro
     return TB_SITE_CONFIG;
 }
 
-void arena_file_save(struct arena_file *f)
+void tb_arena_file_save(struct arena_file *f)
 {
     f->header.sequence++;
     f->header.check = header_check(&f->header);
@@ -427,10 +436,11 @@ void arena_file_save(struct arena_file *f)
     memcpy(f->map + f->header.sequence % 2 * HEADER_SLOT_BYTES, &f->header, sizeof f->header);
 }
 
-/* One record for 256 KiB: versions of 1 MiB shards still find one, and the table costs a thousandth. */
+/* One record for 256 KiB: versions of 1 MiB shards still find one, and the table costs a
+ * thousandth. */
 #define RECORD_EVERY_BYTES (UINT64_C(256) << 10)
 
-uint64_t arena_file_bytes_for(uint32_t records)
+uint64_t tb_arena_file_bytes_for(uint32_t records)
 {
     return records <= TB_ARENA_RECORDS_MIN ? 0 : records * RECORD_EVERY_BYTES;
 }
@@ -442,7 +452,7 @@ static uint32_t records_for(uint64_t bytes)
     return count > TB_ARENA_RECORDS_MAX ? TB_ARENA_RECORDS_MAX : (uint32_t)count;
 }
 
-void arena_file_format(struct arena_file *f)
+void tb_arena_file_format(struct arena_file *f)
 {
     memset(f->map, 0, HEADER_BYTES);
     f->header = (struct arena_header){
@@ -451,18 +461,18 @@ void arena_file_format(struct arena_file *f)
     tb_random_bytes(&f->header.life, sizeof f->header.life);
     f->records = (struct arena_record *)(void *)(f->map + HEADER_BYTES);
     memset(f->records, 0, f->header.record_count * sizeof *f->records);
-    arena_file_save(f);
+    tb_arena_file_save(f);
 }
 
 /* ---- records and extents ---- */
 
-struct tb_digest arena_record_check(const struct arena_record *r)
+struct tb_digest tb_arena_record_check(const struct arena_record *r)
 {
     const size_t from = offsetof(struct arena_record, kind);
     return tb_digest_of((const uint8_t *)r + from, offsetof(struct arena_record, check) - from);
 }
 
-uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root)
+uint64_t tb_arena_root_check(const struct tb_id *uid, const struct tb_digest *root)
 {
     uint8_t both[sizeof *uid + sizeof *root];
     uint64_t check;
@@ -473,13 +483,13 @@ uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root)
     return check | 1; /* never 0, which says that there is no root yet */
 }
 
-void arena_record_use(struct arena_record *r, enum arena_use use)
+void tb_arena_record_use(struct arena_record *r, enum arena_use use)
 {
     __atomic_store_n(&r->use, (uint32_t)use, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what follows a free is not seen before it */
 }
 
-uint32_t arena_record_used(const struct arena_record *r)
+uint32_t tb_arena_record_used(const struct arena_record *r)
 {
     return __atomic_load_n(&r->use, __ATOMIC_ACQUIRE);
 }
@@ -489,7 +499,7 @@ static uint64_t up(uint64_t n, uint64_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-bool arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out)
+bool tb_arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out)
 {
     if (s->packed_bytes > TB_SHARD_BYTES_MAX + TB_BLOBS_MAX * TB_BLOB_BYTES_MAX) return false;
     if (s->head_bytes > UINT32_MAX || s->chunk_count > 2 * TB_CHUNKS_MAX) return false;

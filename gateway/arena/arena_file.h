@@ -1,14 +1,14 @@
-/* arena_file.h - the arena's file: its format, and how it is opened, locked, allocated and mapped. Inside
- * gateway/arena only.
+/* arena_file.h - the arena's file: its format, and how it is opened, locked, allocated and mapped.
+ * Inside gateway/arena only.
  *
  *   0          header, two slots of 512 bytes: the newer good one counts, the other is the one before
  *   4096       records, 256 bytes each, record_count of them; one for a region, one for each shard that has
  * space then       extents: packed bytes, manifest head, digests, held bitmap
  *
- * The file is of this machine and this format number, so structs are mapped as they are. Nothing in it is
- * believed: records and heads are bounded and checked as if a stranger had written them. A kill at any
- * instant leaves either the value before or the one after, because every record's `use` word, and every later
- * change's check word, is stored last. */
+ * The file is of this machine and this format number, so structs are mapped as they are. Nothing in
+ * it is believed: records and heads are bounded and checked as if a stranger had written them. A
+ * kill at any instant leaves either the value before or the one after, because every record's `use`
+ * word, and every later change's check word, is stored last. */
 #ifndef TB_GATEWAY_ARENA_FILE_H
 #define TB_GATEWAY_ARENA_FILE_H
 
@@ -77,7 +77,7 @@ struct arena_extent_plan {
     uint64_t total;
 };
 /* False when the numbers are over the limits of layout.h, or overflow. */
-bool arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out);
+bool tb_arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out);
 
 struct arena_file {
     int fd;
@@ -92,41 +92,43 @@ struct arena_file {
 };
 
 /* Opens, locks, allocates and maps. The header is not looked at yet. */
-TB_MUST_USE enum tb_status arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
-                                           char error_out[TB_ARENA_ERROR_BYTES]);
-void arena_file_close(struct arena_file *f);
-/* Would arena_file_open and arena_file_load take it? Nothing is made or changed. Where the file is
- * to shrink, its records are mapped, until arena_file_look_end; else f->records is NULL. */
-TB_MUST_USE enum tb_status arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
-                                           struct tb_arena_look *look_out,
-                                           char error_out[TB_ARENA_ERROR_BYTES]);
-void arena_file_look_end(struct arena_file *f); /* whatever the look said */
-/* Finds the header. TB_NOT_FOUND: there is none that is good and fits the file. TB_SITE_CONFIG: it is good, and of another
- * format, or its tables do not fit into what is to be mapped; error_out gets a sentence, and the file stays as it is. */
-TB_MUST_USE enum tb_status arena_file_load(struct arena_file *f, const char *path,
-                                           char error_out[TB_ARENA_ERROR_BYTES]);
+TB_MUST_USE enum tb_status tb_arena_file_open(struct arena_file *f, const struct tb_arena_options *options,
+                                              char error_out[TB_ARENA_ERROR_BYTES]);
+void tb_arena_file_close(struct arena_file *f);
+/* Would tb_arena_file_open and tb_arena_file_load take it? Nothing is made or changed. Where
+ * the file is to shrink, its records are mapped, until tb_arena_file_look_end; else
+ * f->records is NULL. */
+TB_MUST_USE enum tb_status tb_arena_file_look(struct arena_file *f, const struct tb_arena_options *options,
+                                              struct tb_arena_look *look_out,
+                                              char error_out[TB_ARENA_ERROR_BYTES]);
+void tb_arena_file_look_end(struct arena_file *f); /* whatever the look said */
+/* Finds the header. TB_NOT_FOUND: there is none that is good and fits the file. TB_SITE_CONFIG: it
+ * is good, and of another format, or its tables do not fit into what is to be mapped; error_out
+ * gets a sentence, and the file stays as it is. */
+TB_MUST_USE enum tb_status tb_arena_file_load(struct arena_file *f, const char *path,
+                                              char error_out[TB_ARENA_ERROR_BYTES]);
 /* An empty table and a fresh life; the header is written last. */
-void arena_file_format(struct arena_file *f);
+void tb_arena_file_format(struct arena_file *f);
 /* What a new file needs for so many records. */
-uint64_t arena_file_bytes_for(uint32_t records);
+uint64_t tb_arena_file_bytes_for(uint32_t records);
 /* Writes the header with what f->header says now. */
-void arena_file_save(struct arena_file *f);
+void tb_arena_file_save(struct arena_file *f);
 /* The rest of the file behind a shrunken arena goes. */
-TB_MUST_USE enum tb_status arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES]);
+TB_MUST_USE enum tb_status tb_arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES]);
 
 /* Where regions may stand. */
-struct tb_extent arena_file_room(const struct arena_file *f);
+struct tb_extent tb_arena_file_room(const struct arena_file *f);
 /* A smaller arena keeps nothing that stands past its end: the operator decides, not we. True of a
  * shard that does. */
-bool arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
-                     char error_out[TB_ARENA_ERROR_BYTES]);
+bool tb_arena_file_cuts(const struct arena_file *f, const struct arena_record_shard *shard,
+                        char error_out[TB_ARENA_ERROR_BYTES]);
 
-struct tb_digest arena_record_check(const struct arena_record *r);
-uint64_t arena_root_check(const struct tb_id *uid, const struct tb_digest *root);
-void arena_record_use(struct arena_record *r, enum arena_use use);
-uint32_t arena_record_used(const struct arena_record *r);
+struct tb_digest tb_arena_record_check(const struct arena_record *r);
+uint64_t tb_arena_root_check(const struct tb_id *uid, const struct tb_digest *root);
+void tb_arena_record_use(struct arena_record *r, enum arena_use use);
+uint32_t tb_arena_record_used(const struct arena_record *r);
 
-void arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
+void tb_arena_say(char error_out[TB_ARENA_ERROR_BYTES], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 #endif

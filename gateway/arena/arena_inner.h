@@ -1,5 +1,6 @@
-/* arena_inner.h - what arena.c, arena_recover.c and arena_verify.c share. Inside gateway/arena only.
- * Functions here are called with the arena's mutex held, or before another thread knows the arena. */
+/* arena_inner.h - what arena.c, arena_recover.c and arena_verify.c share. Inside
+ * gateway/arena only. Functions here are called with the arena's mutex held, or before
+ * another thread knows the arena. */
 #ifndef TB_GATEWAY_ARENA_INNER_H
 #define TB_GATEWAY_ARENA_INNER_H
 
@@ -12,7 +13,8 @@
 #define ARENA_NO_RECORD UINT32_MAX
 #define ARENA_BUCKETS   256u
 
-/* A shard's space, as this process sees it. `place` and what it points to never move while the region lives. */
+/* A shard's space, as this process sees it. `place` and what it points to never move
+ * while the region lives. */
 struct arena_shard {
     struct tb_place place;
     struct tb_manifest manifest;
@@ -57,26 +59,26 @@ struct tb_arena {
     struct tb_arena_region *buckets[ARENA_BUCKETS];
 };
 
-/* Regions: heap only. arena_region_link puts it among the others, ordered by `made`. */
-struct tb_arena_region *arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key);
-void arena_region_link(struct tb_arena_region *region);
-struct tb_arena_region *arena_region_find(struct tb_arena *arena, const struct tb_id *uid);
+/* Regions: heap only. tb_arena_region_link puts it among the others, ordered by `made`. */
+struct tb_arena_region *tb_arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key);
+void tb_arena_region_link(struct tb_arena_region *region);
+struct tb_arena_region *tb_arena_region_find(struct tb_arena *arena, const struct tb_id *uid);
 /* Frees records, extents and heap of a region that is linked; its own record goes first. */
-void arena_region_drop(struct tb_arena_region *region);
+void tb_arena_region_drop(struct tb_arena_region *region);
 
 /* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
  * TB_SITE_NOMEM. */
-TB_MUST_USE enum tb_status arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
+TB_MUST_USE enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
 
 /* A fresh life, in the file when this returns. */
-void arena_life_renew(struct tb_arena *arena);
+void tb_arena_life_renew(struct tb_arena *arena);
 
-/* Rebuilds regions, extents and slots from the records. TB_SITE_NOMEM (heap), TB_SITE_CONFIG (a region past
- * the end). */
-TB_MUST_USE enum tb_status arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES]);
-/* Of a file of which header and records alone are mapped: would arena_recover refuse it? Nothing is
- * changed. */
-TB_MUST_USE enum tb_status arena_recover_check(const struct arena_file *f,
-                                               char error_out[TB_ARENA_ERROR_BYTES]);
+/* Rebuilds regions, extents and slots from the records. TB_SITE_NOMEM (heap), TB_SITE_CONFIG (a
+ * region past the end). */
+TB_MUST_USE enum tb_status tb_arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES]);
+/* Of a file of which header and records alone are mapped: would tb_arena_recover refuse
+ * it? Nothing is changed. */
+TB_MUST_USE enum tb_status tb_arena_recover_check(const struct arena_file *f,
+                                                  char error_out[TB_ARENA_ERROR_BYTES]);
 
 #endif

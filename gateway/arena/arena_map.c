@@ -1,5 +1,5 @@
-/* arena_map.c - the mapping made ahead of use, in background. Landing otherwise pays a page fault for each 4 KiB at first
- * touch, 0.8 core-seconds a GiB. The bytes are allocated already. */
+/* arena_map.c - the mapping made ahead of use, in background. Landing otherwise pays a page fault
+ * for each 4 KiB at first touch, 0.8 core-seconds a GiB. The bytes are allocated already. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
-/* arena_recover.c - what a killed process left: records are read as a stranger's, and what does not fit is
- * dropped.
+/* arena_recover.c - what a killed process left: records are read as a stranger's, and what
+ * does not fit is dropped.
  *
- * Two things look alike and are not: a region that a kill left half made or half freed, which never existed
- * or has left as a whole, and damage. Only damage gives the arena a new life, because only then a peer may
- * miss what it was told we hold. */
+ * Two things look alike and are not: a region that a kill left half made or half freed, which never
+ * existed or has left as a whole, and damage. Only damage gives the arena a new life, because only
+ * then a peer may miss what it was told we hold. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,24 +26,25 @@ static void log_damaged(const struct tb_id *uid, uint32_t record, const char *wh
            what);
 }
 
-/* The life is new before anything is dropped: a kill in between must not leave a loss within the old one. */
+/* The life is new before anything is dropped: a kill in between must not leave a
+ * loss within the old one. */
 static void note_damage(struct recovery *rec, const struct tb_id *uid, uint32_t record, const char *what)
 {
     log_damaged(uid, record, what);
-    if (rec->damaged++ == 0) arena_life_renew(rec->arena);
+    if (rec->damaged++ == 0) tb_arena_life_renew(rec->arena);
 }
 
 static void record_damaged(struct recovery *rec, uint32_t record, const char *what)
 {
     struct arena_record *r = &rec->arena->file.records[record];
     note_damage(rec, &r->uid, record, what);
-    arena_record_use(r, ARENA_FREE);
+    tb_arena_record_use(r, ARENA_FREE);
 }
 
 static bool is_sound(const struct arena_record *r, uint32_t kind)
 {
-    const struct tb_digest check = arena_record_check(r);
-    return arena_record_used(r) == ARENA_USED && r->kind == kind && tb_digest_equal(&check, &r->check);
+    const struct tb_digest check = tb_arena_record_check(r);
+    return tb_arena_record_used(r) == ARENA_USED && r->kind == kind && tb_digest_equal(&check, &r->check);
 }
 
 /* Leaves only records that are free, or in use with a check that fits. */
@@ -51,9 +52,9 @@ static void check_records(struct recovery *rec)
 {
     for (uint32_t i = 0; i < rec->arena->file.header.record_count; i++) {
         struct arena_record *r = &rec->arena->file.records[i];
-        if (arena_record_used(r) == ARENA_FREE) continue;
-        const struct tb_digest check = arena_record_check(r);
-        if (arena_record_used(r) != ARENA_USED || !tb_digest_equal(&check, &r->check))
+        if (tb_arena_record_used(r) == ARENA_FREE) continue;
+        const struct tb_digest check = tb_arena_record_check(r);
+        if (tb_arena_record_used(r) != ARENA_USED || !tb_digest_equal(&check, &r->check))
             record_damaged(rec, i, "record_check");
     }
 }
@@ -66,7 +67,7 @@ static bool region_record_decode(const struct arena_record *r, struct tb_version
     if (tb_version_key_decode(&reader, key_out) != TB_OK || !tb_reader_ended(&reader)) return false;
     const uint32_t low = (uint32_t)r->state;
     if ((uint32_t)(r->state >> 32) != ~low) return false;
-    if (r->root_check != 0 && r->root_check != arena_root_check(&r->uid, &r->root)) return false;
+    if (r->root_check != 0 && r->root_check != tb_arena_root_check(&r->uid, &r->root)) return false;
     if (r->root_check != 0) key_out->root = r->root;
     return tb_id_equal(&key_out->uid, &r->uid);
 }
@@ -76,20 +77,20 @@ static enum tb_status recover_region(struct recovery *rec, uint32_t record)
     struct tb_arena *arena = rec->arena;
     const struct arena_record *r = &arena->file.records[record];
     struct tb_version_key key;
-    if (!region_record_decode(r, &key) || arena_region_find(arena, &r->uid) != NULL) {
+    if (!region_record_decode(r, &key) || tb_arena_region_find(arena, &r->uid) != NULL) {
         record_damaged(rec, record, "region_record");
         return TB_OK;
     }
-    struct tb_arena_region *region = arena_region_alloc(arena, &key);
+    struct tb_arena_region *region = tb_arena_region_alloc(arena, &key);
     if (region == NULL) return TB_SITE_NOMEM;
     region->record = record;
     region->made = r->region.made;
-    arena_region_link(region);
+    tb_arena_region_link(region);
     return TB_OK;
 }
 
-/* The digests that were complete when the process died must still hash to the root, and nothing may be held
- * before. */
+/* The digests that were complete when the process died must still hash to the root, and
+ * nothing may be held before. */
 static const char *recover_digests(struct arena_shard *s, const struct arena_record *r, const uint8_t *base)
 {
     if (r->digests_done == 0)
@@ -104,7 +105,8 @@ static const char *recover_digests(struct arena_shard *s, const struct arena_rec
     return NULL;
 }
 
-/* What is held now was landed by another process: each chunk is to be digested before it may be a base. */
+/* What is held now was landed by another process: each chunk is to be digested
+ * before it may be a base. */
 static enum tb_status mark_suspect(struct arena_shard *s)
 {
     const uint64_t words = TB_BITMAP_WORDS(s->manifest.chunk_count);
@@ -131,15 +133,15 @@ static enum tb_status recover_manifest(struct tb_layouts *layouts, struct arena_
     return TB_OK;
 }
 
-/* A shard whose numbers are sound and whose extent is its own. *what_out says what of its contents does not
- * fit. */
+/* A shard whose numbers are sound and whose extent is its own. *what_out says what of its
+ * contents does not fit. */
 static enum tb_status recover_contents(struct tb_arena_region *region, struct arena_shard *s,
                                        const struct arena_record *r, const char **what_out)
 {
     const uint8_t *base = region->arena->file.map + s->extent.offset;
     enum tb_status status = recover_manifest(region->arena->layouts, s, r, base, what_out);
     if (status != TB_OK || *what_out != NULL) return status;
-    status = arena_shard_attach(region, s);
+    status = tb_arena_shard_attach(region, s);
     if (status != TB_OK) return status;
     if (!tb_bitmap_tail_clear(s->place.held, s->manifest.chunk_count)) {
         *what_out = "held_tail";
@@ -156,7 +158,7 @@ static const char *claim_extent(struct tb_arena_region *region, const struct are
     if (r->shard.shard >= region->key.shard_count) return "shard_number";
     struct arena_shard *s = &region->shards[r->shard.shard];
     if (s->record != ARENA_NO_RECORD) return "shard_twice";
-    if (!arena_extent_plan(&r->shard, &s->plan) || s->plan.total != r->shard.bytes) return "extent_size";
+    if (!tb_arena_extent_plan(&r->shard, &s->plan) || s->plan.total != r->shard.bytes) return "extent_size";
     const struct tb_extent extent = {r->shard.offset, r->shard.bytes};
     if (tb_extents_take_at(&region->arena->extents, extent) != TB_OK) return "extent_overlaps";
     s->extent = extent;
@@ -168,12 +170,12 @@ static enum tb_status recover_shard(struct recovery *rec, uint32_t record)
 {
     struct tb_arena *arena = rec->arena;
     struct arena_record *r = &arena->file.records[record];
-    struct tb_arena_region *region = arena_region_find(arena, &r->uid);
+    struct tb_arena_region *region = tb_arena_region_find(arena, &r->uid);
     if (region == NULL) { /* half made or half freed by a killed process */
-        arena_record_use(r, ARENA_FREE);
+        tb_arena_record_use(r, ARENA_FREE);
         return TB_OK;
     }
-    if (arena_file_cuts(&arena->file, &r->shard, rec->error_out)) return TB_SITE_CONFIG;
+    if (tb_arena_file_cuts(&arena->file, &r->shard, rec->error_out)) return TB_SITE_CONFIG;
     const char *what = claim_extent(region, r, record);
     if (what != NULL) {
         record_damaged(rec, record, what);
@@ -194,7 +196,7 @@ static enum tb_status recover_each(struct recovery *rec, uint32_t kind, recover_
 {
     for (uint32_t i = 0; i < rec->arena->file.header.record_count; i++) {
         const struct arena_record *r = &rec->arena->file.records[i];
-        if (arena_record_used(r) != ARENA_USED || r->kind != kind) continue;
+        if (tb_arena_record_used(r) != ARENA_USED || r->kind != kind) continue;
         const enum tb_status status = fn(rec, i);
         if (status != TB_OK) return status;
     }
@@ -205,7 +207,8 @@ static void collect_slots(struct tb_arena *arena)
 {
     arena->slots_free = 0;
     for (uint32_t i = arena->file.header.record_count; i-- > 0;)
-        if (arena_record_used(&arena->file.records[i]) == ARENA_FREE) arena->slots[arena->slots_free++] = i;
+        if (tb_arena_record_used(&arena->file.records[i]) == ARENA_FREE)
+            arena->slots[arena->slots_free++] = i;
 }
 
 static void drop_damaged(struct tb_arena *arena)
@@ -213,28 +216,29 @@ static void drop_damaged(struct tb_arena *arena)
     struct tb_arena_region *next = NULL;
     for (struct tb_arena_region *region = arena->first; region != NULL; region = next) {
         next = region->next;
-        if (region->damaged) arena_region_drop(region);
+        if (region->damaged) tb_arena_region_drop(region);
     }
 }
 
-/* A kind that is neither has a check that fits only if we wrote it: our own mistake, or a later format. */
+/* A kind that is neither has a check that fits only if we wrote it: our own mistake, or a later
+ * format. */
 static void drop_unknown_kinds(struct recovery *rec)
 {
     for (uint32_t i = 0; i < rec->arena->file.header.record_count; i++) {
         const struct arena_record *r = &rec->arena->file.records[i];
-        if (arena_record_used(r) == ARENA_USED && r->kind != ARENA_REGION && r->kind != ARENA_SHARD)
+        if (tb_arena_record_used(r) == ARENA_USED && r->kind != ARENA_REGION && r->kind != ARENA_SHARD)
             record_damaged(rec, i, "record_kind");
     }
 }
 
-enum tb_status arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_ERROR_BYTES])
 {
     struct recovery rec = {.arena = arena, .error_out = error_out};
     check_records(&rec);
     drop_unknown_kinds(&rec);
     enum tb_status status = recover_each(&rec, ARENA_REGION, recover_region);
     if (status == TB_OK) status = recover_each(&rec, ARENA_SHARD, recover_shard);
-    if (status == TB_SITE_NOMEM) arena_say(error_out, "arena: no heap to recover its regions");
+    if (status == TB_SITE_NOMEM) tb_arena_say(error_out, "arena: no heap to recover its regions");
     if (status != TB_OK) return status;
     collect_slots(arena);
     drop_damaged(arena);
@@ -253,11 +257,11 @@ static bool has_region(const struct arena_file *f, const struct tb_id *uid)
     return false;
 }
 
-enum tb_status arena_recover_check(const struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
+enum tb_status tb_arena_recover_check(const struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
 {
     for (uint32_t i = 0; i < f->header.record_count; i++) {
         const struct arena_record *r = &f->records[i];
-        if (!is_sound(r, ARENA_SHARD) || !arena_file_cuts(f, &r->shard, error_out)) continue;
+        if (!is_sound(r, ARENA_SHARD) || !tb_arena_file_cuts(f, &r->shard, error_out)) continue;
         if (has_region(f, &r->uid)) return TB_SITE_CONFIG;
     }
     error_out[0] = '\0';

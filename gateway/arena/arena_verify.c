@@ -1,6 +1,7 @@
 /* arena_verify.c - digests again what an earlier process left in the file.
  *
- * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a loss within one life. */
+ * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a
+ * loss within one life. */
 #include <inttypes.h>
 
 #include "base/assert.h"
@@ -31,7 +32,7 @@ static void condemn(const struct suspect *chunk)
 {
     const struct tb_arena_region *region = chunk->region;
     char uid[TB_HEX_CHARS];
-    arena_life_renew(region->arena);
+    tb_arena_life_renew(region->arena);
     tb_bitmap_clear(chunk->s->place.held, chunk->k);
     (void)__atomic_fetch_add(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
     tb_id_format(&region->key.uid, uid);
@@ -41,8 +42,8 @@ static void condemn(const struct suspect *chunk)
            region->key.model.text, region->key.number, uid, (uint32_t)(chunk->s - region->shards), chunk->k);
 }
 
-/* With the mutex. Of two that digested the same chunk only the first acts: the other may speak of bytes that
- * have been landed again since. True when this call condemned it. */
+/* With the mutex. Of two that digested the same chunk only the first acts: the other may speak of
+ * bytes that have been landed again since. True when this call condemned it. */
 static bool judge(const struct suspect *chunk, bool good)
 {
     if (!is_suspect(chunk->s, chunk->k)) return false;
@@ -125,9 +126,11 @@ static bool pass_beside(const struct suspect *chunk)
     return good;
 }
 
-/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed over once more with the mutex: it may
- * have been condemned, and be landing again, meanwhile; whoever comes second finds it absent, or good. What lands sets its bit without
- * the mutex: so the bit is read before each pass and not after, and a chunk that was absent at the last look is not judged. */
+/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed
+ * over once more with the mutex: it may have been condemned, and be landing again, meanwhile;
+ * whoever comes second finds it absent, or good. What lands sets its bit without the mutex:
+ * so the bit is read before each pass and not after, and a chunk that was absent at the last
+ * look is not judged. */
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;

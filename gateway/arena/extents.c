@@ -1,4 +1,5 @@
-/* extents.c - a sorted array is enough: an arena has a few hundred pieces, and one is taken for gigabytes. */
+/* extents.c - a sorted array is enough: an arena has a few hundred pieces, and one is
+ * taken for gigabytes. */
 #include "gateway/arena/extents.h"
 
 #include <stdbool.h>

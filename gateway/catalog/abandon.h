@@ -1,10 +1,12 @@
 /* abandon.h - may a crossing that has begun be given up for a newer version? Pure.
  *
- * The rule: only if the newer, with what is already held as base, will be whole sooner; over one link that is: if clearly
- * less of it has to come. Estimates are wrong, and a trainer that is faster than the link must not keep a site from ever
- * having a version (P6). So what was to come when a crossing was given up is kept as a promise, which shrinks by each byte
- * that comes: the next one is given up only for what beats the promise too. Each time less is promised by an eighth, so it
- * ends, however wrong the estimates were. Kept by tests/unit/catalog/abandon.c, tests/scenario/policy.c. */
+ * The rule: only if the newer, with what is already held as base, will be whole sooner; over one
+ * link that is: if clearly less of it has to come. Estimates are wrong, and a trainer that is
+ * faster than the link must not keep a site from ever having a version (P6). So what was to come
+ * when a crossing was given up is kept as a promise, which shrinks by each byte that comes: the
+ * next one is given up only for what beats the promise too. Each time less is promised by an
+ * eighth, so it ends, however wrong the estimates were. Kept by tests/unit/catalog/abandon.c,
+ * tests/scenario/policy.c. */
 #ifndef TB_GATEWAY_CATALOG_ABANDON_H
 #define TB_GATEWAY_CATALOG_ABANDON_H
 

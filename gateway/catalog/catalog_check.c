@@ -179,7 +179,8 @@ static void check_sight(const struct tb_catalog *c, uint32_t r)
     TB_ASSERT(reference_at(c, ref->unpublish_with)->version == ref->version);
 }
 
-/* P7: once a session is sure, nothing stays that its site said of itself only in sessions before it. */
+/* P7: once a session is sure, nothing stays that its site said of itself only in sessions before
+ * it. */
 static void check_told(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct site *s = site_at(c, ref->owner);

@@ -26,8 +26,8 @@ static bool member_valid(const struct tb_catalog_member *q)
     return q->subscription > 0 && q->count > 0 && q->index < q->count && tb_name_valid(q->group.text);
 }
 
-/* A worker that was started anew comes before the lease of its former self ends. P8: a name and a host are anybody's word, who it is was
- * proven, and with its session goes what it published. */
+/* A worker that was started anew comes before the lease of its former self ends. P8: a name and a
+ * host are anybody's word, who it is was proven, and with its session goes what it published. */
 static bool is_former_self(const struct tb_catalog *c, const struct member *old, uint32_t session)
 {
     const struct session *before = session_at(c, old->session);
@@ -70,7 +70,8 @@ static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
     return v != NONE && version_at(c, v)->life == TB_LIFE_WITHDRAWN;
 }
 
-/* What a member computes from was marked go, if not in this life of the catalog then in the one before. */
+/* What a member computes from was marked go, if not in this life of the catalog then in the one
+ * before. */
 static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     struct group *g = group_at(c, group);
@@ -83,7 +84,8 @@ static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
     tb_catalog_touch_group(c, group);
 }
 
-/* P2: after a reboot a catalog may not have heard yet of what its workers compute from; they know how new it is. */
+/* P2: after a reboot a catalog may not have heard yet of what its workers compute from;
+ * they know how new it is. */
 static struct which which_of_active(const struct tb_catalog *c, const struct tb_catalog_active *a)
 {
     const uint32_t v = tb_id_is_zero(&a->uid) ? NONE : tb_version_find(c, &a->uid);

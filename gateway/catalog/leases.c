@@ -43,7 +43,8 @@ enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, c
     if (i == NONE) return TB_PEER_LEASE;
     struct session *s = session_at(c, i);
     if (strncmp(s->info.identity, identity, sizeof s->info.identity) != 0) return TB_CONFLICT;
-    /* P7: the connection before may not have been known to be gone. Who comes back asks again; what that one asked nobody hears. */
+    /* P7: the connection before may not have been known to be gone. Who comes back asks again; what
+     * that one asked nobody hears. */
     tb_waits_end_session(c, i);
     s->attached = true;
     hear(c, s);

@@ -53,8 +53,8 @@ static bool run_has_versions(const struct tb_catalog *c, const struct tb_id *id)
     return false;
 }
 
-/* A full table forgets the oldest run that was shut out and has no version here. Its id can publish nothing
- * then either: it is not found. */
+/* A full table forgets the oldest run that was shut out and has no version here. Its id can publish
+ * nothing then either: it is not found. */
 static uint32_t run_row(struct tb_catalog *c)
 {
     const uint32_t i = tb_table_new(&c->runs);
@@ -71,7 +71,8 @@ static uint32_t run_row(struct tb_catalog *c)
     return tb_table_new(&c->runs);
 }
 
-/* A run that was forgotten is in the store all the same, and its key may have begun another one: that one counts. */
+/* A run that was forgotten is in the store all the same, and its key may have begun another
+ * one: that one counts. */
 static bool key_begun_anew(struct tb_catalog *c, uint32_t model, const struct tb_catalog_run *given)
 {
     const uint32_t i = run_by_key(c, model, given->key);
@@ -101,7 +102,8 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
     return TB_OK;
 }
 
-/* A late rank of this run publishes nothing: its open versions end here, its next calls are refused. */
+/* A late rank of this run publishes nothing: its open versions end here, its next calls are
+ * refused. */
 static void fence(struct tb_catalog *c, uint32_t i)
 {
     struct run *run = run_at(c, i);
@@ -152,7 +154,8 @@ static bool believable(const struct model *m, const struct tb_catalog_known_run 
            told->order <= m->run_order + TB_CATALOG_RUN_ORDER_STEP;
 }
 
-/* A run here, of the same order as one that is told: the same one goes on above the number that is told. A worker tells no id. */
+/* A run here, of the same order as one that is told: the same one goes on above the number that is
+ * told. A worker tells no id. */
 static bool goes_on(struct tb_catalog *c, uint32_t i, const struct tb_catalog_known_run *told)
 {
     struct tb_catalog_run *run = &run_at(c, i)->info;

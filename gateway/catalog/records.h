@@ -1,12 +1,14 @@
-/* records.h - what is known of other sites: one record for each (site, model). A room of the catalog (catalog.h).
+/* records.h - what is known of other sites: one record for each (site, model). A room of the
+ * catalog (catalog.h).
  *
- * Every view of another site reads records and nothing else: `lag`, `versions`, `status` and waits for a site (P10).
- * What the catalog decides by (references, P3) believes longer: a copy behind a link that is down is still a copy.
+ * Every view of another site reads records and nothing else: `lag`, `versions`, `status` and waits
+ * for a site (P10). What the catalog decides by (references, P3) believes longer: a copy behind a
+ * link that is down is still a copy.
  *
- * A record is known from the site's own word, or from the word of a relay. It becomes unknown when the link to the peer
- * that said it goes down, when that peer is silent about it for too long over a link that is up,
- * when that relay says so, and when the site's arena has a new life. What it said stays to be shown
- * with its age. A word of the site itself stands before any relay's. */
+ * A record is known from the site's own word, or from the word of a relay. It becomes unknown when
+ * the link to the peer that said it goes down, when that peer is silent about it for too long over
+ * a link that is up, when that relay says so, and when the site's arena has a new life. What it
+ * said stays to be shown with its age. A word of the site itself stands before any relay's. */
 #ifndef TB_GATEWAY_RECORDS_H
 #define TB_GATEWAY_RECORDS_H
 
@@ -25,11 +27,13 @@ struct tb_record {
     struct tb_site_state state; /* as it was said last */
 };
 
-/* `via` says this of state->site. TB_DONE_BEFORE: a newer or a nearer word is here. TB_NOT_FOUND: the model is not
- * configured. TB_BAD_ARGUMENT: it is about this site. TB_SITE_NOMEM: the table of records is full. */
+/* `via` says this of state->site. TB_DONE_BEFORE: a newer or a nearer word is here.
+ * TB_NOT_FOUND: the model is not configured. TB_BAD_ARGUMENT: it is about this site.
+ * TB_SITE_NOMEM: the table of records is full. */
 TB_MUST_USE enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via,
                                          const struct tb_site_state *state);
-/* The link to `via` is down, for that reason. True: a record became unknown, or unknown for another reason. */
+/* The link to `via` is down, for that reason. True: a record became unknown, or
+ * unknown for another reason. */
 bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
 /* The link to `via` is up: what it never said anything of is unknown for that reason now. */
 void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
@@ -42,7 +46,8 @@ bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const
 /* As tb_catalog_version_at. */
 bool tb_record_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_record *out);
 
-/* ---- what follows from a state: both ends of a link call these with the same words, and so show the same numbers ---- */
+/* ---- what follows from a state: both ends of a link call these with the same words, and so show
+ * the same numbers ---- */
 
 struct tb_record_behind {
     struct tb_site_which head;
@@ -52,7 +57,8 @@ struct tb_record_behind {
 /* The newest whole version of a state; zeros: none. */
 struct tb_site_which tb_site_newest(const struct tb_site_state *state);
 const struct tb_site_held *tb_site_held_find(const struct tb_site_state *state, const struct tb_id *uid);
-/* How far `site` is behind `home`, which may be the state of this site, of the model's home, or of the best source. */
+/* How far `site` is behind `home`, which may be the state of this site, of the model's home,
+ * or of the best source. */
 struct tb_record_behind tb_record_behind(const struct tb_site_state *home, const struct tb_site_state *site);
 
 #endif

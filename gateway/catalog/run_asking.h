@@ -1,8 +1,10 @@
 /* run_asking.h - may a home whose store is new or restored open a run of a model yet? Pure.
  *
- * Such a home does not know which runs other sites remember. A run below one of those is published for nobody: followers keep the
- * head that they have. So the home asks every peer that may read the model, and opens a run once all of them have answered. It waits for
- * a bounded time and then refuses; an operator overrides that (tombolod --new-home). Kept by tests/unit/catalog/run_asking.c. */
+ * Such a home does not know which runs other sites remember. A run below one of those is published
+ * for nobody: followers keep the head that they have. So the home asks every peer that may read the
+ * model, and opens a run once all of them have answered. It waits for a bounded time and then
+ * refuses; an operator overrides that (tombolod --new-home). Kept by
+ * tests/unit/catalog/run_asking.c. */
 #ifndef TB_GATEWAY_CATALOG_RUN_ASKING_H
 #define TB_GATEWAY_CATALOG_RUN_ASKING_H
 

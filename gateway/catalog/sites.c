@@ -35,8 +35,9 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
     return tb_catalog_settle(c, TB_OK);
 }
 
-/* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt): else a version that only this
- * site has would be lost, or given up, in the moment in which it repairs one chunk of any version. */
+/* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt):
+ * else a version that only this site has would be lost, or given up, in the moment in which it
+ * repairs one chunk of any version. */
 void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name)
 {
     tb_catalog_enter(c, now);
@@ -209,7 +210,8 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     tb_catalog_touch_version(c, version);
 }
 
-/* What home lacks can come from there from now on, also what home never had: files that were adopted there. */
+/* What home lacks can come from there from now on, also what home never had: files
+ * that were adopted there. */
 static void offered_to_home(struct tb_catalog *c, uint32_t version, struct reference *ref)
 {
     ref->told_in = site_at(c, ref->owner)->session;
@@ -220,7 +222,8 @@ static void offered_to_home(struct tb_catalog *c, uint32_t version, struct refer
     tb_catalog_touch_version(c, version);
 }
 
-/* RETIRED and ABANDONED are said of the peer's own copy; before ready, abandoned by home is the end. */
+/* RETIRED and ABANDONED are said of the peer's own copy; before ready, abandoned by home is the
+ * end. */
 static bool ends_everywhere(const struct tb_catalog *c, uint32_t version, const struct tb_name *from,
                             enum tb_catalog_state state)
 {

@@ -29,7 +29,8 @@ bool tb_catalog_unpublishing(const struct tb_catalog *c, const struct tb_id *ses
     return false;
 }
 
-/* A hidden one turns out to be gone at `until`: it goes then, or with the drain that it was hidden for, and alone. */
+/* A hidden one turns out to be gone at `until`: it goes then, or with the drain that it was
+ * hidden for, and alone. */
 static void part(struct tb_catalog *c, uint32_t r, tb_time_ns until)
 {
     struct reference *ref = reference_at(c, r);

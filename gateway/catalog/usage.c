@@ -100,7 +100,8 @@ static uint32_t count_of(const struct tb_catalog *c, size_t usage, const char *w
     return count;
 }
 
-/* By candidates that may yet win, one pass over the table each: of rows with few owners, as full tables are, there are few passes. */
+/* By candidates that may yet win, one pass over the table each: of rows with few owners, as full
+ * tables are, there are few passes. */
 static uint32_t most_of(const struct tb_catalog *c, size_t usage, char who_out[TB_CATALOG_TEXT_MAX])
 {
     const struct table *t = table_at(c, usage);

@@ -49,7 +49,8 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     const uint32_t i = tb_version_new(c, model, key);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
     struct version *v = version_at(c, i);
-    /* An arena may remember a run that the store has lost: the next run is newer all the same, and those before it are shut out. */
+    /* An arena may remember a run that the store has lost: the next run is newer all the same, and
+     * those before it are shut out. */
     if (key->run_order > model_at(c, model)->run_order) model_at(c, model)->run_order = key->run_order;
     tb_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
@@ -69,7 +70,8 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
 
 /* ---- opening ---- */
 
-/* Its number may be opened again, where it was not ready. (An open one of a fenced run is abandoned, too; that run opens nothing.) */
+/* Its number may be opened again, where it was not ready. (An open one of a fenced run is
+ * abandoned, too; that run opens nothing.) */
 static bool failed(const struct version *v)
 {
     return v->life == TB_LIFE_LOST || v->life == TB_LIFE_ABANDONED;
@@ -185,8 +187,8 @@ static uint32_t sealed_before(const struct tb_catalog *c, uint32_t version, uint
     return opener;
 }
 
-/* A ready version's root was hashed over its shards' roots: a rank that comes back may fill in what a restart
- * forgot, and the last one shows whether all told the truth. */
+/* A ready version's root was hashed over its shards' roots: a rank that comes back may fill in what
+ * a restart forgot, and the last one shows whether all told the truth. */
 static bool contradicts_root(const struct version *v, uint32_t shard, const struct tb_digest *root)
 {
     if (!v->was_ready || v->known_count + 1 != v->key.shard_count) return false;
@@ -268,8 +270,8 @@ static uint64_t manifest_bytes_with(const struct version *v, const struct tb_cat
     return bytes;
 }
 
-/* P1: ranks that seal one shard with different bytes have diverged, and the version is no good. A command that runs
- * again beside a version that is ready has no such weight. */
+/* P1: ranks that seal one shard with different bytes have diverged, and the version is no good. A
+ * command that runs again beside a version that is ready has no such weight. */
 static bool retry_differs(const struct version *v, const struct tb_catalog_seal *s)
 {
     const struct shard *shard = &v->shards[s->shard];
@@ -333,8 +335,8 @@ static uint32_t publisher_of(const struct tb_catalog *c, uint32_t version, uint3
     return NONE;
 }
 
-/* True when this chunk was bad before. A list that is full says the same: eight chunks of one version is no
- * accident. */
+/* True when this chunk was bad before. A list that is full says the same: eight chunks of one
+ * version is no accident. */
 static bool note_bad(struct version *v, const struct bad_chunk *bad)
 {
     for (uint32_t b = 0; b < v->bad_count; b++)

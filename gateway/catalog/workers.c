@@ -19,7 +19,8 @@ static enum tb_status find_worker(struct tb_catalog *c, const struct tb_id *sess
     return *version_out == NONE ? TB_NOT_FOUND : TB_OK;
 }
 
-/* It found a chunk damaged, and fetches it again: it is no whole copy until it says so, and gets a source. */
+/* It found a chunk damaged, and fetches it again: it is no whole copy until it says
+ * so, and gets a source. */
 static void note_damaged(struct tb_catalog *c, uint32_t r, uint32_t held_chunks)
 {
     struct reference *ref = reference_at(c, r);
@@ -45,8 +46,8 @@ static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bo
     tb_plan_forget(c, r); /* it reads no more: its source has a hand free */
     tb_row_unmark(&c->references, r, TB_CATALOG_PLAN);
     tb_row_unmark(&c->references, r, TB_CATALOG_PLAN_END);
-    /* Its word of where it can be read was lost, or came before this catalog knew the version: who waits for that goes
-     * elsewhere (P6). */
+    /* Its word of where it can be read was lost, or came before this catalog knew the version: who
+     * waits for that goes elsewhere (P6). */
     if (ref->export_id == 0 && ref->followers > 0) tb_plan_drop_source(c, ref->version, r);
     tb_member_progress(c, ref->owner, ref->version);
     tb_catalog_touch_version(c, ref->version);
@@ -64,8 +65,8 @@ enum tb_status tb_catalog_export(struct tb_catalog *c, tb_time_ns now, const str
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK && tb_version_state(v) != TB_VERSION_RETIRED) return ended;
     if (v->life == TB_LIFE_OPEN) return TB_NOT_FOUND;
-    /* After a restart of the catalog a worker may come back with staging that no stage asked for in this
-     * life. */
+    /* After a restart of the catalog a worker may come back with staging that no stage
+     * asked for in this life. */
     uint32_t r = tb_reference_find(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) r = tb_reference_new(c, TB_REFERENCE_WORKER, i, s);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);

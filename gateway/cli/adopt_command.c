@@ -1,5 +1,6 @@
-/* adopt_command.c - tombolo adopt: asks the gateway to take what it can of a version from files, and shows how far it is.
- * The gateway reads and digests them; it gives up when this command does not ask any more. */
+/* adopt_command.c - tombolo adopt: asks the gateway to take what it can of a version from files,
+ * and shows how far it is. The gateway reads and digests them; it gives up when this command
+ * does not ask any more. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>

@@ -1,13 +1,15 @@
-/* bundle.h - files on disk as what a version carries: tensors, and blobs for all that is not tensor bytes.
+/* bundle.h - files on disk as what a version carries: tensors, and blobs for all that
+ * is not tensor bytes.
  *
- * A safetensors file FILE becomes its tensors, under the names that its header gives them, and a blob
- * TB_BUNDLE_HEADER_PREFIX FILE with prefix and JSON as they stand in the file; any other file becomes a blob
- * FILE. A tensor whose name stands in several files may be named FILE:TENSOR (bundle_names.h). So a subscriber can write every file again, byte for byte. Names under ".tombolo/" are ours and
- * refused from users.
+ * A safetensors file FILE becomes its tensors, under the names that its header gives them, and a
+ * blob TB_BUNDLE_HEADER_PREFIX FILE with prefix and JSON as they stand in the file; any other file
+ * becomes a blob FILE. A tensor whose name stands in several files may be named FILE:TENSOR
+ * (bundle_names.h). So a subscriber can write every file again, byte for byte. Names under
+ * ".tombolo/" are ours and refused from users.
  *
- * Tensors' bytes and other files are mapped: they should not change while the bundle is in use. Whoever loads from a file that was
- * cut short gets SIGBUS, so only the library does (tb_register and tb_publish are safe of that). Headers and indexes are read.
- * Threads: one. */
+ * Tensors' bytes and other files are mapped: they should not change while the bundle is in use.
+ * Whoever loads from a file that was cut short gets SIGBUS, so only the library does (tb_register
+ * and tb_publish are safe of that). Headers and indexes are read. Threads: one. */
 #ifndef TB_GATEWAY_CLI_BUNDLE_H
 #define TB_GATEWAY_CLI_BUNDLE_H
 
@@ -54,9 +56,10 @@ struct tb_bundle_error {
     int os_error; /* of unbundle.c: errno of the call that failed; 0: none did */
 };
 
-/* `paths`: files, which are named by their last part, and folders, whose files are named by their way inside.
- * `exclude` (NULL: none) is a glob over names inside folders. In a folder with a *.safetensors.index.json
- * every tensor of the index must be in the file it says, and that file's counts.
+/* `paths`: files, which are named by their last part, and folders, whose files are named by
+ * their way inside. `exclude` (NULL: none) is a glob over names inside folders. In a folder
+ * with a *.safetensors.index.json every tensor of the index must be in the file it says,
+ * and that file's counts.
  *   TB_NOT_FOUND   a path that is not there
  *   TB_BAD_FILE    not a file or folder, a bad safetensors file or index, a bad name
  *   TB_CONFLICT    a file name twice; a tensor name twice in a folder, and no index says which counts
@@ -66,8 +69,9 @@ TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_coun
                                           struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
 void tb_bundle_close(struct tb_bundle *bundle);
 
-/* For one of several shards: the digest of each file, as an empty blob (file_names.h), so that the gateway can tell whether
- * files of one name are one file. TB_SITE_IO, TB_TOO_LARGE, TB_BAD_FILE (a name that is too long), TB_SITE_NOMEM. */
+/* For one of several shards: the digest of each file, as an empty blob (file_names.h), so that the
+ * gateway can tell whether files of one name are one file. TB_SITE_IO, TB_TOO_LARGE, TB_BAD_FILE (a
+ * name that is too long), TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_bundle_mark(struct tb_bundle *bundle, struct tb_bundle_error *error_out);
 
 /* Whether a file is another one than was opened; *why_out names the first. */

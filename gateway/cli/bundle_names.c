@@ -80,8 +80,8 @@ static enum tb_status refuse_entry(struct naming *n, const struct tb_bundle_file
                             elsewhere == NULL ? "" : elsewhere->file->name);
 }
 
-/* The index of a Hugging Face folder says which tensor is in which file; a file that is missing or was saved
- * by another run shows here. */
+/* The index of a Hugging Face folder says which tensor is in which file; a file that is missing or
+ * was saved by another run shows here. */
 static enum tb_status read_entry(struct naming *n, const struct tb_bundle_file *index, const char *tensor,
                                  const json_t *text)
 {

@@ -1,8 +1,8 @@
 /* bundle_names.h - the names that a bundle's tensors have in its version.
  *
- * A tensor has the name that its file gives it. Where several files have one, the index of their folder says which file's tensor it
- * is (an overlay beside an older copy); files of several folders (text_encoder/, text_encoder_2/) are components. Each other
- * tensor of such a name is FILE:TENSOR.
+ * A tensor has the name that its file gives it. Where several files have one, the index of their
+ * folder says which file's tensor it is (an overlay beside an older copy); files of several folders
+ * (text_encoder/, text_encoder_2/) are components. Each other tensor of such a name is FILE:TENSOR.
  *
  * Threads: one. */
 #ifndef TB_GATEWAY_CLI_BUNDLE_NAMES_H

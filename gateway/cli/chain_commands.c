@@ -9,7 +9,8 @@
 #define INDENT_MAX 12u
 #define NOBODY     SIZE_MAX
 
-/* Children lists of one chain, and who was shown: the gateway's word is a stranger's and may have a cycle. */
+/* Children lists of one chain, and who was shown: the gateway's word is a stranger's
+ * and may have a cycle. */
 struct tree {
     const json_t *members;
     size_t count;

@@ -1,5 +1,5 @@
-/* cli.h - commands as rows of one table: it parses the command line, and makes help, man page and completion
- * from the same words.
+/* cli.h - commands as rows of one table: it parses the command line, and makes help, man page and
+ * completion from the same words.
  *
  * Threads: one. */
 #ifndef TB_GATEWAY_CLI_CLI_H
@@ -77,14 +77,15 @@ struct tb_cli_call {
 /* The table; ends with a row without a name. */
 const struct tb_cli_command *tb_cli_commands(void);
 
-/* The command that such a word may have been meant for: it begins so, or has one letter other. NULL: none, or several. */
+/* The command that such a word may have been meant for: it begins so, or has one letter other.
+ * NULL: none, or several. */
 const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word);
 
 /* Which command argv[1..] names, and how many words that took; NULL when there is none. */
 const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, int argc, char **argv,
                                          int *words_out);
-/* Reads what follows the command's words. On false `error` says what is not understood; *help_out is true for
- * --help. */
+/* Reads what follows the command's words. On false `error` says what is not understood;
+ * *help_out is true for --help. */
 bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, struct tb_cli_call *call_out,
                   bool *help_out, char error[256]);
 

@@ -1,4 +1,5 @@
-/* commands.c - the table of commands: all that `tombolo` can do, in the order in which help shows it. */
+/* commands.c - the table of commands: all that `tombolo` can do, in the order in
+ * which help shows it. */
 #include <limits.h>
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* control_client.h - one question to a gateway's control socket (docs/control.md), and its answer. Blocking;
- * bounded in time and bytes. */
+/* control_client.h - one question to a gateway's control socket (docs/control.md), and its answer.
+ * Blocking; bounded in time and bytes. */
 #ifndef TB_GATEWAY_CLI_CONTROL_CLIENT_H
 #define TB_GATEWAY_CLI_CONTROL_CLIENT_H
 
@@ -15,9 +15,9 @@
 /* --control, else TOMBOLO_CONTROL, else the default. Borrowed. */
 const char *tb_control_path(const struct tb_cli_call *call);
 
-/* Sends `request` (borrowed; "schema" is added) and waits for the answer. On TB_OK *reply_out is an object
- * with "ok": true, the caller's. Otherwise `error` says what is wrong: the gateway's own sentence where it
- * refused.
+/* Sends `request` (borrowed; "schema" is added) and waits for the answer. On TB_OK *reply_out is an
+ * object with "ok": true, the caller's. Otherwise `error` says what is wrong: the gateway's own
+ * sentence where it refused.
  *   TB_GATEWAY_AWAY  nobody listens there, or the connection broke
  *   TB_PEER_DENIED   the socket's mode does not let us in
  *   TB_TIMEOUT

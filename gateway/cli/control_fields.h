@@ -1,5 +1,6 @@
-/* control_fields.h - what the commands that ask the control socket share: the question, the answer, and fields of it that are fit for a
- * terminal. The object is a stranger's: a field that is missing or of another type is shown as "-" or 0. */
+/* control_fields.h - what the commands that ask the control socket share: the question, the answer,
+ * and fields of it that are fit for a terminal. The object is a stranger's: a field that is missing
+ * or of another type is shown as "-" or 0. */
 #ifndef TB_GATEWAY_CLI_FIELDS_H
 #define TB_GATEWAY_CLI_FIELDS_H
 
@@ -9,9 +10,11 @@ struct tb_field {
     char text[256];
 };
 
-/* Takes `request`, which may be NULL: there was no memory for it. On TB_CLI_DONE the reply is the caller's. */
+/* Takes `request`, which may be NULL: there was no memory for it. On TB_CLI_DONE the
+ * reply is the caller's. */
 enum tb_cli_exit tb_cli_ask(const struct tb_cli_call *call, json_t *request, json_t **reply_out);
-/* Under --json what the gateway said goes out as it came, else as `print` shows it. Takes `reply`. */
+/* Under --json what the gateway said goes out as it came, else as `print` shows it. Takes
+ * `reply`. */
 enum tb_cli_exit tb_cli_show(const struct tb_cli_call *call, json_t *reply,
                              void (*print)(const struct tb_cli_call *, const json_t *));
 

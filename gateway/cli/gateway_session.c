@@ -17,7 +17,8 @@
 
 static volatile sig_atomic_t caught, opening, in_json;
 
-/* While a session is opened nothing is begun that would have to be ended, and the call that waits sees no signal. */
+/* While a session is opened nothing is begun that would have to be ended, and the call that
+ * waits sees no signal. */
 static void on_signal(int number)
 {
     static const char said[] =

@@ -1,4 +1,5 @@
-/* link_commands.c - tombolo streams and lag: the links of this site's gateway, and who is behind, as tables. */
+/* link_commands.c - tombolo streams and lag: the links of this site's gateway, and who
+ * is behind, as tables. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* operator_commands.c - tombolo status, versions, withdraw and limit: questions to the control socket, shown as tables. */
+/* operator_commands.c - tombolo status, versions, withdraw and limit: questions to the control
+ * socket, shown as tables. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -116,7 +117,8 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 
 /* ---- status ---- */
 
-/* " step classes (x 84, link)": the way, what it saves, what bounds it. Of several kinds each: " step bf16 classes (x 84, link) f32 ..." */
+/* " step classes (x 84, link)": the way, what it saves, what bounds it. Of several kinds each: "
+ * step bf16 classes (x 84, link) f32 ..." */
 static void print_ways(const char *name, const json_t *kinds)
 {
     const size_t count = json_array_size(kinds);
@@ -337,7 +339,8 @@ static bool parse_size(const char *text, uint64_t *out)
     return false;
 }
 
-/* "08:00-18:00 50Mbit, 22:00-06:00 none": an array of its hours; NULL: one is none. "none": an empty one. */
+/* "08:00-18:00 50Mbit, 22:00-06:00 none": an array of its hours; NULL: one is none.
+ * "none": an empty one. */
 static json_t *hours_of(const char *text)
 {
     json_t *list = json_array();

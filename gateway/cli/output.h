@@ -1,8 +1,8 @@
-/* output.h - how a command speaks: results and failures as text or JSON, progress on a terminal, silence
- * elsewhere.
+/* output.h - how a command speaks: results and failures as text or JSON, progress on a
+ * terminal, silence elsewhere.
  *
- * Text from files and peers is printed with control characters replaced, so that no name can drive a
- * terminal. */
+ * Text from files and peers is printed with control characters replaced, so that no name
+ * can drive a terminal. */
 #ifndef TB_GATEWAY_CLI_SAY_H
 #define TB_GATEWAY_CLI_SAY_H
 
@@ -21,25 +21,29 @@ struct tb_shown tb_show_bytes(uint64_t bytes);
 struct tb_shown tb_show_seconds(double seconds); /* "0.42 s", "3:07", "2:03:07" */
 void tb_show_clean(const char *text, char *out, size_t cap);
 
-/* Says why a command ends: "tombolo publish: TEXT (fenced)" on standard error, or with --json an object with
- * ok, status and error on standard output. Returns the exit code of the status. */
+/* Says why a command ends: "tombolo publish: TEXT (fenced)" on standard error, or with --json an
+ * object with ok, status and error on standard output. Returns the exit code of the status. */
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The same for a command line that is not understood, before there is a call: `json` says whether --json stands in it.
- * Its status is bad_argument and its exit code TB_CLI_USAGE. `command` may be "". */
+/* The same for a command line that is not understood, before there is a call: `json` says
+ * whether --json stands in it. Its status is bad_argument and its exit code TB_CLI_USAGE.
+ * `command` may be "". */
 enum tb_cli_exit tb_say_usage(const char *command, bool json, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Prints the object as one line; takes it. NULL, or no memory for the line: nothing on standard output, and TB_CLI_SITE. */
+/* Prints the object as one line; takes it. NULL, or no memory for the line: nothing on standard
+ * output, and TB_CLI_SITE. */
 enum tb_cli_exit tb_say_object(json_t *object);
 
-/* Prints the object as one line under --json, else `text` unless --quiet. Adds "schema" and "ok" in front.
- * Takes `fields`, which may be NULL: then there was no memory for it, and TB_CLI_SITE is the result. */
+/* Prints the object as one line under --json, else `text` unless --quiet. Adds "schema" and
+ * "ok" in front. Takes `fields`, which may be NULL: then there was no memory for it, and
+ * TB_CLI_SITE is the result. */
 enum tb_cli_exit tb_say_result(const struct tb_cli_call *call, json_t *fields, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Something that happened on the way, "tombolo subscribe: TEXT" on standard error; nothing under --quiet. */
+/* Something that happened on the way, "tombolo subscribe: TEXT" on standard error;
+ * nothing under --quiet. */
 void tb_say_note(const struct tb_cli_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,8 +1,8 @@
-/* publish_command.c - tombolo publish: files go to the gateway's arena as one shard of a version, straight from the
- * page cache.
+/* publish_command.c - tombolo publish: files go to the gateway's arena as one shard of a version,
+ * straight from the page cache.
  *
- * In place: the mapped files are what the gateway reads, so nothing is copied here, and a version of any size
- * needs no memory of ours. */
+ * In place: the mapped files are what the gateway reads, so nothing is copied here, and a version
+ * of any size needs no memory of ours. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -70,7 +70,8 @@ static enum tb_cli_exit read_options(struct publishing *p)
     return TB_CLI_DONE;
 }
 
-/* What libtombolo said of its last failure, with what we were doing, and whether a file is another one by now. */
+/* What libtombolo said of its last failure, with what we were doing, and whether a file
+ * is another one by now. */
 static enum tb_cli_exit failed(const struct publishing *p, int status, const char *doing)
 {
     struct tb_bundle_error changed;
@@ -228,7 +229,8 @@ static enum tb_cli_exit publish_sealed(struct publishing *p)
         code = say_kept(p);
         if (code == TB_CLI_DONE && tb_cli_given(p->call, "hold")) code = hold();
     }
-    /* After a failure nobody can take the version from us any more in time: do not wait for readers. */
+    /* After a failure nobody can take the version from us any more in time: do not wait for
+     * readers. */
     const int ended = tb_unpublish(p->session, &p->info.uid, s == TB_OK ? DRAIN_MS : 0);
     if (ended != TB_OK && code == TB_CLI_DONE) code = failed(p, ended, "ending the reference");
     return code;

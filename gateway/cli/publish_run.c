@@ -64,7 +64,8 @@ static enum tb_cli_exit not_opened(const struct tb_publish_run *r, int status)
     return tb_say_failure(r->call, status, "opening the run: %s%s", tb_last_error(), hint);
 }
 
-/* The number that a new one has to be above: of the run, or of the run before while a trainer has only opened its own. */
+/* The number that a new one has to be above: of the run, or of the run before while a trainer has
+ * only opened its own. */
 static bool newest(const struct tb_publish_run *r, uint64_t *run_out, uint64_t *number_out)
 {
     const struct tb_run_info *i = &r->info;

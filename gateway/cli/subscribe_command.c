@@ -1,7 +1,7 @@
 /* subscribe_command.c - tombolo subscribe: versions as files, a folder each.
  *
- * What stands in DIR is version_folder.c's. Here: which version is next, how its bytes get there, and what
- * --follow does behind it. */
+ * What stands in DIR is version_folder.c's. Here: which version is next, how its bytes get there,
+ * and what --follow does behind it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,7 +250,8 @@ static int ask_newest(const struct following *f, const struct tb_uid *after, uin
     return tb_wait(f->session, &options, v_out);
 }
 
-/* TB_OK: it may be tried again. TB_SUPERSEDED: there is a newer one, which is worth the room more. */
+/* TB_OK: it may be tried again. TB_SUPERSEDED: there is a newer one, which is worth the room
+ * more. */
 static int wait_room(struct following *f, const struct tb_version_info *v)
 {
     const tb_time_ns tried = tb_clock_now();
@@ -312,7 +313,8 @@ static void list_entries(struct following *f)
     if (tb_folders_list(&f->folders, f->model, &f->entries, &f->entry_count) != TB_OK) f->entries = NULL;
 }
 
-/* `latest` names no withdrawn version: the newest one that stands takes its place, and without one the link goes. */
+/* `latest` names no withdrawn version: the newest one that stands takes its place, and
+ * without one the link goes. */
 static void link_newest(struct following *f)
 {
     const char *name = NULL;
@@ -401,7 +403,8 @@ static enum taken fetch_failed(struct following *f, struct taking *t, int status
     return gone ? SKIPPED : FAILED;
 }
 
-/* The version is in its folder; then its end is told, so that the site can tell that this reader uses it. */
+/* The version is in its folder; then its end is told, so that the site can tell that
+ * this reader uses it. */
 static enum taken use_staged(struct following *f, struct taking *t)
 {
     int s = write_version(f, t);
@@ -563,8 +566,8 @@ static void find_newest(struct following *f)
     }
 }
 
-/* P2: after a restart the gateway may offer an older version than the one that stands here, for a while; a home site that lost its
- * store, for ever. */
+/* P2: after a restart the gateway may offer an older version than the one that stands here, for a
+ * while; a home site that lost its store, for ever. */
 static bool goes_back(struct following *f, const struct tb_version_info *v)
 {
     const struct tb_version_info *newest = &f->newest;

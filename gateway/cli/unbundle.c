@@ -97,7 +97,8 @@ static struct tensor_ref *find_tensor(struct planning *p, const char *name, uint
     return NULL;
 }
 
-/* As FILE:TENSOR where that is in the version, else by its own name; rather from the header's own shard. */
+/* As FILE:TENSOR where that is in the version, else by its own name; rather from the header's own
+ * shard. */
 static struct tensor_ref *tensor_of(struct planning *p, const char *file, const char *name, uint32_t shard)
 {
     char full[TB_TENSOR_NAME_MAX + 1];
@@ -184,8 +185,8 @@ static enum tb_status use_again(struct planning *p, const struct tb_unbundle_fil
     return s;
 }
 
-/* Every rank of a trainer may send the same config.json; two that differ are one too many, and so is a blob that is no more
- * than the header of the file. */
+/* Every rank of a trainer may send the same config.json; two that differ are one too many, and so
+ * is a blob that is no more than the header of the file. */
 static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_file *before,
                                  const struct tb_item *item, bool header)
 {
@@ -377,8 +378,8 @@ static enum tb_status write_span(const struct writing *w, int fd, const char *na
     return TB_OK;
 }
 
-/* Opens the folder of `name` below the root, making what is missing; no link on the way is followed.
- * *base_out: its last part. */
+/* Opens the folder of `name` below the root, making what is missing; no link on the way is
+ * followed. *base_out: its last part. */
 static int open_parent(const struct writing *w, const char *name, const char **base_out)
 {
     int at = dup(w->root);

@@ -1,9 +1,9 @@
 /* unbundle.h - a staged version as files again: the way back from bundle.h.
  *
- * What a version carries comes from a stranger: names are checked again, headers parsed again, and no link
- * inside the folder is followed. A tensor that no header mentions (published by a trainer, not from a file)
- * goes to tensors-SHARD.safetensors under a header made here. Files of one name and one content in
- * several shards are one file. Threads: one. */
+ * What a version carries comes from a stranger: names are checked again, headers parsed again, and
+ * no link inside the folder is followed. A tensor that no header mentions (published by a trainer,
+ * not from a file) goes to tensors-SHARD.safetensors under a header made here. Files of one name
+ * and one content in several shards are one file. Threads: one. */
 #ifndef TB_GATEWAY_CLI_UNBUNDLE_H
 #define TB_GATEWAY_CLI_UNBUNDLE_H
 
@@ -52,10 +52,10 @@ void tb_unbundle_fini(struct tb_unbundle *plan);
 /* Told of bytes written; false ends the writing with TB_CANCELLED. */
 typedef bool (*tb_unbundle_moved)(void *user, uint64_t bytes);
 
-/* Writes every file below `folder` (made when absent): under TB_UNBUNDLE_PART, synced, renamed; then the
- * marker, whose text is `marker`. The caller has an empty folder of its own, and puts it in place after that
- * (version_folder.h). TB_SITE_IO, with error_out->os_error; TB_CANCELLED. What was renamed before a failure
- * stays, without marker. */
+/* Writes every file below `folder` (made when absent): under TB_UNBUNDLE_PART, synced, renamed;
+ * then the marker, whose text is `marker`. The caller has an empty folder of its own, and puts it
+ * in place after that (version_folder.h). TB_SITE_IO, with error_out->os_error; TB_CANCELLED. What
+ * was renamed before a failure stays, without marker. */
 TB_MUST_USE enum tb_status tb_unbundle_write(const struct tb_unbundle *plan, const char *folder,
                                              const char *marker, tb_unbundle_moved moved, void *user,
                                              struct tb_bundle_error *error_out);

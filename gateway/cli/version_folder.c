@@ -478,7 +478,8 @@ enum tb_status tb_folders_list(struct tb_folders *f, const char *model, struct t
     return TB_OK;
 }
 
-/* Not in sight any more before its first file goes: nobody finds a marker beside half of the files. */
+/* Not in sight any more before its first file goes: nobody finds a marker beside
+ * half of the files. */
 static enum tb_status remove_version(struct tb_folders *f, const char *name)
 {
     char old[TB_FOLDER_NAME_BYTES + 16];

@@ -1,12 +1,14 @@
-/* version_folder.h - the folder DIR that `tombolo subscribe` fills: one folder a version, whole or not there.
+/* version_folder.h - the folder DIR that `tombolo subscribe` fills: one folder a
+ * version, whole or not there.
  *
- * A version is written to DIR/.tombolo-new-RUN-NUMBER. Its marker is the last file there. One rename puts the
- * whole folder in place. So a kill or a full disk leaves no folder in which files lack, and no folder ever
- * holds files of two versions. A folder with a marker is never written again: its marker STABLE may become
- * WITHDRAWN, and the folder may be removed. A removal begins with a rename to DIR/.tombolo-old-RUN-NUMBER.
+ * A version is written to DIR/.tombolo-new-RUN-NUMBER. Its marker is the last file there. One
+ * rename puts the whole folder in place. So a kill or a full disk leaves no folder in which files
+ * lack, and no folder ever holds files of two versions. A folder with a marker is never written
+ * again: its marker STABLE may become WITHDRAWN, and the folder may be removed. A removal begins
+ * with a rename to DIR/.tombolo-old-RUN-NUMBER.
  *
- * One process at a time holds DIR, by a lock on DIR/.tombolo-lock. It removes what earlier ones left.
- * Threads: one. */
+ * One process at a time holds DIR, by a lock on DIR/.tombolo-lock. It removes what earlier
+ * ones left. Threads: one. */
 #ifndef TB_GATEWAY_CLI_VERSION_FOLDER_H
 #define TB_GATEWAY_CLI_VERSION_FOLDER_H
 
@@ -29,7 +31,8 @@ struct tb_folders {
     struct tb_bundle_error error; /* of the last call that failed */
 };
 
-/* Makes DIR where it is missing (not its parents), takes the lock, and removes what killed runs left.
+/* Makes DIR where it is missing (not its parents), takes the lock, and removes what killed runs
+ * left.
  *   TB_SITE_LOCKED                another process holds DIR
  *   TB_NOT_FOUND, TB_BAD_ARGUMENT  no path to a folder
  *   TB_SITE_IO */
@@ -60,18 +63,20 @@ enum tb_folder_state tb_folder_look(const struct tb_folders *f, const char *name
 /* Makes the temporary folder of a version, empty. path_out: where to write. */
 TB_MUST_USE enum tb_status tb_folder_begin(struct tb_folders *f, const char *name,
                                            char path_out[TB_FOLDER_PATH_BYTES]);
-/* Everything in it is synced: it becomes DIR/NAME by one rename. TB_CONFLICT: something of that name stands
- * there. On failure the temporary folder is still there. */
+/* Everything in it is synced: it becomes DIR/NAME by one rename. TB_CONFLICT: something of that
+ * name stands there. On failure the temporary folder is still there. */
 TB_MUST_USE enum tb_status tb_folder_place(struct tb_folders *f, const char *name);
-/* Removes the temporary folder. What cannot be removed now is removed by the next tb_folders_open. */
+/* Removes the temporary folder. What cannot be removed now is removed by the next
+ * tb_folders_open. */
 void tb_folder_discard(struct tb_folders *f, const char *name);
 
-/* The marker STABLE becomes WITHDRAWN, which says `why` besides. The file's content changes by one rename, then
- * its name by another: at every moment the folder has one marker. Again is done before. */
+/* The marker STABLE becomes WITHDRAWN, which says `why` besides. The file's content
+ * changes by one rename, then its name by another: at every moment the folder has one
+ * marker. Again is done before. */
 TB_MUST_USE enum tb_status tb_folder_withdraw(struct tb_folders *f, const char *name, const char *why);
 
-/* DIR/latest names that folder from now on, by one rename; name NULL: the link goes. TB_CONFLICT: `latest` is
- * no link, and stays. */
+/* DIR/latest names that folder from now on, by one rename; name NULL: the link goes. TB_CONFLICT:
+ * `latest` is no link, and stays. */
 TB_MUST_USE enum tb_status tb_folder_latest(struct tb_folders *f, const char *name);
 
 /* Whether `latest` names that folder. */
@@ -82,11 +87,12 @@ struct tb_folder_entry {
     struct tb_folder_marker marker;
     bool withdrawn;
 };
-/* The folders of that model that have our marker, the newest first; *entries_out is freed by tb_free. */
+/* The folders of that model that have our marker, the newest first; *entries_out is freed by
+ * tb_free. */
 TB_MUST_USE enum tb_status tb_folders_list(struct tb_folders *f, const char *model,
                                            struct tb_folder_entry **entries_out, uint32_t *count_out);
-/* Removes folders of that model until the newest `keep` stable ones are left, and no withdrawn one that is older
- * than these. What `latest` names stays, and so does what has no marker of ours. */
+/* Removes folders of that model until the newest `keep` stable ones are left, and no withdrawn one
+ * that is older than these. What `latest` names stays, and so does what has no marker of ours. */
 TB_MUST_USE enum tb_status tb_folders_keep(struct tb_folders *f, const char *model, uint64_t keep);
 
 /* Whether a call failed because the disk is full; another try may find room. */

@@ -122,7 +122,8 @@ static void rest(int pidfd)
     (void)poll(&p, 1, LOOK_MS); /* without a descriptor it waits all the same */
 }
 
-/* How the child ended, as waitpid tells it; false: nobody can tell. *over_out: it was asked to end. */
+/* How the child ended, as waitpid tells it; false: nobody can tell. *over_out: it
+ * was asked to end. */
 static bool await(const struct tb_version_hook *hook, pid_t child, int *ended_out, bool *over_out)
 {
     const int pidfd = (int)syscall(SYS_pidfd_open, child, 0);

@@ -1,7 +1,8 @@
-/* version_hook.h - the command of `subscribe --on-version`: run once for each version that becomes the newest.
+/* version_hook.h - the command of `subscribe --on-version`: run once for each version
+ * that becomes the newest.
  *
- * The command runs by /bin/sh, in a process group of its own. Its standard output is our standard error, so that
- * nothing comes between the results of --json. Threads: one. */
+ * The command runs by /bin/sh, in a process group of its own. Its standard output is our standard
+ * error, so that nothing comes between the results of --json. Threads: one. */
 #ifndef TB_GATEWAY_CLI_VERSION_HOOK_H
 #define TB_GATEWAY_CLI_VERSION_HOOK_H
 
@@ -17,8 +18,8 @@ struct tb_version_hook {
     uint64_t number;   /* TOMBOLO_NUMBER */
     const char *uid;   /* TOMBOLO_UID */
     const char *dir;   /* TOMBOLO_DIR: the version's folder, an absolute path */
-    /* Asked a few times a second while the command runs: true ends it, by SIGTERM, and after ten seconds by
-     * SIGKILL. */
+    /* Asked a few times a second while the command runs: true ends it, by SIGTERM, and after
+     * ten seconds by SIGKILL. */
     bool (*over)(void *user);
     void *user;
 };

@@ -8,7 +8,8 @@
 #define SITE_REFERENCES_MIN 1024u
 #define SITE_REFERENCES_MAX (1u << 18)
 
-/* Rows of a model: what is kept here and at its home, what ended lately, and an eighth that stays free. */
+/* Rows of a model: what is kept here and at its home, what ended lately, and an
+ * eighth that stays free. */
 static uint32_t share_of(const struct tb_config_model *m)
 {
     const uint32_t wanted = 3 * m->keep + 24;

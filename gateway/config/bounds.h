@@ -1,5 +1,5 @@
-/* bounds.h - how large the tables are that follow from a configuration. Pure: tombolod makes its tables so, and
- * `tombolo config check` states them. */
+/* bounds.h - how large the tables are that follow from a configuration. Pure: tombolod makes its
+ * tables so, and `tombolo config check` states them. */
 #ifndef TB_DAEMON_BOUNDS_H
 #define TB_DAEMON_BOUNDS_H
 

@@ -14,19 +14,19 @@
 static void read_tree(struct config_reading *r, const struct config_tree *tree)
 {
     r->root = tree->root;
-    config_walk(r);
-    config_check(r);
-    if (r->warn != NULL) config_keep_places(r, tree->root, "");
+    tb_config_walk(r);
+    tb_config_check(r);
+    if (r->warn != NULL) tb_config_keep_places(r, tree->root, "");
 }
 
 static enum tb_status read_text(struct config_reading *r, const char *text, size_t bytes)
 {
     struct config_tree tree;
     struct config_problem problem;
-    const enum tb_status status = config_tree_read(text, bytes, &tree, &problem);
-    if (status == TB_SITE_CONFIG) config_complain_at(r, problem.line, problem.column, problem.text);
+    const enum tb_status status = tb_config_tree_read(text, bytes, &tree, &problem);
+    if (status == TB_SITE_CONFIG) tb_config_complain_at(r, problem.line, problem.column, problem.text);
     if (status == TB_OK) read_tree(r, &tree);
-    config_tree_free(&tree);
+    tb_config_tree_free(&tree);
     if (status != TB_OK) return status;
     if (r->nomem) return TB_SITE_NOMEM;
     return r->complaints > 0 ? TB_SITE_CONFIG : TB_OK;
@@ -35,7 +35,7 @@ static enum tb_status read_text(struct config_reading *r, const char *text, size
 static enum tb_status read_config(struct config_reading *r, const char *text, size_t bytes,
                                   struct tb_config **config_out)
 {
-    r->config = config_new();
+    r->config = tb_config_new();
     if (r->config == NULL) return TB_SITE_NOMEM;
     const enum tb_status status = read_text(r, text, bytes);
     if (status == TB_OK)
@@ -76,9 +76,9 @@ static enum tb_status load(struct config_reading *r, const char *path, struct tb
     const ssize_t bytes = read_file(path, text);
     enum tb_status status = TB_SITE_CONFIG;
     if (bytes < 0)
-        config_complain_at(r, 1, 1, strerror(errno));
+        tb_config_complain_at(r, 1, 1, strerror(errno));
     else if ((size_t)bytes > FILE_BYTES_MAX)
-        config_complain_at(r, 1, 1, "the file is larger than 1 MiB");
+        tb_config_complain_at(r, 1, 1, "the file is larger than 1 MiB");
     else
         status = read_config(r, text, (size_t)bytes, config_out);
     tb_free(text);

@@ -1,9 +1,10 @@
 /* config.h - what an operator may set: one table of keys drives parsing, checking, --explain and
  * docs/config.md.
  *
- * A file is YAML. Unknown keys (with the nearest known one), wrong types, missing required keys, values out
- * of range, duplicate keys and missing files are refused, all of them at once, each with file:line:column.
- * Pure but for the loader, which reads the file and looks whether the files it names can be read. */
+ * A file is YAML. Unknown keys (with the nearest known one), wrong types, missing required keys,
+ * values out of range, duplicate keys and missing files are refused, all of them at once, each
+ * with file:line:column. Pure but for the loader, which reads the file and looks whether the files
+ * it names can be read. */
 #ifndef TB_DAEMON_CONFIG_H
 #define TB_DAEMON_CONFIG_H
 
@@ -110,39 +111,42 @@ struct tb_config {
 /* One line of complaint, "FILE:LINE:COLUMN: text", without newline. */
 typedef void (*tb_config_complain_fn)(void *user, const char *line);
 
-/* Parses and checks text in memory; `name` is for complaints. *config_out is heap, TB_SITE_CONFIG after at
- * least one complaint, TB_SITE_NOMEM. */
+/* Parses and checks text in memory; `name` is for complaints. *config_out is heap, TB_SITE_CONFIG
+ * after at least one complaint, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes,
                                            tb_config_complain_fn complain, void *user,
                                            struct tb_config **config_out);
 /* The same from a file of at most 1 MiB; also looks whether the files that it names can be read. */
 TB_MUST_USE enum tb_status tb_config_load(const char *path, tb_config_complain_fn complain, void *user,
                                           struct tb_config **config_out);
-/* The same for a person who asks before a start: `warn` gets what is no error and seldom meant, as complaints look; the config keeps
- * where its keys stand, for tb_config_place. */
+/* The same for a person who asks before a start: `warn` gets what is no error and seldom meant, as
+ * complaints look; the config keeps where its keys stand, for tb_config_place. */
 TB_MUST_USE enum tb_status tb_config_load_warned(const char *path, tb_config_complain_fn complain,
                                                  tb_config_complain_fn warn, void *user,
                                                  struct tb_config **config_out);
-/* Where the key stands in its file ("arena.bytes", "peers.west.ca"), or the nearest section above a key that is not written. 1:1 for a
- * config that was loaded otherwise. */
+/* Where the key stands in its file ("arena.bytes", "peers.west.ca"), or the nearest section above a
+ * key that is not written. 1:1 for a config that was loaded otherwise. */
 void tb_config_place(const struct tb_config *config, const char *key, uint32_t *line_out,
                      uint32_t *column_out);
 void tb_config_free(struct tb_config *config);
 
-/* descriptors.c: open files that this config can come to need, and whether as many are allowed to a process started here. */
+/* descriptors.c: open files that this config can come to need, and whether as many are allowed to a
+ * process started here. */
 #define TB_DESCRIPTORS_TEXT_MAX 256
 uint64_t tb_descriptors_needed(const struct tb_config *config);
 /* False: text_out says how many are needed, how many are allowed, and which limit it is. */
 bool tb_descriptors_allowed(const struct tb_config *config, char text_out[TB_DESCRIPTORS_TEXT_MAX]);
-/* Raises this process's limit, before anything is opened. TB_SITE_CONFIG: it may not; error_out as above. */
+/* Raises this process's limit, before anything is opened. TB_SITE_CONFIG: it may
+ * not; error_out as above. */
 TB_MUST_USE enum tb_status tb_descriptors_raise(const struct tb_config *config,
                                                 char error_out[TB_DESCRIPTORS_TEXT_MAX]);
 
-/* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the table of
- * docs/config.md. */
+/* Every key with its type, range, unit, default, value (config may be NULL) and why; markdown: the
+ * table of docs/config.md. */
 void tb_config_explain(const struct tb_config *config, bool markdown, FILE *to);
 
-/* The same for programs: each key of the table, then each value of a config, in the order of the table. Texts are borrowed for the call. */
+/* The same for programs: each key of the table, then each value of a config, in the order of the
+ * table. Texts are borrowed for the call. */
 struct tb_config_key_text {
     const char *key, *type;
     const char *fallback;     /* as it would be written; NULL: none, or `required` */

@@ -29,7 +29,7 @@ static struct box *box_of(struct tb_config *config)
     return (struct box *)(void *)config;
 }
 
-const char *config_keep_text(struct config_reading *r, const char *chars)
+const char *tb_config_keep_text(struct config_reading *r, const char *chars)
 {
     const size_t bytes = strlen(chars) + 1;
     struct text *t = tb_malloc(sizeof *t + bytes);
@@ -43,13 +43,13 @@ const char *config_keep_text(struct config_reading *r, const char *chars)
     return t->chars;
 }
 
-struct tb_config *config_new(void)
+struct tb_config *tb_config_new(void)
 {
     struct box *box = tb_calloc(1, sizeof *box);
     return box == NULL ? NULL : &box->config;
 }
 
-void config_keep_places(struct config_reading *r, const struct config_node *map, const char *above)
+void tb_config_keep_places(struct config_reading *r, const struct config_node *map, const char *above)
 {
     for (const struct config_node *n = map->first; n != NULL; n = n->next) {
         const struct config_node *at = n->kind == CONFIG_SCALAR ? n : n->key;
@@ -64,7 +64,7 @@ void config_keep_places(struct config_reading *r, const struct config_node *map,
         snprintf(p->key, bytes, "%s%s%s", above, above[0] != '\0' ? "." : "", n->key->text);
         p->next = box_of(r->config)->places;
         box_of(r->config)->places = p;
-        if (n->kind == CONFIG_MAP) config_keep_places(r, n, p->key);
+        if (n->kind == CONFIG_MAP) tb_config_keep_places(r, n, p->key);
     }
 }
 

@@ -12,7 +12,7 @@ static const struct config_node *node_at(const struct config_reading *r, const c
     const char *steps[] = {a, b, c};
     const struct config_node *at = r->root;
     for (uint32_t i = 0; i < 3 && steps[i] != NULL; i++) {
-        const struct config_node *next = config_node_find(at, steps[i]);
+        const struct config_node *next = tb_config_node_find(at, steps[i]);
         if (next == NULL) break;
         at = next;
     }
@@ -30,16 +30,16 @@ static void check_numbers(struct config_reading *r)
 {
     const struct tb_config *c = r->config;
     if (c->link_down_ms <= c->link_heartbeat_ms)
-        config_complain(r, node_at(r, "link", "down_ms", NULL),
-                        "link.down_ms: %" PRIu32 " is not above heartbeat_ms, %" PRIu32, c->link_down_ms,
-                        c->link_heartbeat_ms);
+        tb_config_complain(r, node_at(r, "link", "down_ms", NULL),
+                           "link.down_ms: %" PRIu32 " is not above heartbeat_ms, %" PRIu32, c->link_down_ms,
+                           c->link_heartbeat_ms);
     if (c->link_retry_max_ms < c->link_retry_min_ms)
-        config_complain(r, node_at(r, "link", "retry_max_ms", NULL),
-                        "link.retry_max_ms: %" PRIu32 " is below retry_min_ms, %" PRIu32,
-                        c->link_retry_max_ms, c->link_retry_min_ms);
+        tb_config_complain(r, node_at(r, "link", "retry_max_ms", NULL),
+                           "link.retry_max_ms: %" PRIu32 " is below retry_min_ms, %" PRIu32,
+                           c->link_retry_max_ms, c->link_retry_min_ms);
     if (strcmp(c->gateway.text, "worker") == 0)
-        config_complain(r, node_at(r, "gateway", NULL, NULL),
-                        "gateway: \"worker\" begins the names of workers");
+        tb_config_complain(r, node_at(r, "gateway", NULL, NULL),
+                           "gateway: \"worker\" begins the names of workers");
 }
 
 static void check_sockets(struct config_reading *r)
@@ -51,9 +51,9 @@ static void check_sockets(struct config_reading *r)
     } sockets[] = {{"control", c->control_socket}, {"session", c->session_socket}};
     for (uint32_t i = 0; i < 2; i++)
         if (sockets[i].path != NULL && strlen(sockets[i].path) > most)
-            config_complain(r, node_at(r, sockets[i].section, "socket", NULL),
-                            "%s.socket: the path of a socket has at most %zu characters, this one %zu",
-                            sockets[i].section, most, strlen(sockets[i].path));
+            tb_config_complain(r, node_at(r, sockets[i].section, "socket", NULL),
+                               "%s.socket: the path of a socket has at most %zu characters, this one %zu",
+                               sockets[i].section, most, strlen(sockets[i].path));
 }
 
 static void check_tls(struct config_reading *r)
@@ -65,11 +65,11 @@ static void check_tls(struct config_reading *r)
     const bool needed = c->peer_count > 0 || c->session_listen != NULL || c->link_listen != NULL;
     for (uint32_t i = 0; i < 3; i++) {
         const struct config_node *section = node_at(r, "tls", NULL, NULL);
-        if (files[i].value != NULL || config_node_find(section, files[i].key) != NULL) continue;
+        if (files[i].value != NULL || tb_config_node_find(section, files[i].key) != NULL) continue;
         if (needed || c->tls_ca != NULL || c->tls_cert != NULL || c->tls_key != NULL)
-            config_complain(r, key_at(r, "tls", NULL),
-                            "tls.%s: is required where there are peers, link.listen or session.listen",
-                            files[i].key);
+            tb_config_complain(r, key_at(r, "tls", NULL),
+                               "tls.%s: is required where there are peers, link.listen or session.listen",
+                               files[i].key);
     }
 }
 
@@ -100,20 +100,20 @@ static void check_lanes(struct config_reading *r)
 {
     struct tb_config *c = r->config;
     if (c->lane >= c->lanes)
-        config_complain(r, node_at(r, "lane", NULL, NULL), "lane: %" PRIu32 " is not below lanes, %" PRIu32,
-                        c->lane, c->lanes);
+        tb_config_complain(r, node_at(r, "lane", NULL, NULL),
+                           "lane: %" PRIu32 " is not below lanes, %" PRIu32, c->lane, c->lanes);
     if (!label_of(&c->site, c->lane, &c->label) && c->site.text[0] != '\0')
-        config_complain(r, node_at(r, "site", NULL, NULL), "site: \"%s.%" PRIu32 "\" is too long for a name",
-                        c->site.text, c->lane);
+        tb_config_complain(r, node_at(r, "site", NULL, NULL),
+                           "site: \"%s.%" PRIu32 "\" is too long for a name", c->site.text, c->lane);
     for (uint32_t i = 0; i < c->peer_count; i++) {
         struct tb_config_peer *p = &c->peers[i];
         if (!site_of(p))
-            config_complain(r, key_at(r, "peers", p->site.text),
-                            "peers.%s: a gateway of lane %" PRIu32 " is named SITE.%" PRIu32, p->site.text,
-                            p->lane, p->lane);
+            tb_config_complain(r, key_at(r, "peers", p->site.text),
+                               "peers.%s: a gateway of lane %" PRIu32 " is named SITE.%" PRIu32, p->site.text,
+                               p->lane, p->lane);
         else if (tb_name_equal(&p->of, &c->site) && p->lane >= c->lanes)
-            config_complain(r, key_at(r, "peers", p->site.text),
-                            "peers.%s: lanes says that this site has %" PRIu32, p->site.text, c->lanes);
+            tb_config_complain(r, key_at(r, "peers", p->site.text),
+                               "peers.%s: lanes says that this site has %" PRIu32, p->site.text, c->lanes);
     }
 }
 
@@ -125,12 +125,12 @@ static void check_identity(struct config_reading *r, uint32_t index)
     const struct config_node *at = node_at(r, "peers", p->site.text, "gateway");
     if (p->of.text[0] == '\0') return; /* said already */
     if (tb_name_equal(&p->of, &c->site) && tb_name_equal(&p->gateway, &c->gateway))
-        config_complain(r, at, "peers.%s.gateway: \"%s\" is this gateway's own name", p->site.text,
-                        p->gateway.text);
+        tb_config_complain(r, at, "peers.%s.gateway: \"%s\" is this gateway's own name", p->site.text,
+                           p->gateway.text);
     for (uint32_t i = 0; i < index; i++)
         if (tb_name_equal(&p->of, &c->peers[i].of) && tb_name_equal(&p->gateway, &c->peers[i].gateway))
-            config_complain(r, at, "peers.%s.gateway: \"%s\" is also that of peers.%s", p->site.text,
-                            p->gateway.text, c->peers[i].site.text);
+            tb_config_complain(r, at, "peers.%s.gateway: \"%s\" is also that of peers.%s", p->site.text,
+                               p->gateway.text, c->peers[i].site.text);
 }
 
 static void check_peers(struct config_reading *r)
@@ -139,18 +139,18 @@ static void check_peers(struct config_reading *r)
     for (uint32_t i = 0; i < c->peer_count; i++) {
         const struct tb_config_peer *p = &c->peers[i];
         if (tb_name_equal(&p->site, &c->label))
-            config_complain(r, key_at(r, "peers", p->site.text),
-                            c->lane == 0 ? "peers.%s: is this site itself"
-                                         : "peers.%s: is this gateway itself",
-                            p->site.text);
+            tb_config_complain(r, key_at(r, "peers", p->site.text),
+                               c->lane == 0 ? "peers.%s: is this site itself"
+                                            : "peers.%s: is this gateway itself",
+                               p->site.text);
         else
             check_identity(r, i);
         if (strcmp(p->gateway.text, "worker") == 0)
-            config_complain(r, node_at(r, "peers", p->site.text, "gateway"),
-                            "peers.%s.gateway: \"worker\" begins the names of workers", p->site.text);
+            tb_config_complain(r, node_at(r, "peers", p->site.text, "gateway"),
+                               "peers.%s.gateway: \"worker\" begins the names of workers", p->site.text);
         if (p->address == NULL && c->link_listen == NULL &&
-            config_node_find(node_at(r, "peers", p->site.text, NULL), "address") == NULL)
-            config_complain(
+            tb_config_node_find(node_at(r, "peers", p->site.text, NULL), "address") == NULL)
+            tb_config_complain(
                 r, key_at(r, "peers", p->site.text),
                 "peers.%s: nobody can dial: give its address here, or link.listen so that it can dial",
                 p->site.text);
@@ -178,7 +178,7 @@ static void warn_of_homes(struct config_reading *r)
     for (uint32_t i = 0; i < c->model_count; i++) {
         const struct tb_config_model *m = &c->models[i];
         if (m->home.text[0] == '\0' || tb_name_equal(&m->home, &c->label) || is_peer(c, &m->home)) continue;
-        config_warn(
+        tb_config_warn(
             r, node_at(r, "models", m->name.text, "home"),
             "models.%s.home: \"%s\" is not one of peers: the model comes only through a peer that relays it",
             m->name.text, m->home.text);
@@ -196,13 +196,14 @@ static void warn_of_fabric(struct config_reading *r)
     const struct tb_config *c = r->config;
     if (c->session_listen == NULL || c->fabric_listen == NULL) return;
     if (is_loopback(c->session_listen) || !is_loopback(c->fabric_listen)) return;
-    config_warn(r, node_at(r, "session", "listen", NULL),
-                "session.listen: workers of other hosts may come to %s, and none of them can read from "
-                "fabric.listen, %s",
-                c->session_listen, c->fabric_listen);
+    tb_config_warn(r, node_at(r, "session", "listen", NULL),
+                   "session.listen: workers of other hosts may come to %s, and none of them can read from "
+                   "fabric.listen, %s",
+                   c->session_listen, c->fabric_listen);
 }
 
-/* `*` of a key that is not given; what two keys name has one owner. Port 0 is another port each time. */
+/* `*` of a key that is not given; what two keys name has one owner. Port 0 is
+ * another port each time. */
 static void check_shared(struct config_reading *r)
 {
     const struct tb_config *c = r->config;
@@ -220,27 +221,28 @@ static void check_shared(struct config_reading *r)
         if (bytes == 0 || (places[i].address && bytes > 2 && strcmp(value + bytes - 2, ":0") == 0)) continue;
         for (uint32_t k = 0; k < i; k++)
             if (places[k].value != NULL && strcmp(places[k].value, value) == 0)
-                config_complain(r, node_at(r, places[i].section, places[i].key, NULL),
-                                "%s.%s: \"%s\" is also %s.%s", places[i].section, places[i].key, value,
-                                places[k].section, places[k].key);
+                tb_config_complain(r, node_at(r, places[i].section, places[i].key, NULL),
+                                   "%s.%s: \"%s\" is also %s.%s", places[i].section, places[i].key, value,
+                                   places[k].section, places[k].key);
     }
 }
 
-/* `item` is the list's node for this subscription. A name that was refused before is empty: nothing more is said of it. */
+/* `item` is the list's node for this subscription. A name that was refused before is empty:
+ * nothing more is said of it. */
 static void check_from(struct config_reading *r, const struct config_node *item)
 {
     const struct tb_config *c = r->config;
-    const struct config_node *from = config_node_find(item, "from");
+    const struct config_node *from = tb_config_node_find(item, "from");
     if (from == NULL || from->kind != CONFIG_LIST) return;
-    if (from->first == NULL) config_complain(r, from, "subscribe: from names no site");
+    if (from->first == NULL) tb_config_complain(r, from, "subscribe: from names no site");
     for (const struct config_node *n = from->first; n != NULL; n = n->next) {
         struct tb_name site;
         if (n->kind != CONFIG_SCALAR || tb_name_set(&site, n->text) != TB_OK) continue;
         if (!is_peer(c, &site))
-            config_complain(r, n, "subscribe: from \"%s\": is not one of peers", site.text);
+            tb_config_complain(r, n, "subscribe: from \"%s\": is not one of peers", site.text);
         for (const struct config_node *m = from->first; m != n; m = m->next)
             if (m->kind == CONFIG_SCALAR && strcmp(m->text, n->text) == 0)
-                config_complain(r, n, "subscribe: from \"%s\": is named twice", site.text);
+                tb_config_complain(r, n, "subscribe: from \"%s\": is named twice", site.text);
     }
 }
 
@@ -248,22 +250,22 @@ static void check_subscription(struct config_reading *r, uint32_t index, const s
 {
     const struct tb_config *c = r->config;
     const struct tb_config_subscribe *s = &c->subscribe[index];
-    const struct config_node *at = config_node_find(item, "model");
+    const struct config_node *at = tb_config_node_find(item, "model");
     if (at == NULL || s->model.text[0] == '\0') return;
     const struct tb_config_model *model = find_model(c, &s->model);
     if (model == NULL)
-        config_complain(r, at, "subscribe: model \"%s\": is not one of models", s->model.text);
+        tb_config_complain(r, at, "subscribe: model \"%s\": is not one of models", s->model.text);
     else if (tb_name_equal(&model->home, &c->label))
-        config_complain(r, at, "subscribe: model \"%s\": this site is its home", s->model.text);
+        tb_config_complain(r, at, "subscribe: model \"%s\": this site is its home", s->model.text);
     for (uint32_t i = 0; i < index; i++)
         if (tb_name_equal(&c->subscribe[i].model, &s->model))
-            config_complain(r, at, "subscribe: model \"%s\": is subscribed before", s->model.text);
+            tb_config_complain(r, at, "subscribe: model \"%s\": is subscribed before", s->model.text);
     check_from(r, item);
 }
 
 static void check_subscribe(struct config_reading *r)
 {
-    const struct config_node *list = config_node_find(r->root, "subscribe");
+    const struct config_node *list = tb_config_node_find(r->root, "subscribe");
     uint32_t index = 0;
     if (list == NULL || list->kind != CONFIG_LIST) return;
     for (const struct config_node *item = list->first; item != NULL; item = item->next)
@@ -271,7 +273,7 @@ static void check_subscribe(struct config_reading *r)
             check_subscription(r, index++, item);
 }
 
-void config_check(struct config_reading *r)
+void tb_config_check(struct config_reading *r)
 {
     check_numbers(r);
     check_sockets(r);

@@ -23,14 +23,14 @@ static void say_at(const struct config_reading *r, tb_config_complain_fn fn, uin
     if (fn != NULL) fn(r->user, out);
 }
 
-void config_complain_at(struct config_reading *r, uint32_t line, uint32_t column, const char *text)
+void tb_config_complain_at(struct config_reading *r, uint32_t line, uint32_t column, const char *text)
 {
     if (++r->complaints > COMPLAINTS_MAX) return;
     if (r->complaints == COMPLAINTS_MAX) text = "and more: this is the last complaint";
     say_at(r, r->complain, line, column, text);
 }
 
-void config_warn(struct config_reading *r, const struct config_node *at, const char *format, ...)
+void tb_config_warn(struct config_reading *r, const struct config_node *at, const char *format, ...)
 {
     char text[640];
     va_list args;
@@ -40,12 +40,12 @@ void config_warn(struct config_reading *r, const struct config_node *at, const c
     say_at(r, r->warn, at->line, at->column, text);
 }
 
-void config_complain(struct config_reading *r, const struct config_node *at, const char *format, ...)
+void tb_config_complain(struct config_reading *r, const struct config_node *at, const char *format, ...)
 {
     char text[640];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    config_complain_at(r, at->line, at->column, text);
+    tb_config_complain_at(r, at->line, at->column, text);
 }

@@ -1,4 +1,5 @@
-/* config_explain.c - the table of keys for people: as text with a config's values, and as docs/config.md. */
+/* config_explain.c - the table of keys for people: as text with a config's values,
+ * and as docs/config.md. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "gateway/config/config.h"
 #include "gateway/config/config_keys.h"
 
-/* docs/config.md shows it, and a test reads it: an example that does not parse is worse than none. */
+/* docs/config.md shows it, and a test reads it: an example that does not parse is worse than
+ * none. */
 static const char example[] = "site: west\n"
                               "gateway: gw\n"
                               "session:\n"
@@ -146,8 +148,8 @@ static const char *default_text(const struct config_key *key)
 
 static void explain_key(const struct config_key *key, FILE *to)
 {
-    fprintf(to, "%s%s\n    %s; default %s", config_scope_prefix(key->scope), key->path,
-            config_type_text(key->type), default_text(key));
+    fprintf(to, "%s%s\n    %s; default %s", tb_config_scope_prefix(key->scope), key->path,
+            tb_config_type_text(key->type), default_text(key));
     if (key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO || key->type == CONFIG_SIZE) {
         fputs("; ", to);
         print_range(key, to);
@@ -200,8 +202,8 @@ static void print_set(void *user, const struct config_key *key, const char *name
 static void markdown_row(const struct config_key *key, FILE *to)
 {
     const bool plain = key->required || key->fallback == NULL;
-    fprintf(to, "| `%s%s` | %s | %s%s%s | ", config_scope_prefix(key->scope), key->path,
-            config_type_text(key->type), plain ? "" : "`", default_text(key), plain ? "" : "`");
+    fprintf(to, "| `%s%s` | %s | %s%s%s | ", tb_config_scope_prefix(key->scope), key->path,
+            tb_config_type_text(key->type), plain ? "" : "`", default_text(key), plain ? "" : "`");
     print_range(key, to);
     fprintf(to, " | %s | %s |\n", key->unit == NULL ? "" : key->unit, key->why);
 }
@@ -270,9 +272,9 @@ static enum tb_status tell_key(const struct config_key *key, tb_config_key_fn fn
     if (!written_begin(&range)) return TB_SITE_NOMEM;
     print_range(key, range.to);
     const bool good = written_end(&range);
-    snprintf(name, sizeof name, "%s%s", config_scope_prefix(key->scope), key->path);
+    snprintf(name, sizeof name, "%s%s", tb_config_scope_prefix(key->scope), key->path);
     const struct tb_config_key_text text = {.key = name,
-                                            .type = config_type_text(key->type),
+                                            .type = tb_config_type_text(key->type),
                                             .fallback = key->required ? NULL : key->fallback,
                                             .range = good && range.bytes > 0 ? range.text : NULL,
                                             .unit = key->unit,

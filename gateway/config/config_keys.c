@@ -1,4 +1,5 @@
-/* config_keys.c - every key that an operator may set. Few: a key needs a reader who would turn it. */
+/* config_keys.c - every key that an operator may set. Few: a key needs a reader who would turn
+ * it. */
 #include "gateway/config/config_keys.h"
 
 #include "gateway/arena/arena.h"
@@ -151,13 +152,13 @@ const struct config_key config_keys[] = {
 
 const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];
 
-const char *config_scope_prefix(enum config_scope scope)
+const char *tb_config_scope_prefix(enum config_scope scope)
 {
     static const char *const prefixes[] = {"", "peers.SITE.", "models.NAME.", "subscribe[]."};
     return prefixes[scope];
 }
 
-const char *config_type_text(enum config_type type)
+const char *tb_config_type_text(enum config_type type)
 {
     static const char *const texts[] = {
         [CONFIG_NAME] = "name",

@@ -1,5 +1,6 @@
-/* config_keys.h - the table of keys: type, default, range, unit, why. The one truth of parsing, checking, explaining and docs.
- * Inside gateway/daemon only; more keys go into CONFIG_KEYS of config_keys.c and nowhere else. */
+/* config_keys.h - the table of keys: type, default, range, unit, why. The one truth of parsing,
+ * checking, explaining and docs. Inside gateway/daemon only; more keys go into CONFIG_KEYS of
+ * config_keys.c and nowhere else. */
 #ifndef TB_DAEMON_CONFIG_KEYS_H
 #define TB_DAEMON_CONFIG_KEYS_H
 
@@ -53,7 +54,7 @@ extern const struct config_key config_keys[];
 extern const uint32_t config_key_count;
 
 /* "", "peers.SITE.", "models.NAME.", "subscribe[]." */
-const char *config_scope_prefix(enum config_scope scope);
-const char *config_type_text(enum config_type type); /* "name", "size", ... */
+const char *tb_config_scope_prefix(enum config_scope scope);
+const char *tb_config_type_text(enum config_type type); /* "name", "size", ... */
 
 #endif

@@ -1,5 +1,5 @@
-/* config_read.h - a file on its way to a config: its values, the walk through it, and what keys say of one another.
- * Inside gateway/config only. */
+/* config_read.h - a file on its way to a config: its values, the walk through it, and what keys say
+ * of one another. Inside gateway/config only. */
 #ifndef TB_DAEMON_CONFIG_READ_H
 #define TB_DAEMON_CONFIG_READ_H
 
@@ -20,31 +20,33 @@ struct config_reading {
 };
 
 /* config_complaints.c */
-void config_complain_at(struct config_reading *r, uint32_t line, uint32_t column, const char *text);
-__attribute__((format(printf, 3, 4))) void config_complain(struct config_reading *r,
-                                                           const struct config_node *at, const char *format,
-                                                           ...);
-__attribute__((format(printf, 3, 4))) void config_warn(struct config_reading *r, const struct config_node *at,
-                                                       const char *format, ...);
+void tb_config_complain_at(struct config_reading *r, uint32_t line, uint32_t column, const char *text);
+__attribute__((format(printf, 3, 4))) void tb_config_complain(struct config_reading *r,
+                                                              const struct config_node *at,
+                                                              const char *format, ...);
+__attribute__((format(printf, 3, 4))) void tb_config_warn(struct config_reading *r,
+                                                          const struct config_node *at, const char *format,
+                                                          ...);
 
 /* config_box.c */
-struct tb_config *config_new(void); /* empty; NULL: there is no memory */
+struct tb_config *tb_config_new(void); /* empty; NULL: there is no memory */
 /* As long as the config. NULL: there is no memory, and r->nomem says so. */
-const char *config_keep_text(struct config_reading *r, const char *chars);
-/* The places of a map's keys, and of the maps in it, down to the depth that a tree has. `above`: the map's own key. */
-void config_keep_places(struct config_reading *r, const struct config_node *map, const char *above);
+const char *tb_config_keep_text(struct config_reading *r, const char *chars);
+/* The places of a map's keys, and of the maps in it, down to the depth that a tree has.
+ * `above`: the map's own key. */
+void tb_config_keep_places(struct config_reading *r, const struct config_node *map, const char *above);
 
 /* config_values.c */
 extern const char config_name_rule[], config_identity_rule[]; /* what complaints say of them */
-bool config_identity_valid(const char *text);
+bool tb_config_identity_valid(const char *text);
 /* One scalar into the struct; why not, or NULL. */
-const char *config_set_scalar(struct config_reading *r, const struct config_key *key, const char *text,
-                              void *at, char why[160]);
+const char *tb_config_set_scalar(struct config_reading *r, const struct config_key *key, const char *text,
+                                 void *at, char why[160]);
 
 /* config_walk.c: defaults, what the file says, and what it should have said. */
-void config_walk(struct config_reading *r);
+void tb_config_walk(struct config_reading *r);
 
 /* config_checks.c: what no key is wrong in by itself. */
-void config_check(struct config_reading *r);
+void tb_config_check(struct config_reading *r);
 
 #endif

@@ -1,4 +1,5 @@
-/* config_tree.c - libyaml's events into nodes; what is not a plain tree is refused where it begins. */
+/* config_tree.c - libyaml's events into nodes; what is not a plain tree is refused where it
+ * begins. */
 #include "gateway/config/config_tree.h"
 
 #include <stdio.h>
@@ -61,7 +62,7 @@ static enum tb_status scalar_new(struct building *b, const yaml_event_t *e, stru
 static enum tb_status place(struct building *b, struct config_node *node, yaml_mark_t mark)
 {
     if (b->depth == 0) {
-        if (node->kind != CONFIG_MAP && !config_node_is_null(node))
+        if (node->kind != CONFIG_MAP && !tb_config_node_is_null(node))
             return refuse(b, mark, "the file is not a mapping of keys to values");
         if (node->kind == CONFIG_MAP) b->tree->root = node;
         return TB_OK;
@@ -164,8 +165,8 @@ static enum tb_status read_events(struct building *b, yaml_parser_t *parser)
     return node_new(b, CONFIG_MAP, (yaml_mark_t){0}, &b->tree->root);
 }
 
-enum tb_status config_tree_read(const char *text, size_t bytes, struct config_tree *tree_out,
-                                struct config_problem *problem_out)
+enum tb_status tb_config_tree_read(const char *text, size_t bytes, struct config_tree *tree_out,
+                                   struct config_problem *problem_out)
 {
     yaml_parser_t parser;
     struct building b = {.tree = tree_out, .problem = problem_out};
@@ -179,7 +180,7 @@ enum tb_status config_tree_read(const char *text, size_t bytes, struct config_tr
     return status;
 }
 
-void config_tree_free(struct config_tree *tree)
+void tb_config_tree_free(struct config_tree *tree)
 {
     while (tree->made != NULL) {
         struct config_node *node = tree->made;
@@ -190,7 +191,7 @@ void config_tree_free(struct config_tree *tree)
     tree->root = NULL;
 }
 
-const struct config_node *config_node_find(const struct config_node *map, const char *key)
+const struct config_node *tb_config_node_find(const struct config_node *map, const char *key)
 {
     if (map == NULL || map->kind != CONFIG_MAP) return NULL;
     for (const struct config_node *n = map->first; n != NULL; n = n->next)
@@ -198,7 +199,7 @@ const struct config_node *config_node_find(const struct config_node *map, const 
     return NULL;
 }
 
-bool config_node_is_null(const struct config_node *node)
+bool tb_config_node_is_null(const struct config_node *node)
 {
     if (node->kind != CONFIG_SCALAR || node->quoted) return false;
     return node->text_bytes == 0 || strcmp(node->text, "~") == 0 || strcmp(node->text, "null") == 0;

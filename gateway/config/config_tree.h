@@ -1,7 +1,8 @@
 /* config_tree.h - YAML text as a bounded tree whose every node knows its line and column. Pure.
  *
- * One document of mappings, sequences and scalars. Anchors, aliases, tags and a second document are refused: a config that needs
- * them is not readable, and aliases are how a small file becomes a large one. */
+ * One document of mappings, sequences and scalars. Anchors, aliases, tags and a second document
+ * are refused: a config that needs them is not readable, and aliases are how a small file
+ * becomes a large one. */
 #ifndef TB_DAEMON_CONFIG_TREE_H
 #define TB_DAEMON_CONFIG_TREE_H
 
@@ -43,13 +44,13 @@ struct config_problem {
 };
 
 /* TB_SITE_CONFIG with *problem_out filled; TB_SITE_NOMEM. Either way the tree is to be freed. */
-TB_MUST_USE enum tb_status config_tree_read(const char *text, size_t bytes, struct config_tree *tree_out,
-                                            struct config_problem *problem_out);
-void config_tree_free(struct config_tree *tree);
+TB_MUST_USE enum tb_status tb_config_tree_read(const char *text, size_t bytes, struct config_tree *tree_out,
+                                               struct config_problem *problem_out);
+void tb_config_tree_free(struct config_tree *tree);
 
 /* The entry of a map with that key; NULL. */
-const struct config_node *config_node_find(const struct config_node *map, const char *key);
+const struct config_node *tb_config_node_find(const struct config_node *map, const char *key);
 /* Nothing was written behind the key (or "~", or "null"). */
-bool config_node_is_null(const struct config_node *node);
+bool tb_config_node_is_null(const struct config_node *node);
 
 #endif

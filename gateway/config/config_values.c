@@ -39,7 +39,8 @@ static bool parse_size(const char *text, uint64_t *out)
     return false;
 }
 
-/* "host:port", "192.0.2.1:7400", "[2001:db8::1]:7400": a shape; whether it can be reached is not looked at. */
+/* "host:port", "192.0.2.1:7400", "[2001:db8::1]:7400": a shape; whether it can be
+ * reached is not looked at. */
 static bool address_valid(const char *text)
 {
     const char *colon = strrchr(text, ':');
@@ -79,8 +80,9 @@ static bool word_valid(const char *text)
     return bytes > 0 && bytes <= 15 && strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-") == bytes;
 }
 
-/* An identity, or the beginning of one with '*' behind it; the scheme and the site are never open. */
-bool config_identity_valid(const char *text)
+/* An identity, or the beginning of one with '*' behind it; the scheme and the site are never
+ * open. */
+bool tb_config_identity_valid(const char *text)
 {
     struct tb_identity identity;
     char whole[TB_URI_BYTES_MAX];
@@ -163,8 +165,8 @@ static bool text_valid(enum config_type type, const char *text)
     }
 }
 
-const char *config_set_scalar(struct config_reading *r, const struct config_key *key, const char *text,
-                              void *at, char why[160])
+const char *tb_config_set_scalar(struct config_reading *r, const struct config_key *key, const char *text,
+                                 void *at, char why[160])
 {
     switch (key->type) {
     case CONFIG_NAME:
@@ -190,7 +192,7 @@ const char *config_set_scalar(struct config_reading *r, const struct config_key 
                        ? "is neither HOST:PORT nor the name of a service, _SERVICE._tcp.DOMAIN"
                    : key->type == CONFIG_WORD ? "is not one word of a-z 0-9 _ -"
                                               : "is empty or too long";
-        *(const char **)at = config_keep_text(r, text);
+        *(const char **)at = tb_config_keep_text(r, text);
         return NULL;
     }
 }

@@ -1,4 +1,5 @@
-/* config_walk.c - walks the tree of a file along the table of keys; every complaint has its place, and none hides another. */
+/* config_walk.c - walks the tree of a file along the table of keys; every complaint has its place,
+ * and none hides another. */
 #include "gateway/config/config_read.h"
 
 #include <errno.h>
@@ -40,12 +41,13 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
     const uint32_t max = key->type == CONFIG_NAMES      ? TB_CONFIG_FROM_MAX
                          : key->type == CONFIG_SCHEDULE ? TB_RATE_WINDOWS_MAX
                                                         : TB_CONFIG_LIST_MAX;
-    if (item->kind != CONFIG_SCALAR || config_node_is_null(item)) {
-        config_complain(w->r, item, "%s%s%s: an item is not one word", w->shown, dot(w), key->path);
+    if (item->kind != CONFIG_SCALAR || tb_config_node_is_null(item)) {
+        tb_config_complain(w->r, item, "%s%s%s: an item is not one word", w->shown, dot(w), key->path);
         return;
     }
     if (*count == max) {
-        config_complain(w->r, item, "%s%s%s: more than %" PRIu32 " items", w->shown, dot(w), key->path, max);
+        tb_config_complain(w->r, item, "%s%s%s: more than %" PRIu32 " items", w->shown, dot(w), key->path,
+                           max);
         return;
     }
     if (key->type == CONFIG_NAMES) {
@@ -53,8 +55,8 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
         if (tb_name_set(&names[*count], item->text) == TB_OK)
             ++*count;
         else
-            config_complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text,
-                            config_name_rule);
+            tb_config_complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text,
+                               config_name_rule);
         return;
     }
     if (key->type == CONFIG_SCHEDULE) {
@@ -62,23 +64,23 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
         if (tb_rate_window_parse(item->text, &windows[*count]))
             ++*count;
         else
-            config_complain(w->r, item,
-                            "%s%s%s: \"%.80s\": is not HH:MM-HH:MM RATE, such as 08:00-18:00 50Mbit",
-                            w->shown, dot(w), key->path, item->text);
+            tb_config_complain(w->r, item,
+                               "%s%s%s: \"%.80s\": is not HH:MM-HH:MM RATE, such as 08:00-18:00 50Mbit",
+                               w->shown, dot(w), key->path, item->text);
         return;
     }
     const char **texts = (const char **)(void *)(base + key->offset);
-    if (config_identity_valid(item->text))
-        texts[(*count)++] = config_keep_text(w->r, item->text);
+    if (tb_config_identity_valid(item->text))
+        texts[(*count)++] = tb_config_keep_text(w->r, item->text);
     else
-        config_complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text,
-                        config_identity_rule);
+        tb_config_complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text,
+                           config_identity_rule);
 }
 
 static void set_list(struct walk *w, const struct config_key *key, const struct config_node *node)
 {
     if (node->kind != CONFIG_LIST) {
-        config_complain(w->r, node, "%s%s%s: wants a list, such as [a, b]", w->shown, dot(w), key->path);
+        tb_config_complain(w->r, node, "%s%s%s: wants a list, such as [a, b]", w->shown, dot(w), key->path);
         return;
     }
     for (const struct config_node *item = node->first; item != NULL; item = item->next)
@@ -89,8 +91,8 @@ static void look_at_file(struct walk *w, const struct config_key *key, const str
 {
     const int fd = tb_sys_open(node->text, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
-        config_complain(w->r, node, "%s%s%s: cannot read \"%.200s\": %s", w->shown, dot(w), key->path,
-                        node->text, strerror(errno));
+        tb_config_complain(w->r, node, "%s%s%s: cannot read \"%.200s\": %s", w->shown, dot(w), key->path,
+                           node->text, strerror(errno));
     else
         close(fd);
 }
@@ -104,18 +106,19 @@ static void set_value(struct walk *w, const struct config_key *key, const struct
         set_list(w, key, node);
         return;
     }
-    if (node->kind != CONFIG_SCALAR || config_node_is_null(node)) {
-        config_complain(w->r, node, "%s%s%s: wants a %s, %s", w->shown, dot(w), key->path,
-                        config_type_text(key->type),
-                        node->kind == CONFIG_SCALAR ? "has no value" : "not a list or a section");
+    if (node->kind != CONFIG_SCALAR || tb_config_node_is_null(node)) {
+        tb_config_complain(w->r, node, "%s%s%s: wants a %s, %s", w->shown, dot(w), key->path,
+                           tb_config_type_text(key->type),
+                           node->kind == CONFIG_SCALAR ? "has no value" : "not a list or a section");
         return;
     }
     const bool plain = key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO || key->type == CONFIG_SIZE ||
                        key->type == CONFIG_BOOL;
     const char *wrong = plain && node->quoted ? "is text: write it without quotes"
-                                              : config_set_scalar(w->r, key, node->text, at, why);
+                                              : tb_config_set_scalar(w->r, key, node->text, at, why);
     if (wrong != NULL)
-        config_complain(w->r, node, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, node->text, wrong);
+        tb_config_complain(w->r, node, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, node->text,
+                           wrong);
     else if (key->type == CONFIG_FILE && w->r->look_at_files)
         look_at_file(w, key, node);
 }
@@ -190,19 +193,19 @@ static void unknown(struct walk *w, const char *section, const struct config_nod
 {
     char near[64];
     suggest(w->scope, section, entry->key->text, near);
-    config_complain(w->r, entry->key, "%s%s%s%.80s: unknown key%s%s%s", w->shown, dot(w), section,
-                    entry->key->text, near[0] == '\0' ? "" : "; did you mean ", near,
-                    near[0] == '\0' ? "" : "?");
+    tb_config_complain(w->r, entry->key, "%s%s%s%.80s: unknown key%s%s%s", w->shown, dot(w), section,
+                       entry->key->text, near[0] == '\0' ? "" : "; did you mean ", near,
+                       near[0] == '\0' ? "" : "?");
 }
 
 /* True when an earlier entry of the map has the same key; told at the later one. */
 static bool is_duplicate(struct walk *w, const char *section, const struct config_node *map,
                          const struct config_node *entry)
 {
-    const struct config_node *first = config_node_find(map, entry->key->text);
+    const struct config_node *first = tb_config_node_find(map, entry->key->text);
     if (first == entry) return false;
-    config_complain(w->r, entry->key, "%s%s%s%.80s: given before, in line %" PRIu32, w->shown, dot(w),
-                    section, entry->key->text, first->key->line);
+    tb_config_complain(w->r, entry->key, "%s%s%s%.80s: given before, in line %" PRIu32, w->shown, dot(w),
+                       section, entry->key->text, first->key->line);
     return true;
 }
 
@@ -229,8 +232,8 @@ static void walk_entry(struct walk *w, const char *section, const struct config_
         if (entry->kind == CONFIG_MAP) {
             snprintf(path + used, sizeof path - (size_t)used, ".");
             walk_map(w, path, entry);
-        } else if (!config_node_is_null(entry)) { /* a section whose keys are all commented out is empty */
-            config_complain(w->r, entry, "%s%s%s: wants a section of keys", w->shown, dot(w), path);
+        } else if (!tb_config_node_is_null(entry)) { /* a section whose keys are all commented out is empty */
+            tb_config_complain(w->r, entry, "%s%s%s: wants a section of keys", w->shown, dot(w), path);
         }
     } else {
         unknown(w, section, entry);
@@ -251,7 +254,7 @@ static const struct config_node *missing_at(const struct walk *w, const struct c
     char *end = strchr(section, '.');
     if (end == NULL) return w->top;
     *end = '\0';
-    const struct config_node *node = config_node_find(w->top, section);
+    const struct config_node *node = tb_config_node_find(w->top, section);
     return node == NULL ? w->top : node->key;
 }
 
@@ -263,14 +266,14 @@ static void walk_scope(struct walk *w)
         const struct config_key *key = &config_keys[i];
         if (key->scope != w->scope || key->fallback == NULL) continue;
         const char *wrong =
-            config_set_scalar(w->r, key, key->fallback, (uint8_t *)w->base + key->offset, why);
+            tb_config_set_scalar(w->r, key, key->fallback, (uint8_t *)w->base + key->offset, why);
         TB_ASSERT(wrong == NULL);
     }
     walk_map(w, "", w->top);
     for (uint32_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
         if (key->scope == w->scope && key->required && !w->seen[i])
-            config_complain(w->r, missing_at(w, key), "%s%s%s: is required", w->shown, dot(w), key->path);
+            tb_config_complain(w->r, missing_at(w, key), "%s%s%s: is required", w->shown, dot(w), key->path);
     }
 }
 
@@ -291,12 +294,12 @@ static void *named_instance(struct config_reading *r, enum config_scope scope,
     struct tb_config *c = r->config;
     struct tb_name name;
     if (tb_name_set(&name, entry->key->text) != TB_OK) {
-        config_complain(r, entry->key, "\"%.80s\": %s", entry->key->text, config_name_rule);
+        tb_config_complain(r, entry->key, "\"%.80s\": %s", entry->key->text, config_name_rule);
         return NULL;
     }
     uint32_t *count = scope == CONFIG_PEER ? &c->peer_count : &c->model_count;
     if (*count == TB_CONFIG_LIST_MAX) {
-        config_complain(r, entry->key, "%s: more than %d", entry->key->text, TB_CONFIG_LIST_MAX);
+        tb_config_complain(r, entry->key, "%s: more than %d", entry->key->text, TB_CONFIG_LIST_MAX);
         return NULL;
     }
     if (scope == CONFIG_PEER) {
@@ -316,7 +319,7 @@ static void walk_named(struct config_reading *r, enum config_scope scope, const 
         if (is_duplicate(&outer, "", container, entry)) continue;
         snprintf(shown, sizeof shown, "%s.%.100s", container->key->text, entry->key->text);
         if (entry->kind != CONFIG_MAP) {
-            config_complain(r, entry, "%s: wants a section of keys", shown);
+            tb_config_complain(r, entry, "%s: wants a section of keys", shown);
             continue;
         }
         void *base = named_instance(r, scope, entry);
@@ -332,9 +335,9 @@ static void walk_subscribe(struct config_reading *r, const struct config_node *l
         char shown[PATH_MAX_CHARS];
         snprintf(shown, sizeof shown, "subscribe[%" PRIu32 "]", number++);
         if (item->kind != CONFIG_MAP)
-            config_complain(r, item, "%s: wants {model: NAME, from: [SITE]}", shown);
+            tb_config_complain(r, item, "%s: wants {model: NAME, from: [SITE]}", shown);
         else if (c->subscribe_count == TB_CONFIG_LIST_MAX)
-            config_complain(r, item, "%s: more than %d", shown, TB_CONFIG_LIST_MAX);
+            tb_config_complain(r, item, "%s: more than %d", shown, TB_CONFIG_LIST_MAX);
         else
             walk_instance(r, CONFIG_SUBSCRIBE, &c->subscribe[c->subscribe_count++], item, shown);
     }
@@ -343,17 +346,17 @@ static void walk_subscribe(struct config_reading *r, const struct config_node *l
 static void walk_container(struct config_reading *r, const struct config_node *entry)
 {
     const bool is_subscribe = strcmp(entry->key->text, "subscribe") == 0;
-    if (config_node_is_null(entry)) return;
+    if (tb_config_node_is_null(entry)) return;
     if (entry->kind != (is_subscribe ? CONFIG_LIST : CONFIG_MAP))
-        config_complain(r, entry, "%s: wants a %s", entry->key->text,
-                        is_subscribe ? "list" : "section of names");
+        tb_config_complain(r, entry, "%s: wants a %s", entry->key->text,
+                           is_subscribe ? "list" : "section of names");
     else if (is_subscribe)
         walk_subscribe(r, entry);
     else
         walk_named(r, entry->key->text[0] == 'p' ? CONFIG_PEER : CONFIG_MODEL, entry);
 }
 
-void config_walk(struct config_reading *r)
+void tb_config_walk(struct config_reading *r)
 {
     TB_ASSERT(config_key_count <= KEYS_MAX);
     walk_instance(r, CONFIG_ROOT, r->config, r->root, "");

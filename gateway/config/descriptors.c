@@ -1,4 +1,5 @@
-/* descriptors.c - as many open files as the config can ask for, or a refusal at start: not in the middle of a day. */
+/* descriptors.c - as many open files as the config can ask for, or a refusal at start: not in
+ * the middle of a day. */
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -7,7 +8,8 @@
 
 #define OTHERS 512u /* control clients, loops, the store, logs, handshakes */
 
-/* A session and its hop at our door; streams, their takeovers and the control stream of each peer. */
+/* A session and its hop at our door; streams, their takeovers and the control stream of each
+ * peer. */
 uint64_t tb_descriptors_needed(const struct tb_config *c)
 {
     const uint64_t streams = c->link_streams != 0 ? c->link_streams : TB_CONFIG_STREAMS_MAX;

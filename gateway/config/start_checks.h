@@ -1,7 +1,9 @@
-/* start_checks.h - what this machine says of a configuration before a gateway starts with it. A shell; nothing is made or changed.
+/* start_checks.h - what this machine says of a configuration before a gateway starts with it. A
+ * shell; nothing is made or changed.
  *
- * Each look is the one that the start itself takes (gateway_tls.h, store.h, arena.h, anchor_folder.h, chan.h, tcp.h), so what would end
- * the start is an error here. What another process holds now is a warning: as a rule that is the gateway which runs with this file. */
+ * Each look is the one that the start itself takes (gateway_tls.h, store.h, arena.h,
+ * anchor_folder.h, chan.h, tcp.h), so what would end the start is an error here. What another
+ * process holds now is a warning: as a rule that is the gateway which runs with this file. */
 #ifndef TB_DAEMON_START_CHECKS_H
 #define TB_DAEMON_START_CHECKS_H
 

@@ -1,5 +1,6 @@
-/* crossing_policy.c - once a second each model's crossing is weighed against the newest version that waits for it to end. The rule is
- * a core's (gateway/catalog/abandon.h); this says how much is still to come of each, by what came so far. */
+/* crossing_policy.c - once a second each model's crossing is weighed against the newest version
+ * that waits for it to end. The rule is a core's (gateway/catalog/abandon.h); this says how much is
+ * still to come of each, by what came so far. */
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/copies/copy_table.h"
@@ -38,7 +39,8 @@ static void weigh(struct tb_daemon *d, const struct tb_name *model, struct weigh
     }
 }
 
-/* The bytes of a version as its holders announced them; those of the crossing where nobody did: one size a layout. */
+/* The bytes of a version as its holders announced them; those of the crossing where nobody
+ * did: one size a layout. */
 static uint64_t size_of(struct tb_daemon *d, const struct tb_catalog_version_view *v, uint64_t otherwise)
 {
     const uint64_t announced = tb_links_announced_bytes(d->links, &v->key.uid);

@@ -84,9 +84,10 @@ static void mapping_log(struct tb_daemon *d, bool done)
            (unsigned long long)(tb_time_since(d->started_at, tb_clock_now()) / TB_MS(1)));
 }
 
-/* P6: a step holds the kernel's lock of this process's mappings, which the main loop needs whenever it gets memory. So steps are
- * short, a pause as long as the step lets others in, and the thread has the priority of those who wait for it: a low one was
- * preempted with the lock in its hands, and sessions waited for seconds. */
+/* P6: a step holds the kernel's lock of this process's mappings, which the main loop needs whenever
+ * it gets memory. So steps are short, a pause as long as the step lets others in, and the thread
+ * has the priority of those who wait for it: a low one was preempted with the lock in its hands,
+ * and sessions waited for seconds. */
 static void arena_map(struct tb_daemon *d)
 {
     tb_time_ns told_at = tb_clock_now(), began = told_at;
@@ -176,8 +177,8 @@ static void arrivals_tell(struct tb_daemon *d)
     }
 }
 
-/* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has recovered: nothing else
- * frees any. */
+/* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has
+ * recovered: nothing else frees any. */
 static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
 {
     const bool recovering = tb_catalog_recovering(d->catalog);
@@ -477,7 +478,8 @@ static uint32_t readers(struct tb_daemon *d)
     return count;
 }
 
-/* Readers in flight go on, and rows are written, for at most drain_ms; then links say goodbye and the loop ends. */
+/* Readers in flight go on, and rows are written, for at most drain_ms; then links say
+ * goodbye and the loop ends. */
 static void drain_tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;

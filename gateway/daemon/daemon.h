@@ -34,7 +34,8 @@
 #include "intra/fabric/fabric.h"
 #include "wan/link/links.h"
 
-/* A status that says nothing new here: what it concerns ended meanwhile, and the catalog has told so or will. */
+/* A status that says nothing new here: what it concerns ended meanwhile, and the catalog
+ * has told so or will. */
 #define TB_MOOT(call)                                                                                        \
     do {                                                                                                     \
         if (call) {                                                                                          \

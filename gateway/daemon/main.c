@@ -99,7 +99,8 @@ int main(int argc, char **argv)
     if (path == NULL || optind != argc) return fputs(usage, stderr), 2;
     if (tb_fault_from_env()) library_faults();
     signal(SIGPIPE, SIG_IGN);
-    /* Keys and weights of all models are in this memory: no core file, no ptrace by others of this user (P8). */
+    /* Keys and weights of all models are in this memory: no core file, no ptrace by
+     * others of this user (P8). */
     prctl(PR_SET_DUMPABLE, 0);
     struct tb_config *config = NULL;
     const enum tb_status loaded = tb_config_load(path, complain, NULL, &config);

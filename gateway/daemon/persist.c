@@ -1,9 +1,11 @@
-/* persist.c - the catalog's durable todos on their way to the store, in order, and what waits until they are there.
+/* persist.c - the catalog's durable todos on their way to the store, in order, and what waits
+ * until they are there.
  *
- * The loop never waits for a disk. A row is queued and counts as unsaved (catalog.h) until its batch is on disk; then
- * what rests on it goes out, and a request that made it is answered. While the store cannot be written, or has not
- * answered for store.slow_ms, rows wait on, new publishing is refused (TB_SITE_STORE), and what is held goes on being
- * served: a full or slow disk stops the new, never the old. */
+ * The loop never waits for a disk. A row is queued and counts as unsaved (catalog.h) until its
+ * batch is on disk; then what rests on it goes out, and a request that made it is answered. While
+ * the store cannot be written, or has not answered for store.slow_ms, rows wait on, new
+ * publishing is refused (TB_SITE_STORE), and what is held goes on being served: a full or slow
+ * disk stops the new, never the old. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -16,8 +18,9 @@
 #define WAITING_MAX 256
 #define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
 #define UNSETTLED   UINT64_MAX
-/* P7: each start adds one, so what peers have seen is reached with one word; what one of them makes up leaves room for those to come,
- * and others that had believed it are heard all the same: each word brings us nearer to theirs. */
+/* P7: each start adds one, so what peers have seen is reached with one word; what one of them makes
+ * up leaves room for those to come, and others that had believed it are heard all the same: each
+ * word brings us nearer to theirs. */
 #define INCARNATION_STEP ((uint64_t)1 << 32)
 #define INCARNATION_MAX  ((uint64_t)1 << 62) /* for 2^30 of them, each of which waits for the disk */
 
@@ -361,7 +364,8 @@ void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent)
     if (!d->store_down) writer_feed(d);
 }
 
-/* One a search, which takes seconds: lost where the queue is full, and then the next start searches again. */
+/* One a search, which takes seconds: lost where the queue is full, and then the next
+ * start searches again. */
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
 {
     struct tb_persist *p = d->persist;
@@ -370,7 +374,8 @@ void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path)
     if (!d->store_down) writer_feed(d);
 }
 
-/* Behind the row of the run that ended the doubt. Where the queue is full the model stays doubted, and the next start asks again. */
+/* Behind the row of the run that ended the doubt. Where the queue is full the model stays doubted,
+ * and the next start asks again. */
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
 {
     struct tb_persist *p = d->persist;

@@ -7,8 +7,8 @@
 #include "base/ident.h"
 #include "gateway/config/config.h"
 
-/* True when the identity's text equals the pattern, or the pattern ends in '*' and what stands before it
- * begins the text. "*" alone matches nobody: a pattern names at least a scheme ("unix:*",
+/* True when the identity's text equals the pattern, or the pattern ends in '*' and what stands
+ * before it begins the text. "*" alone matches nobody: a pattern names at least a scheme ("unix:*",
  * "tombolo://east/worker/rank-*"). */
 bool tb_rights_match(const char *pattern, const struct tb_identity *identity);
 

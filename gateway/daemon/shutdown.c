@@ -1,10 +1,13 @@
-/* shutdown.c - how long the end of a gateway waits for disks, and what it leaves as it is where one does not answer.
+/* shutdown.c - how long the end of a gateway waits for disks, and what it leaves as it is where
+ * one does not answer.
  *
- * P9: who asks for an end gets one. A thread in a call that never returns is left behind, and with it all that it may touch: memory,
- * the arena, the store. Nothing is lost by that which a kill would not lose (P3).
+ * P9: who asks for an end gets one. A thread in a call that never returns is left behind, and with
+ * it all that it may touch: memory, the arena, the store. Nothing is lost by that which a kill
+ * would not lose (P3).
  *
- * A disk that hangs takes no time from one that answers (P10: nor its name): threads are told to end before anybody is waited for,
- * the store goes first, and each of its answers earns it time for what is next. */
+ * A disk that hangs takes no time from one that answers (P10: nor its name): threads are told
+ * to end before anybody is waited for, the store goes first, and each of its answers earns it
+ * time for what is next. */
 #include <time.h>
 
 #include "gateway/daemon/daemon.h"

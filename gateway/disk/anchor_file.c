@@ -169,7 +169,8 @@ enum tb_status tb_anchor_write(struct tb_anchor_file *f, uint32_t shard, uint64_
     return tb_disk_write(f->fd, f->offsets[shard] + at, bytes, count) ? TB_OK : TB_SITE_IO;
 }
 
-/* Versions are larger than caches: what stays in the page cache is taken from somebody who needs it. */
+/* Versions are larger than caches: what stays in the page cache is taken from
+ * somebody who needs it. */
 enum tb_status tb_anchor_flush(struct tb_anchor_file *f)
 {
     if (tb_sys_fsync(f->fd) != 0) return TB_SITE_IO;

@@ -5,9 +5,10 @@
  *        for each chunk
  *        each shard's packed bytes, from a multiple of 4096 on
  *
- * Numbers are little-endian. Written under a name with TB_ANCHOR_PART behind it, synced, then renamed: a file with its own
- * name was once written whole. Read as a stranger's: sizes are bounded before they are believed, every digest of the head
- * is checked up to the version's root, and the bytes are only bytes until whoever takes them has digested them (P1).
+ * Numbers are little-endian. Written under a name with TB_ANCHOR_PART behind it, synced, then
+ * renamed: a file with its own name was once written whole. Read as a stranger's: sizes are bounded
+ * before they are believed, every digest of the head is checked up to the version's root, and the
+ * bytes are only bytes until whoever takes them has digested them (P1).
  *
  * Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_ANCHOR_FILE_H
@@ -33,8 +34,9 @@ struct tb_anchor_file {
 
 /* How many bytes a file for this version takes. */
 uint64_t tb_anchor_bytes(const struct tb_version_key *key, const struct tb_manifest *const *manifests);
-/* Makes PATH.part (mode 0600) and writes its head. Manifests have complete digests. TB_SITE_IO, with errno's sentence in
- * error_out; TB_SITE_NOMEM. On success tb_anchor_finish or tb_anchor_abort ends it. */
+/* Makes PATH.part (mode 0600) and writes its head. Manifests have complete digests. TB_SITE_IO,
+ * with errno's sentence in error_out; TB_SITE_NOMEM. On success tb_anchor_finish or
+ * tb_anchor_abort ends it. */
 TB_MUST_USE enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *key,
                                             const struct tb_manifest *const *manifests,
                                             struct tb_anchor_file *file_out,
@@ -48,7 +50,8 @@ TB_MUST_USE enum tb_status tb_anchor_flush(struct tb_anchor_file *file);
 TB_MUST_USE enum tb_status tb_anchor_finish(struct tb_anchor_file *file);
 void tb_anchor_abort(struct tb_anchor_file *file); /* removes it */
 
-/* TB_BAD_FILE: not an anchor, cut short, or its head is damaged; TB_NOT_FOUND, TB_SITE_IO, TB_SITE_NOMEM. */
+/* TB_BAD_FILE: not an anchor, cut short, or its head is damaged; TB_NOT_FOUND,
+ * TB_SITE_IO, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
                                           char error_out[TB_ANCHOR_ERROR_BYTES]);
 /* A chunk's bytes as they stand there. TB_SITE_IO: they could not be read. */

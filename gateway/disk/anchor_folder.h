@@ -1,5 +1,6 @@
-/* anchor_folder.h - the folder in which a gateway's anchors stand: "policy@3-12.anchor" is version 12 of run 3 (no model has '@' in its
- * name). One gateway at a time has it, by a lock that goes with the process. Files that are none of its own are left alone.
+/* anchor_folder.h - the folder in which a gateway's anchors stand: "policy@3-12.anchor" is version
+ * 12 of run 3 (no model has '@' in its name). One gateway at a time has it, by a lock that goes
+ * with the process. Files that are none of its own are left alone.
  *
  * Threads: one at a time for each call; the path and the descriptor do not change. */
 #ifndef TB_GATEWAY_DISK_ANCHOR_FOLDER_H
@@ -14,7 +15,8 @@ struct tb_anchor_folder {
     int fd;           /* -1: not open */
 };
 
-/* Makes it if it is not there. TB_SITE_LOCKED: another gateway has it; TB_SITE_IO: errno says why. */
+/* Makes it if it is not there. TB_SITE_LOCKED: another gateway has it; TB_SITE_IO: errno says
+ * why. */
 TB_MUST_USE enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *folder_out);
 /* Would it open? The same looks; nothing is made or locked. */
 TB_MUST_USE enum tb_status tb_anchor_folder_check(const char *path);
@@ -30,7 +32,8 @@ struct tb_anchor_which {
     uint64_t run_order, number;
 };
 bool tb_anchor_newer(const struct tb_anchor_which *a, const struct tb_anchor_which *b);
-/* The newest of the model's anchors that is older than *at (any, where at->any is false), which it becomes. False: there is none. */
+/* The newest of the model's anchors that is older than *at (any, where at->any is false), which it
+ * becomes. False: there is none. */
 bool tb_anchor_folder_older(const struct tb_anchor_folder *folder, const struct tb_name *model,
                             struct tb_anchor_which *at, char path_out[TB_ANCHOR_PATH_BYTES]);
 /* Removes the model's anchors that are older than `than`. */

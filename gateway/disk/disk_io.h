@@ -1,4 +1,5 @@
-/* disk_io.h - all of the bytes, or an error: what a read or write of part of them leaves undone is done. */
+/* disk_io.h - all of the bytes, or an error: what a read or write of part of them
+ * leaves undone is done. */
 #ifndef TB_GATEWAY_DISK_DISK_IO_H
 #define TB_GATEWAY_DISK_DISK_IO_H
 

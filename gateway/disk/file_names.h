@@ -1,5 +1,5 @@
-/* file_names.h - how a version says which file its tensors and blobs came from: names that `tombolo publish` makes, and that
- * subscribe, adopt and the gateway read.
+/* file_names.h - how a version says which file its tensors and blobs came from: names that `tombolo
+ * publish` makes, and that subscribe, adopt and the gateway read.
  *
  *   .tombolo/header/FILE       a blob: prefix and JSON of a safetensors file
  *   .tombolo/file/DIGEST/FILE  an empty blob: all bytes of FILE have that digest (32 hex digits). Of versions in several shards

@@ -1,4 +1,5 @@
-/* local_files.c - an index of a folder's tensors and files, and reading packed ranges out of it. See local_files.h. */
+/* local_files.c - an index of a folder's tensors and files, and reading packed ranges out of
+ * it. See local_files.h. */
 #include "gateway/disk/local_files.h"
 
 #include <dirent.h>
@@ -70,7 +71,8 @@ static bool is_safetensors(const char *name)
     return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
 }
 
-/* What its header says, believed as far as the header alone can be: a file that is cut short still has its first tensors. */
+/* What its header says, believed as far as the header alone can be: a file that is cut short still
+ * has its first tensors. */
 static enum tb_status parse_header(struct local_file *f, int fd, struct tb_safetensors_error *why)
 {
     uint8_t prefix[TB_SAFETENSORS_PREFIX_BYTES] = {0};
@@ -232,8 +234,8 @@ static bool has_file(const struct tb_local_files *l, const char *end, const char
     return false;
 }
 
-/* Folders of several versions, which subscribe wrote, or that a person put together. Components of one version, and an overlay
- * with its index, are named by their files (file_names.h). */
+/* Folders of several versions, which subscribe wrote, or that a person put together. Components of
+ * one version, and an overlay with its index, are named by their files (file_names.h). */
 static bool ambiguous(const struct tb_local_files *l, const char *a, const char *b)
 {
     const size_t folder = folder_of(a);
@@ -360,7 +362,8 @@ static const struct local_tensor *find_tensor(const struct tb_local_files *l, co
     return memcmp(found->tensor->shape, t->full, t->rank * sizeof *t->full) == 0 ? found : NULL;
 }
 
-/* A box inside a full tensor: elements that follow one another in both, and where a run of them begins in the full one. */
+/* A box inside a full tensor: elements that follow one another in both, and where a run of them
+ * begins in the full one. */
 struct box {
     const struct tb_tensor *tensor;
     uint32_t outer; /* axes before those that a run covers */

@@ -1,11 +1,14 @@
-/* local_files.h - a folder of files as the packed bytes of a version's shard: what `tombolo adopt` reads.
+/* local_files.h - a folder of files as the packed bytes of a version's shard: what
+ * `tombolo adopt` reads.
  *
- * Files are a stranger's and may change, shrink or go at any time: headers are parsed once, bytes are read (never
- * mapped) when they are asked for, and what is read is only bytes: whoever takes them digests them first (P1).
- * Tensors of safetensors files answer to name, dtype and full shape, in whatever file of the folder they stand; blobs to
- * the names that bundle.h of the command line gives files. A file whose header is bad is passed over.
+ * Files are a stranger's and may change, shrink or go at any time: headers are parsed once, bytes
+ * are read (never mapped) when they are asked for, and what is read is only bytes: whoever takes
+ * them digests them first (P1). Tensors of safetensors files answer to name, dtype and full shape,
+ * in whatever file of the folder they stand; blobs to the names that bundle.h of the command line
+ * gives files. A file whose header is bad is passed over.
  *
- * Memory through base/fault.h, a small multiple of the headers; one descriptor. Threads: one at a time. */
+ * Memory through base/fault.h, a small multiple of the headers; one descriptor.
+ * Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_LOCAL_FILES_H
 #define TB_GATEWAY_DISK_LOCAL_FILES_H
 
@@ -17,14 +20,16 @@
 #define TB_LOCAL_FILES_MAX   4096
 #define TB_LOCAL_DEPTH_MAX   8 /* folders below the one that is given */
 #define TB_LOCAL_ERROR_BYTES 512
-/* In front of a blob's name: the header of the safetensors file FILE, as the command line publishes it. */
+/* In front of a blob's name: the header of the safetensors file FILE, as the command line publishes
+ * it. */
 #define TB_LOCAL_HEADER_PREFIX ".tombolo/header/"
 
 struct tb_local_files;
 
-/* TB_NOT_FOUND: no such folder, or nothing in it that can be read as weights; TB_BAD_FILE: files, but each of them is bad;
- * TB_CONFLICT: one tensor name in two files; TB_TOO_LARGE: more files or deeper folders than above; TB_CANCELLED: `stop` (NULL: none),
- * which is looked at before each of them; TB_SITE_IO, TB_SITE_NOMEM. error_out gets a sentence. */
+/* TB_NOT_FOUND: no such folder, or nothing in it that can be read as weights; TB_BAD_FILE: files,
+ * but each of them is bad; TB_CONFLICT: one tensor name in two files; TB_TOO_LARGE: more files or
+ * deeper folders than above; TB_CANCELLED: `stop` (NULL: none), which is looked at before each of
+ * them; TB_SITE_IO, TB_SITE_NOMEM. error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop,
                                          struct tb_local_files **files_out,
                                          char error_out[TB_LOCAL_ERROR_BYTES]);
@@ -37,8 +42,8 @@ struct tb_local_told {
 };
 void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_out);
 
-/* Reads what packed chunk k of that shard would be. False: some byte of it is in no file, or could not be read; then
- * `out` (manifest->chunks[k].bytes of it) may have been written. */
+/* Reads what packed chunk k of that shard would be. False: some byte of it is in no file, or could
+ * not be read; then `out` (manifest->chunks[k].bytes of it) may have been written. */
 bool tb_local_read(struct tb_local_files *l, const struct tb_manifest *manifest, uint32_t k, uint8_t *out);
 
 #endif

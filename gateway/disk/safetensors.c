@@ -1,4 +1,5 @@
-/* safetensors.c - the header of a safetensors file, as a table of what may follow what. See safetensors.h. */
+/* safetensors.c - the header of a safetensors file, as a table of what may follow
+ * what. See safetensors.h. */
 #include "gateway/disk/safetensors.h"
 
 #include <inttypes.h>
@@ -162,7 +163,8 @@ static bool on_meta_key(struct parse *p, struct text t)
     void *rows = p->meta;
     if (!grow(p, &rows, p->meta_count, &p->meta_cap, sizeof *p->meta)) return false;
     p->meta = rows;
-    /* A key may hold a NUL; what follows it is then not compared, which can only refuse too much. */
+    /* A key may hold a NUL; what follows it is then not compared, which can only refuse too
+     * much. */
     p->meta[p->meta_count++] = keep_name(p, t);
     p->state = META_VALUE;
     return true;
@@ -312,9 +314,9 @@ static bool on_tensor_end(struct parse *p, struct text t)
 
 /* ---- what may follow what ---- */
 
-/* The table is the whole truth: a pair that is not here is the file's fault, and since no row nests deeper
- * than three, neither can a file. A row without a function only moves on; a function moves itself where the
- * text decides. */
+/* The table is the whole truth: a pair that is not here is the file's fault, and since no row nests
+ * deeper than three, neither can a file. A row without a function only moves on; a function moves
+ * itself where the text decides. */
 #define ROWS(ROW)                                                                                            \
     /*  in state      on event   do              then    */                                                  \
     ROW(START, MAP, NULL, TOP)                                                                               \
@@ -524,8 +526,8 @@ static void refuse_json(struct parse *p, yajl_handle yajl)
 /* Where in the file the parser stopped goes to *at_out. */
 static bool run_yajl(struct parse *p, const uint8_t *json, size_t bytes, uint64_t *at_out)
 {
-    /* yajl takes memory past our fault points, because it does not look whether it got any. What it takes is
-     * bounded by the longest string of the header. */
+    /* yajl takes memory past our fault points, because it does not look whether it got any. What it
+     * takes is bounded by the longest string of the header. */
     yajl_handle yajl = yajl_alloc(&callbacks, NULL, p);
     if (yajl == NULL) return refuse(p, TB_SITE_NOMEM, "no memory for the parser");
     yajl_status said = yajl_parse(yajl, json, bytes);

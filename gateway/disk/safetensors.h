@@ -1,15 +1,16 @@
 /* safetensors.h - the header of a safetensors file, read as data from a stranger.
  *
- * The file: u64 little-endian length n, n bytes of JSON, the tensors' bytes. Nothing of it is believed before
- * it is checked: the header's length against 100 MB and the file, UTF-8, each field's type, shape x dtype
- * against data_offsets without overflow, every byte of the data claimed by exactly one tensor, no name twice.
- * Errors name the file, the byte and the tensor.
+ * The file: u64 little-endian length n, n bytes of JSON, the tensors' bytes. Nothing of it is
+ * believed before it is checked: the header's length against 100 MB and the file, UTF-8, each
+ * field's type, shape x dtype against data_offsets without overflow, every byte of the data claimed
+ * by exactly one tensor, no name twice. Errors name the file, the byte and the tensor.
  *
- * A dtype that this release does not know makes the tensor opaque: so many bytes as data_offsets say, whatever its shape.
- * A dtype with fractions of a byte takes the bits of all elements, in whole bytes rounded up.
+ * A dtype that this release does not know makes the tensor opaque: so many bytes as data_offsets
+ * say, whatever its shape. A dtype with fractions of a byte takes the bits of all elements, in
+ * whole bytes rounded up.
  *
- * Touches no file: the caller reads, this looks. Memory through base/fault.h, bounded by a small multiple of
- * the header. Threads: none shared. */
+ * Touches no file: the caller reads, this looks. Memory through base/fault.h, bounded by a small
+ * multiple of the header. Threads: none shared. */
 #ifndef TB_GATEWAY_DISK_SAFETENSORS_H
 #define TB_GATEWAY_DISK_SAFETENSORS_H
 
@@ -52,15 +53,15 @@ struct tb_safetensors_error {
     char text[TB_SAFETENSORS_ERROR_BYTES];
 };
 
-/* How many bytes prefix and JSON take together, from the first TB_SAFETENSORS_PREFIX_BYTES bytes of a file of
- * `file_bytes` (which may be fewer: then TB_BAD_FILE). TB_BAD_FILE, TB_TOO_LARGE. `file` is only for the
- * error. */
+/* How many bytes prefix and JSON take together, from the first TB_SAFETENSORS_PREFIX_BYTES bytes of
+ * a file of `file_bytes` (which may be fewer: then TB_BAD_FILE). TB_BAD_FILE, TB_TOO_LARGE. `file`
+ * is only for the error. */
 TB_MUST_USE enum tb_status tb_safetensors_header_bytes(const char *file, const uint8_t *prefix,
                                                        uint64_t file_bytes, uint64_t *header_bytes_out,
                                                        struct tb_safetensors_error *error_out);
 
-/* Parses prefix and JSON. On success tb_safetensors_fini frees what it holds; on failure nothing is left to
- * free.
+/* Parses prefix and JSON. On success tb_safetensors_fini frees what it holds; on failure
+ * nothing is left to free.
  *   TB_BAD_FILE    not what the format asks for
  *   TB_TOO_LARGE   more tensors, dimensions, name bytes or bytes than layout.h allows
  *   TB_SITE_NOMEM  no memory */

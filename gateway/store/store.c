@@ -1,5 +1,6 @@
-/* store.c - one SQLite file in WAL mode, its statements prepared once, every write one transaction. Readers such as the
- * sqlite3 shell may look on; a second daemon is kept out by a lock that SQLite does not know. */
+/* store.c - one SQLite file in WAL mode, its statements prepared once, every write one
+ * transaction. Readers such as the sqlite3 shell may look on; a second daemon is kept out by a
+ * lock that SQLite does not know. */
 #include "gateway/store/store.h"
 
 #include <errno.h>
@@ -19,10 +20,11 @@
 #define OPEN_BUSY_MS   2000
 /* Who is locked out so long says so and tries again later. */
 #define BUSY_MS 500
-/* Rows of a model's versions that ended. A catalog remembers 8 of a model; the others would only be read at a start
- * and forgotten there. */
+/* Rows of a model's versions that ended. A catalog remembers 8 of a model; the others would only be
+ * read at a start and forgotten there. */
 #define ENDED_KEPT 16
-/* Of a model: as many as a catalog remembers, so a key that was used is known after a restart for as long as it was before. */
+/* Of a model: as many as a catalog remembers, so a key that was used is known after a restart for
+ * as long as it was before. */
 #define RUNS_KEPT TB_CATALOG_RUNS
 
 static const char schema_sql[] =
@@ -243,7 +245,8 @@ void tb_store_library_faults(void)
     TB_ASSERT(sqlite3_config(SQLITE_CONFIG_MALLOC, &fallible) == SQLITE_OK);
 }
 
-/* An inode's number is used again, its time of birth is not. A filesystem without one says 0, and then says so always. */
+/* An inode's number is used again, its time of birth is not. A filesystem without one says 0, and
+ * then says so always. */
 static void file_name(struct tb_store *s)
 {
     struct statx x;
@@ -287,7 +290,8 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
     }
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_timeout(s->db, OPEN_BUSY_MS);
-    /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit trail, which nobody reads again. */
+    /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit trail,
+     * which nobody reads again. */
     static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
                                   "PRAGMA cache_size=-256;";
     if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK) return failed(s, "setting WAL mode");
@@ -356,7 +360,8 @@ static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
     return run_once(s, ST_audit_put, "writing the audit trail");
 }
 
-/* P7: whatever the rows are about: of a kind that always falls between two trims there would be no end. */
+/* P7: whatever the rows are about: of a kind that always falls between two trims
+ * there would be no end. */
 static enum tb_status trim(struct tb_store *s)
 {
     if (++s->writes % TRIM_EVERY != 0) return TB_OK;
@@ -392,7 +397,8 @@ static enum tb_status trim_model(struct tb_store *s, const char *model)
     return run_once(s, ST_version_trim_model, "trimming a model's ended versions");
 }
 
-/* One row (its statement is bound) and its audit line, both or neither. Now and then old rows go with them. */
+/* One row (its statement is bound) and its audit line, both or neither. Now and then
+ * old rows go with them. */
 static enum tb_status transact(struct tb_store *s, enum statement which, const struct audit_row *row)
 {
     enum tb_status status = s->batch ? TB_OK : run_once(s, ST_begin, "beginning a transaction");

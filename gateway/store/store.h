@@ -1,10 +1,10 @@
-/* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent today, what paths bear, an audit trail.
- * SQLite, WAL. A shell.
+/* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent
+ * today, what paths bear, an audit trail. SQLite, WAL. A shell.
  *
- * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is bounded: its
- * oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process holds it; the error text
- * says which and what to do. Thread: one at a time; in the daemon the main thread opens and loads, then it is
- * store_writer's. */
+ * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is
+ * bounded: its oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process
+ * holds it; the error text says which and what to do. Thread: one at a time; in the daemon the main
+ * thread opens and loads, then it is store_writer's. */
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
@@ -14,25 +14,28 @@
 
 struct tb_store;
 
-/* Lets SQLite's own allocations fail with the point `library` of base/fault.h. For main, before the first open, and only
- * where faults are asked for. */
+/* Lets SQLite's own allocations fail with the point `library` of base/fault.h. For main, before the
+ * first open, and only where faults are asked for. */
 void tb_store_library_faults(void);
 
-/* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a sentence. */
+/* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a
+ * sentence. */
 TB_MUST_USE enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256]);
 void tb_store_close(struct tb_store *store);
 const char *tb_store_error(const struct tb_store *store); /* of the last failure */
 
-/* The catalog's incarnation: the larger of at_least and what is stored plus one; durable when it returns. */
+/* The catalog's incarnation: the larger of at_least and what is stored plus one;
+ * durable when it returns. */
 TB_MUST_USE enum tb_status tb_store_incarnation(struct tb_store *store, uint64_t at_least,
                                                 uint64_t *incarnation_out);
 
-/* Whether the file is the one that the process before wrote. A copy that was put back is another file: its inode or its time of birth
- * is not the one that was written into it. */
+/* Whether the file is the one that the process before wrote. A copy that was put back is another
+ * file: its inode or its time of birth is not the one that was written into it. */
 enum tb_store_origin { TB_STORE_SAME, TB_STORE_NEW, TB_STORE_RESTORED };
 enum tb_store_origin tb_store_origin(const struct tb_store *store);
-/* It is this process's file from now on: TB_STORE_SAME at the next open. In the same transaction these models become doubted: other
- * sites may remember runs of them that the store does not know. */
+/* It is this process's file from now on: TB_STORE_SAME at the next open. In the same
+ * transaction these models become doubted: other sites may remember runs of them that the
+ * store does not know. */
 TB_MUST_USE enum tb_status tb_store_own(struct tb_store *store, const struct tb_name *doubted,
                                         uint32_t count);
 /* One model becomes doubted, or is not any more. Without an audit line. */
@@ -111,8 +114,8 @@ struct tb_store_row {
 /* In their order, in one transaction: all of them or none. One sync of the disk for all. */
 TB_MUST_USE enum tb_status tb_store_rows(struct tb_store *store, struct tb_store_row *rows, uint32_t count);
 
-/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends it with
- * TB_SITE_STORE. */
+/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends
+ * it with TB_SITE_STORE. */
 typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_run *run);
 typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
 TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,

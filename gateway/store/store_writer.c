@@ -1,4 +1,5 @@
-/* store_writer.c - the store's thread: one batch in, one result out, under one mutex that is never held over a write. */
+/* store_writer.c - the store's thread: one batch in, one result out, under one mutex that is
+ * never held over a write. */
 #include "gateway/store/store_writer.h"
 
 #include <errno.h>

@@ -25,9 +25,10 @@ enum tb_status tb_cuda_failed(const struct tb_gpu *gpu, const struct tb_cuda_dev
     return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
 }
 
-/* While any thread of the process captures a graph, as engines do when they start, a call that allocates, frees or waits is refused
- * to all others and spoils the capture, unless their thread has said that it has no part in it: ours has none. Calls of ours may be
- * inside each other, and of a thread that captures itself (it calls us meanwhile) the mode comes back as it was. */
+/* While any thread of the process captures a graph, as engines do when they start, a call that
+ * allocates, frees or waits is refused to all others and spoils the capture, unless their thread
+ * has said that it has no part in it: ours has none. Calls of ours may be inside each other, and of
+ * a thread that captures itself (it calls us meanwhile) the mode comes back as it was. */
 static _Thread_local struct {
     uint32_t depth;
     CUstreamCaptureMode before;
@@ -78,7 +79,8 @@ static int attribute(const struct tb_gpu *gpu, CUdevice device, CUdevice_attribu
     return gpu->driver.device_attribute(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
-/* Hopper and newer order a NIC's writes before what the device reads next; older ones are asked to, if the driver can. */
+/* Hopper and newer order a NIC's writes before what the device reads next; older ones are asked
+ * to, if the driver can. */
 static enum tb_cuda_nic_writes nic_writes_of(const struct tb_gpu *gpu, CUdevice device)
 {
     const int ordering = attribute(gpu, device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);

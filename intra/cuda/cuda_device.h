@@ -1,7 +1,9 @@
-/* cuda_device.h - the driver and its devices, as one process of ours has them. Inside intra/cuda only. A shell.
+/* cuda_device.h - the driver and its devices, as one process of ours has them. Inside
+ * intra/cuda only. A shell.
  *
- * A device's primary context is retained when its first memory comes and released at close: it is the one that frameworks use, so
- * their pointers and our streams live together, and nothing of theirs ends when we do.
+ * A device's primary context is retained when its first memory comes and released at close: it is
+ * the one that frameworks use, so their pointers and our streams live together, and nothing of
+ * theirs ends when we do.
  *
  * Threads: any. Devices are opened under the lock and do not change after. */
 #ifndef TB_INTRA_CUDA_DEVICE_H
@@ -48,7 +50,8 @@ struct tb_gpu {
     uint32_t memories, pins; /* that stand */
 };
 
-/* Stands in for the process's driver; NULL: the process's again. For tests, before anything is open. */
+/* Stands in for the process's driver; NULL: the process's again. For tests, before anything is
+ * open. */
 void tb_gpu_replace_driver(const struct tb_cuda_driver *driver);
 
 /* TB_BAD_ARGUMENT: no such device. */

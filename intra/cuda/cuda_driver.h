@@ -1,8 +1,10 @@
-/* cuda_driver.h - the driver API of CUDA, found when the program runs: libcuda is never linked. A shell.
+/* cuda_driver.h - the driver API of CUDA, found when the program runs: libcuda is
+ * never linked. A shell.
  *
- * A table of entry points. Each is asked for by cuGetProcAddress with the version of CUDA whose types we call it with, the one
- * in the name of its type, so an older driver is refused by a sentence and a newer one is called by the signature that we
- * were compiled for. The table is also the seam where tests put a driver that is none (tests/unit/cuda/fake_cuda.h).
+ * A table of entry points. Each is asked for by cuGetProcAddress with the version of CUDA whose
+ * types we call it with, the one in the name of its type, so an older driver is refused by a
+ * sentence and a newer one is called by the signature that we were compiled for. The table is also
+ * the seam where tests put a driver that is none (tests/unit/cuda/fake_cuda.h).
  *
  * Threads: any. */
 #ifndef TB_INTRA_CUDA_DRIVER_H
@@ -14,7 +16,8 @@
 
 #include "tombolo/status.h"
 
-/* Field, entry point, and the version of CUDA (1000 major + 10 minor) that brought the signature we use. */
+/* Field, entry point, and the version of CUDA (1000 major + 10 minor) that brought
+ * the signature we use. */
 #define TB_CUDA_NEEDED(X)                                                                                    \
     X(driver_version, cuDriverGetVersion, 2020)                                                              \
     X(error_name, cuGetErrorName, 6000)                                                                      \
@@ -71,8 +74,9 @@ struct tb_cuda_driver {
 
 #define TB_CUDA_WHY_BYTES 200
 
-/* `path` NULL: the libcuda.so.1 that this process has loaded already, and only that: whoever has device memory has loaded it,
- * and nobody else is made to. On failure `why` (TB_CUDA_WHY_BYTES) is a sentence.
+/* `path` NULL: the libcuda.so.1 that this process has loaded already, and only that: whoever
+ * has device memory has loaded it, and nobody else is made to. On failure `why`
+ * (TB_CUDA_WHY_BYTES) is a sentence.
  *   TB_NOT_FOUND      the library is not there, or not loaded
  *   TB_PEER_PROTOCOL  it is older than CUDA 12.0, or lacks an entry point in the version that we need */
 TB_MUST_USE enum tb_status tb_cuda_driver_load(const char *path, struct tb_cuda_driver *driver_out,

@@ -1,8 +1,10 @@
-/* cuda_encode.c - how chunks of host memory differ from what stands on a device, found and encoded by the device: batches go by turns
- * over the two lanes; while one is uploaded, the one before is encoded.
+/* cuda_encode.c - how chunks of host memory differ from what stands on a device, found and
+ * encoded by the device: batches go by turns over the two lanes; while one is uploaded, the
+ * one before is encoded.
  *
- * Bytes touched per byte of a chunk: it goes up over the bus once, and its form comes down; on the device the base is gathered (read and
- * written once) unless it stands in one piece, and the kernel reads both some times over. */
+ * Bytes touched per byte of a chunk: it goes up over the bus once, and its form comes down; on the
+ * device the base is gathered (read and written once) unless it stands in one piece, and the kernel
+ * reads both some times over. */
 #include <string.h>
 
 #include "intra/cuda/cuda_memory.h"

@@ -1,4 +1,5 @@
-/* cuda_image.c - the kernels, as nvcc made them from kernels.cu, inside the library. TB_CUDA_FATBIN is the file. */
+/* cuda_image.c - the kernels, as nvcc made them from kernels.cu, inside the library.
+ * TB_CUDA_FATBIN is the file. */
 #include "intra/cuda/cuda_kernels.h"
 
 __asm__(".pushsection .rodata\n"

@@ -1,8 +1,10 @@
-/* cuda_kernels.h - launching the kernels that are in this library. Inside intra/cuda, tests and bench only. A shell.
+/* cuda_kernels.h - launching the kernels that are in this library. Inside intra/cuda, tests and
+ * bench only. A shell.
  *
- * The image has code for some architectures and PTX for all others from compute capability 7.5 on (intra/CMakeLists.txt lists
- * them); the driver chooses when a device is opened. Where nvcc was not found, or the driver takes none of it, there are no kernels
- * and cores do the work: that is a fact to show, not an error. */
+ * The image has code for some architectures and PTX for all others from compute capability 7.5 on
+ * (intra/CMakeLists.txt lists them); the driver chooses when a device is opened. Where nvcc was not
+ * found, or the driver takes none of it, there are no kernels and cores do the work: that is a fact
+ * to show, not an error. */
 #ifndef TB_INTRA_CUDA_KERNELS_H
 #define TB_INTRA_CUDA_KERNELS_H
 
@@ -18,8 +20,9 @@ void tb_cuda_replace_image(const void *image);
 void tb_cuda_kernels_load(const struct tb_gpu *gpu, struct tb_cuda_device *device);
 void tb_cuda_kernels_unload(const struct tb_gpu *gpu, struct tb_cuda_device *device);
 
-/* `count` jobs that stand on the device, one block each unless `blocks` is less; encode and patch need
- * TB_KERNEL_SCRATCH_BYTES of device memory for each block, the others none. Asynchronous, in the current context. */
+/* `count` jobs that stand on the device, one block each unless `blocks` is less; encode and patch
+ * need TB_KERNEL_SCRATCH_BYTES of device memory for each block, the others none. Asynchronous, in
+ * the current context. */
 struct tb_cuda_launch {
     enum tb_cuda_kernel kernel;
     CUdeviceptr jobs;

@@ -72,8 +72,9 @@ static enum tb_status belongs(struct tb_gpu_memory *m, const struct tb_tensor *t
     return TB_OK;
 }
 
-/* What the driver says of memory that was mapped by handles (cuMemMap, as allocators do whose segments grow) is what was reserved,
- * mapped or not: of that the tensor's own pages count, and those beside them are one range with them. */
+/* What the driver says of memory that was mapped by handles (cuMemMap, as allocators do whose
+ * segments grow) is what was reserved, mapped or not: of that the tensor's own pages count, and
+ * those beside them are one range with them. */
 static struct tb_cuda_range range_around(const struct pointer *p, const void *at, uint64_t bytes)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), address = (uint64_t)(uintptr_t)at;
@@ -386,7 +387,8 @@ bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at)
     return ask(m->gpu, at, &p) == TB_OK && on_device(&p);
 }
 
-/* The descriptor covers whole pages around the allocation; what is registered with a NIC is the tensor alone. */
+/* The descriptor covers whole pages around the allocation; what is registered with a NIC
+ * is the tensor alone. */
 static void ask_dmabuf(struct tb_gpu_memory *m, struct tb_cuda_range *r)
 {
     r->dmabuf = DMABUF_REFUSED;
@@ -492,8 +494,9 @@ static enum tb_status copy_one_by_one(struct tb_gpu_memory *m, uint32_t lane, co
     return status;
 }
 
-/* The driver refuses a call whose host memory is pinned here and not there, as where a reader of slices wants rows that are chunks
- * apart, and may refuse rows of a device that it copies to itself, at strides that it has not chosen. One row meets neither. */
+/* The driver refuses a call whose host memory is pinned here and not there, as where a reader of
+ * slices wants rows that are chunks apart, and may refuse rows of a device that it copies to
+ * itself, at strides that it has not chosen. One row meets neither. */
 enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
 {
     const uint64_t most = m->device->pitch_max;

@@ -1,9 +1,10 @@
-/* cuda_memory.h - device memory of one registration, or of ours, and the two lanes on which everything of it is copied. Inside
- * intra/cuda only. A shell.
+/* cuda_memory.h - device memory of one registration, or of ours, and the two lanes on which
+ * everything of it is copied. Inside intra/cuda only. A shell.
  *
- * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied while what the other brought is
- * looked at: that is the double buffer. What is on one lane happens in order, so a lane's scratch is written again only behind
- * what still reads it. One job at a time has the lanes. */
+ * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied
+ * while what the other brought is looked at: that is the double buffer. What is on one lane
+ * happens in order, so a lane's scratch is written again only behind what still reads it. One job
+ * at a time has the lanes. */
 #ifndef TB_INTRA_CUDA_MEMORY_H
 #define TB_INTRA_CUDA_MEMORY_H
 
@@ -15,13 +16,16 @@
 /* Chunks of one batch that the device digests. */
 #define TB_CUDA_BATCH_CHUNKS 256u
 #define TB_CUDA_CHUNK_ALIGN  256u
-/* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and hide what begins a copy. */
+/* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and
+ * hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
 
-/* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has processors, at 0.6 MB each. */
+/* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has
+ * processors, at 0.6 MB each. */
 #define TB_CUDA_PATCH_BLOCKS 64u
 
-/* Of a batch, by one launch; larger ones are copied by themselves, and so are those that there is no place for. */
+/* Of a batch, by one launch; larger ones are copied by themselves, and so are those that
+ * there is no place for. */
 #define TB_CUDA_MOVES_MAX      16384u
 #define TB_CUDA_MOVE_BYTES_MAX 65536u
 
@@ -67,33 +71,39 @@ struct tb_gpu_memory {
     pthread_mutex_t lock;        /* over all below */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
     bool no_scratch; /* the device had no room for it: cores digest */
-    /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and finds no room comes whole
-     * while the buffers stand still. Any thread. */
+    /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and
+     * finds no room comes whole while the buffers stand still. Any thread. */
     atomic_bool no_patch_room;
 };
 
-/* One range of memory that we have allocated ourselves, with no tensor; it outlives tb_gpu_memory_close. */
+/* One range of memory that we have allocated ourselves, with no tensor; it outlives
+ * tb_gpu_memory_close. */
 TB_MUST_USE enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_cuda_device *device,
                                                   struct tb_cuda_range range,
                                                   struct tb_gpu_memory **memory_out);
 
-/* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on, where NICs may write. */
+/* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on,
+ * where NICs may write. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
-/* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context back. The job's status. */
+/* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context
+ * back. The job's status. */
 enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);
 
 /* In a job: the device can digest. False: it has no kernels, or no room for what they work on. */
 bool tb_cuda_may_digest(struct tb_gpu_memory *m);
-/* In a job: the lanes have what the digest's kernel works on. False: the device has no room for it. */
+/* In a job: the lanes have what the digest's kernel works on. False: the device has no room for
+ * it. */
 bool tb_cuda_has_scratch(struct tb_gpu_memory *m);
 /* Likewise: the lanes have room for patches too. */
 bool tb_cuda_may_patch(struct tb_gpu_memory *m);
 
 TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move);
-/* In one call of the driver where it takes that, else row by row. A row is pinned whole or not at all, as the driver wants it. */
+/* In one call of the driver where it takes that, else row by row. A row is pinned whole or not at
+ * all, as the driver wants it. */
 TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
                                              const struct tb_gpu_rows *rows);
-/* The first jobs of the lane's slate in host memory: their digests are there once the lane is waited for. */
+/* The first jobs of the lane's slate in host memory: their digests are there once
+ * the lane is waited for. */
 TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count);
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
@@ -103,13 +113,14 @@ TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
 bool tb_cuda_is_tensors(const struct tb_gpu_memory *m, const void *at);
 bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at);
 
-/* In a batch: a range of the device's memory to another, at the latest when its moves run; those that ran before are behind it, others
- * may not be. */
+/* In a batch: a range of the device's memory to another, at the latest when its moves run; those
+ * that ran before are behind it, others may not be. */
 TB_MUST_USE enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane,
                                                struct tb_gpu_move move);
 TB_MUST_USE enum tb_status tb_cuda_moves_run(struct tb_gpu_memory *m, uint32_t lane);
 
-/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's memory: moves that are yet to run. */
+/* Between a chunk as it stands in its tensors, piece by piece, and one range of the device's
+ * memory: moves that are yet to run. */
 enum tb_cuda_way { TB_CUDA_FROM_TENSORS, TB_CUDA_TO_TENSORS };
 TB_MUST_USE enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
                                             const struct tb_gpu_piece *pieces, uint32_t count,
@@ -132,7 +143,8 @@ struct tb_cuda_turns {
     enum tb_status (*begin)(void *run, const struct tb_cuda_batch *b, uint32_t lane);
     void (*end)(void *run, const struct tb_cuda_batch *b, uint32_t lane); /* all of it is done */
 };
-/* All batches, in a job: while one is on its lane, the one before it is ended. On failure some may still be on theirs. */
+/* All batches, in a job: while one is on its lane, the one before it is ended. On failure some
+ * may still be on theirs. */
 TB_MUST_USE enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns,
                                             void *run);
 

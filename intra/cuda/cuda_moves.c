@@ -1,11 +1,14 @@
-/* cuda_moves.c - ranges moved into and out of tensors: those that are small all at once, by a kernel.
+/* cuda_moves.c - ranges moved into and out of tensors: those that are small all at once, by a
+ * kernel.
  *
- * The driver takes microseconds for a copy of any length, in which a GPU's memory moves megabytes; a model of a hundred thousand small
- * tensors would cost a hundred thousand of them. So what is small and inside the device is listed, and one launch moves what a lane's
- * list has; what comes from host memory comes first in as few copies as it stands there, to the lane's scratch. */
+ * The driver takes microseconds for a copy of any length, in which a GPU's memory moves megabytes;
+ * a model of a hundred thousand small tensors would cost a hundred thousand of them. So what is
+ * small and inside the device is listed, and one launch moves what a lane's list has; what comes
+ * from host memory comes first in as few copies as it stands there, to the lane's scratch. */
 #include "intra/cuda/cuda_memory.h"
 
-/* So many small ones, or they are copied one by one: it costs the device TB_CUDA_BATCH_BYTES for each lane. */
+/* So many small ones, or they are copied one by one: it costs the device
+ * TB_CUDA_BATCH_BYTES for each lane. */
 #define MANY 64u
 
 enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move)

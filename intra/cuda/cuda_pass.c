@@ -1,8 +1,9 @@
-/* cuda_pass.c - the pass over a shard whose tensors stand on a device: batches of whole chunks go by turns over the two
- * lanes; while one is copied, the one before is digested, by the device where it has the kernels, else by cores.
+/* cuda_pass.c - the pass over a shard whose tensors stand on a device: batches of whole chunks go
+ * by turns over the two lanes; while one is copied, the one before is digested, by the device where
+ * it has the kernels, else by cores.
  *
- * Bytes touched per byte of the shard: written once over PCIe; on the device read once, and with kernels written once and read twice more
- * there. */
+ * Bytes touched per byte of the shard: written once over PCIe; on the device read once, and with
+ * kernels written once and read twice more there. */
 
 #include "intra/cuda/cuda_memory.h"
 
@@ -82,7 +83,8 @@ static void landing_end(struct run *run, const struct tb_cuda_batch *b, uint32_t
 
 /* ---- digested by the device ---- */
 
-/* First to one piece of the device's memory, and from there to both the digest and the host: so both are of the same bytes. */
+/* First to one piece of the device's memory, and from there to both the digest and the host: so
+ * both are of the same bytes. */
 static enum tb_status gather_all(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     uint8_t *at = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;

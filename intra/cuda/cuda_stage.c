@@ -1,12 +1,13 @@
-/* cuda_stage.c - device memory of ours in which a version lands, chunk by chunk, from host memory or by a NIC, and is digested where it
- * then stands.
+/* cuda_stage.c - device memory of ours in which a version lands, chunk by chunk, from host memory
+ * or by a NIC, and is digested where it then stands.
  *
- * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and before the digest (tb_cuda_job_begin), and
- * what came from the host is digested from the device's memory, not from where it was.
+ * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and
+ * before the digest (tb_cuda_job_begin), and what came from the host is digested from the device's
+ * memory, not from where it was.
  *
- * One block digests one chunk, so threads that come while a job runs wait, and the next job has all of them (intra/coalesce.h).
- * Bytes touched per byte of the version, on the device: written once, read once; of a chunk that stands off the kernel's border once more
- * each. */
+ * One block digests one chunk, so threads that come while a job runs wait, and the next job has all
+ * of them (intra/coalesce.h). Bytes touched per byte of the version, on the device: written once,
+ * read once; of a chunk that stands off the kernel's border once more each. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +95,8 @@ static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
     }
 }
 
-/* Those that come meanwhile have not begun when the job makes a NIC's writes visible: they are of the next one. */
+/* Those that come meanwhile have not begun when the job makes a NIC's writes visible: they
+ * are of the next one. */
 static enum tb_status job(void *user, struct tb_asked *const *all, uint32_t count)
 {
     static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};

@@ -1,11 +1,12 @@
-/* cuda_tray.c - both ends of a tray: the owner's, which fills it from tensors, and the reader's, which copies out of it in another
- * process.
+/* cuda_tray.c - both ends of a tray: the owner's, which fills it from tensors, and the reader's,
+ * which copies out of it in another process.
  *
- * Bytes touched per byte that is read: on the device once read and written, and once read again on their way to the reader's host
- * memory. Neither end's cores touch one.
+ * Bytes touched per byte that is read: on the device once read and written, and once read again on
+ * their way to the reader's host memory. Neither end's cores touch one.
  *
- * The owner has a stream for each tray, so a reader waits for no pass and for no other reader; the reader has one, as a device has
- * one engine for what goes to the host, and an event for each part, so that those who copy at the same time wait for their own. */
+ * The owner has a stream for each tray, so a reader waits for no pass and for no other reader; the
+ * reader has one, as a device has one engine for what goes to the host, and an event for each part,
+ * so that those who copy at the same time wait for their own. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -70,7 +71,8 @@ static enum tb_status copy(const struct tb_gpu *gpu, const struct tb_cuda_device
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, d, "cuMemcpyAsync", result);
 }
 
-/* Waits for what was asked before. After a failure for all of the stream, so that nothing runs on. */
+/* Waits for what was asked before. After a failure for all of the stream, so that nothing runs
+ * on. */
 static enum tb_status wait_for(const struct tb_gpu *gpu, const struct tb_cuda_device *d, CUstream stream,
                                CUevent event, enum tb_status status)
 {
@@ -94,7 +96,8 @@ static enum tb_status lend(const struct tb_gpu_tray *t, struct tb_gpu_offer *off
     return TB_OK;
 }
 
-/* Whole blocks: the driver puts small allocations beside each other into one, and a handle opens all of a block, for writing too. */
+/* Whole blocks: the driver puts small allocations beside each other into one, and a handle opens
+ * all of a block, for writing too. */
 static enum tb_status tray_build(struct tb_gpu_tray *t, struct tb_gpu_offer *offer_out)
 {
     const size_t blocks = ((size_t)t->bytes + DRIVER_BLOCK_BYTES - 1) / DRIVER_BLOCK_BYTES;
@@ -206,8 +209,8 @@ static struct tb_cuda_device *nearest(struct tb_gpu *gpu, const struct tb_gpu_of
     return best;
 }
 
-/* P8: how large it is its owner has said; the driver knows. A copy beyond its end would be an error of the device, after which this
- * process can do nothing more with it. */
+/* P8: how large it is its owner has said; the driver knows. A copy beyond its end would be an error
+ * of the device, after which this process can do nothing more with it. */
 static enum tb_status look_at_size(const struct tb_gpu_reach *r)
 {
     CUdeviceptr base = 0;

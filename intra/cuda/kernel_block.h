@@ -1,11 +1,12 @@
-/* kernel_block.h - what threads of a block do together, and elements by their width. The text of kernels: include
- * kernel_words_*.h first. All threads of a block call each of these. */
+/* kernel_block.h - what threads of a block do together, and elements by their width. The text of
+ * kernels: include kernel_words_*.h first. All threads of a block call each of these. */
 #ifndef TB_INTRA_KERNEL_BLOCK_H
 #define TB_INTRA_KERNEL_BLOCK_H
 
 #include "intra/cuda/kernel_jobs.h"
 
-/* What the threads before this one gave, added up; all of it in *total_out. `sums` has a number for each thread. */
+/* What the threads before this one gave, added up; all of it in *total_out. `sums` has a
+ * number for each thread. */
 TB_DEVICE uint64_t tb_block_scan(const struct tb_block *b, uint64_t *sums, uint64_t mine, uint64_t *total_out)
 {
     sums[b->thread] = mine;

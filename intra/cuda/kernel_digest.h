@@ -1,8 +1,10 @@
-/* kernel_digest.h - XXH3-128 of one chunk by one block of threads. The text of a kernel: include kernel_words_*.h first.
+/* kernel_digest.h - XXH3-128 of one chunk by one block of threads. The text of a kernel: include
+ * kernel_words_*.h first.
  *
- * Between two scrambles the function adds: what the 16 stripes of 1024 bytes give to a lane may be summed in any order. So all threads
- * sum blocks of 1024 bytes, a tile of them at a time, and eight then run through the sums and scramble, which is the only part that
- * waits for itself. Source of the function: XXH3_128bits of xxHash 0.8, seed 0 (Y. Collet, BSD licence). */
+ * Between two scrambles the function adds: what the 16 stripes of 1024 bytes give to a lane may be
+ * summed in any order. So all threads sum blocks of 1024 bytes, a tile of them at a time, and eight
+ * then run through the sums and scramble, which is the only part that waits for itself. Source of
+ * the function: XXH3_128bits of xxHash 0.8, seed 0 (Y. Collet, BSD licence). */
 #ifndef TB_INTRA_KERNEL_DIGEST_H
 #define TB_INTRA_KERNEL_DIGEST_H
 

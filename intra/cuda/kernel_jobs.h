@@ -1,6 +1,8 @@
-/* kernel_jobs.h - what a launch works on: plain structs that host and device read alike. One block works on one job.
+/* kernel_jobs.h - what a launch works on: plain structs that host and device read alike. One
+ * block works on one job.
  *
- * `bytes` and `base` of jobs stand on 16-byte borders; `out` on a 4-byte one, with room for its cap rounded up to 4. */
+ * `bytes` and `base` of jobs stand on 16-byte borders; `out` on a 4-byte one, with room for its
+ * cap rounded up to 4. */
 #ifndef TB_INTRA_KERNEL_JOBS_H
 #define TB_INTRA_KERNEL_JOBS_H
 

@@ -1,5 +1,6 @@
-/* kernel_move.h - many small ranges of the device's memory moved at once: a copy that is asked for by itself costs its microseconds
- * however short it is. The text of kernels: include kernel_words_*.h first. One block moves one range; all threads call it. */
+/* kernel_move.h - many small ranges of the device's memory moved at once: a copy that is asked for
+ * by itself costs its microseconds however short it is. The text of kernels: include
+ * kernel_words_*.h first. One block moves one range; all threads call it. */
 #ifndef TB_INTRA_KERNEL_MOVE_H
 #define TB_INTRA_KERNEL_MOVE_H
 

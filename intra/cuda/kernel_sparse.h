@@ -1,9 +1,11 @@
-/* kernel_sparse.h - the sparse form (base/codec/sparse.h, docs/protocol.md) of one chunk by one block of threads: encoding writes the
- * very bytes that base/codec/sparse.c writes, patching takes any that it takes. The text of kernels: include kernel_words_*.h first.
+/* kernel_sparse.h - the sparse form (base/codec/sparse.h, docs/protocol.md) of one chunk by one
+ * block of threads: encoding writes the very bytes that base/codec/sparse.c writes, patching takes
+ * any that it takes. The text of kernels: include kernel_words_*.h first.
  *
- * Sections and classes follow one another as in base/codec/sparse.c; inside a class the threads share its words of 64 elements and its
- * changes. How long a code is says where the next begins, so lengths are scanned before codes are put. Reading codes waits for
- * itself and is one thread's; what they mean for the elements is everybody's. */
+ * Sections and classes follow one another as in base/codec/sparse.c; inside a class the threads
+ * share its words of 64 elements and its changes. How long a code is says where the next begins, so
+ * lengths are scanned before codes are put. Reading codes waits for itself and is one thread's;
+ * what they mean for the elements is everybody's. */
 #ifndef TB_INTRA_KERNEL_SPARSE_H
 #define TB_INTRA_KERNEL_SPARSE_H
 
@@ -24,7 +26,8 @@
 #define TB_FORM_GAP_K_BITS   4u
 #define TB_FORM_STEP_K_BITS  5u
 
-/* A block's own: keys of a section of the base, places or ranks of its changes, those that are odd, differences. */
+/* A block's own: keys of a section of the base, places or ranks of its changes, those that
+ * are odd, differences. */
 struct tb_sparse_scratch {
     uint8_t keys[TB_KERNEL_SECTION];
     uint16_t places[TB_KERNEL_SECTION], odd[TB_KERNEL_SECTION];
@@ -87,7 +90,8 @@ TB_DEVICE uint32_t tb_class_high(const struct tb_sparse_shared *sh, uint32_t j)
     return j + 1 == sh->classes ? 255 : sh->bounds[j] - 1u;
 }
 
-/* Taken before the first class is patched, since they are the base's; threads side by side take bytes side by side. */
+/* Taken before the first class is patched, since they are the base's; threads side by side
+ * take bytes side by side. */
 TB_DEVICE void tb_section_keys(const struct tb_block *b, const struct tb_sparse_shared *sh,
                                const struct tb_section *s, uint8_t *keys)
 {
@@ -96,8 +100,8 @@ TB_DEVICE void tb_section_keys(const struct tb_block *b, const struct tb_sparse_
     tb_block_sync(b);
 }
 
-/* The members of class j as masks, and how many stand before each word. All of them. Keys stand on a border, and have a whole
- * section's room. */
+/* The members of class j as masks, and how many stand before each word. All of them. Keys stand on
+ * a border, and have a whole section's room. */
 TB_DEVICE uint32_t tb_class_members(const struct tb_block *b, struct tb_sparse_shared *sh,
                                     const struct tb_section *s, const uint8_t *keys, uint32_t j)
 {
@@ -133,7 +137,8 @@ struct tb_bits_out {
     uint64_t cap;
 };
 
-/* Takes the next bits of the form: zeroed, to be put by anybody. False: they do not fit, and nothing more will. */
+/* Takes the next bits of the form: zeroed, to be put by anybody. False: they do not fit,
+ * and nothing more will. */
 TB_DEVICE int tb_bits_reserve(const struct tb_block *b, struct tb_sparse_shared *sh,
                               const struct tb_bits_out *o, uint64_t bits, uint64_t *start_out)
 {
@@ -217,7 +222,8 @@ TB_DEVICE uint64_t tb_zeros_of(const struct tb_block *b, struct tb_sparse_shared
     return total;
 }
 
-/* As base/codec/bits.h and base/codec/sparse.c choose it: what a mean would be right for, then downward while that costs less. */
+/* As base/codec/bits.h and base/codec/sparse.c choose it: what a mean would be right for, then
+ * downward while that costs less. */
 TB_DEVICE uint32_t tb_rice_parameter(const struct tb_block *b, struct tb_sparse_shared *sh,
                                      const struct tb_numbers *n, uint64_t sum, uint32_t k_max)
 {
@@ -330,7 +336,8 @@ TB_DEVICE uint32_t tb_class_collect(const struct tb_block *b, struct tb_sparse_s
     return (uint32_t)total;
 }
 
-/* Signs of all steps; which of them are odd, that is neither 1 nor -1, goes into scratch->odd. How many; -1: no room. */
+/* Signs of all steps; which of them are odd, that is neither 1 nor -1, goes into scratch->odd.
+ * How many; -1: no room. */
 TB_DEVICE int64_t tb_form_signs(const struct tb_block *b, struct tb_sparse_shared *sh,
                                 const struct tb_bits_out *o, struct tb_sparse_scratch *scratch,
                                 uint32_t count, uint32_t above_bits, uint64_t *magnitudes_out)

@@ -1,6 +1,6 @@
-/* kernel_words_c.h - what kernels are made of, as plain C: their inner text is compiled from the same headers for the host, where
- * tests run it with a block of real threads and hold it against the codec and the digest of base/. Only for tests; a GPU
- * has kernel_words_cuda.h. */
+/* kernel_words_c.h - what kernels are made of, as plain C: their inner text is compiled from the
+ * same headers for the host, where tests run it with a block of real threads and hold it against
+ * the codec and the digest of base/. Only for tests; a GPU has kernel_words_cuda.h. */
 #ifndef TB_INTRA_KERNEL_WORDS_C_H
 #define TB_INTRA_KERNEL_WORDS_C_H
 

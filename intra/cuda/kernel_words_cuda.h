@@ -1,11 +1,13 @@
-/* kernel_words_cuda.h - what kernels are made of, on a GPU. Each has its twin in kernel_words_c.h. */
+/* kernel_words_cuda.h - what kernels are made of, on a GPU. Each has its twin in
+ * kernel_words_c.h. */
 #ifndef TB_INTRA_KERNEL_WORDS_CUDA_H
 #define TB_INTRA_KERNEL_WORDS_CUDA_H
 
 #include <stdint.h>
 
 #define TB_DEVICE static __device__ __forceinline__
-/* Not __constant__: threads side by side read words side by side, which that memory gives one after the other. */
+/* Not __constant__: threads side by side read words side by side, which that memory gives
+ * one after the other. */
 #define TB_DEVICE_TABLE static __device__ const
 
 struct tb_block {

@@ -1,5 +1,5 @@
-/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in kernel_digest.h, kernel_move.h and
- * kernel_sparse.h, which tests also compile for the host. */
+/* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in
+ * kernel_digest.h, kernel_move.h and kernel_sparse.h, which tests also compile for the host. */
 #include "intra/cuda/kernel_words_cuda.h"
 
 #include "intra/cuda/kernel_digest.h"
@@ -38,7 +38,8 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
 {
     const struct tb_block b = {threadIdx.x, blockDim.x};
     for (uint32_t i = blockIdx.x; i < count; i += gridDim.x) {
-        const struct tb_move_job job = jobs[i]; /* what is stored might be the list, as far as the compiler knows */
+        /* what is stored might be the list, as far as the compiler knows */
+        const struct tb_move_job job = jobs[i];
         tb_kernel_move(&b, &job);
     }
 }

@@ -1,7 +1,8 @@
-/* door.c - the owner's end of hops: where it listens, who may come in, and whose export is taken back.
+/* door.c - the owner's end of hops: where it listens, who may come in, and whose
+ * export is taken back.
  *
- * A peer that greets late is dropped. What it says is door_requests.c's to judge, what it is sent is in door_answers.c, and how it leaves
- * in door_ends.c. */
+ * A peer that greets late is dropped. What it says is door_requests.c's to judge, what it is sent
+ * is in door_answers.c, and how it leaves in door_ends.c. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -29,7 +30,8 @@ static const struct tb_chan_ops peer_ops = {.on_open = on_open,
 
 /* ---- coming in ---- */
 
-/* A host that dies without a word must not stay a reader: its export could not be closed without cutting. */
+/* A host that dies without a word must not stay a reader: its export could not be
+ * closed without cutting. */
 static void watch_for_death(int fd)
 {
     const int on = 1, idle_s = 10, every_s = 3, tries = 3;

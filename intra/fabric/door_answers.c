@@ -1,7 +1,9 @@
-/* door_answers.c - what a reader at the door is sent: READs straight from the export's memory, buffers, rails, its tray, its end.
+/* door_answers.c - what a reader at the door is sent: READs straight from the export's memory,
+ * buffers, rails, its tray, its end.
  *
- * Answers are written in turns of at most 1 MiB, so one reader does not hold up the others. Small runs and bitmap words are gathered in
- * `out`, large runs go from the export's memory straight to the socket. An end (revocation, refusal) comes between two DATA answers. */
+ * Answers are written in turns of at most 1 MiB, so one reader does not hold up the others. Small
+ * runs and bitmap words are gathered in `out`, large runs go from the export's memory straight to
+ * the socket. An end (revocation, refusal) comes between two DATA answers. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -34,7 +36,8 @@ static void describe_local(struct tb_door_peer *p, const struct tb_export_buffer
     }
 }
 
-/* What no NIC reaches, or not any more, is read over the connection. TB_AGAIN: it is being registered. */
+/* What no NIC reaches, or not any more, is read over the connection. TB_AGAIN: it is being
+ * registered. */
 static enum tb_status describe_remote(struct tb_door_peer *p, uint32_t index, struct tb_hop_answer *answer)
 {
     struct tb_verbs_window window = {0};
@@ -114,8 +117,8 @@ static uint32_t next_data_bytes(const struct tb_door_peer *p)
     return bytes;
 }
 
-/* Begins the next answer. False: there is nothing to say. Once it ends, pings and attaches that wait get none: a PONG
- * would say that the memory may be read. */
+/* Begins the next answer. False: there is nothing to say. Once it ends, pings and attaches that
+ * wait get none: a PONG would say that the memory may be read. */
 static bool begin_answer(struct tb_door_peer *p)
 {
     if (p->state == TB_DOOR_ENDING) {
@@ -153,7 +156,8 @@ static void run_advance(struct tb_door_peer *p, uint32_t bytes)
     p->run_done = 0;
 }
 
-/* Copies the next small run, or a part of it, into out. False: out has to go first, or the run is large. */
+/* Copies the next small run, or a part of it, into out. False: out has to go first,
+ * or the run is large. */
 static bool gather_one(struct tb_door_peer *p)
 {
     const struct tb_door_run *run = &p->runs[p->run_first];
@@ -178,8 +182,8 @@ static void gather(struct tb_door_peer *p)
         continue;
 }
 
-/* Offers bytes to the socket; how many were taken. A write that was cut short is offered again with the same
- * length: TLS wants that. */
+/* Offers bytes to the socket; how many were taken. A write that was cut short is offered again with
+ * the same length: TLS wants that. */
 static enum tb_status offer(struct tb_door_peer *p, const void *bytes, size_t count, size_t *taken_out)
 {
     struct tb_fabric *f = p->door->fabric;

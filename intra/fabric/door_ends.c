@@ -1,10 +1,12 @@
-/* door_ends.c - how a reader leaves the door: refused, its export taken back, or gone by itself. Each refusal leaves one line.
+/* door_ends.c - how a reader leaves the door: refused, its export taken back, or gone by itself.
+ * Each refusal leaves one line.
  *
- * A peer that does not take its END within a second is cut off, and counts as a reader until its connection is gone; one that reads by
- * RDMA until its queue pair is.
+ * A peer that does not take its END within a second is cut off, and counts as a reader until its
+ * connection is gone; one that reads by RDMA until its queue pair is.
  *
- * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is closed. Where it stands still, it
- * lingers: nothing is sent or read for it any more, the export's memory is its owner's, and the tray waits for the word. */
+ * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is
+ * closed. Where it stands still, it lingers: nothing is sent or read for it any more, the export's
+ * memory is its owner's, and the tray waits for the word. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -94,7 +96,8 @@ static void on_attachable(void *user)
     if (!p->gone) tb_chan_want_write(p->chan, true);
 }
 
-/* It disconnected, or asked for what its key does not open: what it still wants goes over the connection. */
+/* It disconnected, or asked for what its key does not open: what it still wants goes
+ * over the connection. */
 static void on_guest_broken(void *user)
 {
     tb_verbs_guest_end(((struct tb_door_peer *)user)->guest);

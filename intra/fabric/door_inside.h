@@ -1,5 +1,6 @@
-/* door_inside.h - one reader at the door, and what the door's files ask of each other: door.c lets it in, door_requests.c hears it,
- * door_answers.c serves it, door_ends.c lets it go. Only they may include this.
+/* door_inside.h - one reader at the door, and what the door's files ask of each other: door.c
+ * lets it in, door_requests.c hears it, door_answers.c serves it, door_ends.c lets it go. Only
+ * they may include this.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_DOOR_INSIDE_H

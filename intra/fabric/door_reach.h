@@ -1,5 +1,5 @@
-/* door_reach.h - whether a door of this machine can be reached from here: an abstract name belongs to a network namespace, and a
- * container may have one of its own. A shell.
+/* door_reach.h - whether a door of this machine can be reached from here: an abstract name belongs
+ * to a network namespace, and a container may have one of its own. A shell.
  *
  * Threads: any. */
 #ifndef TB_INTRA_DOOR_REACH_H

@@ -1,7 +1,8 @@
-/* door_requests.c - what a reader at the door says: HELLO with its token, and what it asks for then.
+/* door_requests.c - what a reader at the door says: HELLO with its token, and what it asks for
+ * then.
  *
- * It is believed nothing: a request has one size, READs are bounded in number and size and checked against the export before a byte is
- * touched. */
+ * It is believed nothing: a request has one size, READs are bounded in number and size and checked
+ * against the export before a byte is touched. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -5,7 +5,8 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-/* tb_export and door hold no more than so many: device memory is what an engine has too little of. Others read the host's copy. */
+/* tb_export and door hold no more than so many: device memory is what an engine has too little of.
+ * Others read the host's copy. */
 #define TRAYS_MAX 8u
 
 enum tray_work { OPENING, FILLING, CLOSING };

@@ -1,8 +1,8 @@
-/* door_tray.h - the owner's end of a tray (cuda_part.h): a reader of this host asks for one, then for chunks in it. Inside intra/
- * only.
+/* door_tray.h - the owner's end of a tray (cuda_part.h): a reader of this host asks for one, then
+ * for chunks in it. Inside intra/ only.
  *
- * What a GPU takes its time for runs on the fabric's pool: making the tray, filling it, giving it back. One job of a tray runs at
- * a time, and takes all that is asked by then.
+ * What a GPU takes its time for runs on the fabric's pool: making the tray, filling it, giving it
+ * back. One job of a tray runs at a time, and takes all that is asked by then.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_DOOR_TRAY_H
@@ -18,7 +18,8 @@ struct tb_door_tray_events {
     void (*on_turn)(void *user);
     void (*on_gone)(void *user); /* after close: it is freed */
 };
-/* For a reader of the export, whose origin it copies. TB_BAD_ARGUMENT: no such size; TB_SITE_NOMEM. */
+/* For a reader of the export, whose origin it copies. TB_BAD_ARGUMENT: no such size;
+ * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_door_tray_open(struct tb_fabric *f, const struct tb_export *export,
                                              uint64_t bytes, const struct tb_door_tray_events *events,
                                              void *user, struct tb_door_tray **tray_out);

@@ -1,5 +1,5 @@
-/* exports.h - what a fabric's door may serve: exports, the tokens that open them, and how many readers are
- * in. Inside intra/ only.
+/* exports.h - what a fabric's door may serve: exports, the tokens that open them, and how many
+ * readers are in. Inside intra/ only.
  *
  * Threads: none of its own; the fabric's lock is held around every call. */
 #ifndef TB_INTRA_EXPORTS_H
@@ -61,9 +61,9 @@ void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now);
 /* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused. */
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
                                 tb_time_ns now);
-/* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a stranger
- * learns no more); TB_PEER_IDENTITY: the token is another's, and stays good for that one; TB_PEER_REVOKED:
- * closing. */
+/* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a
+ * stranger learns no more); TB_PEER_IDENTITY: the token is another's, and stays good for that one;
+ * TB_PEER_REVOKED: closing. */
 enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
                                 tb_time_ns now, struct tb_export **export_out);
 

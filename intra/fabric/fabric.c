@@ -36,9 +36,11 @@ static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool from_pool)
     pthread_mutex_lock(&f->lock);
     *f->last = job;
     f->last = &job->next;
-    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and the last of them wakes. */
+    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and
+     * the last of them wakes. */
     const bool others_follow = from_pool && tb_pool_waiting(f->pool) > tb_pool_threads(f->pool);
-    /* Before the job can run: behind that the fabric may close, and a write to what was its descriptor ends the process. */
+    /* Before the job can run: behind that the fabric may close, and a write to what was its
+     * descriptor ends the process. */
     if (!others_follow) uv_async_send(&f->posted);
     pthread_mutex_unlock(&f->lock);
 }
@@ -103,7 +105,8 @@ bool tb_fabric_on_thread(const struct tb_fabric *f)
     return pthread_equal(pthread_self(), f->thread) != 0;
 }
 
-/* ---- the alarm: libuv's timers count milliseconds, bitmaps are polled every 200 microseconds ---- */
+/* ---- the alarm: libuv's timers count milliseconds, bitmaps are polled every 200
+ * microseconds ---- */
 
 static void arm(struct tb_fabric *f, tb_time_ns at)
 {
@@ -257,8 +260,8 @@ undo_fd:
     return TB_SITE_IO;
 }
 
-/* Turns the loop until nothing is left in it. Called where the loop thread is not running any more, or never
- * ran. */
+/* Turns the loop until nothing is left in it. Called where the loop thread is not running
+ * any more, or never ran. */
 static void loop_close(struct tb_fabric *f)
 {
     uv_close((uv_handle_t *)&f->posted, NULL);
@@ -396,8 +399,8 @@ static void ask_quiet(struct tb_fabric *f, void *arg)
     if (*quiet) uv_stop(&f->loop);
 }
 
-/* Hops and peers end by callbacks of the loop within milliseconds, and openings of trays when the driver answers. This runs once
- * in a process's life. */
+/* Hops and peers end by callbacks of the loop within milliseconds, and openings of trays when the
+ * driver answers. This runs once in a process's life. */
 static void wait_quiet(struct tb_fabric *f)
 {
     for (bool quiet = false; !quiet;) {

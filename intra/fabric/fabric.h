@@ -1,13 +1,16 @@
-/* fabric.h - how bytes move inside a site: doors serve, readers pull. A shell (source_descriptor.h below it is pure).
+/* fabric.h - how bytes move inside a site: doors serve, readers pull. A shell
+ * (source_descriptor.h below it is pure).
  *
- * The unit is a one-sided READ of (buffer, offset, bytes) from an export, as RDMA has it; `shm` and `tcp` do the same with a copy
- * and a socket. A reader polls its source's held bitmap with small READs and asks for a chunk only after the READ that showed its bit.
+ * The unit is a one-sided READ of (buffer, offset, bytes) from an export, as RDMA has it; `shm` and
+ * `tcp` do the same with a copy and a socket. A reader polls its source's held bitmap with small
+ * READs and asks for a chunk only after the READ that showed its bit.
  *
  * Order at the reader (P1): a chunk's READs have completed, then digest of the own copy, then held.
  * Order at the owner: refuse new readers, end and drain each hop, then the memory is the owner's.
  *
- * Threads: a fabric owns one thread with a libuv loop (and for shm copies a bounded pool); all calls below may come from any thread;
- * callbacks run on the fabric's thread and must only note what happened and wake their owner. */
+ * Threads: a fabric owns one thread with a libuv loop (and for shm copies a bounded pool); all
+ * calls below may come from any thread; callbacks run on the fabric's thread and must only note
+ * what happened and wake their owner. */
 #ifndef TB_INTRA_FABRIC_H
 #define TB_INTRA_FABRIC_H
 
@@ -15,7 +18,8 @@
 #include "base/message.h"
 #include "base/time.h"
 
-/* CUDA is what a hop by SHM comes to where its source's bytes stand on a GPU that this process reaches: it is not asked for. */
+/* CUDA is what a hop by SHM comes to where its source's bytes stand on a GPU that this process
+ * reaches: it is not asked for. */
 enum tb_transport {
     TB_TRANSPORT_NONE,
     TB_TRANSPORT_SHM,
@@ -25,21 +29,24 @@ enum tb_transport {
 };
 const char *tb_transport_name(enum tb_transport transport);
 
-/* Why a hop goes by the transport that it goes by. Numbers travel in PROGRESS, in four bits: UNKNOWN is what a gateway makes of one
- * that it does not know (P9). */
+/* Why a hop goes by the transport that it goes by. Numbers travel in PROGRESS, in four bits:
+ * UNKNOWN is what a gateway makes of one that it does not know (P9). */
 enum tb_transport_why {
     TB_WHY_UNKNOWN, /* it has not begun, or another release's */
     TB_WHY_ASKED,   /* its owner named the transport */
-    TB_WHY_SAME_HOST, /* shm: all of the source's memory is mapped. The release before says it of every shm hop */
-    TB_WHY_RDMA,      /* verbs: both ends have it, and all of the source's memory is registered */
+    /* shm: all of the source's memory is mapped. The release before says it of every shm hop */
+    TB_WHY_SAME_HOST,
+    TB_WHY_RDMA,          /* verbs: both ends have it, and all of the source's memory is registered */
     TB_WHY_NO_RDMA_HERE,  /* tcp: this end has none, or its config says so */
     TB_WHY_NO_RDMA_THERE, /* tcp: the source has none */
     TB_WHY_RDMA_FAILED,   /* tcp: no path between the two ends' NICs came up, or all of them rest */
     TB_WHY_GPU,           /* cuda: same host, from the source's GPU memory */
     TB_WHY_GPU_REFUSED,   /* shm: same host; this process could not open a tray of the source's GPU */
     TB_WHY_GPU_NO_TRAY,   /* shm: same host; the source gave none */
-    TB_WHY_SAME_HOST_READV, /* shm: some or all of the source's memory is read by process_vm_readv, none by the socket */
-    TB_WHY_SAME_HOST_SOCKET, /* shm: some or all of it is reached neither way, and comes over the door's socket */
+    /* shm: some or all of the source's memory is read by process_vm_readv, none by the socket */
+    TB_WHY_SAME_HOST_READV,
+    /* shm: some or all of it is reached neither way, and comes over the door's socket */
+    TB_WHY_SAME_HOST_SOCKET,
     TB_WHY_UNREGISTERED_HERE,  /* tcp: our NIC could not register what the bytes land in */
     TB_WHY_UNREGISTERED_THERE, /* tcp: the source's NIC could register none of its memory */
     TB_WHY_RDMA_PART,          /* verbs, and tcp for what the source's NIC could not register */
@@ -54,8 +61,9 @@ void tb_transport_unpack(uint8_t packed, enum tb_transport *transport_out, enum 
 
 struct tb_fabric;
 
-/* As many as were asked for; 0: one for each of these cores, 1 to 8. Eight digest more than a NIC of 400 Gbit/s brings (12 GB/s each,
- * docs/benchmarks.md): what nobody asked for takes no more cores. */
+/* As many as were asked for; 0: one for each of these cores, 1 to 8. Eight digest more than
+ * a NIC of 400 Gbit/s brings (12 GB/s each, docs/benchmarks.md): what nobody asked for
+ * takes no more cores. */
 static inline uint32_t tb_fabric_threads(uint32_t asked, uint32_t cores)
 {
     if (asked != 0) return asked;
@@ -71,17 +79,20 @@ struct tb_fabric_options {
     bool no_verbs;             /* RDMA is neither used nor offered; it is not encrypted */
 };
 
-/* TB_SITE_LOCKED: another process listens at tcp_address; TB_SITE_IO, with errno where that is why (else 0); TB_SITE_NOMEM. */
+/* TB_SITE_LOCKED: another process listens at tcp_address; TB_SITE_IO, with errno where that is why
+ * (else 0); TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_fabric_open(const struct tb_fabric_options *options,
                                           struct tb_fabric **fabric_out);
-/* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the thread. Exports must have been
- * closed or are cut off here. */
+/* Ends and frees every hop that its owner has not closed (it is not to be used after), joins the
+ * thread. Exports must have been closed or are cut off here. */
 void tb_fabric_close(struct tb_fabric *fabric);
 
-/* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC is emulated has none. */
+/* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC
+ * is emulated has none. */
 const char *tb_fabric_no_verbs(const struct tb_fabric *fabric);
-/* What this host's NICs carry each way, as sysfs said when it opened: those with RDMA together, or the one that has the door's address;
- * 0: not known. An emulated NIC is not, nor is loopback, nor what says more than it knows (nic_rate.h). */
+/* What this host's NICs carry each way, as sysfs said when it opened: those with RDMA together, or
+ * the one that has the door's address; 0: not known. An emulated NIC is not, nor is loopback, nor
+ * what says more than it knows (nic_rate.h). */
 uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */
@@ -96,11 +107,13 @@ void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoin
 
 /* ---- memory ---- */
 
-/* Hops fill it and exports serve it over and over: a NIC registers what it needs of it once, and keeps that until it goes. All
- * other memory is registered for each hop and each export anew. Any thread but the fabric's, as of goes. */
+/* Hops fill it and exports serve it over and over: a NIC registers what it needs of it once, and
+ * keeps that until it goes. All other memory is registered for each hop and each export anew. Any
+ * thread but the fabric's, as of goes. */
 void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count);
-/* Before it is unmapped, with no hop or export of it left: takes as long as giving back its pages. What stays when the fabric closes
- * goes with it. NULL, and memory of which nothing was said, are fine. */
+/* Before it is unmapped, with no hop or export of it left: takes as long as giving back
+ * its pages. What stays when the fabric closes goes with it. NULL, and memory of which
+ * nothing was said, are fine. */
 void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
 
 /* ---- the owner's side ---- */
@@ -109,12 +122,14 @@ void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
 struct tb_export_buffer {
     void *bytes;
     uint64_t count;
-    int memfd; /* >= 0: shm readers get this descriptor, read-only, and map [memfd_offset, + count); -1: process_vm_readv */
+    /* >= 0: shm readers get this descriptor, read-only, and map [memfd_offset, + count);
+     * -1: process_vm_readv */
+    int memfd;
     uint64_t memfd_offset;
     const struct tb_export_device *device; /* NULL: host memory; must stay like the memory */
 };
-/* Memory of a device whose copy in host memory is `bytes`: NICs that can read the device itself, by its dma-buf; all other
- * readers, and NICs that cannot, read the copy. */
+/* Memory of a device whose copy in host memory is `bytes`: NICs that can read the device itself, by
+ * its dma-buf; all other readers, and NICs that cannot, read the copy. */
 struct tb_gpu;
 struct tb_gpu_origin;
 struct tb_export_device {
@@ -123,7 +138,8 @@ struct tb_export_device {
     const char *pci; /* as sysfs names it, "0000:18:00.0"; NULL: not known. Stays like the memory */
 };
 
-/* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data; encode/decode in source_descriptor.h. */
+/* Where one shard's packed bytes and held bitmap stand in an export's buffers. Pure data;
+ * encode/decode in source_descriptor.h. */
 struct tb_source_shard {
     uint32_t shard;
     /* its bitmap: TB_BITMAP_WORDS(chunk_count) words at held_offset; UINT32_MAX: all is held */
@@ -160,7 +176,8 @@ struct tb_export_options {
         *origin; /* copied: its shard's bytes stand on a GPU, and what the buffers have is a copy;
                                            NULL: not */
     uint32_t origin_shard;
-    /* filled by hops of this fabric that name it in `feeds`; else it is the beginning of its chains */
+    /* filled by hops of this fabric that name it in `feeds`; else it is the
+     * beginning of its chains */
     bool chained;
 };
 struct tb_shelf_at {
@@ -169,12 +186,13 @@ struct tb_shelf_at {
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct tb_export_options *options);
-/* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens lapse after 30 s. TB_NOT_FOUND:
- * no such export. */
+/* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens
+ * lapse after 30 s. TB_NOT_FOUND: no such export. */
 TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id,
                                            const struct tb_id *token, const struct tb_fingerprint *reader);
-/* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops (they see TB_PEER_REVOKED), waits
- * until no thread of ours touches the buffers, then returns: the memory is the caller's. Blocks. */
+/* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops
+ * (they see TB_PEER_REVOKED), waits until no thread of ours touches the buffers, then returns: the
+ * memory is the caller's. Blocks. */
 void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drain_ms);
 uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 
@@ -195,7 +213,8 @@ void tb_fabric_tokens(struct tb_fabric *fabric, void (*each)(void *user, const s
 
 /* ---- the reader's side ---- */
 
-/* One hop: this process pulls what it lacks of these places from one source, until whole, lost, or closed. */
+/* One hop: this process pulls what it lacks of these places from one source, until
+ * whole, lost, or closed. */
 struct tb_codec_coded;
 struct tb_hop;
 struct tb_shelf;
@@ -212,14 +231,18 @@ struct tb_hop_event {
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
     enum tb_transport transport; /* OPENED: and again when it goes on by another */
     enum tb_transport_why why_transport;
-    /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once more before saying so: `twice` */
+    /* CHUNK_BAD: digest did not match although the hop was still open after the READ; read once
+     * more before saying so: `twice` */
     uint32_t shard,
-        chunk; /* of OBJECT_BAD, too: an encoded chunk of the source's shelf was wrong, and the chunk comes whole */
+        /* of OBJECT_BAD, too: an encoded chunk of the source's shelf was wrong, and
+         * the chunk comes whole */
+        chunk;
     bool twice;
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
 
-/* An encoded chunk as the source has it, unseen unless it was decoded here; coded NULL: it has none of that chunk. Borrowed. */
+/* An encoded chunk as the source has it, unseen unless it was decoded here; coded NULL: it has none
+ * of that chunk. Borrowed. */
 struct tb_hop_object {
     uint32_t shard, chunk, chunk_count; /* of the shard */
     struct tb_id base;
@@ -242,21 +265,26 @@ struct tb_hop_options {
                                        tb_hop_close has returned. NULL: chunks come whole */
     struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
-    /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL: nobody */
+    /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL:
+     * nobody */
     tb_hop_object_fn objects;
     struct tb_gpu *gpu;  /* of this process: what its source has on a GPU is read from there. NULL: none */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
-    /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of 500 ms, and 5 s to open */
+    /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of
+     * 500 ms, and 5 s to open */
     uint32_t idle_ms;
-    /* chunks that the source holds come whole when its shelf was silent for so long [500]; 0: that */
+    /* chunks that the source holds come whole when its shelf was silent for so long [500]; 0:
+     * that */
     uint32_t shelf_ms;
     tb_hop_fn fn;
     void *user;
 };
-/* Several hops may fill the same places at once: claims keep them apart. TB_SITE_NOMEM, TB_BAD_ARGUMENT at once; all else by the callback. */
+/* Several hops may fill the same places at once: claims keep them apart. TB_SITE_NOMEM,
+ * TB_BAD_ARGUMENT at once; all else by the callback. */
 TB_MUST_USE enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options *options,
                                        struct tb_hop **hop_out);
-/* Ends it; after return no callback comes and nothing is written any more. Not from inside the callback. */
+/* Ends it; after return no callback comes and nothing is written any more. Not from
+ * inside the callback. */
 void tb_hop_close(struct tb_hop *hop);
 
 struct tb_hop_stats {
@@ -271,7 +299,8 @@ struct tb_hop_stats {
     enum tb_transport_why why;
     tb_time_ns open_at, last_at;
 };
-/* Closes it, and says what it came to: a chunk is held a moment before it is counted, so only then is the count whole. */
+/* Closes it, and says what it came to: a chunk is held a moment before it is counted, so only
+ * then is the count whole. */
 void tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out);
 void tb_hop_stats(const struct tb_hop *hop, struct tb_hop_stats *stats_out);
 

@@ -1,4 +1,5 @@
-/* fabric_inside.h - what the files of the fabric share: its thread, its queue, its pace. Inside intra/ only.
+/* fabric_inside.h - what the files of the fabric share: its thread, its queue, its
+ * pace. Inside intra/ only.
  *
  * Threads: fields are the loop thread's unless said otherwise. */
 #ifndef TB_INTRA_FABRIC_INSIDE_H
@@ -22,7 +23,8 @@ struct tb_fabric_job {
     struct tb_fabric_job *next;
 };
 
-/* One direction of the emulated NIC. Who is refused stands in line; the line is served by the alarm. */
+/* One direction of the emulated NIC. Who is refused stands in line; the line is
+ * served by the alarm. */
 struct tb_pace_waiter {
     TAILQ_ENTRY(tb_pace_waiter) link;
     void (*ready)(struct tb_pace_waiter *waiter); /* a grant is there: move on */
@@ -73,8 +75,9 @@ struct tb_fabric {
 
 /* Any thread. The job runs on the loop thread, in order, never inside this call. */
 void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job);
-/* The same, as the last of what a job of the pool does. Each wake-up costs about a tenth of what a chunk of 1 MiB does: while more jobs
- * wait there than it has threads, the loop is not woken; the next one that ends will. */
+/* The same, as the last of what a job of the pool does. Each wake-up costs about a tenth of what a
+ * chunk of 1 MiB does: while more jobs wait there than it has threads, the loop is not woken; the
+ * next one that ends will. */
 void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job);
 /* Any thread but the loop's: runs fn there and returns when it has. */
 void tb_fabric_call(struct tb_fabric *f, void (*fn)(struct tb_fabric *f, void *arg), void *arg);

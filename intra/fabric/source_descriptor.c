@@ -65,8 +65,8 @@ static bool decode_fixed(struct tb_reader *r, struct tb_source_shard *out)
     return !r->bad && scattered <= 1;
 }
 
-/* Reads the count of a table, which must fit what is left: nobody makes us allocate more than a small
- * multiple of what it sent. */
+/* Reads the count of a table, which must fit what is left: nobody makes us allocate more than a
+ * small multiple of what it sent. */
 static bool table_count(struct tb_reader *r, size_t entry_bytes, uint32_t count_max, uint32_t *count_out)
 {
     const uint32_t count = tb_read_u32(r);
@@ -179,8 +179,8 @@ enum tb_status tb_source_check(const struct tb_source_shard *shard, const struct
     return TB_OK;
 }
 
-/* So many bytes from `inside` tensor t on stand in one piece, as tensors do that follow one another in packed order and in memory.
- * It looks no further than bytes_max. */
+/* So many bytes from `inside` tensor t on stand in one piece, as tensors do that follow one another
+ * in packed order and in memory. It looks no further than bytes_max. */
 static uint64_t bytes_in_piece(const struct tb_source_shard *shard, const struct tb_layout *layout,
                                uint32_t t, uint64_t inside, uint64_t bytes_max)
 {

@@ -1,9 +1,10 @@
 /* heartbeat.h - is the other end of a hop still there? Pure: the owner says what it heard and when.
  *
- * A killed process is noticed by its closed connection. A host that is silent is not: so a source that says nothing for one
- * beat is asked, and one that has said nothing for TB_HEARTBEAT_MISSED beats is given up. Anything that it sends counts, so a
- * hop that moves bytes costs no beat. A connection that is still being made has `open` for it: a
- * handshake may take longer. Whoever looks a beat late stood still itself: what was said meanwhile lies unread, so time begins anew. */
+ * A killed process is noticed by its closed connection. A host that is silent is not: so a source
+ * that says nothing for one beat is asked, and one that has said nothing for TB_HEARTBEAT_MISSED
+ * beats is given up. Anything that it sends counts, so a hop that moves bytes costs no beat. A
+ * connection that is still being made has `open` for it: a handshake may take longer. Whoever looks
+ * a beat late stood still itself: what was said meanwhile lies unread, so time begins anew. */
 #ifndef TB_INTRA_HEARTBEAT_H
 #define TB_INTRA_HEARTBEAT_H
 
@@ -24,12 +25,14 @@ struct tb_heartbeat {
     bool asked;          /* and not answered */
 };
 
-/* idle_ms: how long it may be silent in all, TB_HEARTBEAT_MISSED beats, and open_ms before its first word. */
+/* idle_ms: how long it may be silent in all, TB_HEARTBEAT_MISSED beats, and open_ms
+ * before its first word. */
 void tb_heartbeat_init(struct tb_heartbeat *h, uint32_t idle_ms, uint32_t open_ms, tb_time_ns now);
 void tb_heartbeat_heard(struct tb_heartbeat *h, tb_time_ns now);
 
 enum tb_heartbeat_do { TB_HEARTBEAT_WAIT, TB_HEARTBEAT_ASK, TB_HEARTBEAT_LOST };
-/* ASK is said once until it is answered: `asked` is the owner's to clear. *next_out: when to look again; untouched on LOST. */
+/* ASK is said once until it is answered: `asked` is the owner's to clear. *next_out: when to look
+ * again; untouched on LOST. */
 enum tb_heartbeat_do tb_heartbeat_look(struct tb_heartbeat *h, tb_time_ns now, tb_time_ns *next_out);
 
 #endif

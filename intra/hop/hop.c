@@ -52,8 +52,8 @@ static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
     return shard->place->manifest->chunks[k].bytes;
 }
 
-/* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a time: a shard
- * may have two million chunks. */
+/* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a
+ * time: a shard may have two million chunks. */
 static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uint32_t end)
 {
     for (uint32_t k = from; k < end;) {

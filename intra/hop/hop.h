@@ -1,16 +1,20 @@
-/* hop.h - what one hop asks its source for next. The deciding half of a hop; hop_run.c and its like do what it says.
+/* hop.h - what one hop asks its source for next. The deciding half of a hop; hop_run.c and its
+ * like do what it says.
  *
- * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our places, what
- * is in flight and what failed. A chunk is asked for only after the snapshot that showed its bit (P1), only
- * when nobody else fills it here (a claim), and at most twice from a source whose bytes do not match: once
- * again after the first failure, then never.
+ * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our
+ * places, what is in flight and what failed. A chunk is asked for only after the snapshot that
+ * showed its bit (P1), only when nobody else fills it here (a claim), and at most twice from a
+ * source whose bytes do not match: once again after the first failure, then never.
  *
- * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after an eighth of what a chunk took there of
- * late, or a share of the time since the last news where that is longer. In a chain whose NICs are all as fast as its source, a hop
- * that was late once stays so, and all behind it with it: what 1,000 hops add is the most that each was ever late, not the mean. So
- * that share is one of 64, and of 64 times its depth down the chain: the first chunk takes d chunks' time to depth d, and a pause on its
- * way through many hops grows with each one's lateness. An idle hop sleeps soon; far down a chain, where the lateness of all before
- * adds up, it goes on looking. Nor is one pause a new rhythm: what a chunk took may double from one news to the next.
+ * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after an
+ * eighth of what a chunk took there of late, or a share of the time since the last news where
+ * that is longer. In a chain whose NICs are all as fast as its source, a hop that was late once
+ * stays so, and all behind it with it: what 1,000 hops add is the most that each was ever late,
+ * not the mean. So that share is one of 64, and of 64 times its depth down the chain: the first
+ * chunk takes d chunks' time to depth d, and a pause on its way through many hops grows with each
+ * one's lateness. An idle hop sleeps soon; far down a chain, where the lateness of all before
+ * adds up, it goes on looking. Nor is one pause a new rhythm: what a chunk took may double from
+ * one news to the next.
  *
  * Threads: one; the places may be filled by others at the same time. */
 #ifndef TB_INTRA_HOP_H
@@ -26,16 +30,19 @@
 #define TB_HOP_POLL_SHARE  64u  /* of a wait: one of so many, times the depth, */
 #define TB_HOP_POLL_DEPTH  128u /* which is taken for so deep where it is not known, and never for deeper */
 #define TB_HOP_POLL_MAX    TB_MS(20)
-/* Asked for and not come; 1 ms at 8 GB/s. Two chunks may always be, however large. As much may have come and not be digested, and
- * always a chunk for each thread that digests and one more: a NIC that is faster than a core goes on while several of them work, and
- * it never runs so far ahead that chunks leave the cache before they are digested. */
+/* Asked for and not come; 1 ms at 8 GB/s. Two chunks may always be, however large. As much may have
+ * come and not be digested, and always a chunk for each thread that digests and one more: a NIC
+ * that is faster than a core goes on while several of them work, and it never runs so far ahead
+ * that chunks leave the cache before they are digested. */
 #define TB_HOP_WINDOW_BYTES ((uint64_t)8 << 20)
-/* Where we copy ourselves: no NIC and no queue of the source's holds them, and the loop has more of them to see to at a turn. */
+/* Where we copy ourselves: no NIC and no queue of the source's holds them, and the loop has more of
+ * them to see to at a turn. */
 #define TB_HOP_WINDOW_COPIED  ((uint64_t)24 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
 #define TB_HOP_CHUNKS_MAX     32u   /* in flight: asked for, or come and not digested */
 
-/* One shard that the source has and we want. The first three are the owner's to fill before init. */
+/* One shard that the source has and we want. The first three are the owner's to fill before
+ * init. */
 struct tb_hop_shard {
     const struct tb_source_shard *source;
     struct tb_place *place;
@@ -73,8 +80,8 @@ struct tb_hop_state {
     uint32_t shelf_at;          /* where the search for objects goes on */
 };
 
-/* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first poll is due
- * at once. */
+/* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first
+ * poll is due at once. */
 void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint32_t shard_count,
                        uint32_t seed, tb_time_ns now);
 
@@ -82,35 +89,40 @@ struct tb_hop_aim {
     uint32_t shard_index; /* into shards */
     uint32_t chunk;
     uint32_t bytes; /* to read: of the encoded form if there is one */
-    /* Of the source's shelf: read it, and, unless it is only passed on, decode it into the chunk's place. NULL: none. */
+    /* Of the source's shelf: read it, and, unless it is only passed on, decode it into the
+     * chunk's place. NULL: none. */
     const struct tb_shelf_entry *object;
     uint32_t line;  /* of the chunk, with an object */
     bool passed_on; /* nothing was claimed: it goes to our shelf alone */
     bool came;      /* tb_hop_came's */
 };
-/* True: *aim_out was claimed in its place and counts as in flight until one of the four calls behind tb_hop_came. False:
- * the window is full, or there is nothing to ask for now. */
+/* True: *aim_out was claimed in its place and counts as in flight until one of the four calls
+ * behind tb_hop_came. False: the window is full, or there is nothing to ask for now. */
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out);
-/* All of it has been read, or is now copied by whoever digests it: others may be asked for in its stead. */
+/* All of it has been read, or is now copied by whoever digests it: others may be
+ * asked for in its stead. */
 void tb_hop_came(struct tb_hop_state *s, struct tb_hop_aim *aim);
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
-/* Its digest failed while the source was still open to us, and its claim has ended. True: for the second
- * time; it is not asked of this source again. */
+/* Its digest failed while the source was still open to us, and its claim has ended. True: for the
+ * second time; it is not asked of this source again. */
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
-/* What was decoded from an object is not the chunk: it is asked for whole, and the source is not blamed. Its claim has ended. */
+/* What was decoded from an object is not the chunk: it is asked for whole, and the source is not
+ * blamed. Its claim has ended. */
 void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 
-/* The words of a shard's bitmap to ask for in this round: what lies between the first and the last that are
- * not full, at most TB_HOP_POLL_WORDS_MAX of it, another part each round. False: it is known whole. */
+/* The words of a shard's bitmap to ask for in this round: what lies between the first and the
+ * last that are not full, at most TB_HOP_POLL_WORDS_MAX of it, another part each round.
+ * False: it is known whole. */
 bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
                        uint32_t *count_out);
-/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source holds no
- * more is asked no more. */
+/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source
+ * holds no more is asked no more. */
 TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,
                                        const uint64_t *words, uint32_t count);
-/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks at the places again. */
+/* All snapshots of a round have come (or none was worth asking): sets poll_at and looks
+ * at the places again. */
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now);
 
 /* Every place is whole. */

@@ -1,7 +1,9 @@
-/* hop_follow.c - what a hop's source holds: its bitmaps and, where it has one, its shelf, asked again at the rhythm that hop.c says.
+/* hop_follow.c - what a hop's source holds: its bitmaps and, where it has one, its shelf, asked
+ * again at the rhythm that hop.c says.
  *
- * A round is one READ of each: head and bits of the shelf, then entries that are new; the bitmap of each shard. What comes is the
- * source's word: it is bounded by hop.c and hop_shelf.c before it is believed. */
+ * A round is one READ of each: head and bits of the shelf, then entries that are new; the
+ * bitmap of each shard. What comes is the source's word: it is bounded by hop.c and hop_shelf.c
+ * before it is believed. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "intra/hop/hop_inside.h"

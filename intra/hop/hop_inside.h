@@ -1,5 +1,5 @@
-/* hop_inside.h - one hop in memory, and what its files ask of each other: hop_run.c its life, hop_land.c its chunks, hop_follow.c
- * what its source holds. Only they may include this.
+/* hop_inside.h - one hop in memory, and what its files ask of each other: hop_run.c its life,
+ * hop_land.c its chunks, hop_follow.c what its source holds. Only they may include this.
  *
  * Threads: the fabric's; of a slot, the pool's while it is WORKING. */
 #ifndef TB_INTRA_HOP_INSIDE_H

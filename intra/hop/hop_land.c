@@ -1,9 +1,10 @@
-/* hop_land.c - the chunks of a hop: hop.c says which, this asks the transport for them, lets the pool copy, decode and digest,
- * and judges what did not match.
+/* hop_land.c - the chunks of a hop: hop.c says which, this asks the transport for them, lets the
+ * pool copy, decode and digest, and judges what did not match.
  *
- * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write, and held only then.
- * A far chunk (base/layout/place.h) is written by a NIC where it stands, or lands in memory of the host, whole, and goes there from it.
- * A claim that was taken here ends here, whatever happens: finished, given back, or dropped when the hop ends. */
+ * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write,
+ * and held only then. A far chunk (base/layout/place.h) is written by a NIC where it stands, or
+ * lands in memory of the host, whole, and goes there from it. A claim that was taken here ends
+ * here, whatever happens: finished, given back, or dropped when the hop ends. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -32,7 +33,8 @@ static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
                                    slot->scratch.bytes, slot->read.bytes};
 }
 
-/* An object goes on to those behind us: once it has proved itself here, or unseen where we lack its base. */
+/* An object goes on to those behind us: once it has proved itself here, or unseen
+ * where we lack its base. */
 static void pass_on(const struct tb_hop_slot *slot)
 {
     const struct tb_codec_coded coded = coded_of(slot);
@@ -46,8 +48,8 @@ static void pass_on(const struct tb_hop_slot *slot)
     o->objects(o->user, &object);
 }
 
-/* The same chunk of the base that the object is on. NULL where the base has none of that length: a decoder reads as many bytes of
- * it as it writes. */
+/* The same chunk of the base that the object is on. NULL where the base has none of that length: a
+ * decoder reads as many bytes of it as it writes. */
 static const uint8_t *base_chunk(const struct tb_hop_slot *slot, uint32_t bytes)
 {
     const struct tb_place *base = slot->hop->base.places[slot->aim.shard_index];
@@ -181,8 +183,8 @@ static void object_failed(struct tb_hop_slot *slot)
                                       .chunk = slot->aim.chunk});
 }
 
-/* The bytes are not what the publisher sealed. That is the source's fault only if the memory was still its to
- * show. */
+/* The bytes are not what the publisher sealed. That is the source's fault only if the memory
+ * was still its to show. */
 static void mismatched(struct tb_hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;

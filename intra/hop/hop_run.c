@@ -1,8 +1,10 @@
-/* hop_run.c - the life of a hop: it finds a transport, opens, and ends so that nothing of it writes behind its end.
+/* hop_run.c - the life of a hop: it finds a transport, opens, and ends so that nothing of it
+ * writes behind its end.
  *
- * opening -> open -> ending -> ended.  Ending begins with close, or when the source is lost. Then nothing new is asked; jobs that
- * run on the pool come home first (they use the upstream's memory), then the upstream is closed, then the claims that are left are
- * given back, and only then LOST is told or close returns: after either nothing of the hop writes any more. */
+ * opening -> open -> ending -> ended.  Ending begins with close, or when the source is lost. Then
+ * nothing new is asked; jobs that run on the pool come home first (they use the upstream's memory),
+ * then the upstream is closed, then the claims that are left are given back, and only then LOST is
+ * told or close returns: after either nothing of the hop writes any more. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -129,7 +131,8 @@ static void on_open(void *user)
     hop->opened = true;
     hop->transport = hop->upstream->transport;
     hop->why = why_of(hop);
-    /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a version encoded has encoded it. */
+    /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a
+     * version encoded has encoded it. */
     hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP || hop->base.take != NULL;
     if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
     hop->state.threads = tb_pool_threads(hop->fabric->pool);

@@ -1,10 +1,13 @@
-/* hop_shelf.h - which encoded chunks a hop asks its source for, and which chunks it rather waits for. Pure; part of hop.h's core.
+/* hop_shelf.h - which encoded chunks a hop asks its source for, and which chunks it rather waits
+ * for. Pure; part of hop.h's core.
  *
- * A source's shelf (base/layout/shelf.h) is polled with its bitmaps. A reader that holds the shelf's base asks for objects and decodes
- * them, before their chunks are held by the source even; it asks for a chunk whole where the shelf has no object, where an object
- * failed it, and where the source held a chunk for its patience and its shelf said nothing new. A reader that does not
- * hold the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who may. An owner may want every
- * object, for others than readers of this site: then the hop goes on until the shelf has no more.
+ * A source's shelf (base/layout/shelf.h) is polled with its bitmaps. A reader that holds the
+ * shelf's base asks for objects and decodes them, before their chunks are held by the source even;
+ * it asks for a chunk whole where the shelf has no object, where an object failed it, and where the
+ * source held a chunk for its patience and its shelf said nothing new. A reader that does not hold
+ * the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who
+ * may. An owner may want every object, for others than readers of this site: then the hop goes on
+ * until the shelf has no more.
  *
  * Never is an object the only way: whatever the shelf does, chunks come whole in the end. */
 #ifndef TB_INTRA_HOP_SHELF_H
@@ -20,11 +23,12 @@
 /* What this process holds whole, and can decode from. */
 struct tb_hop_base {
     struct tb_id uid;
-    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other memory, and `take` reads it */
+    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other
+     * memory, and `take` reads it */
     const struct tb_place *const *places;
-    /* Whoever has it in other memory decodes, and keeps the object if what came out has the chunk's digest; the place's bytes are left
-     * alone. On any thread of the pool; the chunk is claimed. TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL:
-     * there is no base. */
+    /* Whoever has it in other memory decodes, and keeps the object if what came out has the chunk's
+     * digest; the place's bytes are left alone. On any thread of the pool; the chunk is claimed.
+     * TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL: there is no base. */
     enum tb_status (*take)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded);
     void *user;
 };
@@ -47,12 +51,14 @@ struct tb_hop_shelf {
     tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
 };
 
-/* Bytes of memory for a shelf of so many chunks, and the state in it; base, ours, patience and decodes are the owner's to set. */
+/* Bytes of memory for a shelf of so many chunks, and the state in it; base, ours, patience and
+ * decodes are the owner's to set. */
 uint64_t tb_hop_shelf_bytes(uint32_t count);
 void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count);
 
-/* Head and bits have come: TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(count) words. TB_PEER_GARBLED: they are no shelf of this
- * version; the owner then uses it no more, and the hop goes on without. */
+/* Head and bits have come: TB_SHELF_HEAD_WORDS + TB_BITMAP_WORDS(count) words.
+ * TB_PEER_GARBLED: they are no shelf of this version; the owner then uses it no more, and the
+ * hop goes on without. */
 TB_MUST_USE enum tb_status tb_hop_shelf_head(struct tb_hop_shelf *s, const uint64_t *words);
 /* The entries to ask for next. False: none. */
 bool tb_hop_shelf_wanted(const struct tb_hop_shelf *s, uint32_t *first_out, uint32_t *count_out);
@@ -63,10 +69,12 @@ TB_MUST_USE enum tb_status tb_hop_shelf_entries(struct tb_hop_shelf *s, uint32_t
                                                 void *user);
 /* The entry has come, and says that there is no object. */
 bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line);
-/* A round is over. waits: the source holds chunks that we lack and for which it has shown no entry. */
+/* A round is over. waits: the source holds chunks that we lack and for which it has shown no
+ * entry. */
 void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now);
 
-/* The first chunk at or after `from` that has an object which nobody here has dealt with; count: none. */
+/* The first chunk at or after `from` that has an object which nobody here has dealt with; count:
+ * none. */
 uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from);
 /* We hold its base, and may decode it. */
 bool tb_hop_shelf_fits(const struct tb_hop_shelf *s);

@@ -1,14 +1,16 @@
-/* hop_wire.h - what a reader and a door say to each other on a hop's connection (TCP, TLS or unix). Pure.
+/* hop_wire.h - what a reader and a door say to each other on a hop's connection
+ * (TCP, TLS or unix). Pure.
  *
- * The reader sends REQUESTs, all of one size; the door sends ANSWERs, all of one size. First comes HELLO,
- * answered by WELCOME (or END). Then READs are answered in their order by one sequence of bytes: each DATA
- * answer is followed by `bytes` bytes that continue it, whatever READs they belong to; so the door may end a
- * hop between two DATA answers. PING is answered by PONG, in order with the data. Shm, and over tcp after VERBS:
- * ATTACH is answered by BUFFER, after whose kind MEMFD one byte with one descriptor follows. Where WELCOME says that
- * there is RDMA, VERBS is answered by a RAIL for each address of the owner's NICs, and VERBS with a secret that
- * lets the reader connect one queue pair. Shm, where WELCOME says that the export's bytes stand on a GPU: TRAY is answered by five
- * TRAYs, or by one that offers nothing; after it FILLs are answered in their order by FILLED, beside the sequence of READs. END is the
- * door's last word. */
+ * The reader sends REQUESTs, all of one size; the door sends ANSWERs, all of one size. First comes
+ * HELLO, answered by WELCOME (or END). Then READs are answered in their order by one sequence of
+ * bytes: each DATA answer is followed by `bytes` bytes that continue it, whatever READs they belong
+ * to; so the door may end a hop between two DATA answers. PING is answered by PONG, in order with
+ * the data. Shm, and over tcp after VERBS: ATTACH is answered by BUFFER, after whose kind MEMFD one
+ * byte with one descriptor follows. Where WELCOME says that there is RDMA, VERBS is answered by a
+ * RAIL for each address of the owner's NICs, and VERBS with a secret that lets the reader connect
+ * one queue pair. Shm, where WELCOME says that the export's bytes stand on a GPU: TRAY is answered
+ * by five TRAYs, or by one that offers nothing; after it FILLs are answered in their order by
+ * FILLED, beside the sequence of READs. END is the door's last word. */
 #ifndef TB_INTRA_HOP_WIRE_H
 #define TB_INTRA_HOP_WIRE_H
 
@@ -29,7 +31,8 @@ enum tb_hop_request_type {
     TB_HOP_REQUEST_READ,      /* buffer, a: offset, bytes; flags: TB_HOP_READ_WORDS */
     TB_HOP_REQUEST_ATTACH,    /* buffer */
     TB_HOP_REQUEST_PING,
-    TB_HOP_REQUEST_VERBS, /* by which NICs? Again only where the answer to the one before has TB_HOP_VERBS_AGAIN */
+    /* by which NICs? Again only where the answer to the one before has TB_HOP_VERBS_AGAIN */
+    TB_HOP_REQUEST_VERBS,
     TB_HOP_REQUEST_TRAY, /* a: bytes of a tray (intra/cuda_part.h) of its own. At most once */
     TB_HOP_REQUEST_FILL  /* buffer: shard; a: packed offset, bytes: a chunk's; b: where in the tray */
 };
@@ -46,13 +49,19 @@ enum tb_hop_answer_type {
               there is RDMA (shm: if its bytes stand on a GPU); buffer: 1 + the buffer that its shelf is in, and b where; 0: none, as older doors say;
               bytes: the reader's depth in the chain, 1 if the source is its beginning; 0: not known, as older doors say */
     TB_HOP_ANSWER_DATA, /* bytes: of data behind this */
-    TB_HOP_ANSWER_BUFFER, /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
+    /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
+    TB_HOP_ANSWER_BUFFER,
     TB_HOP_ANSWER_PONG,
-    TB_HOP_ANSWER_END, /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
+    /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
+    TB_HOP_ANSWER_END,
     TB_HOP_ANSWER_RAIL, /* id: an IPv6 address, or ::ffff:IPv4; bytes: its port; a: bytes/s; buffer: hops on it; kind:
                            TB_HOP_RAIL_* */
-    TB_HOP_ANSWER_VERBS, /* id: the secret; kind: how many RAILs came before; a: TB_HOP_VERBS_AGAIN, or 0, as older doors say */
-    TB_HOP_ANSWER_TRAY, /* kind 0: id: the device, a: bytes of the tray, 0: there is none; 1 to 4: id: so many parts of its handle */
+    /* id: the secret; kind: how many RAILs came before; a: TB_HOP_VERBS_AGAIN, or 0, as older doors
+     * say */
+    TB_HOP_ANSWER_VERBS,
+    /* kind 0: id: the device, a: bytes of the tray, 0: there is none; 1 to 4: id: so
+     * many parts of its handle */
+    TB_HOP_ANSWER_TRAY,
     TB_HOP_ANSWER_FILLED /* bytes: so many FILLs are done; kind 1: none was, and none will be */
 };
 #define TB_HOP_TRAY_ANSWERS 5u

@@ -11,8 +11,8 @@
 #define PING_CONFIRM   1u
 #define PING_KEEPALIVE 2u
 
-/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms, FILLs, one keepalive, one
- * VERBS, one TRAY. */
+/* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms,
+ * FILLs, one keepalive, one VERBS, one TRAY. */
 _Static_assert(1 + CONFIRMS_MAX + 1 + 1 + 1 <= 64, "out has room for every request that may be unanswered");
 
 struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
@@ -64,7 +64,8 @@ static void put(struct tb_pipe *s, const struct tb_hop_request *request)
     tb_hop_request_encode(request, &w);
     TB_ASSERT(!w.full && w.used == TB_HOP_REQUEST_BYTES);
     s->out_used += TB_HOP_REQUEST_BYTES;
-    /* Written on the next turn: a batch of requests goes with one system call, and nothing fails inside read. */
+    /* Written on the next turn: a batch of requests goes with one system call, and
+     * nothing fails inside read. */
     if (s->chan != NULL) tb_chan_want_write(s->chan, true);
 }
 

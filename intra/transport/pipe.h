@@ -1,9 +1,10 @@
-/* pipe.h - the reader's end of a hop's connection: READs as a stream of bytes over a chan (TCP, TLS, unix).
- * Inside intra/ only.
+/* pipe.h - the reader's end of a hop's connection: READs as a stream of bytes over a chan (TCP,
+ * TLS, unix). Inside intra/ only.
  *
- * `tcp` is this and nothing else; `shm` has one for what cannot be copied from memory, for attaching buffers
- * and as its lease. Bytes go from the socket straight into the READ's memory. The door is believed nothing:
- * more bytes than asked for, an unknown answer or one out of turn is TB_PEER_GARBLED. */
+ * `tcp` is this and nothing else; `shm` has one for what cannot be copied from memory, for
+ * attaching buffers and as its lease. Bytes go from the socket straight into the READ's
+ * memory. The door is believed nothing: more bytes than asked for, an unknown answer or one
+ * out of turn is TB_PEER_GARBLED. */
 #ifndef TB_INTRA_PIPE_H
 #define TB_INTRA_PIPE_H
 
@@ -21,7 +22,8 @@ struct tb_pipe_ops {
     void (*on_verbs)(void *user, const struct tb_hop_answer *answer);
     /* TRAY and FILLED, after tb_pipe_ask_tray; NULL: it never asks. False: nonsense. */
     bool (*on_tray)(void *user, const struct tb_hop_answer *answer);
-    /* After close: the memory of the stream is the callee's again. The hop's on_closed comes right after. */
+    /* After close: the memory of the stream is the callee's again. The hop's
+     * on_closed comes right after. */
     void (*on_finished)(void *user);
 };
 
@@ -83,7 +85,8 @@ struct tb_pipe_fill {
 };
 void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill);
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
-/* `reaches` and `copy` of a transport whose hops have no memory within reach: never asked to copy. */
+/* `reaches` and `copy` of a transport whose hops have no memory within reach: never asked to
+ * copy. */
 bool tb_pipe_reaches(const struct tb_upstream *upstream, const struct tb_read *read);
 enum tb_status tb_pipe_copy(struct tb_upstream *upstream, const struct tb_read *read);
 /* ops->on_finished and events->on_closed follow, outside of this call. */

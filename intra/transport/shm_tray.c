@@ -14,8 +14,8 @@
 _Static_assert(TB_GPU_TRAY_PARTS >= TB_HOP_CHUNKS_MAX && TB_HOP_FILLS_MAX >= TB_HOP_CHUNKS_MAX,
                "each chunk in flight may have a part");
 
-/* A part for the largest chunk each, for all that a hop may have in flight, as far as a tray has room: where chunks are so large that it
- * has less, few are in flight. */
+/* A part for the largest chunk each, for all that a hop may have in flight, as far as a tray has
+ * room: where chunks are so large that it has less, few are in flight. */
 static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
 {
     uint64_t most = 1, chunks = 0;

@@ -1,8 +1,10 @@
-/* shm_tray.h - the reader's end of a tray (cuda_part.h), for the chunks of one source whose bytes stand on a GPU. Inside intra/ only.
+/* shm_tray.h - the reader's end of a tray (cuda_part.h), for the chunks of one source whose bytes
+ * stand on a GPU. Inside intra/ only.
  *
- * A chunk takes a part of the tray. The door is asked to fill it; what came is `staged`, and the pool copies it out to where it
- * lands, and only then is it digested there (P1). Nothing depends on it: what the tray cannot bring, because the device, the driver
- * or the source's end of it failed or is late, comes out of the copy in host memory that every such source keeps.
+ * A chunk takes a part of the tray. The door is asked to fill it; what came is `staged`, and the
+ * pool copies it out to where it lands, and only then is it digested there (P1). Nothing depends on
+ * it: what the tray cannot bring, because the device, the driver or the source's end of it failed
+ * or is late, comes out of the copy in host memory that every such source keeps.
  *
  * Threads: the fabric's; tb_shm_tray_copy any. */
 #ifndef TB_INTRA_SHM_TRAY_H
@@ -72,10 +74,12 @@ bool tb_shm_tray_takes(const struct tb_shm_tray *t, const struct tb_read *read);
 void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read);
 /* Of a READ that came staged. False: it has to be read otherwise. */
 bool tb_shm_tray_copy(struct tb_shm_tray *t, const struct tb_read *read);
-/* Gives it up, or asking for it, when nothing came for late_ms. Returns when it wants the next call. */
+/* Gives it up, or asking for it, when nothing came for late_ms. Returns when it
+ * wants the next call. */
 tb_time_ns tb_shm_tray_poll(struct tb_shm_tray *t, tb_time_ns now);
-/* No copy runs any more. on_closed follows, outside of this call. A driver that stands still in opening the tray holds nothing
- * up: the opening goes on without the tray, and the door is told once what it brings is closed. */
+/* No copy runs any more. on_closed follows, outside of this call. A driver that stands still in
+ * opening the tray holds nothing up: the opening goes on without the tray, and the door is told
+ * once what it brings is closed. */
 void tb_shm_tray_close(struct tb_shm_tray *t);
 
 #endif

@@ -1,17 +1,18 @@
 /* transport_shm.c - `shm`: a copy from the source's memory on the same host, under a lease.
  *
- * The unix connection to the door is the lease: while it stands the owner leaves its memory alone. Buffers
- * are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else by process_vm_readv,
- * if a probe shows that we may and that it is the right process; what can be had neither way is read over the
- * connection as `tcp` would. Which of these it is the hop says as its why. What was attached stays so until close, whatever the
- * peer says.
+ * The unix connection to the door is the lease: while it stands the owner leaves its memory alone.
+ * Buffers are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else
+ * by process_vm_readv, if a probe shows that we may and that it is the right process; what can be
+ * had neither way is read over the connection as `tcp` would. Which of these it is the hop says as
+ * its why. What was attached stays so until close, whatever the peer says.
  *
- * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at once. Chunks are read by
- * pread: each hop has a mapping of its own, and a page fault for every few pages of it at first touch costs more than the
- * copy.
+ * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at
+ * once. Chunks are read by pread: each hop has a mapping of its own, and a page fault for every few
+ * pages of it at first touch costs more than the copy.
  *
- * Where the source's bytes stand on a GPU, and this process has one in use that reaches it, chunks come from there by a tray
- * (shm_tray.h), and the hop is told as `cuda`. The tray is closed before the connection is: its end is our word for that. */
+ * Where the source's bytes stand on a GPU, and this process has one in use that reaches it, chunks
+ * come from there by a tray (shm_tray.h), and the hop is told as `cuda`. The tray is closed before
+ * the connection is: its end is our word for that. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,8 @@ static bool read_process(pid_t pid, uint64_t address, void *to, size_t bytes)
     return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)bytes;
 }
 
-/* The peer's number comes from the kernel, the nonce shows that it means the process that speaks to us. */
+/* The peer's number comes from the kernel, the nonce shows that it means the process that speaks to
+ * us. */
 static void probe(struct shm_upstream *u, const struct tb_hop_answer *welcome)
 {
     uint8_t seen[sizeof welcome->id.bytes] = {0};
@@ -108,7 +110,8 @@ static void on_tray_settled(void *owner)
     u->stream.events->on_open(u->stream.events_user);
 }
 
-/* The slowest of the ways by which its bytes come: who looks at a hop asks whether all of its memory is reached. */
+/* The slowest of the ways by which its bytes come: who looks at a hop asks whether all of
+ * its memory is reached. */
 static enum tb_transport_why way_of(const struct shm_upstream *u)
 {
     bool by_process = false, by_socket = u->cut;
@@ -243,8 +246,8 @@ static bool copy_from_file(const struct attached *a, const struct tb_source_run 
     return true;
 }
 
-/* Runs of the other process's own memory, as many as follow one another, with one system call. How many
- * bytes; 0: failed. */
+/* Runs of the other process's own memory, as many as follow one another, with one system call. How
+ * many bytes; 0: failed. */
 static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_read *read, uint32_t done)
 {
     struct iovec there[PIECES_MAX];

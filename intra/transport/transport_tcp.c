@@ -1,5 +1,5 @@
-/* transport_tcp.c - `tcp`: a stream over TCP, with TLS unless the source says that the site's network is
- * trusted. */
+/* transport_tcp.c - `tcp`: a stream over TCP, with TLS unless the source says that the
+ * site's network is trusted. */
 #include "base/fault.h"
 #include "intra/transport/pipe.h"
 

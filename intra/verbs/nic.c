@@ -91,8 +91,8 @@ static uint32_t drain_some(struct tb_verbs_queue *q)
     return got > 0 ? (uint32_t)got : 0;
 }
 
-/* Looks once; then either goes on looking or asks for an event. What completes between the last look and the asking is found by
- * looking once more after it. */
+/* Looks once; then either goes on looking or asks for an event. What completes between the last
+ * look and the asking is found by looking once more after it. */
 static void look(struct tb_verbs_queue *q)
 {
     q->v->looks++;
@@ -334,7 +334,8 @@ static bool nic_add(struct tb_verbs *v, struct ibv_context *context)
     nic->completions.data = nic->events.data = nic;
     if (!follow(v, &nic->completions, nic->channel->fd, on_completions)) goto undo_channel;
     v->nic_count++;
-    /* librdmacm's context is the process's, and what it tells one fabric no other hears: each watches by a context of its own. */
+    /* librdmacm's context is the process's, and what it tells one fabric no other hears: each
+     * watches by a context of its own. */
     nic->watch = ibv_open_device(context->device);
     if (nic->watch == NULL || !follow(v, &nic->events, nic->watch->async_fd, on_device))
         nic->dead = true; /* closed with the rest */

@@ -1,7 +1,9 @@
-/* nic.h - the RDMA devices of this machine as a fabric uses them: rails, events, queues. Inside intra/verbs only.
+/* nic.h - the RDMA devices of this machine as a fabric uses them: rails, events, queues.
+ * Inside intra/verbs only.
  *
- * A queue is one queue pair with its completion queue. Completions are waited for by event, or looked for while they come quickly
- * (poll_spin.h). What rdma_cm says of a connection goes to the end that owns its id.
+ * A queue is one queue pair with its completion queue. Completions are waited for by event, or
+ * looked for while they come quickly (poll_spin.h). What rdma_cm says of a connection goes to the
+ * end that owns its id.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_VERBS_NIC_H
@@ -79,8 +81,8 @@ struct tb_verbs {
 struct tb_verbs_nic *tb_verbs_nic_of(struct tb_verbs *v, const struct ibv_context *context);
 
 void tb_verbs_queue_init(struct tb_verbs_queue *q, struct tb_verbs *v, const struct tb_verbs_queue_ops *ops);
-/* Opens a queue pair on the id in that domain; reads_max 0: for a peer's READs alone. TB_SITE_IO with errno: the id is still the
- * caller's; else it is the queue's. */
+/* Opens a queue pair on the id in that domain; reads_max 0: for a peer's READs alone. TB_SITE_IO
+ * with errno: the id is still the caller's; else it is the queue's. */
 TB_MUST_USE enum tb_status tb_verbs_queue_open(struct tb_verbs_queue *q, struct tb_verbs_nic *nic,
                                                struct rdma_cm_id *id, struct ibv_pd *domain,
                                                uint32_t reads_max);
@@ -89,9 +91,9 @@ void tb_verbs_queue_posted(struct tb_verbs_queue *q, uint32_t count);
 void tb_verbs_queue_fail(struct tb_verbs_queue *q); /* moves it to error: what is posted is flushed */
 /* One that came to nothing, with nothing posted: it may be opened again. */
 void tb_verbs_queue_abandon(struct tb_verbs_queue *q);
-/* Moves it to error, waits until everything posted has completed or was flushed, destroys the queue pair, and tells on_ended,
- * outside of this call. Where no flush comes within a second (a device that died) destroying is the drain: when it returns, the NIC
- * has let go of the memory. */
+/* Moves it to error, waits until everything posted has completed or was flushed, destroys the queue
+ * pair, and tells on_ended, outside of this call. Where no flush comes within a second (a device
+ * that died) destroying is the drain: when it returns, the NIC has let go of the memory. */
 void tb_verbs_queue_end(struct tb_verbs_queue *q);
 
 /* What the device tells; for tests also what it cannot be made to tell. */

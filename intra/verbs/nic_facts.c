@@ -18,7 +18,8 @@ static uint64_t rate_of(const char *line)
     return gbit > 0 && gbit < 1e5 ? (uint64_t)(gbit * 1e9 / 8) : 0;
 }
 
-/* ".../pci0000:15/0000:15:01.0/0000:16:00.0/...": what stands behind the host bridge, unless that is the device itself. */
+/* ".../pci0000:15/0000:15:01.0/0000:16:00.0/...": what stands behind the host bridge, unless that
+ * is the device itself. */
 static void root_port_of(const char *path, char *port_out)
 {
     const char *at = strstr(path, "/pci");

@@ -34,7 +34,8 @@ static bool of_domain(const struct tb_pinned *p, const struct ibv_pd *pd)
     return false;
 }
 
-/* Of those that no export has, those in which nothing is kept any more. Under the lock, let go meanwhile, as is drop. */
+/* Of those that no export has, those in which nothing is kept any more. Under the lock, let go
+ * meanwhile, as is drop. */
 static void drop_domains(struct tb_pinned *p)
 {
     struct tb_pinned_domain *d = LIST_FIRST(&p->domains);
@@ -52,8 +53,8 @@ static void drop_domains(struct tb_pinned *p)
     }
 }
 
-/* Frees those that are chosen and nobody uses; how many. One that is being freed stays in sight, so that who gives up the
- * memory waits for it, and its domain is not freed before it. */
+/* Frees those that are chosen and nobody uses; how many. One that is being freed stays in sight, so
+ * that who gives up the memory waits for it, and its domain is not freed before it. */
 static uint32_t drop(struct tb_pinned *p, chosen_fn *chosen, const struct tb_pinned_region *arg)
 {
     uint32_t count = 0;
@@ -198,7 +199,8 @@ struct tb_pinned_region *tb_pinned_find(struct tb_pinned *p, const struct tb_reg
     return r;
 }
 
-/* Where the limit of pinned memory is near, what is kept for later must not cost what is needed now. */
+/* Where the limit of pinned memory is near, what is kept for later must not cost what is needed
+ * now. */
 static enum tb_status make(struct tb_pinned *p, const struct tb_region_options *options,
                            struct tb_region *region_out)
 {
@@ -239,7 +241,8 @@ static enum tb_status take_new(struct tb_pinned *p, const struct tb_region_optio
     return status;
 }
 
-/* It is in sight while it is made: who wants the same waits for it. Under the lock, let go meanwhile. */
+/* It is in sight while it is made: who wants the same waits for it. Under the lock, let go
+ * meanwhile. */
 static void share(struct tb_pinned *p, const struct tb_region_options *options, struct tb_pinned_region *r)
 {
     r->shared = r->stays = true;

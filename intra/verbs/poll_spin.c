@@ -5,8 +5,8 @@ void tb_spin_init(struct tb_spin *s)
     *s = (struct tb_spin){.gap = TB_TIME_NEVER};
 }
 
-/* A quarter of what is new, and no pause counts for more than it takes to stop: so one slow completion ends the spinning, and
- * five quick ones begin it again. */
+/* A quarter of what is new, and no pause counts for more than it takes to stop: so one slow
+ * completion ends the spinning, and five quick ones begin it again. */
 static void note_gap(struct tb_spin *s, uint32_t count, tb_time_ns now)
 {
     const tb_time_ns gap = tb_time_min(tb_time_since(s->last_at, now) / count, 5 * TB_SPIN_GAP);

@@ -1,8 +1,10 @@
-/* poll_spin.h - look for completions again at once, or sleep until the NIC says that there are some? Pure.
+/* poll_spin.h - look for completions again at once, or sleep until the NIC says that
+ * there are some? Pure.
  *
- * Being woken costs some 5 to 10 us and a system call; looking costs nothing but the core. So we look again as long as the next
- * completion is due sooner than waking takes: while READs are posted, and completions came less than TB_SPIN_GAP apart, and
- * for at most twice that gap after the last. An idle fabric, or one slower than that, sleeps.
+ * Being woken costs some 5 to 10 us and a system call; looking costs nothing but the core. So we
+ * look again as long as the next completion is due sooner than waking takes: while READs are
+ * posted, and completions came less than TB_SPIN_GAP apart, and for at most twice that gap after
+ * the last. An idle fabric, or one slower than that, sleeps.
  *
  * Threads: one. */
 #ifndef TB_INTRA_VERBS_SPIN_H
@@ -21,7 +23,8 @@ struct tb_spin {
 };
 
 void tb_spin_init(struct tb_spin *s);
-/* After a look that found `count` completions with `posted` READs left: true: look again; false: ask for an event and sleep. */
+/* After a look that found `count` completions with `posted` READs left: true: look again; false:
+ * ask for an event and sleep. */
 bool tb_spin_again(struct tb_spin *s, uint32_t count, uint32_t posted, tb_time_ns now);
 
 #endif

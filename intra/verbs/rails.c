@@ -29,7 +29,8 @@ static const struct tb_rail_rest *rest_of(const struct tb_rails *r, const struct
     return NULL;
 }
 
-/* Nanoseconds that a GiB would take with the hops there are and this one: small numbers compare like large ones. */
+/* Nanoseconds that a GiB would take with the hops there are and this one: small numbers
+ * compare like large ones. */
 static uint64_t cost(const struct tb_rail *rail)
 {
     uint64_t rate = rail->bytes_per_s != 0 ? rail->bytes_per_s : RATE_UNKNOWN;

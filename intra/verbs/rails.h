@@ -1,15 +1,18 @@
-/* rails.h - by which of our NICs a hop goes, and to which of its source's. The deciding half of several rails. Pure.
+/* rails.h - by which of our NICs a hop goes, and to which of its source's. The deciding half of
+ * several rails. Pure.
  *
- * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its worse end costs: hops that go
- * over it and the new one, by the link's rate; a NIC that is far from the memory counts as half as fast. Near to a GPU's are those
- * behind its PCIe switch, where one is up, else those at its NUMA node, as for memory of the host. So near NICs are
- * preferred, and load spreads to far ones once the near are twice as full. Paths inside one subnet come first: where each rail
- * has a switch of its own, only they exist. Among paths of one cost `draw` chooses: loads are known of one process at each end, so
- * processes that draw alike would all begin on the same rail of their host.
+ * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its
+ * worse end costs: hops that go over it and the new one, by the link's rate; a NIC that is far
+ * from the memory counts as half as fast. Near to a GPU's are those behind its PCIe switch, where
+ * one is up, else those at its NUMA node, as for memory of the host. So near NICs are preferred,
+ * and load spreads to far ones once the near are twice as full. Paths inside one subnet come
+ * first: where each rail has a switch of its own, only they exist. Among paths of one cost `draw`
+ * chooses: loads are known of one process at each end, so processes that draw alike would all
+ * begin on the same rail of their host.
  *
- * A path that fails rests for 1 s, then 2, 4 ... up to 256 s, and is tried again after that; one that carried a hop for
- * TB_RAIL_PROVEN is as good as new. Hops that fail on it while it rests fail of the same, and do not double it. A rail whose port is
- * down is not chosen until it is up.
+ * A path that fails rests for 1 s, then 2, 4 ... up to 256 s, and is tried again after that; one
+ * that carried a hop for TB_RAIL_PROVEN is as good as new. Hops that fail on it while it rests fail
+ * of the same, and do not double it. A rail whose port is down is not chosen until it is up.
  *
  * A hop that found no path takes another turn when one has rested, or a port has come up.
  *
@@ -40,7 +43,8 @@ struct tb_rail_address {
 /* Where a NIC, or the device in which memory stands, is in this machine. */
 struct tb_rail_spot {
     int node; /* NUMA node; -1: not known, or the machine has one */
-    /* The PCIe root port that it is behind, as sysfs names it. "": none is known, and for memory of the host. */
+    /* The PCIe root port that it is behind, as sysfs names it. "": none is known, and
+     * for memory of the host. */
     char root_port[TB_RAIL_ROOT_PORT_BYTES];
 };
 
@@ -55,8 +59,8 @@ struct tb_rail {
     bool down;
 };
 
-/* Says of each whether it is far from the memory. Behind one root port is one switch: what goes from device to device there passes
- * no host bridge. Of what is not known none is far. */
+/* Says of each whether it is far from the memory. Behind one root port is one switch: what goes
+ * from device to device there passes no host bridge. Of what is not known none is far. */
 void tb_rails_look_from(struct tb_rail *rails, uint32_t count, const struct tb_rail_spot *memory);
 
 struct tb_rail_rest {
@@ -78,11 +82,13 @@ struct tb_rail_path {
     uint32_t theirs; /* index into the source's */
 };
 
-/* The path for a new hop. TB_NOT_FOUND: none is up and rested; *again_out is when one will have rested, or TB_TIME_NEVER. */
+/* The path for a new hop. TB_NOT_FOUND: none is up and rested; *again_out is when one will have
+ * rested, or TB_TIME_NEVER. */
 TB_MUST_USE enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *theirs,
                                            uint32_t their_count, tb_time_ns now,
                                            struct tb_rail_path *path_out, tb_time_ns *again_out);
-/* It could not be connected, or broke although the source was still there. Returns when it may be tried again. */
+/* It could not be connected, or broke although the source was still there. Returns when
+ * it may be tried again. */
 tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *ours,
                            const struct tb_rail_address *theirs, tb_time_ns now);
 /* It carried a hop from open_at until now. */
@@ -96,12 +102,14 @@ struct tb_rail_turn {
     uint32_t ups;
     uint32_t tries; /* paths that failed in this turn */
 };
-/* None was found: the next turn is at `again`, of tb_rails_choose. Where that is never, a port has to come up: one of ours is heard
- * of, one of the source's is asked for, after 1 s, then 2, 4 ... up to 256 s. */
+/* None was found: the next turn is at `again`, of tb_rails_choose. Where that is never, a port
+ * has to come up: one of ours is heard of, one of the source's is asked for, after 1 s, then
+ * 2, 4 ... up to 256 s. */
 void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns again, tb_time_ns now);
 /* It is its turn: once for each wait. */
 bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_ns now);
-/* A path failed: whether another may be looked for in this turn, TB_RAILS_MAX in all, as a source may name others without end (P7). */
+/* A path failed: whether another may be looked for in this turn, TB_RAILS_MAX in all, as a source
+ * may name others without end (P7). */
 bool tb_rails_more(struct tb_rail_turn *turn);
 
 #endif

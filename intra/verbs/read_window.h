@@ -1,11 +1,13 @@
 /* read_window.h - how much of a hop's data READs may be posted at once. Pure.
  *
- * RC answers in order, so what is posted too much costs the next bitmap READ its wait, and what is posted too little leaves the
- * NIC idle. The window is twice what the path holds: the best rate seen times the shortest READ seen, both forgotten after
- * TB_WINDOW_MEMORY. Then so little is posted for one READ's time that it does not wait for others: a path that changed is
- * measured again. It begins with what the link's rate would need at 20 us.
+ * RC answers in order, so what is posted too much costs the next bitmap READ its wait, and what is
+ * posted too little leaves the NIC idle. The window is twice what the path holds: the best rate
+ * seen times the shortest READ seen, both forgotten after TB_WINDOW_MEMORY. Then so little is
+ * posted for one READ's time that it does not wait for others: a path that changed is measured
+ * again. It begins with what the link's rate would need at 20 us.
  *
- * Chunks are read in segments: several READs in flight, none so long that a bitmap READ waits long behind it.
+ * Chunks are read in segments: several READs in flight, none so long that a bitmap READ
+ * waits long behind it.
  *
  * Threads: one. */
 #ifndef TB_INTRA_VERBS_WINDOW_H

@@ -14,7 +14,8 @@ void tb_region_replace_dmabuf(tb_region_dmabuf_fn fn)
     register_dmabuf = fn != NULL ? fn : ibv_reg_dmabuf_mr;
 }
 
-/* By its offset in the descriptor: a NIC wants the address it is known by to be as far into a page as the memory is. */
+/* By its offset in the descriptor: a NIC wants the address it is known by to be as far into a
+ * page as the memory is. */
 static bool register_device(const struct tb_region_options *o, int rights, struct tb_region *region_out)
 {
     if (o->dmabuf < 0) return false;

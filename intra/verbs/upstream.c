@@ -1,17 +1,21 @@
-/* upstream.c - `verbs`: one-sided READs over a queue pair of its own, beside the connection to the door.
+/* upstream.c - `verbs`: one-sided READs over a queue pair of its own, beside the
+ * connection to the door.
  *
- * The connection is the lease, and the way for what no NIC reaches: a buffer that could not be registered, or everything where
- * the two ends' NICs do not find each other; then this is `tcp`. Its life:
+ * The connection is the lease, and the way for what no NIC reaches: a buffer that could
+ * not be registered, or everything where the two ends' NICs do not find each other; then
+ * this is `tcp`. Its life:
  *
  *   greeting -> asking (the door's rails) -> resolving -> routing -> registering (our memory) -> connecting -> attaching -> open
  *
- * with a step back to asking for the next path when one does not connect, and to streaming when there is none. Who streams looks for
- * a path again at its turn (rails.h), by the same steps, and reads over the connection meanwhile; an older door is asked once.
+ * with a step back to asking for the next path when one does not connect, and to streaming when
+ * there is none. Who streams looks for a path again at its turn (rails.h), by the same steps, and
+ * reads over the connection meanwhile; an older door is asked once.
  *
- * What the door says keeps the hop open, not what the NIC reads: a source whose process stands still is idle, though its memory
- * can be read.
+ * What the door says keeps the hop open, not what the NIC reads: a source whose process stands
+ * still is idle, though its memory can be read.
  *
- * After close everything that is posted is flushed and the queue pair destroyed before on_closed, so nothing writes then (P1). */
+ * After close everything that is posted is flushed and the queue pair destroyed before on_closed,
+ * so nothing writes then (P1). */
 #include <string.h>
 
 #include "base/assert.h"

@@ -1,5 +1,6 @@
-/* upstream_inside.h - one reader by RDMA, and what its files ask of each other: upstream.c its life, upstream_path.c the way to the
- * source's NIC, upstream_reads.c what is read by it. Only they may include this.
+/* upstream_inside.h - one reader by RDMA, and what its files ask of each other: upstream.c its
+ * life, upstream_path.c the way to the source's NIC, upstream_reads.c what is read by it. Only
+ * they may include this.
  *
  * Threads: the fabric's; of the memory that is being registered, the pool's. */
 #ifndef TB_INTRA_VERBS_UPSTREAM_INSIDE_H
@@ -132,7 +133,8 @@ void tb_verbs_path_leave(struct tb_verbs_upstream *u);
 void tb_verbs_path_blame(struct tb_verbs_upstream *u);
 /* Everything goes over the connection from here on, or still. */
 void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why why);
-/* The queue pair broke while the hop was open: the door is given time to say why, or to be gone. what: static storage. */
+/* The queue pair broke while the hop was open: the door is given time to say why, or to be gone.
+ * what: static storage. */
 void tb_verbs_break_off(struct tb_verbs_upstream *u, const char *what);
 void tb_verbs_targets_free(struct tb_verbs_upstream *u);
 void tb_verbs_on_dead(struct tb_verbs_queue *q);

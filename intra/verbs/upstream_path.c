@@ -1,8 +1,8 @@
-/* upstream_path.c - from our NIC to the source's: chosen, resolved, our memory registered, connected; and what is done when one fails
- * or breaks.
+/* upstream_path.c - from our NIC to the source's: chosen, resolved, our memory registered,
+ * connected; and what is done when one fails or breaks.
  *
- * A path that does not connect rests, and the next is tried; when there is none, everything goes over the connection until one has
- * rested. */
+ * A path that does not connect rests, and the next is tried; when there is none, everything goes
+ * over the connection until one has rested. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -131,7 +131,8 @@ static enum tb_status take(struct tb_verbs_upstream *u, struct tb_region_options
     return status;
 }
 
-/* Of a device's memory, by its dma-buf. Where that is refused READs land in memory of the host, as of a place that has none. */
+/* Of a device's memory, by its dma-buf. Where that is refused READs land in memory of the host, as
+ * of a place that has none. */
 static void take_far(struct tb_verbs_upstream *u, struct tb_verbs_target *target)
 {
     const struct tb_place_far *far = target->place->far;
@@ -146,7 +147,8 @@ static void take_far(struct tb_verbs_upstream *u, struct tb_verbs_target *target
 static enum tb_status take_target(struct tb_verbs_upstream *u, struct tb_verbs_target *target)
 {
     const struct tb_place *p = target->place;
-    /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that never come would be made. */
+    /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that
+     * never come would be made. */
     if (p->landed != NULL || p->wanted != NULL || p->manifest->bytes == 0) return TB_OK;
     if (p->far != NULL) {
         take_far(u, target);
@@ -156,7 +158,8 @@ static enum tb_status take_target(struct tb_verbs_upstream *u, struct tb_verbs_t
     return take(u, options, &target->region);
 }
 
-/* On the pool: pinning takes a second for some 10 GB. What stays is pinned by the first hop, or before an earlier path failed. */
+/* On the pool: pinning takes a second for some 10 GB. What stays is pinned by the first hop, or
+ * before an earlier path failed. */
 static void register_run(struct tb_pool_job *job, uint32_t thread)
 {
     (void)thread;

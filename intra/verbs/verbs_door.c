@@ -1,12 +1,14 @@
-/* verbs_door.c - the owner's end of a hop by RDMA: one queue pair that a reader READs through, and nothing else.
+/* verbs_door.c - the owner's end of a hop by RDMA: one queue pair that a reader READs
+ * through, and nothing else.
  *
- * The life of a guest:  offered -> connecting -> in -> ending -> gone.  To end, the queue pair goes to error; the one receive that
- * was posted when it was made comes back flushed, behind everything that the queue pair had begun; then it is destroyed, and only
- * then is the guest gone.
+ * The life of a guest:  offered -> connecting -> in -> ending -> gone.  To end, the queue pair goes
+ * to error; the one receive that was posted when it was made comes back flushed, behind everything
+ * that the queue pair had begun; then it is destroyed, and only then is the guest gone.
  *
- * An export has one domain and one registration per buffer for each NIC that a guest came by. A key opens nothing from a queue pair
- * of another domain, so a guessed one opens nothing of another export (P8). Of memory that stays both are kept for the next
- * export of the same memory (pinned_regions.h). */
+ * An export has one domain and one registration per buffer for each NIC that a guest came by. A
+ * key opens nothing from a queue pair of another domain, so a guessed one opens nothing of
+ * another export (P8). Of memory that stays both are kept for the next export of the same
+ * memory (pinned_regions.h). */
 #include <errno.h>
 #include <string.h>
 
@@ -271,7 +273,8 @@ void tb_verbs_guest_end(struct tb_verbs_guest *g)
     tb_verbs_queue_end(&g->queue);
 }
 
-/* The one receive: flushed when the queue pair failed; anything else is a SEND, which no reader of ours does. */
+/* The one receive: flushed when the queue pair failed; anything else is a SEND, which no
+ * reader of ours does. */
 static void on_completion(struct tb_verbs_queue *q, const struct ibv_wc *wc)
 {
     (void)wc;

@@ -1,4 +1,5 @@
-/* fleet.c - tombolo-fleet: how long a version takes to reach a fleet, planned, as a star and by pulls. */
+/* fleet.c - tombolo-fleet: how long a version takes to reach a fleet, planned, as a star and by
+ * pulls. */
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>

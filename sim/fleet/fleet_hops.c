@@ -82,7 +82,8 @@ static void give_back(struct fleet *f, tb_time_ns *free_at, double seconds)
     if (*free_at > begun) *free_at = *free_at - begun > back ? *free_at - back : begun;
 }
 
-/* What was asked for and has not begun is not sent once the connection is closed: both NICs are free for others that much sooner. */
+/* What was asked for and has not begun is not sent once the connection is closed: both NICs are
+ * free for others that much sooner. */
 static void cancel_requests(struct fleet *f, const struct worker *w)
 {
     struct site *s = site_of(f, w);
@@ -133,7 +134,8 @@ static bool asked_for_all(const struct worker *w)
     return w->hops == 1 && w->held + w->hop.in_flight_chunks == w->seen;
 }
 
-/* Each time it is asked for nothing more, the hop would search through all words: that was a third of the whole run. */
+/* Each time it is asked for nothing more, the hop would search through all words: that was a
+ * third of the whole run. */
 static void pump(struct fleet *f, struct worker *w)
 {
     struct tb_hop_aim aim;
@@ -148,8 +150,8 @@ static void poll_next(struct fleet *f, struct worker *w)
                 (struct event){.kind = POLL, .who = (uint32_t)(w - f->workers), .epoch = w->epoch});
 }
 
-/* Looks that would find nothing are not events: a hop sleeps until its source has news, then the looks that it made
- * meanwhile are told to its core, and the next one is an event. */
+/* Looks that would find nothing are not events: a hop sleeps until its source has news, then the
+ * looks that it made meanwhile are told to its core, and the next one is an event. */
 void fleet_news(struct fleet *f, uint32_t first_reader)
 {
     for (uint32_t r = first_reader; r != NOBODY; r = f->workers[r].next_reader) {
@@ -185,8 +187,8 @@ static struct worker *host_of(const struct fleet *f, const struct worker *w)
     return &f->workers[s->first_worker + (w->host - 1) * (uint32_t)s->spec->workers];
 }
 
-/* When something first came to its host, over whoever's hop: who follows copies while the host reads, also where another one reads by
- * now, or the one whom it follows is a follower. */
+/* When something first came to its host, over whoever's hop: who follows copies while the host
+ * reads, also where another one reads by now, or the one whom it follows is a follower. */
 static tb_time_ns host_began(const struct fleet *f, const struct worker *w)
 {
     const struct worker *all = host_of(f, w);
@@ -207,7 +209,8 @@ static uint32_t copying(const struct fleet *f, const struct worker *w, tb_time_n
     return count;
 }
 
-/* Those of its host that copy from it are done when all of them have gone through the host's memory. */
+/* Those of its host that copy from it are done when all of them have gone through the host's
+ * memory. */
 static void followers_go(struct fleet *f, struct worker *w)
 {
     const struct tb_fleet_site *spec = site_of(f, w)->spec;
@@ -271,8 +274,9 @@ static void take_over(struct fleet *f, struct worker *w)
     w->held = f->workers[before].held;
 }
 
-/* Of a host only who reads over the NIC has chunks of its own here; the others copy what that one has, and are whole soon after.
- * Who is to read from one of those reads the same bytes over the same NIC. */
+/* Of a host only who reads over the NIC has chunks of its own here; the others copy what
+ * that one has, and are whole soon after. Who is to read from one of those reads the same
+ * bytes over the same NIC. */
 static uint32_t over_the_nic(struct fleet *f, uint32_t source)
 {
     for (uint32_t next; source != FROM_GATEWAY && f->workers[source].words == NULL; source = next) {

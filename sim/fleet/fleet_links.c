@@ -1,4 +1,5 @@
-/* fleet_links.c - crossings: wan/crossing says what goes next and wan/landing what is told back; links say when it is there. */
+/* fleet_links.c - crossings: wan/crossing says what goes next and wan/landing what is told back;
+ * links say when it is there. */
 #include "sim/fleet/fleet_inside.h"
 
 #include <math.h>
@@ -17,8 +18,8 @@ static double goodput(const struct way *way)
     return way->spec->rate * (mtu - TCP_IP_BYTES) / mtu / TLS_SHARE * way->spec->efficiency;
 }
 
-/* Seconds that so many bytes take from `at` on. The streams' windows begin with ten packets and double each round trip,
- * until the link's rate is the limit. */
+/* Seconds that so many bytes take from `at` on. The streams' windows begin with ten packets and
+ * double each round trip, until the link's rate is the limit. */
 static double takes_s(const struct way *way, tb_time_ns at, double bytes)
 {
     const double trip = 2 * way->spec->delay_s, full = goodput(way);
@@ -189,7 +190,8 @@ static void send_parcel(struct fleet *f, struct way *way, const struct tb_parcel
             .kind = ARRIVED, .who = number(f, way), .b = p->first, .c = p->count, .epoch = way->epoch});
 }
 
-/* A parcel is taken when the one before it is nearly gone: so whoever shares the queue comes in turn. */
+/* A parcel is taken when the one before it is nearly gone: so whoever shares the
+ * queue comes in turn. */
 void fleet_pump(struct fleet *f, struct way *way)
 {
     struct tb_parcel p;
@@ -242,7 +244,8 @@ void fleet_arrived(struct fleet *f, struct way *way, uint32_t chunk, uint32_t co
                 (struct event){.kind = HELD, .who = number(f, way), .epoch = way->epoch});
 }
 
-/* The words are read when they come, not when they left: they only grow, and what is under way is not sent again. */
+/* The words are read when they come, not when they left: they only grow, and what is under
+ * way is not sent again. */
 void fleet_held(struct fleet *f, struct way *way)
 {
     struct site *to = &f->sites[way->to];

@@ -1,5 +1,6 @@
-/* fleet_model.c - plans one site's workers in the order of their coming, then walks its hosts from the gateway
- * down and says when each chunk is held. Sites are equal and their links are their own, so one stands for all. */
+/* fleet_model.c - plans one site's workers in the order of their coming, then walks its hosts from
+ * the gateway down and says when each chunk is held. Sites are equal and their links are their own,
+ * so one stands for all. */
 #include "sim/fleet/fleet_model.h"
 
 #include <math.h>
@@ -234,8 +235,8 @@ static enum tb_status run_site(const struct tb_fleet *f, struct tb_fleet_result 
     return status;
 }
 
-/* All workers pull at once and in turn, through the link and then through their host's NIC: the slower of the
- * two paces all of them, so the first is done hardly before the last. */
+/* All workers pull at once and in turn, through the link and then through their host's NIC: the
+ * slower of the two paces all of them, so the first is done hardly before the last. */
 static void run_pulls(const struct tb_fleet *f, struct tb_fleet_result *r)
 {
     const double readers = (double)f->hosts * f->workers;

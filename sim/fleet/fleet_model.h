@@ -1,13 +1,16 @@
-/* fleet_model.h - one version on its way from home to every worker of many equal sites, chunk by chunk.
+/* fleet_model.h - one version on its way from home to every worker of many equal
+ * sites, chunk by chunk.
  *
- * Who reads from whom is asked of intra/planner, the code that the catalog asks. What moves is a recurrence:
- * a chunk leaves a NIC when it is held there, when the NIC has sent the chunk before, and when the reader's NIC
- * has taken its own; it is held one chunk's time later. So a chunk's time is exact for NICs that serve their
- * readers in turn, and no event queue is needed: a site of 1,000 hosts and 8,192 chunks is 8 million steps.
+ * Who reads from whom is asked of intra/planner, the code that the catalog asks. What moves is a
+ * recurrence: a chunk leaves a NIC when it is held there, when the NIC has sent the chunk before,
+ * and when the reader's NIC has taken its own; it is held one chunk's time later. So a chunk's time
+ * is exact for NICs that serve their readers in turn, and no event queue is needed: a site of 1,000
+ * hosts and 8,192 chunks is 8 million steps.
  *
- * Left out: losses, TCP, digests, polling, control messages, members that come, go or are slow. Workers of one
- * host share its copy at no cost. All workers follow before the version begins. A star and pulls are the two
- * ways it is compared with: every host from its gateway; every worker over the link.
+ * Left out: losses, TCP, digests, polling, control messages, members that come, go or are slow.
+ * Workers of one host share its copy at no cost. All workers follow before the version begins.
+ * A star and pulls are the two ways it is compared with: every host from its gateway; every
+ * worker over the link.
  *
  * Deterministic; no clock. */
 #ifndef TB_SIM_FLEET_MODEL_H
@@ -55,7 +58,8 @@ struct tb_fleet_result {
     uint32_t fan_out, depth;
 };
 
-/* TB_BAD_ARGUMENT: a number is 0, not finite or over its bound. TB_SITE_NOMEM. *result_out is then untouched. */
+/* TB_BAD_ARGUMENT: a number is 0, not finite or over its bound. TB_SITE_NOMEM.
+ * *result_out is then untouched. */
 TB_MUST_USE enum tb_status tb_fleet_run(const struct tb_fleet *fleet, struct tb_fleet_result *result_out);
 
 #endif

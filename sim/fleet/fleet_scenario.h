@@ -1,7 +1,9 @@
-/* fleet_scenario.h - a fleet as a file: a version, sites that may differ, the links between them. README.md has an example.
+/* fleet_scenario.h - a fleet as a file: a version, sites that may differ, the links between them.
+ * README.md has an example.
  *
- * Text of anyone's: at most TB_FLEET_TEXT_MAX, and unknown keys, wrong units, values out of range, sites that are not
- * listed and fleets too large are refused with the line. Everything is inside the struct. */
+ * Text of anyone's: at most TB_FLEET_TEXT_MAX, and unknown keys, wrong units, values out of
+ * range, sites that are not listed and fleets too large are refused with the line. Everything
+ * is inside the struct. */
 #ifndef TB_SIM_FLEET_SCENARIO_H
 #define TB_SIM_FLEET_SCENARIO_H
 
@@ -21,7 +23,8 @@ struct tb_fleet_version {
     double bytes;  /* of a full version, as workers hold it */
     double chunks; /* 0: as base/cut.h cuts one tensor of so many bytes */
     double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
-    /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base too */
+    /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base
+     * too */
     double inside;
     double step_s;   /* a version is published every so often; 0: once */
     double keep;     /* whole versions that an arena keeps */

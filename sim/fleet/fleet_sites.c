@@ -1,4 +1,5 @@
-/* fleet_sites.c - a site: its catalog, what gateway/daemon and the worker library do around it, and what a loss takes. */
+/* fleet_sites.c - a site: its catalog, what gateway/daemon and the worker library do around it,
+ * and what a loss takes. */
 #include "sim/fleet/fleet_inside.h"
 
 #include <stdio.h>
@@ -141,7 +142,8 @@ void fleet_site_start(struct fleet *f, struct site *s)
     fleet_event(f, fleet_after(f, 0.05), (struct event){.kind = SITE_TICK, .who = s->index});
 }
 
-/* The gateway has room for the version and its manifest: it is told on, and workers begin to stage. */
+/* The gateway has room for the version and its manifest: it is told on, and workers begin to
+ * stage. */
 void fleet_site_has(struct fleet *f, struct site *s)
 {
     const struct tb_catalog_shard shard = {

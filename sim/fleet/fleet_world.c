@@ -290,7 +290,8 @@ static enum tb_status tell_site(const struct fleet *f, const struct site *s, dou
     return TB_OK;
 }
 
-/* When the workers of one host have it that copy what its first one has from `first` on, and all of at `whole`. */
+/* When the workers of one host have it that copy what its first one has from `first` on,
+ * and all of at `whole`. */
 static double followed(const struct fleet *f, const struct site *s, double first, double whole)
 {
     const double followers = s->spec->workers - 1;
@@ -326,7 +327,8 @@ static struct tb_fleet_spread star(const struct fleet *f, double *times)
     return spread_of(times, count, never);
 }
 
-/* Pulls: each worker for itself, all at once, from home over the links that its site's gateway took. */
+/* Pulls: each worker for itself, all at once, from home over the links that its
+ * site's gateway took. */
 static struct tb_fleet_spread pulls(const struct fleet *f, double *times)
 {
     double load[2 * TB_FLEET_FILE_LINKS_MAX] = {0}, remote = 0;

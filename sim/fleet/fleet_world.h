@@ -1,14 +1,18 @@
-/* fleet_world.h - a version on its way through a fleet of sites that differ, event by event in virtual time.
+/* fleet_world.h - a version on its way through a fleet of sites that differ, event by
+ * event in virtual time.
  *
- * What decides is the shipped code: each site has a catalog (gateway/catalog), which asks intra/planner whom a worker reads
- * from and names the sites to cross from; each hop is intra/hop (which chunk next, how many in flight, when to look at
- * the source's bitmap again); each crossing is wan/crossing at the sender and wan/landing at the receiver. What moves is
- * a model: a link and a NIC are queues that serve in order at a rate, behind a delay; a TCP that starts from ten packets
- * a stream and doubles each round trip; bytes are not there, so nothing is digested or encoded (it costs `hop_s`, `land`).
- * The daemon's and the library's part (asking for a version, granting a hop, telling progress once a second) is retold
- * here in few lines. Workers that share their source's host copy at the host's `shm` rate.
+ * What decides is the shipped code: each site has a catalog (gateway/catalog), which asks
+ * intra/planner whom a worker reads from and names the sites to cross from; each hop is intra/hop
+ * (which chunk next, how many in flight, when to look at the source's bitmap again); each crossing
+ * is wan/crossing at the sender and wan/landing at the receiver. What moves is a model: a link and
+ * a NIC are queues that serve in order at a rate, behind a delay; a TCP that starts from ten
+ * packets a stream and doubles each round trip; bytes are not there, so nothing is digested or
+ * encoded (it costs `hop_s`, `land`). The daemon's and the library's part (asking for a version,
+ * granting a hop, telling progress once a second) is retold here in few lines. Workers that share
+ * their source's host copy at the host's `shm` rate.
  *
- * A loss strikes once: a site, a rack of one, or a gateway, which comes back after `restart_s` with its arena.
+ * A loss strikes once: a site, a rack of one, or a gateway, which comes back after
+ * `restart_s` with its arena.
  *
  * Deterministic. Heap by base/fault.h. No clock but for `tick`, which may be NULL. */
 #ifndef TB_SIM_FLEET_WORLD_H
@@ -63,7 +67,8 @@ struct tb_fleet_outcome {
     struct tb_fleet_way links[TB_FLEET_FILE_LINKS_MAX];
 };
 
-/* `tick` is called now and then with the share of workers that are done. TB_SITE_NOMEM; TB_TOO_LARGE: chunks over 2 GiB. */
+/* `tick` is called now and then with the share of workers that are done. TB_SITE_NOMEM;
+ * TB_TOO_LARGE: chunks over 2 GiB. */
 TB_MUST_USE enum tb_status tb_fleet_world_run(const struct tb_fleet_scenario *scenario,
                                               const struct tb_fleet_loss *loss, void (*tick)(double share),
                                               struct tb_fleet_outcome *outcome_out);

@@ -1,4 +1,5 @@
-/* joins.c - tombolo-fleet-joins: what a catalog pays, in CPU, for workers that all join within one lease (joining.h). */
+/* joins.c - tombolo-fleet-joins: what a catalog pays, in CPU, for workers that all join within
+ * one lease (joining.h). */
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>

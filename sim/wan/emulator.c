@@ -1,8 +1,9 @@
 /* emulator.c - tombolo-wan-emulator: the user-space hops between the sites of a scenario.
  *
- * Each site's namespace has one TUN device, and each site one thread (under_way.c). sim/wan/wanlab.py makes the namespaces and starts
- * this; it ends when its standard input does, so it cannot outlive who started it, and its devices end with it. What changes while it
- * runs is said there, a line each. */
+ * Each site's namespace has one TUN device, and each site one thread (under_way.c).
+ * sim/wan/wanlab.py makes the namespaces and starts this; it ends when its standard input does, so
+ * it cannot outlive who started it, and its devices end with it. What changes while it runs is
+ * said there, a line each. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -41,7 +42,8 @@ int64_t emulator_clock(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- set-up -------------------------------------------------------------------------------------------------------- */
+/* ---- set-up
+ * -------------------------------------------------------------------------------------------------------- */
 
 bool emulator_complain(const char *what, const char *which)
 {
@@ -93,8 +95,9 @@ static double bytes_needed(const struct site *s)
     return bytes;
 }
 
-/* Slots are enough for packets of 256 bytes on average, but most stay address space: the last one used is used again first. As many as
- * packets of an MTU need are touched now, so that no packet waits for a page. */
+/* Slots are enough for packets of 256 bytes on average, but most stay address space: the last
+ * one used is used again first. As many as packets of an MTU need are touched now, so that no
+ * packet waits for a page. */
 static bool make_room(struct site *s)
 {
     const double bytes = bytes_needed(s);
@@ -146,8 +149,8 @@ static void make_paths(struct world *w)
         (void)pthread_mutex_init(&w->locks[i], NULL);
 }
 
-/* Before others where that is allowed: what is due waits for no sender and for no receiver, not even the kernel's (wanlab.py gives those
- * threads priority 1). */
+/* Before others where that is allowed: what is due waits for no sender and for no receiver, not
+ * even the kernel's (wanlab.py gives those threads priority 1). */
 static bool start_site(struct site *s)
 {
     const struct sched_param first = {.sched_priority = 2};
@@ -166,7 +169,8 @@ static void stop_sites(struct world *w)
         if (s->running) (void)pthread_join(s->thread, NULL);
 }
 
-/* ---- the program --------------------------------------------------------------------------------------------------- */
+/* ---- the program
+ * --------------------------------------------------------------------------------------------------- */
 
 static const char USAGE[] =
     "usage: tombolo-wan-emulator --plan FILE\n"
@@ -256,8 +260,8 @@ static void serve(struct world *w, const sigset_t *signals)
     (void)close(signal_fd);
 }
 
-/* While this is open no core sleeps deeper than to be up at once: a packet of an idle link would wait for it. Best effort: the file is
- * not everywhere. It is closed with the process. */
+/* While this is open no core sleeps deeper than to be up at once: a packet of an idle link would
+ * wait for it. Best effort: the file is not everywhere. It is closed with the process. */
 static void keep_cores_awake(void)
 {
     const int fd = tb_sys_open("/dev/cpu_dma_latency", O_WRONLY | O_CLOEXEC, 0);

@@ -1,7 +1,8 @@
 /* emulator.h - what the three parts of tombolo-wan-emulator share. Private to it.
  *
- * emulator.c is the program: devices, memory, threads, signals. under_way.c is what each site's thread does: it takes packets from its
- * device, keeps them until they are due and writes them into the other site's. tolls.c counts, and says whether it kept up. */
+ * emulator.c is the program: devices, memory, threads, signals. under_way.c is what each site's
+ * thread does: it takes packets from its device, keeps them until they are due and writes them into
+ * the other site's. tolls.c counts, and says whether it kept up. */
 #ifndef TB_SIM_WAN_EMULATOR_H
 #define TB_SIM_WAN_EMULATOR_H
 
@@ -43,7 +44,8 @@ struct lane {
     uint32_t first, last; /* NO_SLOT: empty */
 };
 
-/* Packets for one site that are written at once: payload by payload behind one header, or a single one as it is. */
+/* Packets for one site that are written at once: payload by payload behind one header, or a
+ * single one as it is. */
 struct parcel {
     struct tb_segments_run run;
     struct virtio_net_hdr net;
@@ -105,7 +107,8 @@ bool emulator_complain(const char *what, const char *which);
 /* under_way.c: the thread of a site; `site` is a struct site. */
 void *emulator_site_main(void *site);
 
-/* tolls.c: writes w->counters; the whole file appears at once. False, said, when it could not be written. */
+/* tolls.c: writes w->counters; the whole file appears at once. False, said, when it
+ * could not be written. */
 bool emulator_write_counters(struct world *w);
 
 #endif

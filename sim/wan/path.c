@@ -60,7 +60,8 @@ static void apply(struct tb_path_settings *to, const struct tb_path_change *c)
         if (c->mask & 1u << key) to->value[key] = c->to.value[key];
 }
 
-/* The changes that have happened are laid over the base, the newest last; of two at one moment, the later line wins. */
+/* The changes that have happened are laid over the base, the newest last; of two at one moment,
+ * the later line wins. */
 static void lay_changes(struct tb_path *p, int64_t now)
 {
     p->now = p->base;
@@ -84,8 +85,8 @@ static void lay_changes(struct tb_path *p, int64_t now)
     }
 }
 
-/* From `at` on the queue drains at another rate: what waits in it takes as many times longer, or shorter. A path that was silent may come
- * with what another path has long said. */
+/* From `at` on the queue drains at another rate: what waits in it takes as many times longer, or
+ * shorter. A path that was silent may come with what another path has long said. */
 static void set_rate(struct tb_path_queue *q, int64_t at, uint64_t rate)
 {
     if (at < q->rate_since || rate == q->rate) return;
@@ -105,8 +106,8 @@ static int64_t rate_said(const struct tb_path *p, int64_t now)
     return at;
 }
 
-/* Change by change while something waits in the queue, which drains at each rate for its time; of those that met an empty one only what they
- * come to matters. */
+/* Change by change while something waits in the queue, which drains at each rate for its time; of
+ * those that met an empty one only what they come to matters. */
 static void follow_schedule(struct tb_path *p, int64_t now)
 {
     while (p->next_change <= now) {
@@ -185,7 +186,8 @@ static int64_t arrival(struct tb_path *p, int64_t out_at)
         return out_at;
     }
     if (jitter > 0) at += (int64_t)((double)(draw(p, TB_PATH_JITTER) >> 32) / 4294967296.0 * (double)jitter);
-    /* Without jitter a delay that is shortened, or a rate that rises, lets packets overtake, as a new route does. */
+    /* Without jitter a delay that is shortened, or a rate that rises, lets packets overtake,
+     * as a new route does. */
     if (p->now.value[TB_PATH_KEEP_ORDER] != 0 && at < p->last_arrival) at = p->last_arrival;
     p->last_arrival = at;
     return at;

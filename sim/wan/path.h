@@ -1,14 +1,17 @@
 /* path.h - what one direction between two sites does to each packet.
  *
- * Pure: no socket, file, clock, thread or heap. The owner says that a packet came (when, how long) and is told its fate: when it
- * arrives, whether twice, with which bit flipped, or why it is lost. under_way.c asks for real packets, tests in virtual time.
+ * Pure: no socket, file, clock, thread or heap. The owner says that a packet came (when, how long)
+ * and is told its fate: when it arrives, whether twice, with which bit flipped, or why it is lost.
+ * under_way.c asks for real packets, tests in virtual time.
  *
- * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at the rate, then the wire, which loses,
- * flips, doubles and delays. What the wire loses has used the rate. What is under way when a cut begins still arrives.
- * A packet is told once when it arrives: where the rate changes, those that wait keep the moment they were told, but the bytes that still wait
- * then drain at the new rate for those that come after them, of all paths that share the queue.
- * Every draw is a hash of seed, path, the packet's number on this path and the fault: the same seed decides the same for the
- * same packets, and switching one fault on leaves the draws of the others as they were. */
+ * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at the
+ * rate, then the wire, which loses, flips, doubles and delays. What the wire loses has used the
+ * rate. What is under way when a cut begins still arrives. A packet is told once when it arrives:
+ * where the rate changes, those that wait keep the moment they were told, but the bytes that still
+ * wait then drain at the new rate for those that come after them, of all paths that share the
+ * queue. Every draw is a hash of seed, path, the packet's number on this path and the fault: the
+ * same seed decides the same for the same packets, and switching one fault on leaves the draws of
+ * the others as they were. */
 #ifndef TB_SIM_WAN_PATH_H
 #define TB_SIM_WAN_PATH_H
 
@@ -49,7 +52,8 @@ struct tb_path_settings {
     uint64_t value[TB_PATH_KEY_COUNT];
 };
 
-/* From `at` on, and again every `every` ns (0: once), the keys in `mask` (bit 1 << key) take these values. */
+/* From `at` on, and again every `every` ns (0: once), the keys in `mask` (bit 1 <<
+ * key) take these values. */
 struct tb_path_change {
     int64_t at;
     int64_t every;
@@ -57,7 +61,8 @@ struct tb_path_change {
     struct tb_path_settings to;
 };
 
-/* What drains at the rate. Several paths may share one; the owner then asks from one thread at a time. */
+/* What drains at the rate. Several paths may share one; the owner then asks from one thread at a
+ * time. */
 struct tb_path_queue {
     int64_t free_at;    /* when the last byte in it has left */
     int64_t best_at;    /* when it would have, had no packet been read late */
@@ -103,15 +108,18 @@ struct tb_path_verdict {
     uint32_t flip_bit; /* below 8 * bytes */
 };
 
-/* `queue` is borrowed for the path's life, and has its rate. Two paths of one world have different `number`. */
+/* `queue` is borrowed for the path's life, and has its rate. Two paths of one world
+ * have different `number`. */
 void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, struct tb_path_queue *queue,
                   uint64_t seed, uint32_t number);
 /* False when there are TB_PATH_CHANGES_MAX already. Before the first packet. */
 bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change);
-/* From `now` on the keys in `mask` have these values. What a schedule changes later counts again. */
+/* From `now` on the keys in `mask` have these values. What a schedule changes later counts
+ * again. */
 void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb_path_settings *to);
-/* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the packet before it. It may have come up to
- * `late_ns` before, and was not read: the verdict says what that costs, which is nothing behind others that wait for the rate. */
+/* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the
+ * packet before it. It may have come up to `late_ns` before, and was not read: the verdict says
+ * what that costs, which is nothing behind others that wait for the rate. */
 struct tb_path_verdict tb_path_decide(struct tb_path *p, int64_t now, uint32_t bytes, int64_t late_ns);
 
 #endif

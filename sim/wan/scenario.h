@@ -1,7 +1,9 @@
-/* scenario.h - a scenario file: sites, what lies between each pair of them, and what changes when. README.md has the format.
+/* scenario.h - a scenario file: sites, what lies between each pair of them, and what changes when.
+ * README.md has the format.
  *
- * Text of anyone's: at most TB_SCENARIO_BYTES_MAX, and unknown keys, wrong units, values out of range and sites that are not
- * listed are refused with the line. Everything is inside the struct. */
+ * Text of anyone's: at most TB_SCENARIO_BYTES_MAX, and unknown keys, wrong units, values
+ * out of range and sites that are not listed are refused with the line. Everything is
+ * inside the struct. */
 #ifndef TB_SIM_WAN_SCENARIO_H
 #define TB_SIM_WAN_SCENARIO_H
 
@@ -50,7 +52,8 @@ struct tb_scenario {
     struct tb_scenario_turn turn; /* that was read last */
 };
 
-/* On TB_SITE_CONFIG complaint_out says "NAME:LINE: what", in at most complaint_bytes, and *out is not to be used.
+/* On TB_SITE_CONFIG complaint_out says "NAME:LINE: what", in at most complaint_bytes, and
+ * *out is not to be used.
  *   TB_SITE_CONFIG  the text is not a scenario
  *   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_scenario_parse(const char *name, const char *text, size_t bytes,

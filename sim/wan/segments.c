@@ -61,7 +61,8 @@ static uint32_t ip_header(const uint8_t *packet)
     return (packet[0] & 15u) * 4;
 }
 
-/* Length and checksum of the IP header, and what a partial TCP checksum begins with: the sum of addresses, protocol and length. */
+/* Length and checksum of the IP header, and what a partial TCP checksum begins with: the sum of
+ * addresses, protocol and length. */
 static void seal(uint8_t *packet, uint32_t bytes)
 {
     const uint32_t ip = ip_header(packet);

@@ -1,4 +1,5 @@
-/* tolls.c - what the emulator is judged by: counters of each direction, how late packets were, whether the run is void. */
+/* tolls.c - what the emulator is judged by: counters of each direction, how late packets were,
+ * whether the run is void. */
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <linux/if_link.h>
@@ -115,7 +116,8 @@ static void print_verdict(const char *why, FILE *to)
     (void)fprintf(to, "\"void\":%s,\"why\":\"%s\"", why != NULL ? "true" : "false", why != NULL ? why : "");
 }
 
-/* The sites, and whether the run is void: all of it, and what came since the counters were written last. */
+/* The sites, and whether the run is void: all of it, and what came since the
+ * counters were written last. */
 static void print_sites(struct world *w, FILE *to)
 {
     const char *why = NULL, *why_since = NULL;

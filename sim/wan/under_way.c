@@ -1,9 +1,11 @@
 /* under_way.c - a site's thread: packets on their way between two devices.
  *
- * It reads what the site sends, asks path.h for each packet's fate, keeps it until it is due and writes it into the other site's device.
- * Nothing is allocated while packets pass. The kernel hands TCP over in batches; segments.h cuts them into the packets of the wire, whose
- * fates are their own, and joins again what is due together, stream by stream. A link at work is served by ticks: most of what a packet
- * costs here is the other site's TCP, which runs inside of the write, and a tick's packets are one write a stream. */
+ * It reads what the site sends, asks path.h for each packet's fate, keeps it until it is due and
+ * writes it into the other site's device. Nothing is allocated while packets pass. The kernel hands
+ * TCP over in batches; segments.h cuts them into the packets of the wire, whose fates are their
+ * own, and joins again what is due together, stream by stream. A link at work is served by ticks:
+ * most of what a packet costs here is the other site's TCP, which runs inside of the write, and a
+ * tick's packets are one write a stream. */
 #include <poll.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -20,7 +22,8 @@
     5000000 /* while packets come: how late this thread is shows where it wakes up after a time, not where a packet wakes it */
 #define QUIET_NS 1000000000 /* without a packet: naps are as long */
 
-/* ---- what is under way ---------------------------------------------------------------------------------------------- */
+/* ---- what is under way
+ * ---------------------------------------------------------------------------------------------- */
 
 static bool before(const struct due *a, const struct due *b)
 {
@@ -54,8 +57,8 @@ static struct slot_head *slot_at(const struct site *s, uint32_t slot)
     return (struct slot_head *)(void *)(s->slots + (size_t)slot * s->slot_bytes);
 }
 
-/* The packet in the slot is due at `at`. A lane takes what comes in order, at no cost; a heap of a BDP's packets would miss the cache at
- * each of its levels. */
+/* The packet in the slot is due at `at`. A lane takes what comes in order, at no cost; a heap of a
+ * BDP's packets would miss the cache at each of its levels. */
 static void put_under_way(struct site *s, uint32_t slot, int64_t at)
 {
     struct slot_head *head = slot_at(s, slot);
@@ -72,8 +75,8 @@ static void put_under_way(struct site *s, uint32_t slot, int64_t at)
     }
 }
 
-/* When the next packet is due, and the lane it is in (NULL: the heap). INT64_MAX: nothing is under way. Of two that are due at once the lane's
- * came first. */
+/* When the next packet is due, and the lane it is in (NULL: the heap). INT64_MAX: nothing is under
+ * way. Of two that are due at once the lane's came first. */
 static int64_t next_due(struct site *s, struct lane **lane_out)
 {
     int64_t at = INT64_MAX;
@@ -97,7 +100,8 @@ static uint32_t take_due(struct site *s, struct lane *lane)
     return slot;
 }
 
-/* ---- packets ------------------------------------------------------------------------------------------------------- */
+/* ---- packets
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void note_lateness(struct site *s, int64_t late_ns)
 {
@@ -173,7 +177,8 @@ static struct parcel *parcel_of(struct site *s, uint32_t slot)
     return NULL;
 }
 
-/* Streams may overtake one another within a tick; the packets of one stream do not, and what is no stream overtakes nothing. */
+/* Streams may overtake one another within a tick; the packets of one stream do not, and what is no
+ * stream overtakes nothing. */
 static void deliver(struct site *s, uint32_t slot)
 {
     struct parcel *p = parcel_of(s, slot);
@@ -312,7 +317,8 @@ static void take_single(struct site *s, const struct virtio_net_hdr *net, const 
     take(s, slot, now);
 }
 
-/* Reads at most BATCH times, which may leave more. How many packets' bytes came, in MTUs. A device that was empty has nothing that waits. */
+/* Reads at most BATCH times, which may leave more. How many packets' bytes came, in MTUs. A device
+ * that was empty has nothing that waits. */
 static uint32_t receive(struct site *s, bool *more_out)
 {
     uint32_t count = 0, all = 0;
@@ -338,8 +344,8 @@ static uint32_t receive(struct site *s, bool *more_out)
     return all;
 }
 
-/* Waits for a packet, the next one due or the end. A busy link is served by ticks: the device's ring keeps what comes between, and what is
- * due within a tick waits for its end. */
+/* Waits for a packet, the next one due or the end. A busy link is served by ticks: the device's
+ * ring keeps what comes between, and what is due within a tick waits for its end. */
 static void wait_for_work(struct site *s, bool busy)
 {
     struct pollfd fds[2] = {{.fd = s->world->stop_fd, .events = POLLIN}, {.fd = s->tun, .events = POLLIN}};

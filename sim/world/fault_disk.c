@@ -1,5 +1,5 @@
-/* fault_disk.c - what goes wrong at one gateway's own machine while it runs: a full disk, memory that rots, a clock that jumps.
- * (Lost last writes are a part of its end: fault_process.c.) */
+/* fault_disk.c - what goes wrong at one gateway's own machine while it runs: a full disk, memory
+ * that rots, a clock that jumps. (Lost last writes are a part of its end: fault_process.c.) */
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 

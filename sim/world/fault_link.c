@@ -1,8 +1,10 @@
-/* fault_link.c - what goes wrong between sites: delay and reordering, broken streams, cuts one and both ways, links that take
- * nothing. Duplicates, rotten chunks and slow readers strike where bytes pass (world_pipe.c, world_fabric.c). */
+/* fault_link.c - what goes wrong between sites: delay and reordering, broken streams, cuts one and
+ * both ways, links that take nothing. Duplicates, rotten chunks and slow readers strike where bytes
+ * pass (world_pipe.c, world_fabric.c). */
 #include "world.h"
 
-/* Across connections everything may overtake everything: each byte's delay is drawn, each connection keeps its own order. */
+/* Across connections everything may overtake everything: each byte's delay is drawn, each
+ * connection keeps its own order. */
 static void delays(uint32_t a, uint32_t b)
 {
     struct path *p = &the->paths[a][b];

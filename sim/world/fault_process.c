@@ -1,4 +1,5 @@
-/* fault_process.c - processes that die, come back, stand still, leave and join; machines that reboot. */
+/* fault_process.c - processes that die, come back, stand still, leave and join;
+ * machines that reboot. */
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 
@@ -16,8 +17,8 @@ static void pauses(struct process *p)
               (unsigned long long)((p->paused_until - the->now) / TB_MS(1)));
 }
 
-/* Its gateway is down. A disk that lied about what it wrote shows it when the power goes; a store that somebody puts back from a copy
- * is as old. */
+/* Its gateway is down. A disk that lied about what it wrote shows it when the power goes; a store
+ * that somebody puts back from a copy is as old. */
 static void store_is_older(struct site *s)
 {
     if (world_strength(FAULT_DISK) == 0 || world_draw(FAULT_DISK, 2) == 0) return;

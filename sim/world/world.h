@@ -1,14 +1,17 @@
-/* world.h - a seeded world: whole gateways, their links, workers and a trainer in virtual time, one thread, one seed.
+/* world.h - a seeded world: whole gateways, their links, workers and a trainer in virtual time,
+ * one thread, one seed.
  *
- * The shipped code runs as it is wired: gateway/daemon, the catalog, wan with its sessions, streams and codecs, base/net/wire,
- * the cores of intra. What a machine would do is done by this folder instead (same headers, other bodies): processes and
- * their heaps, libuv's timers and asyncs, byte channels, the arena's file, the store's file, READs inside a site. Nothing
- * here reads a clock or an address, so a seed gives the same trace with every compiler.
+ * The shipped code runs as it is wired: gateway/daemon, the catalog, wan with its sessions, streams
+ * and codecs, base/net/wire, the cores of intra. What a machine would do is done by this folder
+ * instead (same headers, other bodies): processes and their heaps, libuv's timers and asyncs, byte
+ * channels, the arena's file, the store's file, READs inside a site. Nothing here reads a clock or
+ * an address, so a seed gives the same trace with every compiler.
  *
- * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes), world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers
- * (world_check.c), who lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
- * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c, world_anchors.c, world_fabric.c,
- * world_shelves.c, world_threads.c, world_outside.c). */
+ * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes),
+ * world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers (world_check.c), who
+ * lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
+ * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c,
+ * world_anchors.c, world_fabric.c, world_shelves.c, world_threads.c, world_outside.c). */
 #ifndef TB_SIM_WORLD_H
 #define TB_SIM_WORLD_H
 
@@ -302,7 +305,8 @@ extern struct world *the; /* the one of this process: headers of the machine hav
 
 /* world_process.c */
 uint64_t world_random(uint64_t below);
-/* Where a stream of draws begins: far from those of the next seed, of which it would else be a part. */
+/* Where a stream of draws begins: far from those of the next seed, of which it would else be a
+ * part. */
 uint64_t world_stream(uint64_t seed, uint32_t number);
 struct tb_id world_id(void);
 struct process *world_process_new(enum process_kind kind, uint32_t site, const char *name);
@@ -407,7 +411,8 @@ void world_fault_process_step(void);
 void world_fault_disk_step(void);
 
 /* world_run.c */
-/* A mistake of the world's own, to see that it is found and told: once a gateway was killed, it crashes or comes to no end. */
+/* A mistake of the world's own, to see that it is found and told: once a gateway was killed, it
+ * crashes or comes to no end. */
 enum world_plant { PLANT_NONE, PLANT_CRASH, PLANT_HANG };
 extern enum world_plant world_plant;
 void world_run(uint64_t seed, bool trace, const uint32_t *most);
@@ -417,7 +422,8 @@ struct trial_limits {
     uint32_t most[FAULTS]; /* strengths */
     uint32_t cpu_s;        /* of a seed */
 };
-/* A seed in a process of its own. True: it failed, and why; of a crash the trace ends where it happened. */
+/* A seed in a process of its own. True: it failed, and why; of a crash the trace
+ * ends where it happened. */
 bool world_trial(uint64_t seed, bool trace, const struct trial_limits *l, char why_out[WHY_BYTES]);
 void world_trial_begin(uint32_t cpu_s); /* from here on a seed has so long; then the process ends */
 bool world_trial_why(int status, char why_out[WHY_BYTES]); /* of waitpid; false: it ended as it should */

@@ -1,5 +1,6 @@
-/* world_anchors.c - gateway/disk/anchor_folder.h and anchor_file.h over memory that outlives a reboot: a site's disk has a few anchors.
- * A writing is there whole or not at all; what is read back may have rotted (P1), and a full disk takes nothing. */
+/* world_anchors.c - gateway/disk/anchor_folder.h and anchor_file.h over memory that outlives a
+ * reboot: a site's disk has a few anchors. A writing is there whole or not at all; what is read
+ * back may have rotted (P1), and a full disk takes nothing. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,8 @@ static enum tb_status refuse(char error_out[TB_ANCHOR_ERROR_BYTES], const char *
     return TB_SITE_IO;
 }
 
-/* Written over the oldest that has no name any more; there is one, as older ones go when a newer is there. */
+/* Written over the oldest that has no name any more; there is one, as older ones go
+ * when a newer is there. */
 enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *key,
                                 const struct tb_manifest *const *manifests, struct tb_anchor_file *file_out,
                                 char error_out[TB_ANCHOR_ERROR_BYTES])

@@ -1,6 +1,8 @@
-/* world_arena.c - gateway/arena/arena.h over memory that outlives the gateway's process, as a file on tmpfs does.
+/* world_arena.c - gateway/arena/arena.h over memory that outlives the gateway's process, as
+ * a file on tmpfs does.
  *
- * P3 is looked at where a region leaves: a starting gateway gives up nothing that was ready and that its store does not call ended. */
+ * P3 is looked at where a region leaves: a starting gateway gives up nothing that was ready and
+ * that its store does not call ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +43,8 @@ void world_arena_new(struct arena_file *f)
     *f = (struct arena_file){.life = world_id()};
 }
 
-/* What leaves an arena counts as never told: when it lands again it may have come from anywhere, and not be told yet. */
+/* What leaves an arena counts as never told: when it lands again it may have come from anywhere,
+ * and not be told yet. */
 static void forget_told(const struct arena_file *f, const struct tb_id *uid, uint32_t shard, uint64_t chunks)
 {
     const uint32_t version = world_version_find(uid);
@@ -331,7 +334,8 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *r, uint32_t shard, uin
     return tb_place_held(&r->shards[shard].place, k);
 }
 
-/* Asked of a base's chunk alone. The fault: that chunk cannot be used, as after a re-verification that it failed. */
+/* Asked of a base's chunk alone. The fault: that chunk cannot be used, as after a
+ * re-verification that it failed. */
 enum tb_status tb_arena_chunk_verify(struct tb_arena_region *r, uint32_t shard, uint32_t k)
 {
     const bool held = tb_place_held(&r->shards[shard].place, k);

@@ -114,7 +114,8 @@ static struct tb_listener *listener_at(const struct tb_address *at)
     return l;
 }
 
-/* Sites are numbered in ports and paths: 7400 + site for links, 7500 + site for workers, /site/N by unix socket. */
+/* Sites are numbered in ports and paths: 7400 + site for links, 7500 + site for workers,
+ * /site/N by unix socket. */
 static uint32_t site_of(const struct tb_address *at)
 {
     if (at->any.sa_family == AF_INET) return (uint32_t)(ntohs(at->v4.sin_port) % 100);
@@ -182,7 +183,8 @@ static void open_end(struct tb_chan *e, bool tls)
     the->current = NULL;
 }
 
-/* There and back: the acceptor is open when it has answered, the dialler when the answer is here. */
+/* There and back: the acceptor is open when it has answered, the dialler when the answer is
+ * here. */
 static bool greet(struct connection *c)
 {
     struct tb_chan *dialler = &c->ends[0], *acceptor = &c->ends[1];

@@ -8,11 +8,14 @@
 
 /* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
 #define HOLD_STEPS_MAX 200u
-/* P7: what is given up leaves within a lease time of its gateway's running time: 105 steps seen, of streams that took nothing more. */
+/* P7: what is given up leaves within a lease time of its gateway's running time: 105 steps seen, of
+ * streams that took nothing more. */
 #define LEAVING_STEPS_MAX 400u
-/* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. What its connections do not hold: 1.32 MB seen, of two
- * models and with the manifests of files that are adopted. A connection holds a block to send from (64 KiB), one to receive in (4 KiB) and its objects. Of each peer there may be 12 attempts of ours
- * and 12 of its own (a peer that is not heard is dialled afresh, and each attempt has 5 s), and 3 streams each way. */
+/* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. What its connections do not hold:
+ * 1.32 MB seen, of two models and with the manifests of files that are adopted. A connection holds
+ * a block to send from (64 KiB), one to receive in (4 KiB) and its objects. Of each peer there may
+ * be 12 attempts of ours and 12 of its own (a peer that is not heard is dialled afresh, and each
+ * attempt has 5 s), and 3 streams each way. */
 #define HEAP_REST       (7u << 18)
 #define HEAP_CONNECTION (70u << 10)
 #define CONNECTIONS_MAX (3u * (12 + 12 + 6) + 8)
@@ -33,7 +36,8 @@ static bool bytes_right(const struct tb_place *place, const struct piece *right,
     return true;
 }
 
-/* P1: what is held is what the trainer sealed, byte by byte, at every step. P3: within a life what is held only grows. */
+/* P1: what is held is what the trainer sealed, byte by byte, at every step. P3: within a life
+ * what is held only grows. */
 void world_check_place(const struct tb_place *place, uint32_t version, uint32_t shard, uint64_t *seen,
                        const char *where)
 {
@@ -52,7 +56,8 @@ static struct worker *worker_of(struct site *s, const struct tb_id *session)
     return NULL;
 }
 
-/* P2: a group never goes back. What a member computed from that died with it, nobody sees any more. */
+/* P2: a group never goes back. What a member computed from that died with it, nobody sees any
+ * more. */
 static void not_older_than_group(const struct site *s, uint32_t version, const char *who)
 {
     for (uint32_t i = 0; i < s->group_count; i++) {
@@ -81,7 +86,8 @@ void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version
     not_older_than_group(s, version, k->c.process->name);
 }
 
-/* P2: what a worker computes from is one whole version, right in every byte, and never older than before. */
+/* P2: what a worker computes from is one whole version, right in every byte, and
+ * never older than before. */
 void world_check_active(struct worker *k, uint32_t version)
 {
     const struct staged *st = k->staged;
@@ -99,7 +105,8 @@ void world_check_active(struct worker *k, uint32_t version)
     not_older_than_group(&the->sites[k->site], version, k->c.process->name);
 }
 
-/* Who stood still for longer than its lease is gone for its gateway, whatever it holds. One that recovers waits for all. */
+/* Who stood still for longer than its lease is gone for its gateway, whatever it holds. One that
+ * recovers waits for all. */
 static bool has_lease(const struct site *s, const struct client *c)
 {
     struct tb_catalog_session_view view;
@@ -119,7 +126,8 @@ static uint64_t held_by_workers(const struct site *s, uint32_t version, uint32_t
     return held;
 }
 
-/* A link may be up in name, and its path be dead or an end of it have stood still: so nothing was said. */
+/* A link may be up in name, and its path be dead or an end of it have stood still:
+ * so nothing was said. */
 static bool talked(uint32_t a, uint32_t b)
 {
     const struct path *there = &the->paths[a][b], *back = &the->paths[b][a];
@@ -134,15 +142,16 @@ static bool talked(uint32_t a, uint32_t b)
     return true;
 }
 
-/* How long it may take after a link came up until the first chunk that its peer alone has is here: the peer has the session, tells what
- * it holds, is asked and sends. */
+/* How long it may take after a link came up until the first chunk that its peer alone has is here:
+ * the peer has the session, tells what it holds, is asked and sends. */
 static tb_time_ns first_chunk_after(uint32_t site, uint32_t of)
 {
     return 2 * (the->paths[site][of].slowest + the->paths[of][site].slowest);
 }
 
-/* Of sites whose link has been up for so long: of others a gateway cannot know what they hold. Home gives what it asks for as the link
- * comes up one lease time: 2 s here, where a path may take half a second, so that alone is too little. */
+/* Of sites whose link has been up for so long: of others a gateway cannot know what they hold. Home
+ * gives what it asks for as the link comes up one lease time: 2 s here, where a path may take half
+ * a second, so that alone is too little. */
 static bool hears(uint32_t site, uint32_t of)
 {
     static struct tb_links_stats stats;
@@ -154,9 +163,10 @@ static bool hears(uint32_t site, uint32_t of)
                TB_MS(the->sites[site].config.session_lease_ms) + first_chunk_after(site, of);
 }
 
-/* Bytes that are being given up stay until no stream touches them, and count until `site` can know: the GONE is here, or its session
- * is younger, so that it never heard of them. Seen: home hears the GONE of the last copy, and calls the version lost 5 ms before the
- * bytes go. P3 is broken where home says so and no GONE came. */
+/* Bytes that are being given up stay until no stream touches them, and count until `site` can know:
+ * the GONE is here, or its session is younger, so that it never heard of them. Seen: home hears the
+ * GONE of the last copy, and calls the version lost 5 ms before the bytes go. P3 is broken where
+ * home says so and no GONE came. */
 static bool said_gone(uint32_t site, uint32_t of, uint32_t version)
 {
     static struct tb_links_stats stats;
@@ -169,7 +179,8 @@ static bool said_gone(uint32_t site, uint32_t of, uint32_t version)
     return stats.up_since > since;
 }
 
-/* What came to another site less than a lease time ago (from files, say) need not have been heard of here. */
+/* What came to another site less than a lease time ago (from files, say) need not
+ * have been heard of here. */
 static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_t shard)
 {
     const struct arena_file *arena = &the->sites[of].arena;
@@ -178,14 +189,15 @@ static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_
     return world_arena_held_for(arena, version, shard, TB_MS(the->sites[site].config.session_lease_ms));
 }
 
-/* What its home called lost, and was judged for there, it takes from no trainer that comes back: other sites may hear of it after
- * that. */
+/* What its home called lost, and was judged for there, it takes from no trainer that comes back:
+ * other sites may hear of it after that. */
 static bool refused_at_home(uint32_t site, const struct version *made)
 {
     return site != made->model && (made->lost_at >> made->model & 1) != 0;
 }
 
-/* P3: home gives up what its disk calls open. Where its arena has all of what was kept, it knows better. */
+/* P3: home gives up what its disk calls open. Where its arena has all of what was
+ * kept, it knows better. */
 static void not_whole_at_home(uint32_t site, uint32_t version)
 {
     const struct version *made = &the->versions[version];
@@ -196,8 +208,9 @@ static void not_whole_at_home(uint32_t site, uint32_t version)
         world_fail("P3: v%u is given up at %s, which holds it", version + 1, the->sites[site].name.text);
 }
 
-/* A version is lost only when nobody that is heard of holds some chunk: no gateway, no worker of that site, not the trainer. One that
- * was never ready, as this site's disk has it, may fail before. And nobody here writes to sealed bytes, so none is broken. */
+/* A version is lost only when nobody that is heard of holds some chunk: no gateway, no worker of
+ * that site, not the trainer. One that was never ready, as this site's disk has it, may fail
+ * before. And nobody here writes to sealed bytes, so none is broken. */
 void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t before)
 {
     const uint32_t version = world_version_find(&v->key.uid);
@@ -224,8 +237,8 @@ void world_check_ended(uint32_t site, const struct tb_store_version *v, uint32_t
                    the->sites[site].name.text);
 }
 
-/* A rank has its memory back: what retention needs of its version is elsewhere, all of it. (Who was lost, and what rotted, is
- * heard of a while later.) */
+/* A rank has its memory back: what retention needs of its version is elsewhere, all of it. (Who was
+ * lost, and what rotted, is heard of a while later.) */
 void world_check_unpublished(uint32_t site, const struct tb_id *uid)
 {
     struct tb_catalog_version_view view;
@@ -260,9 +273,10 @@ static void let_go(const struct tb_catalog *c, const struct trainer *t)
     if (asked) world_trainer_released(t->unpublishing);
 }
 
-/* The catalog ends a rank's reference at once, and says so when the disk has what that rests on. What rots between the two is not with
- * the rank any more; nor is, within the same step, what home lacks a chunk of and retention has no use for: that may go, and is lost by
- * it. A version that is called lost takes its references along after that: it lets go of nothing. */
+/* The catalog ends a rank's reference at once, and says so when the disk has what that rests on.
+ * What rots between the two is not with the rank any more; nor is, within the same step, what home
+ * lacks a chunk of and retention has no use for: that may go, and is lost by it. A version that is
+ * called lost takes its references along after that: it lets go of nothing. */
 void world_check_let_go(const struct tb_catalog *c)
 {
     for (uint32_t m = 0; m < the->model_count; m++) {
@@ -287,7 +301,8 @@ void world_check_hold(struct trainer *t)
         t->hold_steps = 0;
         return;
     }
-    /* A catalog that recovers evicts nothing: with a full arena that, and no link, is waited for. */
+    /* A catalog that recovers evicts nothing: with a full arena that, and no link, is waited
+     * for. */
     if (world_process_runs(home->gateway) && !tb_catalog_recovering(home->daemon->catalog)) t->hold_steps++;
     if (t->hold_steps > HOLD_STEPS_MAX)
         world_fail("P6: the trainer's SEAL of v%u was not answered in 1 s", t->making + 1);
@@ -339,7 +354,8 @@ static uint32_t newer_whole(uint32_t site, const struct tb_version_key *key)
     return count;
 }
 
-/* P3: of the newest `keep` that are whole at a gateway none goes while nobody else ever had all of it. */
+/* P3: of the newest `keep` that are whole at a gateway none goes while nobody else ever had all of
+ * it. */
 static void check_evicted(uint32_t site, const struct tb_copy *c)
 {
     struct tb_catalog_version_view v;
@@ -384,7 +400,8 @@ void world_check_leaving(void)
         look_at_leaving(&the->sites[i]);
 }
 
-/* Nobody here speaks wrongly, and TLS lets no byte be changed: who is called garbled is wronged (P4). */
+/* Nobody here speaks wrongly, and TLS lets no byte be changed: who is called garbled is wronged
+ * (P4). */
 void world_check_log(enum tb_log_level level, const char *event, const char *line)
 {
     static const char *const never[] = {"link.garbled",       "session.garbled",   "link.conflict",
@@ -410,7 +427,8 @@ static bool converged(uint32_t model)
     return true;
 }
 
-/* P6: every gateway holds the last version of every model, every worker computes from its model's. */
+/* P6: every gateway holds the last version of every model, every worker computes
+ * from its model's. */
 bool world_converged(void)
 {
     bool all = true;

@@ -1,4 +1,5 @@
-/* world_client.c - a session with the site's gateway, as a worker's library keeps it: dial, HELLO, RENEW, dial again. */
+/* world_client.c - a session with the site's gateway, as a worker's library keeps it: dial,
+ * HELLO, RENEW, dial again. */
 #include <string.h>
 
 #include "base/assert.h"

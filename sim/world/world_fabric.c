@@ -1,5 +1,6 @@
-/* world_fabric.c - intra/fabric/fabric.h by READs in virtual time: a door knows its exports and tokens, a hop drives the shipped cores
- * (hop.c, source.c, pace.c). A READ takes a step or two; a slow worker's takes long, by its token bucket. */
+/* world_fabric.c - intra/fabric/fabric.h by READs in virtual time: a door knows its exports and
+ * tokens, a hop drives the shipped cores (hop.c, source.c, pace.c). A READ takes a step or two; a
+ * slow worker's takes long, by its token bucket. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -60,7 +61,8 @@ struct tb_hop {
     uint32_t from_life;
     struct aim aims[AIMS_MAX];
     uint32_t aim_count;
-    /* What its rank encodes comes chunk by chunk, of this shard alone; from `objects_end` on nothing does. */
+    /* What its rank encodes comes chunk by chunk, of this shard alone; from
+     * `objects_end` on nothing does. */
     uint32_t object_at, objects_end;
     struct tb_hop_stats stats;
 };

@@ -1,5 +1,5 @@
-/* world_faults.c - which faults a seed has, and how strong. Each draws from a stream of its own, so that one that is taken away
- * or made weaker leaves the others as they were. */
+/* world_faults.c - which faults a seed has, and how strong. Each draws from a stream of its own, so
+ * that one that is taken away or made weaker leaves the others as they were. */
 #include "world.h"
 
 const char *const fault_names[FAULTS] = {

@@ -1,4 +1,5 @@
-/* world_gateway.c - a site: its configuration, and its gateway, opened as tombolod opens it and ended as SIGKILL ends it. */
+/* world_gateway.c - a site: its configuration, and its gateway, opened as tombolod opens it and
+ * ended as SIGKILL ends it. */
 #include <string.h>
 
 #include "base/assert.h"

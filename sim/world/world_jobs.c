@@ -1,4 +1,5 @@
-/* world_jobs.c - seeds over processes. Each says which seed it begins, so that the one at which it dies is known. */
+/* world_jobs.c - seeds over processes. Each says which seed it begins, so that the one at
+ * which it dies is known. */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -63,7 +64,8 @@ static bool job_start(const struct world_jobs *w, struct job *j)
     return j->pid > 0;
 }
 
-/* It is gone: with its last seed, or in the middle of one, which is then a seed that failed, and the ones behind it are for another. */
+/* It is gone: with its last seed, or in the middle of one, which is then a seed that failed, and
+ * the ones behind it are for another. */
 static bool job_gone(const struct world_jobs *w, struct job *j, bool *go_on)
 {
     struct world_result r = {.seed = w->from + j->next, .failed = true};

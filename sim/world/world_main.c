@@ -27,7 +27,8 @@ struct total {
     struct world_met met;
 };
 
-/* Sums do not depend on the order in which seeds end, so the hash is the same with any number of jobs. */
+/* Sums do not depend on the order in which seeds end, so the hash is the same with any number of
+ * jobs. */
 static void add(struct total *t, const struct world_result *r)
 {
     t->done++;

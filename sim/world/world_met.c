@@ -1,4 +1,5 @@
-/* world_met.c - which faults and ways the seeds of a run met. What no seed of 10,000 meets is tried by none: that is a failure. */
+/* world_met.c - which faults and ways the seeds of a run met. What no seed of 10,000 meets is tried
+ * by none: that is a failure. */
 #include "world_met.h"
 
 #define WINDOW     10000u

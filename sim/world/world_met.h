@@ -1,4 +1,5 @@
-/* world_met.h - which faults and ways the seeds of a run met, ten thousand by ten thousand. Pure. */
+/* world_met.h - which faults and ways the seeds of a run met, ten thousand by ten thousand.
+ * Pure. */
 #ifndef TB_SIM_WORLD_MET_H
 #define TB_SIM_WORLD_MET_H
 

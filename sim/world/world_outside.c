@@ -1,5 +1,6 @@
-/* world_outside.c - what a gateway has around it and the world needs little of: TLS (the path decides who is who), names, the
- * operator's socket and pages. And five seams where the linker lets the world look in or make tables small (--wrap). */
+/* world_outside.c - what a gateway has around it and the world needs little of: TLS (the path
+ * decides who is who), names, the operator's socket and pages. And five seams where the linker lets
+ * the world look in or make tables small (--wrap). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -193,7 +194,8 @@ json_t *tb_status_site(struct tb_daemon *d)
     return NULL;
 }
 
-/* ---- tables of the world's size: so few rows of versions that one which stays for nothing is missed within a seed ---- */
+/* ---- tables of the world's size: so few rows of versions that one which stays for nothing is
+ * missed within a seed ---- */
 
 static const struct tb_catalog_limits limits = {.models = MODELS_MAX,
                                                 .records = 16,

@@ -1,6 +1,7 @@
-/* world_pipe.c - bytes one way. TLS over TCP loses and turns round nothing inside a stream, so a lost byte is a broken stream
- * (fault_link.c); what a path does is delay, refuse to take, and hold back. Two things are done to whole frames, as they pass: a
- * HELD or a chunk comes twice, and a byte of a chunk is wrong (memory that went bad before TLS saw it). */
+/* world_pipe.c - bytes one way. TLS over TCP loses and turns round nothing inside a stream, so a
+ * lost byte is a broken stream (fault_link.c); what a path does is delay, refuse to take, and hold
+ * back. Two things are done to whole frames, as they pass: a HELD or a chunk comes twice, and a
+ * byte of a chunk is wrong (memory that went bad before TLS saw it). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,7 +62,8 @@ static struct crossing_start *start_of(const struct pipe *p, uint32_t crossing, 
     return NULL;
 }
 
-/* A crossing on which chunks go `way`; what was told before a cut, and is still there, is not to go again. */
+/* A crossing on which chunks go `way`; what was told before a cut, and is still
+ * there, is not to go again. */
 static void see_begin(struct path *way, uint32_t receiver, const struct crossing_start *begun)
 {
     struct crossing_start *start = &way->starts[0];
@@ -87,7 +89,8 @@ static void see_push(const struct pipe *p, struct tb_reader *r)
     see_begin(&the->paths[p->from][p->to], p->to, &begun);
 }
 
-/* Numbers begin again when a gateway makes its links anew, and a chunk may pass before PUSH says of what: not of what had its number. */
+/* Numbers begin again when a gateway makes its links anew, and a chunk may pass before PUSH says of
+ * what: not of what had its number. */
 static void see_expect(const struct pipe *p, struct tb_reader *r, uint32_t life)
 {
     struct tb_frame_expect m;
@@ -116,7 +119,8 @@ static void see_held(const struct pipe *p, struct tb_reader *r, uint32_t life)
         the->paths[p->to][p->from].told[start->version][m.shard] |=
             word & world_arena_held(&the->sites[p->from].arena, start->version,
                                     m.shard); /* it may have rotted since */
-        /* Who pushes does not wait for it: what others brought meanwhile may be on its way when this is said. */
+        /* Who pushes does not wait for it: what others brought meanwhile may be on its
+         * way when this is said. */
         if (!start->complete && !start->pushed) start->held[m.shard] |= word;
     }
 }

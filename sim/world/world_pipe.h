@@ -1,4 +1,5 @@
-/* world_pipe.h - the bytes of one connection on their way to one end: a window, a delay, and what the path does to them. */
+/* world_pipe.h - the bytes of one connection on their way to one end: a window, a delay, and what
+ * the path does to them. */
 #ifndef TB_SIM_WORLD_PIPE_H
 #define TB_SIM_WORLD_PIPE_H
 

@@ -1,7 +1,8 @@
 /* world_process.c - a process of the world: its heap, its clocks, its log, its randomness, its end.
  *
- * The bodies of base/fault.h, base/clock.h and base/log.h as the shipped code calls them. A killed process leaves nothing:
- * its heap is given back whole, and what of it is looked at later shows under AddressSanitizer. */
+ * The bodies of base/fault.h, base/clock.h and base/log.h as the shipped code calls them. A killed
+ * process leaves nothing: its heap is given back whole, and what of it is looked at later shows
+ * under AddressSanitizer. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* world_run.c - one seed: who lives, faults for some seconds, then calm; and it must come to rest (P6). */
+/* world_run.c - one seed: who lives, faults for some seconds, then calm; and it must come to rest
+ * (P6). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* world_shelves.c - gateway/daemon/copies/shelves.h in virtual time: its thread encodes a chunk a step, now and then none. */
+/* world_shelves.c - gateway/daemon/copies/shelves.h in virtual time: its thread encodes a chunk a
+ * step, now and then none. */
 #include "gateway/daemon/copies/shelves.h"
 
 #include <string.h>

@@ -1,12 +1,14 @@
-/* world_shrink.c - the smallest faults with which a seed still fails: each is left out, then made as weak as can be. Each trial is a
- * process of its own, as a seed may fail by a crash, or by coming to no end. */
+/* world_shrink.c - the smallest faults with which a seed still fails: each is left out, then
+ * made as weak as can be. Each trial is a process of its own, as a seed may fail by a crash, or
+ * by coming to no end. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "world.h"
 
-/* Trials that come to no end take their whole time: with what was found by then the trace is shown. */
+/* Trials that come to no end take their whole time: with what was found by then the trace is
+ * shown. */
 #define SHRINK_S 300
 
 static bool weaken(uint64_t seed, struct trial_limits *l)

@@ -1,5 +1,5 @@
-/* world_store.c - gateway/store/store.h and store_writer.h over rows in memory: durable when a call returns, unless the disk lied about its
- * last writes (world_store_write_lost) or is full. */
+/* world_store.c - gateway/store/store.h and store_writer.h over rows in memory: durable when a call
+ * returns, unless the disk lied about its last writes (world_store_write_lost) or is full. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -135,7 +135,8 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
                                 const struct tb_store_audit *audit)
 {
     (void)audit;
-    /* Judged as it is said first: with a full disk it is written later, when who was gone may be back. */
+    /* Judged as it is said first: with a full disk it is written later, when who was gone may be
+     * back. */
     world_check_ended(the->current->site, version, state_of(&s->file->now, &version->key.uid));
     const enum tb_status status = begin(s);
     if (status != TB_OK) return status;

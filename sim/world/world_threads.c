@@ -1,5 +1,6 @@
-/* world_threads.c - threads that the daemon makes for what waits on a disk: each runs to its end in one instant, some time after it was
- * made, or when it is joined. And the folders that such a thread reads: files here that hold a version, or most of it. */
+/* world_threads.c - threads that the daemon makes for what waits on a disk: each runs to its end in
+ * one instant, some time after it was made, or when it is joined. And the folders that such a
+ * thread reads: files here that hold a version, or most of it. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,8 @@ void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_ou
     *told_out = (struct tb_local_told){.files = 1};
 }
 
-/* Its tensors have the names and shapes of every version here; a file may change while it is read. */
+/* Its tensors have the names and shapes of every version here; a file may change
+ * while it is read. */
 bool tb_local_read(struct tb_local_files *l, const struct tb_manifest *manifest, uint32_t k, uint8_t *out)
 {
     const struct version *v = &the->versions[l->version];
@@ -133,7 +135,8 @@ static void ask(struct site *s, json_t *request)
     json_decref(request);
 }
 
-/* Now and then files of an older version are there; the command asks how it stands while faults last, and then is interrupted. */
+/* Now and then files of an older version are there; the command asks how it stands while faults
+ * last, and then is interrupted. */
 void world_adopt_step(struct site *s)
 {
     char folder[16];

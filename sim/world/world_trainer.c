@@ -1,5 +1,5 @@
-/* world_trainer.c - the trainer's rank: a run, versions one after another, each sealed and kept in its memory. A trainer that
- * died comes back with a new run and an older step. */
+/* world_trainer.c - the trainer's rank: a run, versions one after another, each sealed and kept in
+ * its memory. A trainer that died comes back with a new run and an older step. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -64,8 +64,8 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     return id;
 }
 
-/* What this rank published and may still be needed, and what was answered of the version in hand: the library keeps its shadows
- * until they are kept. */
+/* What this rank published and may still be needed, and what was answered of the version in hand:
+ * the library keeps its shadows until they are kept. */
 static void seal_again(struct trainer *t)
 {
     for (uint32_t v = t->first; v < the->version_count; v++) {
@@ -152,7 +152,8 @@ static void sealed(struct trainer *t, enum tb_status status)
         return;
     }
     world_say("published v%u", t->making + 1);
-    /* One begun before may be lost: its trainer stood still for longer than its lease, and hears of this answer first. */
+    /* One begun before may be lost: its trainer stood still for longer than its lease, and hears
+     * of this answer first. */
     t->last_made |= t->calm;
     t->making = NONE;
     t->number++;

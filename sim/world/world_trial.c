@@ -1,4 +1,5 @@
-/* world_trial.c - one seed in a process of its own, so that one that crashes or never ends is a seed that fails, as any other. */
+/* world_trial.c - one seed in a process of its own, so that one that crashes or never ends is a
+ * seed that fails, as any other. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
 
 #include "world.h"
 
-/* Who waits for what never comes burns no processor. So long that no busy machine is taken for that. */
+/* Who waits for what never comes burns no processor. So long that no busy machine is taken for
+ * that. */
 #define STANDS_S 600u
 
 void world_trial_begin(uint32_t cpu_s)

@@ -24,7 +24,8 @@ static void piece_begin(struct piece *p)
             (uint8_t)world_random(i % 3 == 0 ? 4 : 256); /* some of it can be encoded in fewer bytes */
 }
 
-/* One small tensor of each dtype: the cut closes a chunk where the dtype changes, so chunks are small. */
+/* One small tensor of each dtype: the cut closes a chunk where the dtype changes, so chunks are
+ * small. */
 static void piece_make(struct piece *p, const struct piece *before, uint32_t shard)
 {
     static const char *const names[2][15] = {

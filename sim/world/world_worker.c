@@ -1,4 +1,5 @@
-/* world_worker.c - a rollout worker: it waits, stages by hops, switches when its group is told to, and serves what it staged. */
+/* world_worker.c - a rollout worker: it waits, stages by hops, switches when its group is told to,
+ * and serves what it staged. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -169,7 +170,8 @@ static void subscribe(struct worker *k)
     WORLD_SEND(&k->c, TB_SESSION_SUBSCRIBE, k->subscribe_id, &m, tb_session_subscribe_encode);
 }
 
-/* As the library's announcement: subscriptions and stagings are said again, whoever the gateway is. */
+/* As the library's announcement: subscriptions and stagings are said again, whoever the gateway
+ * is. */
 static void welcome(struct client *c, bool same)
 {
     struct worker *k = c->owner;
@@ -217,7 +219,8 @@ static void shelf_make(struct staged *st, struct tb_export_buffer *buffer)
     *buffer = (struct tb_export_buffer){.bytes = st->shelf_memory, .count = count, .memfd = -1};
 }
 
-/* The whole version in one export: for each shard its bitmap and its bytes, and a shelf behind them. */
+/* The whole version in one export: for each shard its bitmap and its bytes, and a shelf behind
+ * them. */
 static void prepare(struct worker *k, struct staged *st)
 {
     struct tb_export_buffer buffers[2 * SHARDS_MAX + 1];

@@ -1,9 +1,11 @@
-/* calls.c - system calls that do not go through base/fault.h fail too: those that the shells make by themselves, and those
- * of OpenSSL, SQLite, c-ares and the rest. Preloaded into a program, or linked into a test.
+/* calls.c - system calls that do not go through base/fault.h fail too: those that the shells
+ * make by themselves, and those of OpenSSL, SQLite, c-ares and the rest. Preloaded into a
+ * program, or linked into a test.
  *
- * TB_CALLS=NAME:K makes call K of a function fail, K+ all after it too; TB_CALLS_COUNT=PATH writes "NAME CALLS" for each at
- * exit. A test calls tb_calls_arm. What libuv calls is left alone: it aborts by design when its own descriptors (epoll,
- * eventfd) fail. So are clocks, epoll_wait, munmap, close and exit, which nobody could answer. */
+ * TB_CALLS=NAME:K makes call K of a function fail, K+ all after it too; TB_CALLS_COUNT=PATH writes
+ * "NAME CALLS" for each at exit. A test calls tb_calls_arm. What libuv calls is left alone: it
+ * aborts by design when its own descriptors (epoll, eventfd) fail. So are clocks, epoll_wait,
+ * munmap, close and exit, which nobody could answer. */
 #include "tests/fault/calls.h"
 
 #include <dirent.h>
@@ -130,7 +132,8 @@ __attribute__((constructor)) static void from_env(void)
     if (text != NULL) arm_named(text);
 }
 
-/* The next definition of a function: libc's, or a sanitizer's in front of it. Threads that look at once find the same. */
+/* The next definition of a function: libc's, or a sanitizer's in front of it. Threads that look
+ * at once find the same. */
 #define REAL(name)                                                                                           \
     static _Atomic uintptr_t found;                                                                          \
     if (atomic_load(&found) == 0) atomic_store(&found, (uintptr_t)dlsym(RTLD_NEXT, #name));                  \

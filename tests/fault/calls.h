@@ -1,4 +1,5 @@
-/* calls.h - functions of libc, as the shells and the libraries call them, that can be made to fail. */
+/* calls.h - functions of libc, as the shells and the libraries call them, that can be made to
+ * fail. */
 #ifndef TB_TESTS_CALLS_H
 #define TB_TESTS_CALLS_H
 
@@ -20,7 +21,8 @@ enum tb_call {
         TB_CALLS_END
 };
 
-/* Call `nth` (from 1) fails; sticky: and all after it. nth 0 counts alone. One function at a time. */
+/* Call `nth` (from 1) fails; sticky: and all after it. nth 0 counts alone. One
+ * function at a time. */
 void tb_calls_arm(enum tb_call call, uint64_t nth, bool sticky);
 uint64_t tb_calls_count(enum tb_call call);  /* since it was armed */
 uint64_t tb_calls_disarm(enum tb_call call); /* how many there were */

@@ -1,8 +1,10 @@
-/* Every event in every state of a catalog: stories bring it through its states, and after each step each event is given with right
- * and wrong arguments; so it is in a state of another kind that one of them led to. Nothing falls; what is refused changes nothing
- * (catalog.h); what is done leaves tables that agree with each other; what is held is forgotten only by those events that say so
- * (P3); a group goes backwards only when its version was withdrawn (P2). The catalog is its memory, so each state is kept as a copy
- * and put back. That no event is missing, tests/fence/events.py sees to; that no kind of state is, the last test here. */
+/* Every event in every state of a catalog: stories bring it through its states, and after each step
+ * each event is given with right and wrong arguments; so it is in a state of another kind that one
+ * of them led to. Nothing falls; what is refused changes nothing (catalog.h); what is done leaves
+ * tables that agree with each other; what is held is forgotten only by those events that say so
+ * (P3); a group goes backwards only when its version was withdrawn (P2). The catalog is its memory,
+ * so each state is kept as a copy and put back. That no event is missing, tests/fence/events.py
+ * sees to; that no kind of state is, the last test here. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,8 +221,8 @@ static bool note_kind(struct keep *k, const struct kinds *kinds)
     return true;
 }
 
-/* In full: all that are of a new kind, those nearest to the story first. Else one for each state of the story, by another event each, and
- * by others at each commit. */
+/* In full: all that are of a new kind, those nearest to the story first. Else one for each state of
+ * the story, by another event each, and by others at each commit. */
 static void note_further(const struct site *s, struct keep *k, size_t event)
 {
     const size_t first = (k->turn + k->states * EVENT_STRIDE) % given_event_count;
@@ -245,7 +247,8 @@ static void check_all(const struct site *s)
     check_references(s);
 }
 
-/* What is no state: which table refused, and which row asked last, where plans.c looks before it searches. */
+/* What is no state: which table refused, and which row asked last, where plans.c
+ * looks before it searches. */
 static void put_back_hints(const struct site *s, const struct keep *k)
 {
     s->c->full = ((const struct tb_catalog *)(const void *)k->memory)->full;
@@ -395,7 +398,8 @@ static void every_event_while_it_recovers(void **state)
     tell_story(&s, home_story, 3);
 }
 
-/* After the others: a kind of state in which nobody gave the events would be passed over in silence. */
+/* After the others: a kind of state in which nobody gave the events would be passed over in
+ * silence. */
 static void stories_reach_every_kind_of_state(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* catalog_kinds.h - kinds of states of a catalog, by what it decides. Two states of one kind answer each event alike, by and large: of
- * what has a name its kinds, of the rest nothing. */
+/* catalog_kinds.h - kinds of states of a catalog, by what it decides. Two states of one kind answer
+ * each event alike, by and large: of what has a name its kinds, of the rest nothing. */
 #ifndef TB_TESTS_FAULT_CATALOG_KINDS_H
 #define TB_TESTS_FAULT_CATALOG_KINDS_H
 

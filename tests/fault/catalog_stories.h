@@ -1,5 +1,6 @@
-/* catalog_stories.h - what brings a catalog through its states: a story is told step by step, from 0 on; what it has to say after a step
- * is its owner's to take. Each begins with a catalog that was just opened (site.h): the first five at home, the next two elsewhere, the
+/* catalog_stories.h - what brings a catalog through its states: a story is told step by step,
+ * from 0 on; what it has to say after a step is its owner's to take. Each begins with a
+ * catalog that was just opened (site.h): the first five at home, the next two elsewhere, the
  * last while home recovers. */
 #ifndef TB_TESTS_FAULT_CATALOG_STORIES_H
 #define TB_TESTS_FAULT_CATALOG_STORIES_H

@@ -1,5 +1,6 @@
-/* catalog_variants.h - every event that a catalog can be given, in variants: with right and wrong arguments, of a few sessions, versions
- * and sites. That none is missing, tests/fence/events.py sees to. */
+/* catalog_variants.h - every event that a catalog can be given, in variants: with right and
+ * wrong arguments, of a few sessions, versions and sites. That none is missing,
+ * tests/fence/events.py sees to. */
 #ifndef TB_TESTS_FAULT_CATALOG_VARIANTS_H
 #define TB_TESTS_FAULT_CATALOG_VARIANTS_H
 

@@ -1,5 +1,6 @@
-/* A worker's library under faults, against a gateway in a process of its own: a session opens, registers, publishes, subscribes,
- * stages a version that is there, and goes. Each call answers in its time; what was staged is the version (P1); nothing is left. */
+/* A worker's library under faults, against a gateway in a process of its own: a session opens,
+ * registers, publishes, subscribes, stages a version that is there, and goes. Each call answers in
+ * its time; what was staged is the version (P1); nothing is left. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +185,8 @@ static void slice_check(void *world, bool active)
     if (active) assert_memory_equal(r->memory, r->sealed + TENSOR / 2, TENSOR / 2);
 }
 
-/* P1: what a rank wants of a version is all of it, or the version is refused, whichever allocation failed. */
+/* P1: what a rank wants of a version is all of it, or the version is refused,
+ * whichever allocation failed. */
 static void an_active_slice_is_the_versions(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
-/* A worker's device memory under faults, over a driver that is none (tests/unit/cuda/fake_cuda.h): it is registered, digested, copied to
- * host memory and back, lent as a tray and read from another process's. Whatever fails, what is said to be done is right (P1), and
- * nothing of ours is left in the driver: the fake counts. */
+/* A worker's device memory under faults, over a driver that is none (tests/unit/cuda/fake_cuda.h):
+ * it is registered, digested, copied to host memory and back, lent as a tray and read from another
+ * process's. Whatever fails, what is said to be done is right (P1), and nothing of ours is left in
+ * the driver: the fake counts. */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -201,8 +202,9 @@ static void memory_that_is_refused_is_told(void **state)
         &(struct sweep){.prepare = prepare, .round = device_round, .check = check, .world = r, .most = 200});
 }
 
-/* What gives back answers with the errors of calls before it, and has given back. In a context that cannot be entered nothing can be given
- * back; tests/unit/cuda/memory.c has those of passes and openings. */
+/* What gives back answers with the errors of calls before it, and has given back. In a context
+ * that cannot be entered nothing can be given back; tests/unit/cuda/memory.c has those of
+ * passes and openings. */
 static bool gives_back(const char *entry)
 {
     static const char *const words[] = {"Free",   "Destroy", "Release", "Unregister",

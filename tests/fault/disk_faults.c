@@ -1,6 +1,7 @@
-/* Versions in files under faults: an anchor is written over an older one and read back, and a folder's files are compared with a version
- * and claimed. Whichever call fails, an anchor that has its name is whole (P3), a good one is never called damaged (P10), and what
- * is held is what was published (P1). */
+/* Versions in files under faults: an anchor is written over an older one and read back, and a
+ * folder's files are compared with a version and claimed. Whichever call fails, an anchor that
+ * has its name is whole (P3), a good one is never called damaged (P10), and what is held is
+ * what was published (P1). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -91,7 +92,8 @@ static enum tb_status anchor_write(const struct version *v, const char *path)
     return s;
 }
 
-/* Which of the two it is: its number. 0: it could not be read, for another reason than its own bytes. */
+/* Which of the two it is: its number. 0: it could not be read, for another reason than its own
+ * bytes. */
 static uint64_t anchor_read(struct anchor_round *r, const char *path)
 {
     struct tb_anchor_file f;

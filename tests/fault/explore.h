@@ -1,7 +1,9 @@
-/* explore.h - every event in every state of a small core: from a first state, each event is given in each state that is reached,
- * until there are no new ones. What the core may never do is the event's to say (it fails the test).
+/* explore.h - every event in every state of a small core: from a first state, each event is given
+ * in each state that is reached, until there are no new ones. What the core may never do is the
+ * event's to say (it fails the test).
  *
- * A state is the bytes of a world, which lies at one address, so that pointers into itself stay true. */
+ * A state is the bytes of a world, which lies at one address, so that pointers into itself stay
+ * true. */
 #ifndef TB_TESTS_EXPLORE_H
 #define TB_TESTS_EXPLORE_H
 
@@ -19,12 +21,13 @@ struct explore {
     void *world;
     size_t bytes;
     unsigned events;
-    /* False: there is no such event in this state (a parcel that nobody has), or it would only count on without end. `was` is the
-     * world before it. */
+    /* False: there is no such event in this state (a parcel that nobody has), or it would only
+     * count on without end. `was` is the world before it. */
     bool (*give)(void *world, const void *was, unsigned event);
 };
 
-/* How many states there are, of which `most` are looked at, those nearest to the first; 0: all, which have to be few enough. */
+/* How many states there are, of which `most` are looked at, those nearest to the first; 0: all,
+ * which have to be few enough. */
 static inline unsigned explore_some(const struct explore *x, unsigned most)
 {
     unsigned room = 1024;

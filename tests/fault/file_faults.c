@@ -1,6 +1,7 @@
-/* What stands in files under faults: the arena, the store, a configuration, files as a version and back. After each round the
- * fault is over, and what was said to be done is there: held chunks are right (P1) and stay held (P3), stored rows come back, a
- * written folder is the published one or has no marker. */
+/* What stands in files under faults: the arena, the store, a configuration, files as a version
+ * and back. After each round the fault is over, and what was said to be done is there: held
+ * chunks are right (P1) and stay held (P3), stored rows come back, a written folder is the
+ * published one or has no marker. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -194,7 +195,8 @@ static void the_store_keeps_its_word(void **state)
     (void)state;
     struct store_round r = {.incarnation = 0};
     (void)snprintf(r.path, sizeof r.path, "%s/s.sqlite", folder);
-    /* SQLite asks for its locks for ten seconds; tests/system/test_fault_sweep.py has that patience. */
+    /* SQLite asks for its locks for ten seconds; tests/system/test_fault_sweep.py has that
+     * patience. */
     const uint64_t locks = UINT64_C(1) << TB_CALL_fcntl | UINT64_C(1) << TB_CALL_fcntl64;
     sweep_run(&(struct sweep){
         .round = store_round, .check = store_check, .world = &r, .most = 12, .passed_over = locks});
@@ -230,7 +232,7 @@ static bool config_round(void *world)
     return r->status == TB_OK;
 }
 
-static void config_check(void *world, bool done)
+static void tb_config_check(void *world, bool done)
 {
     const struct config_round *r = world;
     assert_true(!done || r->complaints == 0);
@@ -246,7 +248,7 @@ static void a_configuration_is_whole_or_refused(void **state)
     struct config_round r = {.complaints = 0};
     (void)snprintf(r.path, sizeof r.path, "%s/t.yaml", folder);
     write_text(r.path, text, sizeof text - 1);
-    sweep_run(&(struct sweep){.round = config_round, .check = config_check, .world = &r, .most = 200});
+    sweep_run(&(struct sweep){.round = config_round, .check = tb_config_check, .world = &r, .most = 200});
     (void)unlink(r.path);
 }
 

@@ -1,9 +1,10 @@
-/* Every event in every state of the hedge: a crossing of four chunks over two streams. Who should be given a second way, and who pays for
- * it, is reckoned here once more, from where chunks are and what the header says. Of a step a chunk that is refused has no base there any
- * more, and goes whole: it is of another kind from then on.
+/* Every event in every state of the hedge: a crossing of four chunks over two streams. Who should
+ * be given a second way, and who pays for it, is reckoned here once more, from where chunks are and
+ * what the header says. Of a step a chunk that is refused has no base there any more, and goes
+ * whole: it is of another kind from then on.
  *
- * Now is always the same instant: when time passes, what was moves back, by as much as makes a parcel late. Three times that is a stall, and
- * what was longer ago is all the same. */
+ * Now is always the same instant: when time passes, what was moves back, by as much as makes a
+ * parcel late. Three times that is a stall, and what was longer ago is all the same. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/hedge.h"
@@ -161,7 +162,8 @@ static void credit_is_true(const struct hedged *w, bool kind)
     if (!based && kind) assert_int_equal(credit + h.kinds[1].left_millibytes, 0);
 }
 
-/* Each way that is known carries something that is not there, by the slot that has it; of each that has two both are marked. */
+/* Each way that is known carries something that is not there, by the slot that has it; of each that
+ * has two both are marked. */
 static void ways_are_true(const struct hedged *w)
 {
     uint32_t found = 0, ways = 0;
@@ -360,7 +362,8 @@ static bool over(struct hedged *w)
     return true;
 }
 
-/* Another version crosses, of which one chunk is whole, and needs no second way: half a chunk more may go again of each kind. */
+/* Another version crosses, of which one chunk is whole, and needs no second way: half a chunk more
+ * may go again of each kind. */
 static bool another(const struct hedged *w)
 {
     struct tb_hedge_way way = {.crossing = OTHER, .based = based};
@@ -452,7 +455,8 @@ static bool hedged_give(void *world, const void *was, unsigned e)
     return true;
 }
 
-/* At half of what is sent few chunks pay for one; at what is usual the last chunk alone pays for two of the others, and nothing for it. */
+/* At half of what is sent few chunks pay for one; at what is usual the last chunk alone pays for
+ * two of the others, and nothing for it. */
 static void begin(struct hedged *w, bool known, uint32_t permille)
 {
     memset(w, 0, sizeof *w);
@@ -474,8 +478,8 @@ static void begin(struct hedged *w, bool known, uint32_t permille)
     pack(&w->kept);
 }
 
-/* P4 P6 P7: of whole chunks and of differences, where it is known how long they usually take and where it is not, and of how much may go
- * again. */
+/* P4 P6 P7: of whole chunks and of differences, where it is known how long they usually take and
+ * where it is not, and of how much may go again. */
 static void every_event_in_every_state_of_a_hedge(void **state)
 {
     (void)state;

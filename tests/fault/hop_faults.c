@@ -1,5 +1,6 @@
-/* A hop between two workers under faults, over shared memory, a socket and TCP: a reader's fabric opens, reads a shard and goes. It
- * ends whole or is told that it was lost; what is held is what was sealed (P1), and nothing is claimed or open any more. */
+/* A hop between two workers under faults, over shared memory, a socket and TCP: a reader's fabric
+ * opens, reads a shard and goes. It ends whole or is told that it was lost; what is held is what
+ * was sealed (P1), and nothing is claimed or open any more. */
 #include <signal.h>
 
 #include "base/clock.h"

@@ -1,4 +1,5 @@
-/* Every event in every state of the cores of a link: a crossing and a landing of three chunks, and a session. */
+/* Every event in every state of the cores of a link: a crossing and a landing of three
+ * chunks, and a session. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/link/session/link_session.h"
@@ -273,7 +274,8 @@ static void every_event_in_every_state_of_a_landing(void **state)
 
 /* ---- the session ---- */
 
-/* Events: each kind with each of its arguments, at one instant; what waits is set back, so that times are no states. */
+/* Events: each kind with each of its arguments, at one instant; what waits is set back, so that
+ * times are no states. */
 static bool session_give(void *world, const void *was, unsigned e)
 {
     struct tb_link_session *s = world;

@@ -1,6 +1,7 @@
-/* links_faults.c - every allocation and system call of two gateways fails, one after the other, while a version crosses: once, or from then on
- * for a while. Nobody falls, no descriptor stays, and it arrives when they work again (P6). Where there are many calls of a point, a
- * spread of them; each with TB_FAULT_ALL (sweep.h). */
+/* links_faults.c - every allocation and system call of two gateways fails, one after the other,
+ * while a version crosses: once, or from then on for a while. Nobody falls, no descriptor stays,
+ * and it arrives when they work again (P6). Where there are many calls of a point, a spread of
+ * them; each with TB_FAULT_ALL (sweep.h). */
 #include "links_world.h"
 
 #include <stdio.h>
@@ -106,7 +107,8 @@ static void close_sites(struct faults *f)
     forget(f->west);
 }
 
-/* One crossing in which call number n of the point fails, and with `lasting` those after it. False: there were fewer. */
+/* One crossing in which call number n of the point fails, and with `lasting` those after it.
+ * False: there were fewer. */
 static bool cross_with_fault(struct faults *f, int point, uint64_t n, bool lasting)
 {
     const unsigned before = sweep_open_fds();
@@ -160,7 +162,8 @@ static void teardown(struct faults *f)
     truth_free(&f->t);
 }
 
-/* sweep.h's `most`. Of allocations each fails once, also in the short form: most of what can be left half made is. */
+/* sweep.h's `most`. Of allocations each fails once, also in the short form: most of what can
+ * be left half made is. */
 static uint64_t most_of(int point, bool lasting)
 {
     if (lasting) return 4;

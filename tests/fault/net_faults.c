@@ -1,5 +1,6 @@
-/* base/net under faults: one round makes contexts from files and from nothing, listens, dials, shakes hands, moves frames both
- * ways over TLS, passes descriptors over a unix socket, and asks for a name at a server that is not there. */
+/* base/net under faults: one round makes contexts from files and from nothing, listens, dials,
+ * shakes hands, moves frames both ways over TLS, passes descriptors over a unix socket, and asks
+ * for a name at a server that is not there. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -269,8 +270,8 @@ static bool round_with_fault(struct world *w, bool (*round)(struct world *), int
     return done;
 }
 
-/* Runs the round with calls of every point failing; how many rounds did not do all of their work. Of allocations each fails, also in the
- * short form; of others a spread, as sweep.h has it. */
+/* Runs the round with calls of every point failing; how many rounds did not do all of their work.
+ * Of allocations each fails, also in the short form; of others a spread, as sweep.h has it. */
 static int fail_each(struct world *w, bool (*round)(struct world *), uint64_t passed_over)
 {
     int failed = 0;

@@ -1,5 +1,6 @@
-/* Every event in every state of the small cores behind a hop: its heartbeat, an emulated NIC, the rails and the spinning of verbs, a
- * shelf of encoded chunks. Now is always the same instant: when time passes, what was moves back. */
+/* Every event in every state of the small cores behind a hop: its heartbeat, an emulated NIC, the
+ * rails and the spinning of verbs, a shelf of encoded chunks. Now is always the same instant: when
+ * time passes, what was moves back. */
 #include "base/layout/shelf.h"
 #include "intra/hop/heartbeat.h"
 #include "intra/hop/hop_shelf.h"
@@ -373,7 +374,8 @@ static bool shelved_give(void *world, const void *was, unsigned e)
         assert_true(found >= k && found <= LINES);
         if (found < LINES)
             assert_true(tb_bitmap_test(w->s.known, found) && !tb_bitmap_test(w->s.done, found));
-        /* P6: what nobody has told of is not waited for without end, and what is dealt with not at all. */
+        /* P6: what nobody has told of is not waited for without end, and what is
+         * dealt with not at all. */
         if (!w->s.patient && !tb_bitmap_test(w->s.listed, k)) assert_false(tb_hop_shelf_awaited(&w->s, k));
         if (tb_bitmap_test(w->s.done, k)) assert_false(tb_hop_shelf_awaited(&w->s, k));
         if (tb_hop_shelf_awaited(&w->s, k) && w->s.head.state != TB_SHELF_UNKNOWN)

@@ -1,5 +1,6 @@
-/* Every event in every state of the cores that share a link and a version out: the divider, whose turn it is, flows, a day's budget, the
- * cap. Now is always the same instant: when time passes, what was moves back, and what was long ago is all the same. */
+/* Every event in every state of the cores that share a link and a version out: the divider, whose
+ * turn it is, flows, a day's budget, the cap. Now is always the same instant: when time passes,
+ * what was moves back, and what was long ago is all the same. */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/budget.h"
@@ -93,8 +94,8 @@ static void pass(struct divided *w)
     /* It was looked at meanwhile, and nothing was seen. */
 }
 
-/* P6: what somebody has who is heard is on its way, from one of them. The other lane's share comes from far only where it would be late
- * with that, which is not for here. */
+/* P6: what somebody has who is heard is on its way, from one of them. The other lane's share comes
+ * from far only where it would be late with that, which is not for here. */
 static void all_is_given(const struct divided *w)
 {
     const struct tb_divide_shard *s = &w->d.shards[0];
@@ -340,7 +341,8 @@ static void every_event_in_every_state_of_flows(void **state)
     assert_true(explore(&(struct explore){&w, sizeof w, 3 + 3 + 8, flows_give}) > 50);
 }
 
-/* ---- budget: a gateway that writes down what it is told to, is killed, and has a clock that jumps ---- */
+/* ---- budget: a gateway that writes down what it is told to, is killed, and has a
+ * clock that jumps ---- */
 
 #define DAY_BYTES 512u
 #define DAYS      4u

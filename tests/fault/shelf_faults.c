@@ -1,6 +1,7 @@
-/* Encoded chunks inside a site under faults: a gateway's thread encodes a version on the one before it, and a worker that holds that one
- * reads objects over tcp and passes them on. Whichever call fails: what is held is what was sealed, no source is blamed for an
- * object, an object on a shelf is the chunk's (P1), and where there are none the version comes whole all the same (P6). */
+/* Encoded chunks inside a site under faults: a gateway's thread encodes a version on the one before
+ * it, and a worker that holds that one reads objects over tcp and passes them on. Whichever call
+ * fails: what is held is what was sealed, no source is blamed for an object, an object on a shelf
+ * is the chunk's (P1), and where there are none the version comes whole all the same (P6). */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,8 @@ static void prepare(void *world)
     tale_init(&w->tale);
 }
 
-/* As copy_shelf.c does: where there is no thread or no memory the shelf is closed, and chunks come whole. */
+/* As copy_shelf.c does: where there is no thread or no memory the shelf is closed,
+ * and chunks come whole. */
 static bool encode(struct site *w)
 {
     struct tb_shelves *shelves = NULL;

@@ -1,4 +1,5 @@
-/* Every event in every state of the cores inside a site: a hop of three chunks, a place, the arena's extents, the planner. */
+/* Every event in every state of the cores inside a site: a hop of three chunks, a place, the
+ * arena's extents, the planner. */
 #include "gateway/arena/extents.h"
 #include "intra/hop/hop.h"
 #include "intra/planner.h"

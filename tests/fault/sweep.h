@@ -1,6 +1,7 @@
-/* sweep.h - a round of work is run once to count its calls, then again with each of them failing: once, and once and from then
- * on. A round says whether it did all of its work; `check` looks, without the fault, whether that was so and what was left behind.
- * No descriptor may be left, and a sanitized build looks for memory. */
+/* sweep.h - a round of work is run once to count its calls, then again with each of them failing:
+ * once, and once and from then on. A round says whether it did all of its work; `check` looks,
+ * without the fault, whether that was so and what was left behind. No descriptor may be left, and a
+ * sanitized build looks for memory. */
 #ifndef TB_TESTS_SWEEP_H
 #define TB_TESTS_SWEEP_H
 
@@ -94,8 +95,9 @@ static inline void sweep_one(struct sweep *s, int point, uint64_t nth, bool stic
         fail_msg("%s:%d%s left a descriptor", sweep_name(point), (int)nth, sticky ? "+" : "");
 }
 
-/* The call after k that is tried. Of those behind the first `most`, which ones depends on TB_FAULT_TURN, which tests/run takes from the
- * commit: so over time all of them. TB_FAULT_ALL: each, which takes minutes (label `long`). */
+/* The call after k that is tried. Of those behind the first `most`, which ones depends on
+ * TB_FAULT_TURN, which tests/run takes from the commit: so over time all of them. TB_FAULT_ALL:
+ * each, which takes minutes (label `long`). */
 static inline uint64_t sweep_next(const struct sweep *s, int point, uint64_t k, uint64_t calls)
 {
     const char *turn = getenv("TB_FAULT_TURN");

@@ -1,8 +1,8 @@
-/* Every look in every state of the tuner: what a path brings is whatever it likes, from one look to the next. From each state that this
- * leads to, a path that stays as it is lets the number rest.
+/* Every look in every state of the tuner: what a path brings is whatever it likes, from one look to
+ * the next. From each state that this leads to, a path that stays as it is lets the number rest.
  *
- * Now is always the same instant: when time passes, what was moves back. What is not over yet has just begun, and what was long ago is all
- * the same, so that running times are few states. */
+ * Now is always the same instant: when time passes, what was moves back. What is not over yet has
+ * just begun, and what was long ago is all the same, so that running times are few states. */
 #include "tests/fault/explore.h"
 #include "wan/stream/tuner.h"
 
@@ -39,7 +39,8 @@ static void bounds_hold(const struct tb_tuner *t)
                 t->low_ceiling != 0);
 }
 
-/* A number is the better one where its utility is over 2 % more: so two streams do not become the best for what three brought. */
+/* A number is the better one where its utility is over 2 % more: so two streams do not become the
+ * best for what three brought. */
 static void best_is_better(const struct tb_tuner *was, const struct tb_tuner *t)
 {
     if (was->best == 0 || t->best == 0 || t->best == was->best) return;
@@ -53,7 +54,8 @@ static void best_is_better(const struct tb_tuner *was, const struct tb_tuner *t)
                 utility > before * (1.02 + 1e-9)); /* where nothing got through, all is better */
 }
 
-/* Where none was looked at yet it is rate x RTT / window, of the RTT and the window that there are now. */
+/* Where none was looked at yet it is rate x RTT / window, of the RTT and the window that there are
+ * now. */
 static uint32_t by_arithmetic(const struct tb_tuner *was, const struct look *l)
 {
     const tb_time_ns rtt = l->rtt < was->rtt ? l->rtt : was->rtt;
@@ -87,7 +89,8 @@ static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, 
     if (more || over || lowered || l->rtt != was->rtt || l->window_bytes != was->window_bytes) return;
     /* Where there was nothing to send, or not enough came up, nothing is learned. */
     if (!l->full || usable < was->streams) assert_int_equal(t->streams, was->streams);
-    /* What was found is searched again after three looks that were other, and not more often than every 30 s. */
+    /* What was found is searched again after three looks that were other, and not more
+     * often than every 30 s. */
     if (was->state == TB_TUNER_SETTLED && was->searched && t->state != TB_TUNER_SETTLED)
         assert_true(was->other >= 2 && was->settled_at + SEARCH_EVERY <= NOW);
     if (was->state == TB_TUNER_SETTLED) assert_int_equal(t->streams, was->streams);
@@ -137,7 +140,8 @@ static uint32_t looks_at_a_path(struct tb_tuner *t, const struct path *p, tb_tim
     return changes;
 }
 
-/* Whatever was, in three minutes it is settled, and then it stays: losses hold each stream back, or nothing does, or nothing gets through. */
+/* Whatever was, in three minutes it is settled, and then it stays: losses hold each stream back, or
+ * nothing does, or nothing gets through. */
 static void it_comes_to_rest(const struct tb_tuner *from)
 {
     static const struct path paths[] = {{8000000, 240000000, 0}, {31250000, 125000000, 0}, {0, 0, 0}};
@@ -151,7 +155,8 @@ static void it_comes_to_rest(const struct tb_tuner *from)
     }
 }
 
-/* A peer that lets three come up: those have to do. Of others no more than two attempts are in these five minutes, each there and back. */
+/* A peer that lets three come up: those have to do. Of others no more than two attempts are in
+ * these five minutes, each there and back. */
 static void a_shortage_comes_to_rest(const struct tb_tuner *from)
 {
     static const struct path few = {8000000, 240000000, 3};

@@ -1,8 +1,10 @@
-/* An anchor's file, as a stranger may have left it in the folder: the input is what stands behind its front. First byte: bit 0 makes
- * the front's check fit, so that what is behind it is read too; bit 1 says that the head is half as long as it is.
+/* An anchor's file, as a stranger may have left it in the folder: the input is what stands behind
+ * its front. First byte: bit 0 makes the front's check fit, so that what is behind it is read too;
+ * bit 1 says that the head is half as long as it is.
  *
- * It is refused, or what it says of its version is true up to the root; its shards stand apart, in order; and each chunk can be read,
- * or is said to be cut short, and no byte is read but the chunk's own. */
+ * It is refused, or what it says of its version is true up to the root; its shards stand
+ * apart, in order; and each chunk can be read, or is said to be cut short, and no byte is read
+ * but the chunk's own. */
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -26,8 +28,8 @@ static void begin(void)
     FUZZ_REQUIRE(fd >= 0);
 }
 
-/* "TBANCHR1", u64 bytes of the head, its digest, zeros: as anchor_file.h has it. The head is all of the input, up to two bytes that
- * say how much of its end is no head but packed bytes. */
+/* "TBANCHR1", u64 bytes of the head, its digest, zeros: as anchor_file.h has it. The head is all of
+ * the input, up to two bytes that say how much of its end is no head but packed bytes. */
 static size_t file_make(const uint8_t *bytes, size_t count)
 {
     const size_t behind = (size_t)(bytes[1] | bytes[2] << 8), body = count - 3;

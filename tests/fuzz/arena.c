@@ -1,8 +1,9 @@
-/* The arena's file as a kill, a bad disk or a stranger left it: a good file of two versions, changed as the input says, is opened. First
- * byte: 1 makes the checks fit what was changed, so that what is behind them is read too. Then operations, each of OP_BYTES.
+/* The arena's file as a kill, a bad disk or a stranger left it: a good file of two versions,
+ * changed as the input says, is opened. First byte: 1 makes the checks fit what was changed, so
+ * that what is behind them is read too. Then operations, each of OP_BYTES.
  *
- * It opens, or says why not; regions lie apart; what is held after it was verified has its digest (P1); a second open finds nothing
- * more to mend; and all of it can be freed. */
+ * It opens, or says why not; regions lie apart; what is held after it was verified has its digest
+ * (P1); a second open finds nothing more to mend; and all of it can be freed. */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -110,8 +111,8 @@ static void fit_checks(void)
     }
     for (uint32_t i = 0; i < RECORDS; i++) {
         struct arena_record *r = record_at(i);
-        r->check = arena_record_check(r);
-        if (r->root_check != 0) r->root_check = arena_root_check(&r->uid, &r->root);
+        r->check = tb_arena_record_check(r);
+        if (r->root_check != 0) r->root_check = tb_arena_root_check(&r->uid, &r->root);
     }
 }
 

@@ -1,5 +1,6 @@
-/* Files and versions of strangers. An index file beside a good safetensors file is taken or refused with its place; what a
- * version carries becomes files with clean names that lie within its bytes, or is refused. First byte: which. */
+/* Files and versions of strangers. An index file beside a good safetensors file is taken or refused
+ * with its place; what a version carries becomes files with clean names that lie within its bytes,
+ * or is refused. First byte: which. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -1,4 +1,5 @@
-/* A config that parses holds what the table allows, and every one that does not was complained of in clean lines. */
+/* A config that parses holds what the table allows, and every one that does not was
+ * complained of in clean lines. */
 #include "gateway/config/config.h"
 
 #include <string.h>

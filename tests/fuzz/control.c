@@ -1,5 +1,6 @@
-/* Lines of the control socket, both ways. A line that anybody may have written gets an answer of schema 1 that can be sent; an
- * answer that anybody may have given is taken as one or refused with a sentence. First byte: which way. */
+/* Lines of the control socket, both ways. A line that anybody may have written gets an answer of
+ * schema 1 that can be sent; an answer that anybody may have given is taken as one or refused with
+ * a sentence. First byte: which way. */
 #include "gateway/daemon/control/control.h"
 #include "gateway/cli/control_client.h"
 #include "tests/fuzz/fuzz.h"

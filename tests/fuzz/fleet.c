@@ -1,4 +1,5 @@
-/* A fleet that parses is inside all bounds, and one that does not has one clean line of complaint. */
+/* A fleet that parses is inside all bounds, and one that does not has one clean line of
+ * complaint. */
 #include "sim/fleet/fleet_scenario.h"
 
 #include <math.h>

@@ -11,7 +11,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count);
 
-/* A property that must hold for every input; libFuzzer and replay.c both take an abort for a finding. */
+/* A property that must hold for every input; libFuzzer and replay.c both take an
+ * abort for a finding. */
 #define FUZZ_REQUIRE(expression) ((expression) ? (void)0 : abort())
 
 /* walk_NAME: a message that decodes encodes to the same bytes. */

@@ -1,5 +1,5 @@
-/* fuzz_file.h - a file in memory of a fuzz target's own, for decoders that read files. It goes with the process; of one that was
- * killed it goes when the next one of that name begins. */
+/* fuzz_file.h - a file in memory of a fuzz target's own, for decoders that read files. It goes with
+ * the process; of one that was killed it goes when the next one of that name begins. */
 #ifndef TB_TESTS_FUZZ_FUZZ_FILE_H
 #define TB_TESTS_FUZZ_FUZZ_FILE_H
 

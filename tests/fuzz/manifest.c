@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     struct tb_manifest m;
     const size_t need = tb_manifest_decode_bytes(bytes, count);
-    /* a head may announce bytes that it does not have, but never more chunks than a shard can have */
+    /* a head may announce bytes that it does not have, but never more chunks than a shard can
+     * have */
     FUZZ_REQUIRE(need <=
                  128 * count + 128 + TB_CHUNKS_MAX * (sizeof(struct tb_chunk) + sizeof(struct tb_digest)));
     void *memory = malloc(need > 0 ? need : 1);

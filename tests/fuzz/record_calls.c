@@ -1,5 +1,6 @@
-/* record_calls.c - what programs say to each other, as they say it: preloaded, it copies what is written to unix stream sockets and what is
- * given to TLS, before it is encrypted, into files of TB_RECORD_DIR: one for each descriptor and each SSL of a process, PID-KIND-NUMBER.
+/* record_calls.c - what programs say to each other, as they say it: preloaded, it copies what is
+ * written to unix stream sockets and what is given to TLS, before it is encrypted, into files of
+ * TB_RECORD_DIR: one for each descriptor and each SSL of a process, PID-KIND-NUMBER.
  * `tests/fuzz/record` cuts them into seeds. Best effort: what cannot be copied is left out. */
 #include <dlfcn.h>
 #include <fcntl.h>

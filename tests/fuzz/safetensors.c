@@ -1,5 +1,5 @@
-/* A file of a stranger: the prefix and JSON are the input, the rest of the file is as long as the last tensor
- * says or as the input says. */
+/* A file of a stranger: the prefix and JSON are the input, the rest of the file is as long as the
+ * last tensor says or as the input says. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count)
     struct tb_safetensors_error error;
     struct tb_safetensors s;
     if (count < 2) return 0;
-    /* The first two bytes say how much data follows the header; the JSON is the rest, behind a true prefix. */
+    /* The first two bytes say how much data follows the header; the JSON is the rest,
+     * behind a true prefix. */
     const uint64_t data_bytes = (uint64_t)(input[0] | input[1] << 8);
     const uint64_t json_bytes = count - 2;
     uint8_t *header = malloc(TB_SAFETENSORS_PREFIX_BYTES + json_bytes);

@@ -1,5 +1,5 @@
-/* A scenario that parses is inside all bounds, and one that does not has one clean line of complaint. So it is with what is changed while
- * it runs, and then the scenario stays. */
+/* A scenario that parses is inside all bounds, and one that does not has one clean line of
+ * complaint. So it is with what is changed while it runs, and then the scenario stays. */
 #include "sim/wan/scenario.h"
 
 #include <string.h>

@@ -1,10 +1,11 @@
-/* A source's shelf as its reader sees it: words that another process wrote, and may write while they are read. The input is a byte
- * that says what of the reader is at hand, then the shelf's memory; what is lacking of it is zero. It is read twice, as it is and as
- * its other half says, because it may change between two rounds.
+/* A source's shelf as its reader sees it: words that another process wrote, and may write while
+ * they are read. The input is a byte that says what of the reader is at hand, then the shelf's
+ * memory; what is lacking of it is zero. It is read twice, as it is and as its other half says,
+ * because it may change between two rounds.
  *
- * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points into the room and is no larger than its
- * chunk; each chunk's object is done with once; what is passed on is what was read; and rounds end: whatever a shelf says, no chunk
- * is awaited for ever (P6, P7). */
+ * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points into the
+ * room and is no larger than its chunk; each chunk's object is done with once; what is passed on is
+ * what was read; and rounds end: whatever a shelf says, no chunk is awaited for ever (P6, P7). */
 #include "base/codec/codec.h"
 #include "intra/hop/hop_shelf.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-/* A source descriptor that decodes encodes to the same bytes, needs no more memory than a small multiple of them, and
- * every run of one that fits a manifest stays below 2^63. */
+/* A source descriptor that decodes encodes to the same bytes, needs no more memory than a small
+ * multiple of them, and every run of one that fits a manifest stays below 2^63. */
 #include "intra/fabric/source_descriptor.h"
 
 #include <string.h>

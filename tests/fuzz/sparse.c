@@ -1,5 +1,5 @@
-/* Patching stays inside the chunk whatever the form says, and what the encoder writes comes back. Bytes 0 and 1: the size
- * of the chunk; the rest is the form, and then the base too. */
+/* Patching stays inside the chunk whatever the form says, and what the encoder writes comes back.
+ * Bytes 0 and 1: the size of the chunk; the rest is the form, and then the base too. */
 #include "base/codec/sparse.h"
 
 #include <string.h>
@@ -9,7 +9,8 @@
 static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
 static const struct tb_sparse_means means = {scratch, TB_VECTOR_BEST};
 
-/* The input's own bytes as a version, against a base that differs in every 9th: any dtype, any classes. */
+/* The input's own bytes as a version, against a base that differs in every 9th: any dtype, any
+ * classes. */
 static void round_trip(const uint8_t *bytes, size_t count)
 {
     uint8_t *base = malloc(count), *out = malloc(count);

@@ -1,6 +1,6 @@
-/* What a peer can send where records are opened by ours: its keys are known here, so that what it sends is believed. What it sealed in
- * good order is delivered, all of it and nothing else; behind the first thing that may not come nothing is; and what we say meanwhile
- * the peer can open. */
+/* What a peer can send where records are opened by ours: its keys are known here, so that what it
+ * sends is believed. What it sealed in good order is delivered, all of it and nothing else; behind
+ * the first thing that may not come nothing is; and what we say meanwhile the peer can open. */
 #include <errno.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
@@ -109,7 +109,8 @@ static bool peer_reads(struct peer *p)
     return true;
 }
 
-/* A record that is begun waits for its rest, and its rest for room: so the whole of it is taken out before the next write. */
+/* A record that is begun waits for its rest, and its rest for room: so the whole of it is taken out
+ * before the next write. */
 static void we_write(struct peer *p, size_t count)
 {
     static uint8_t bytes[65536];

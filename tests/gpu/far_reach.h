@@ -1,5 +1,6 @@
-/* far_reach.h - a second process on the same GPU that reads a tray of ours (intra/cuda_part.h): this program once more, begun with
- * FAR_REACH_ARGUMENT, as a context does not outlive a fork. For tests/gpu and bench. */
+/* far_reach.h - a second process on the same GPU that reads a tray of ours (intra/cuda_part.h):
+ * this program once more, begun with FAR_REACH_ARGUMENT, as a context does not outlive a fork. For
+ * tests/gpu and bench. */
 #ifndef TB_TESTS_FAR_REACH_H
 #define TB_TESTS_FAR_REACH_H
 

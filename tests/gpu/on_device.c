@@ -1,5 +1,6 @@
-/* on_device.c - a real GPU, where there is one: libtombolo over its memory (the suite that tests/unit/cuda runs over a mock), and the
- * kernels on the device against the digest and the codec of base/. Elsewhere it is skipped, with the reason. */
+/* on_device.c - a real GPU, where there is one: libtombolo over its memory (the suite that
+ * tests/unit/cuda runs over a mock), and the kernels on the device against the digest and the codec
+ * of base/. Elsewhere it is skipped, with the reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

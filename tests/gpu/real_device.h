@@ -1,5 +1,5 @@
-/* real_device.h - the first GPU of this machine, by the driver that is installed here. Needs libcuda.so.1 and a device; else a
- * sentence says what is missing. For tests/gpu and bench.
+/* real_device.h - the first GPU of this machine, by the driver that is installed here. Needs
+ * libcuda.so.1 and a device; else a sentence says what is missing. For tests/gpu and bench.
  *
  * Threads: one, but for alloc, free, write and read, which make the context their thread's. */
 #ifndef TB_TESTS_REAL_DEVICE_H

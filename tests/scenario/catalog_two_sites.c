@@ -1,5 +1,6 @@
-/* catalog_two_sites.c - the catalogs of east and west, a trainer and an engine of two, and what becomes of a version when
- * somebody dies on its way. Virtual time; a chunk a step from the rank to east, from east to west, from west to a worker.
+/* catalog_two_sites.c - the catalogs of east and west, a trainer and an engine of two, and what
+ * becomes of a version when somebody dies on its way. Virtual time; a chunk a step from the rank to
+ * east, from east to west, from west to a worker.
  *
  * P2, P6, P10: each story beside its opposite. */
 #include <stdio.h>
@@ -178,8 +179,9 @@ static void a_version_is_staged_while_it_is_on_the_ocean(void **state)
     world_fini(&w);
 }
 
-/* The trainer is killed when east has 6 of 10 chunks: nobody has the rest. Its lease ends; west, which takes part in the version, may
- * have adopted from files what east never had, and has a lease time to show it. Then waiters wake, space is free. */
+/* The trainer is killed when east has 6 of 10 chunks: nobody has the rest. Its lease ends; west,
+ * which takes part in the version, may have adopted from files what east never had, and has a lease
+ * time to show it. Then waiters wake, space is free. */
 static void the_trainer_dies_and_nobody_has_the_rest(void **state)
 {
     (void)state;
@@ -234,7 +236,8 @@ static void the_trainer_dies_and_east_has_the_rest(void **state)
     world_fini(&w);
 }
 
-/* A member dies before go: nobody switches; it comes back and the engine goes on with what it holds. */
+/* A member dies before go: nobody switches; it comes back and the engine goes on with what it
+ * holds. */
 static void a_member_dies_before_go(void **state)
 {
     (void)state;
@@ -265,7 +268,8 @@ static void a_member_dies_before_go(void **state)
     world_fini(&w);
 }
 
-/* The twin: it dies after go; the other switches all the same, and it comes back to that version. */
+/* The twin: it dies after go; the other switches all the same, and it comes back to that
+ * version. */
 static void a_member_dies_after_go(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
-/* crossing_cut.c - one version's way from fra to sin in virtual time: cuts, lost streams, duplicates, disorder, lies.
+/* crossing_cut.c - one version's way from fra to sin in virtual time: cuts, lost streams,
+ * duplicates, disorder, lies.
  *
- * Both cores run against each other over a wire that takes half a round trip. A stream carries one parcel at a time, so the
- * traces stay readable; a parcel is two chunks. Promises P4, P5, P6. */
+ * Both cores run against each other over a wire that takes half a round trip. A stream carries one
+ * parcel at a time, so the traces stay readable; a parcel is two chunks. Promises P4, P5, P6. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,8 +251,8 @@ static void world_run(struct world *w)
     }
 }
 
-/* An acknowledgement lost in a cut is not work lost: chunks 2..3 reached sin at 120, before the cut, so the crossing
- * resumes at 4 although fra never heard of it (P5). */
+/* An acknowledgement lost in a cut is not work lost: chunks 2..3 reached sin at 120, before the
+ * cut, so the crossing resumes at 4 although fra never heard of it (P5). */
 static void cut_does_not_repeat_held_chunks(void **state)
 {
     (void)state;
@@ -271,7 +272,8 @@ static void cut_does_not_repeat_held_chunks(void **state)
     world_fini(&w);
 }
 
-/* Its twin: the cut comes before 2..3 arrive, and they are sent again; a chunk lost in a cut is not taken for delivered. */
+/* Its twin: the cut comes before 2..3 arrive, and they are sent again; a chunk lost in a cut is not
+ * taken for delivered. */
 static void cut_repeats_chunks_that_were_lost(void **state)
 {
     (void)state;
@@ -292,7 +294,8 @@ static void cut_repeats_chunks_that_were_lost(void **state)
     world_fini(&w);
 }
 
-/* One of two streams dies with a parcel on its way: the other takes that parcel once sin has said what arrived. */
+/* One of two streams dies with a parcel on its way: the other takes that parcel once sin
+ * has said what arrived. */
 static void a_lost_stream_s_parcel_goes_by_another(void **state)
 {
     (void)state;
@@ -350,7 +353,8 @@ static void duplicate_held_changes_nothing(void **state)
     world_fini(&twice);
 }
 
-/* P4, P6: what is sent later on a fast stream arrives before what is on a slow one; nothing waits and nothing is confused. */
+/* P4, P6: what is sent later on a fast stream arrives before what is on a slow one; nothing waits
+ * and nothing is confused. */
 static void disorder_between_streams_is_normal(void **state)
 {
     (void)state;
@@ -388,7 +392,8 @@ static void what_came_another_way_is_not_sent(void **state)
     world_fini(&w);
 }
 
-/* A peer that claims chunks which do not exist, or takes back what it claimed, is not believed, and nothing changes. */
+/* A peer that claims chunks which do not exist, or takes back what it claimed, is not believed,
+ * and nothing changes. */
 static void garbled_held_is_refused(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* policy.c - a trainer that publishes every 30 s, and a link that needs 45 s for a version: what west gets, by policy and by
- * how wrong the estimates are. The catalog and the rule for giving up as they are shipped; virtual time. P6. */
+/* policy.c - a trainer that publishes every 30 s, and a link that needs 45 s for a version: what
+ * west gets, by policy and by how wrong the estimates are. The catalog and the rule for giving up
+ * as they are shipped; virtual time. P6. */
 #include <stdio.h>
 #include <string.h>
 
@@ -122,7 +123,8 @@ static void sizes(struct world *w, uint64_t bytes)
         w->size[v] = bytes;
 }
 
-/* Versions of one size: what has begun is nearer than what is new. One is whole every 45 s, for ever. */
+/* Versions of one size: what has begun is nearer than what is new. One is whole
+ * every 45 s, for ever. */
 static void the_newest_skips_and_nothing_is_given_up(void **state)
 {
     (void)state;
@@ -154,8 +156,8 @@ static void a_small_one_is_sooner_than_the_rest_of_a_large_one(void **state)
     assert_string_equal(w.trace, "0 begins v1\n30 gives up v1\n30 begins v2\n34 whole v2\n60 begins v3\n");
 }
 
-/* P6: each newer version is said to be small and turns out to be as large as all: the site gets one whole all the same,
- * later by at most the promise that was not kept. */
+/* P6: each newer version is said to be small and turns out to be as large as all: the site gets one
+ * whole all the same, later by at most the promise that was not kept. */
 static void wrong_estimates_cannot_keep_a_site_from_all(void **state)
 {
     (void)state;

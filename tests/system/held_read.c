@@ -1,5 +1,6 @@
-/* held_read.c - a worker that reads another process's memory slowly, for one that is started with LD_PRELOAD: its first two reads
- * of chunks pass, the others return when the file that TB_HOLD_READ names is gone. */
+/* held_read.c - a worker that reads another process's memory slowly, for one that is started with
+ * LD_PRELOAD: its first two reads of chunks pass, the others return when the file that
+ * TB_HOLD_READ names is gone. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* held_sync.c - a disk that takes its time, for a process that is started with LD_PRELOAD: fsync and fdatasync return
- * when the file that TB_HOLD_SYNC names is gone, and after TB_DELAY_SYNC_MS. */
+/* held_sync.c - a disk that takes its time, for a process that is started with LD_PRELOAD: fsync
+ * and fdatasync return when the file that TB_HOLD_SYNC names is gone, and after
+ * TB_DELAY_SYNC_MS. */
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>

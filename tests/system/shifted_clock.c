@@ -1,5 +1,6 @@
-/* shifted_clock.c - a wall clock that a test sets, for a process that is started with LD_PRELOAD: CLOCK_REALTIME is ahead of the
- * machine's by the seconds that stand in the file which TB_CLOCK_SHIFT names, as an int64 in memory. Other clocks are the machine's. */
+/* shifted_clock.c - a wall clock that a test sets, for a process that is started with LD_PRELOAD:
+ * CLOCK_REALTIME is ahead of the machine's by the seconds that stand in the file which
+ * TB_CLOCK_SHIFT names, as an int64 in memory. Other clocks are the machine's. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -38,7 +39,8 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
     return failed;
 }
 
-/* OpenSSL looks at the dates of certificates by it: only where TB_CLOCK_DATES says so, as these are of the machine's clock. */
+/* OpenSSL looks at the dates of certificates by it: only where TB_CLOCK_DATES says so, as these are
+ * of the machine's clock. */
 __attribute__((visibility("default"))) time_t time(time_t *time_out)
 {
     struct timespec now = {0};

@@ -1,6 +1,6 @@
-/* worker.c - a trainer rank or a rollout rank for system tests: commands as JSON lines on stdin, answers as
- * JSON lines on stdout. A real process over the installed API: it may be killed, stopped, and made to break
- * its promises. */
+/* worker.c - a trainer rank or a rollout rank for system tests: commands as JSON lines on stdin,
+ * answers as JSON lines on stdout. A real process over the installed API: it may be killed,
+ * stopped, and made to break its promises. */
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -66,7 +66,8 @@ static struct tb_uid uid_of(const json_t *o, const char *key)
     return uid;
 }
 
-/* "tensors": [{"name","dtype","shape","offset","bytes"}]; `file` (may be null): their first content. */
+/* "tensors": [{"name","dtype","shape","offset","bytes"}]; `file` (may be null):
+ * their first content. */
 static void *file_map(const char *path, uint64_t *bytes_out)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -168,7 +169,8 @@ static int do_fill(const json_t *in, json_t *out)
     return memory_fill(&memories[handle_of(in, "memory")], in);
 }
 
-/* By the kernel's hand, as a stray device would: while others read these bytes that is a data race, and it is meant. */
+/* By the kernel's hand, as a stray device would: while others read these bytes that is a data
+ * race, and it is meant. */
 static int do_scribble(const json_t *in, json_t *out)
 {
     (void)out;

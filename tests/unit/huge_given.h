@@ -1,5 +1,6 @@
-/* huge_given.h - whether this kernel gives so many bytes of huge pages to a memfd now: not before 6.1, not where it was told `deny`, and not
- * where free memory is in too small pieces. Asked without base/huge_pages.h, which is held to what this says. */
+/* huge_given.h - whether this kernel gives so many bytes of huge pages to a memfd now: not before
+ * 6.1, not where it was told `deny`, and not where free memory is in too small pieces. Asked
+ * without base/huge_pages.h, which is held to what this says. */
 #ifndef TB_TESTS_UNIT_HUGE_GIVEN_H
 #define TB_TESTS_UNIT_HUGE_GIVEN_H
 

@@ -16,11 +16,13 @@
 
 extern char **environ;
 
-/* The shell ends at once, and the keeper is no child of the test: a test may wait for any child, and ctest ends all descendants of a
- * program that takes too long. Its input ends with the last process that has the other end: the program, or what it forked. */
+/* The shell ends at once, and the keeper is no child of the test: a test may wait for any child,
+ * and ctest ends all descendants of a program that takes too long. Its input ends with the last
+ * process that has the other end: the program, or what it forked. */
 static char keeper[] = "{ cat; rm -rf -- \"$0\"; } <&3 3<&- >/dev/null &";
 
-/* Starts the keeper of that folder. The descriptor that holds it is left open for as long as this process lives. */
+/* Starts the keeper of that folder. The descriptor that holds it is left open for as long
+ * as this process lives. */
 static bool keep(char *folder)
 {
     static char shell_name[] = "sh", option[] = "-c";
@@ -41,7 +43,8 @@ static bool keep(char *folder)
     return failed == 0 && waitpid(shell, &code, 0) == shell && code == 0;
 }
 
-/* The folder of this program in the one that the variable names. What cannot be made is no folder: a test that writes there fails. */
+/* The folder of this program in the one that the variable names. What cannot be made is no folder:
+ * a test that writes there fails. */
 static const char *folder_in(const char *variable, const char *fallback, char *path, size_t bytes)
 {
     const char *place = getenv(variable);

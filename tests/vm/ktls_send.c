@@ -1,9 +1,9 @@
 /* ktls_send.c - does the kernel encrypt what OpenSSL sends? Says `on`, or why not.
  *
- * One connection over loopback, TLS 1.3, both ends here; SENT_BYTES go each way and are compared. OpenSSL
- * hands its keys to the kernel in silence, or does not, in the same silence: where it did not, each thing it
- * needs is asked for by itself. Exit code 0: on. 77: off, and the line gives the reason. 1: something that
- * must work did not. */
+ * One connection over loopback, TLS 1.3, both ends here; SENT_BYTES go each way and are compared.
+ * OpenSSL hands its keys to the kernel in silence, or does not, in the same silence: where it did
+ * not, each thing it needs is asked for by itself. Exit code 0: on. 77: off, and the line gives the
+ * reason. 1: something that must work did not. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -144,7 +144,8 @@ static void send_across(SSL *from, SSL *to)
     }
 }
 
-/* NULL, or what the kernel refuses when it is asked without OpenSSL; the text is good until the next call. */
+/* NULL, or what the kernel refuses when it is asked without OpenSSL; the text is good
+ * until the next call. */
 static const char *kernel_refuses(void)
 {
     static char text[256];

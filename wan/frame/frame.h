@@ -1,8 +1,10 @@
-/* frame.h - what two gateways say to each other: the messages of the control stream and the chunk frames of
- * data streams. Pure. docs/protocol.md explains them; the numbers and fields here are the wire.
+/* frame.h - what two gateways say to each other: the messages of the control stream and the
+ * chunk frames of data streams. Pure. docs/protocol.md explains them; the numbers and
+ * fields here are the wire.
  *
- * Control messages are frames of base/net/wire.h, all notices (request id 0). Ranges of numbers are checked
- * by who handles the message; what can be checked without knowing a version is checked here. */
+ * Control messages are frames of base/net/wire.h, all notices (request id 0). Ranges of
+ * numbers are checked by who handles the message; what can be checked without knowing a
+ * version is checked here. */
 #ifndef TB_WAN_FRAME_H
 #define TB_WAN_FRAME_H
 
@@ -11,9 +13,9 @@
 #include "base/message.h"
 #include "base/site_state.h"
 
-/* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken if both
- * can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, chunks as differences to a
- * base, and every codec; 1 has raw and zstd. */
+/* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken
+ * if both can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, chunks as
+ * differences to a base, and every codec; 1 has raw and zstd. */
 #define TB_LINK_PROTOCOL         3
 #define TB_LINK_PROTOCOL_MIN     1
 #define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
@@ -31,7 +33,8 @@
 
 /* clang-format off */
 enum tb_frame_type {
-    TB_FRAME_HELLO = 1,  /* first frame of a control stream, dialler first; the acceptor's carries the session id */
+    /* first frame of a control stream, dialler first; the acceptor's carries the session id */
+    TB_FRAME_HELLO = 1,
     TB_FRAME_BYE,        /* last frame: why the session is refused or ended */
     TB_FRAME_PING,       /* every heartbeat, both ways */
     TB_FRAME_PONG,
@@ -48,16 +51,23 @@ enum tb_frame_type {
     TB_FRAME_STOP,       /* send nothing more of this crossing */
     TB_FRAME_REFUSED,    /* this chunk came and was not landed: send it again */
     TB_FRAME_WHOLE,      /* this version is held here whole */
-    TB_FRAME_STREAM_GONE,/* my end of this data stream is closed, and HELD of all it brought was sent before */
+    /* my end of this data stream is closed, and HELD of all it brought was sent before */
+    TB_FRAME_STREAM_GONE,
     TB_FRAME_REPORT,     /* a site reached a state with a version */
     TB_FRAME_BIND,       /* first frame of a data stream, by the dialler */
     TB_FRAME_BOUND,      /* its answer; chunk frames follow, both ways */
-    TB_FRAME_BASE,       /* between WANT and START: I hold this version whole and keep it; chunks may be differences to it */
-    TB_FRAME_STREAMS,    /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
+    /* between WANT and START: I hold this version whole and keep it; chunks may be differences to
+     * it */
+    TB_FRAME_BASE,
+    /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
+    TB_FRAME_STREAMS,
     TB_FRAME_TAKE,       /* send of this crossing what stands here alone: others send the rest */
     TB_FRAME_HAVE,       /* answers the first TAKE, and from then on: words of my held bitmap that changed */
-    TB_FRAME_EXPECT,     /* I hold this version whole: send the next one of the model unasked, as this crossing, on it as base */
-    TB_FRAME_PUSH,       /* before VERSION: that one is this; its manifests follow, and its chunks may come already */
+    /* I hold this version whole: send the next one of the model unasked, as this
+     * crossing, on it as base */
+    TB_FRAME_EXPECT,
+    /* before VERSION: that one is this; its manifests follow, and its chunks may come already */
+    TB_FRAME_PUSH,
     TB_FRAME_SPENT,      /* the day's bytes from here to you are used up; or there are some again */
     TB_FRAME_RUNS = 29,  /* which run of this model, of which I am the home, do you remember as its newest? */
     TB_FRAME_RUN_TOLD,   /* that run; order 0: none, or none that you may hear of */
@@ -105,7 +115,8 @@ TB_MESSAGE(tb_frame_gone, TB_FRAME_GONE_FIELDS)
 TB_MESSAGE(tb_frame_ask, TB_FRAME_UID_FIELDS)
 TB_MESSAGE(tb_frame_whole, TB_FRAME_UID_FIELDS)
 
-/* Pages come in order: shard by shard, a shard's head before its digests, each from its first byte or digest on. */
+/* Pages come in order: shard by shard, a shard's head before its digests, each from its
+ * first byte or digest on. */
 #define TB_FRAME_HEAD_FIELDS(F) F(id, uid) F(u32, shard) F(u32, total_bytes) F(u32, offset) F(span, page)
 TB_MESSAGE(tb_frame_head, TB_FRAME_HEAD_FIELDS)
 #define TB_FRAME_DIGESTS_FIELDS(F) F(id, uid) F(u32, shard) F(u32, first) F(span, page)
@@ -117,7 +128,8 @@ TB_MESSAGE(tb_frame_want, TB_FRAME_WANT_FIELDS)
 TB_MESSAGE(tb_frame_base, TB_FRAME_WANT_FIELDS)
 #define TB_FRAME_HELD_FIELDS(F) F(u32, crossing) F(u32, shard) F(span, words) /* n x (u32 index, u64 word), ascending */
 TB_MESSAGE(tb_frame_held, TB_FRAME_HELD_FIELDS)
-TB_MESSAGE(tb_frame_take, TB_FRAME_HELD_FIELDS) /* words of the set of chunks that may be sent; they may lose bits */
+/* words of the set of chunks that may be sent; they may lose bits */
+TB_MESSAGE(tb_frame_take, TB_FRAME_HELD_FIELDS)
 TB_MESSAGE(tb_frame_have, TB_FRAME_HELD_FIELDS)
 #define TB_FRAME_CROSSING_FIELDS(F) F(u32, crossing)
 TB_MESSAGE(tb_frame_start, TB_FRAME_CROSSING_FIELDS)
@@ -158,8 +170,8 @@ TB_MESSAGE(tb_frame_segment, TB_FRAME_SEGMENT_FIELDS)
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)
 
-/* held: n x (id uid, u64 run, u64 number, u64 bytes, u64 held_bytes, u8 marks), newest first, at most
- * TB_SITE_HELD_MAX. Both etas zero: no estimate. A version with number and run zero: none. */
+/* held: n x (id uid, u64 run, u64 number, u64 bytes, u64 held_bytes, u8 marks), newest first, at
+ * most TB_SITE_HELD_MAX. Both etas zero: no estimate. A version with number and run zero: none. */
 #define TB_FRAME_STATE_FIELDS(F)                                                                              \
     F(name, site) F(name, model) F(u8, hops) F(u64, incarnation) F(u64, serial) F(bool, known) F(u16, reason) \
     F(u64, age_ms) F(u64, head_run) F(u64, head_number) F(u64, active_run) F(u64, active_number)              \
@@ -182,21 +194,21 @@ struct tb_held_word {
     uint64_t word;
 };
 void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, struct tb_writer *w);
-/* The i-th of a span; TB_PEER_GARBLED when its length is not a multiple, it is empty, indexes do not ascend
- * or lie outside a bitmap of chunk_count bits, or a bit past the last chunk is set. */
+/* The i-th of a span; TB_PEER_GARBLED when its length is not a multiple, it is empty, indexes do
+ * not ascend or lie outside a bitmap of chunk_count bits, or a bit past the last chunk is set. */
 TB_MUST_USE enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_count);
 struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i);
 
-/* The entries of STATE's `held`. Decoding answers TB_PEER_GARBLED for a length that is no multiple, for more
- * than TB_SITE_HELD_MAX, a zero uid, an order that does not fall, a mark that does not exist, held_bytes above
- * bytes, and WHOLE with less than all. */
+/* The entries of STATE's `held`. Decoding answers TB_PEER_GARBLED for a length that is no multiple,
+ * for more than TB_SITE_HELD_MAX, a zero uid, an order that does not fall, a mark that does not
+ * exist, held_bytes above bytes, and WHOLE with less than all. */
 #define TB_SITE_HELD_BYTES 49u
 void tb_site_held_encode(const struct tb_site_state *state,
                          uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES]);
 TB_MUST_USE enum tb_status tb_site_held_decode(const struct tb_span *span, struct tb_site_state *state_out);
 
-/* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing else follows
- * BOUND. In protocol 1 the byte `base` is 0.
+/* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing
+ * else follows BOUND. In protocol 1 the byte `base` is 0.
  *
  *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes */
 #define TB_CHUNK_FRAME_MAGIC        0x46434254u /* "TBCF" */
@@ -211,11 +223,12 @@ struct tb_chunk_frame {
     uint32_t wire_bytes;
 };
 void tb_chunk_frame_encode(const struct tb_chunk_frame *frame, struct tb_writer *w);
-/* True if that protocol carries chunks in this form: 1 raw and zstd; 2 all, sparse on a base alone and raw on none. */
+/* True if that protocol carries chunks in this form: 1 raw and zstd; 2 all, sparse on a base
+ * alone and raw on none. */
 bool tb_chunk_frame_may(uint32_t protocol, struct tb_codec_form form);
-/* TB_PEER_GARBLED: truncated, another magic or kind, a form that the protocol does not carry, raw_bytes 0 or over 2 x
- * TB_CHUNK_BYTES_MAX, wire_bytes 0 or over raw_bytes (what a codec does not shrink is sent raw), raw with
- * unequal sizes. Whether the chunk exists is for inbound.h. */
+/* TB_PEER_GARBLED: truncated, another magic or kind, a form that the protocol does not carry,
+ * raw_bytes 0 or over 2 x TB_CHUNK_BYTES_MAX, wire_bytes 0 or over raw_bytes (what a codec does not
+ * shrink is sent raw), raw with unequal sizes. Whether the chunk exists is for inbound.h. */
 TB_MUST_USE enum tb_status tb_chunk_frame_decode(struct tb_reader *r, uint32_t protocol,
                                                  struct tb_chunk_frame *frame_out);
 

@@ -1,9 +1,11 @@
 /* link.h - one link: its path, its session and its traffic. Internal to wan/link.
  *
- * Each part has a folder, and each room of a part a header. The files of a part read and write the fields of their
- * own part, and ask the other parts by calls: `fence.link_parts` holds that. One thread: the main loop's.
+ * Each part has a folder, and each room of a part a header. The files of a part read and write the
+ * fields of their own part, and ask the other parts by calls: `fence.link_parts` holds that. One
+ * thread: the main loop's.
  *
- * links.c has the turn: it calls the parts of each link in order, and ends a session of which a stream said so. */
+ * links.c has the turn: it calls the parts of each link in order, and ends a session of
+ * which a stream said so. */
 #ifndef TB_WAN_LINK_H
 #define TB_WAN_LINK_H
 

@@ -1,4 +1,5 @@
-/* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is asked of it also in links_*.c. */
+/* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is
+ * asked of it also in links_*.c. */
 #include "wan/link/links.h"
 
 #include <errno.h>
@@ -39,7 +40,7 @@ static bool anything_moves(const struct tb_links *ls)
 {
     bool moves = ls->retired != NULL || ls->closing;
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        moves |= link_moves(&ls->links[i]);
+        moves |= tb_link_moves(&ls->links[i]);
     return moves;
 }
 
@@ -52,43 +53,43 @@ static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
     if (c.send_bytes == 0 || c.receive_bytes == 0) return; /* no descriptor, perhaps */
     ls->ceilings = c;
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_path_ceiling(&ls->links[i], c.send_bytes);
+        tb_link_path_ceiling(&ls->links[i], c.send_bytes);
 }
 
 static void move(struct link *l, tb_time_ns now)
 {
-    link_take_notes(l);
-    link_streams_tick(l, now);
-    if (link_streams_garbled(
+    tb_link_take_notes(l);
+    tb_link_streams_tick(l, now);
+    if (tb_link_streams_garbled(
             l)) { /* the streams that are left are looked at as those of an earlier session */
-        link_drop(l, TB_PEER_GARBLED);
-        link_streams_tick(l, now);
+        tb_link_drop(l, TB_PEER_GARBLED);
+        tb_link_streams_tick(l, now);
     }
-    link_segment_tick(l, now);
-    link_move_tick(l, now);
+    tb_link_segment_tick(l, now);
+    tb_link_move_tick(l, now);
 }
 
 static void on_clock(uv_timer_t *clock)
 {
     struct tb_links *ls = clock->data;
     const tb_time_ns now = tb_clock_now();
-    links_offers_tick(ls);
+    tb_links_offers_tick(ls);
     look_at_ceilings(ls, now);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
         /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
-        link_streams_end_old(l);
-        link_up_tick(l, now);
-        link_versions_tick(l);
-        link_serves_tick(l);
-        link_holdup_tick(l, now);
+        tb_link_streams_end_old(l);
+        tb_link_up_tick(l, now);
+        tb_link_versions_tick(l);
+        tb_link_serves_tick(l);
+        tb_link_holdup_tick(l, now);
         move(l, now);
     }
-    links_share_tick(ls, now);
-    links_conns_tick(ls, now);
+    tb_links_share_tick(ls, now);
+    tb_links_conns_tick(ls, now);
     ls->ticked_at = tb_clock_now();
-    links_sweep_retired(ls);
-    links_set_clock(ls, anything_moves(ls) ? LINKS_TICK_BUSY_MS : LINKS_TICK_IDLE_MS);
+    tb_links_sweep_retired(ls);
+    tb_links_set_clock(ls, anything_moves(ls) ? LINKS_TICK_BUSY_MS : LINKS_TICK_IDLE_MS);
     if (ls->closing) closing_step(ls);
 }
 
@@ -99,7 +100,7 @@ static void on_wake(uv_async_t *wake)
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         move(&ls->links[i], now);
-    links_sweep_retired(ls);
+    tb_links_sweep_retired(ls);
     if (ls->closing) closing_step(ls);
 }
 
@@ -111,15 +112,15 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     l->index = (uint32_t)(l - ls->links);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
-    link_path_init(l, p);
-    link_session_init(l, p->lane);
-    return link_traffic_init(l, p);
+    tb_link_path_init(l, p);
+    tb_link_control_init(l, p->lane);
+    return tb_link_traffic_init(l, p);
 }
 
 static void link_fini(struct link *l)
 {
-    link_forget_resolving(l);
-    link_traffic_fini(l);
+    tb_link_forget_resolving(l);
+    tb_link_traffic_fini(l);
 }
 
 static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
@@ -129,9 +130,9 @@ static enum tb_status listen_at(struct tb_links *ls, const char *text, char erro
     if (text == NULL) return TB_OK;
     if (tb_endpoint_parse(text, &endpoint) != TB_OK || endpoint.is_unix ||
         tb_endpoint_address(&endpoint, &address) != TB_OK)
-        return links_refuse(error_out, "link.listen: not a numeric address like 0.0.0.0:7400", text);
+        return tb_links_refuse(error_out, "link.listen: not a numeric address like 0.0.0.0:7400", text);
     const enum tb_status status =
-        tb_listen(ls->options.loop, &address, 0, links_on_accept, ls, &ls->listener);
+        tb_listen(ls->options.loop, &address, 0, tb_links_on_accept, ls, &ls->listener);
     if (status != TB_OK)
         snprintf(error_out, 256, "link.listen: %s: %s", text, tb_endpoint_why(status, errno));
     return status;
@@ -196,19 +197,19 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
                             char error_out[256])
 {
     error_out[0] = '\0';
-    enum tb_status status = links_options_check(options, error_out);
+    enum tb_status status = tb_links_options_check(options, error_out);
     if (status != TB_OK) return status;
     snprintf(error_out, 256, "no memory, or no thread, for the links");
     struct tb_links *ls = tb_calloc(1, sizeof *ls);
     if (ls == NULL) return TB_SITE_NOMEM;
     ls->options = *options;
-    links_options_fill(&ls->options);
+    tb_links_options_fill(&ls->options);
     ls->options.peers = NULL;
     ls->options.listen = NULL;
     ls->options.tls = tb_tls_ref(options->tls);
     ls->identity = *tb_tls_identity(options->tls);
     ls->ceilings = tb_tcp_ceilings();
-    links_path_options(&ls->options, &ls->ceilings, &ls->tcp);
+    tb_links_path_options(&ls->options, &ls->ceilings, &ls->tcp);
     ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
@@ -223,7 +224,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
         handles_close(ls); /* frees it on the next turn */
         return status;
     }
-    links_busy(ls);
+    tb_links_busy(ls);
     error_out[0] = '\0';
     *links_out = ls;
     return TB_OK;
@@ -240,7 +241,7 @@ undo_memory:
 static bool streams_left(const struct tb_links *ls)
 {
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        if (link_streams_count(&ls->links[i]) > 0) return true;
+        if (tb_link_streams_count(&ls->links[i]) > 0) return true;
     return false;
 }
 
@@ -249,13 +250,13 @@ static void closing_step(struct tb_links *ls)
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_traffic_end(&ls->links[i]);
-    links_sweep_retired(ls);
+        tb_link_traffic_end(&ls->links[i]);
+    tb_links_sweep_retired(ls);
     TB_ASSERT(ls->retired == NULL);
-    links_share_end(ls, NULL);
+    tb_links_share_end(ls, NULL);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
-    links_offers_free(ls);
+    tb_links_offers_free(ls);
     handles_close(ls);
 }
 
@@ -268,8 +269,8 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
     if (links->listener != NULL) tb_listener_close(links->listener);
     links->listener = NULL;
     for (uint32_t i = 0; i < links->options.peer_count; i++)
-        link_up_stop(&links->links[i]);
-    links_busy(links);
+        tb_link_up_stop(&links->links[i]);
+    tb_links_busy(links);
 }
 
 /* ---- what is said ---- */
@@ -277,14 +278,14 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
 void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links_limit *limit)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    link_traffic_limit(&links->links[peer], limit);
+    tb_link_traffic_limit(&links->links[peer], limit);
 }
 
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
 {
     TB_ASSERT(peer < ls->options.peer_count);
     struct link *l = &ls->links[peer];
-    if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
+    if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     LINK_SEND(l, TB_FRAME_REPORT, tb_frame_report, LINK_SMALL, .uid = report->uid, .site = report->site,
               .state = (uint8_t)report->state);
     return TB_OK;
@@ -295,16 +296,17 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
     links->options.incarnation = incarnation;
 }
 
-/* P8: nor does anything that began under the old trust become a session: what is in TLS or before HELLO, what a link in limbo waits
- * for, and data streams that were dialled ahead. One that is bound already belongs to a session that ended, and ends with it. */
+/* P8: nor does anything that began under the old trust become a session: what is in TLS or before
+ * HELLO, what a link in limbo waits for, and data streams that were dialled ahead. One that is
+ * bound already belongs to a session that ended, and ends with it. */
 static void end_all(struct tb_links *ls)
 {
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        link_drop(&ls->links[i], TB_PEER_IDENTITY);
-        link_streams_ahead_end(&ls->links[i]);
+        tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
+        tb_link_streams_ahead_end(&ls->links[i]);
     }
     for (struct conn *c = ls->conns; c != NULL; c = c->next)
-        if (!c->is_session && c->binding == NULL) link_conn_close(c, TB_PEER_IDENTITY);
+        if (!c->is_session && c->binding == NULL) tb_link_conn_close(c, TB_PEER_IDENTITY);
 }
 
 enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
@@ -318,6 +320,6 @@ enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
         return TB_OK;
     }
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        if (link_is_up(&ls->links[i])) link_renew(&ls->links[i], tb_clock_now());
+        if (tb_link_is_up(&ls->links[i])) tb_link_renew(&ls->links[i], tb_clock_now());
     return TB_OK;
 }

@@ -1,23 +1,25 @@
-/* links.h - a gateway's links to the gateways of other sites. A shell; docs/protocol.md is what it speaks.
+/* links.h - a gateway's links to the gateways of other sites. A shell;
+ * docs/protocol.md is what it speaks.
  *
- * One object per daemon. The daemon says what it holds (offer), what it wants (ask, land) and what happened
- * here (report); links keep one session per peer, move chunks between places, and say what happened there by
- * callbacks. Whatever moves a byte is a stream on a loop of its own; whatever decides is a core (session.h,
- * outbound.h, inbound.h) on the main loop.
+ * One object per daemon. The daemon says what it holds (offer), what it wants (ask, land) and what
+ * happened here (report); links keep one session per peer, move chunks between places, and say what
+ * happened there by callbacks. Whatever moves a byte is a stream on a loop of its own; whatever
+ * decides is a core (session.h, outbound.h, inbound.h) on the main loop.
  *
  *   receiving  on_version -> tb_links_ask -> on_manifests -> reserve, tb_links_offer -> tb_links_land ->
  * on_landed sending    tb_links_offer (also while it fills: each held chunk goes on at once) -> on_peer_held
  *
- * Offer everything that is held or being landed, at every site: an offer is served only to peers that
- * subscribed to its model and may read it, and it is also how a peer that offers the same version learns that
- * it is whole here.
+ * Offer everything that is held or being landed, at every site: an offer is served only to peers
+ * that subscribed to its model and may read it, and it is also how a peer that offers the same
+ * version learns that it is whole here.
  *
- * Promises: P1 P4 P5 P6 P7 P8 P10, see docs/protocol.md. A peer that goes away changes nothing here: asks and
- * landings stay, and go on by themselves when the peer announces the version again.
+ * Promises: P1 P4 P5 P6 P7 P8 P10, see docs/protocol.md. A peer that goes away changes nothing
+ * here: asks and landings stay, and go on by themselves when the peer announces the version again.
  *
- * Threads: every function and every callback on the thread of `loop`. Inside a callback every call is allowed
- * except tb_links_close's completion. Callbacks never come from inside a call. Pointers given to callbacks
- * are borrowed until they return. Peers are named by their index in options.peers. */
+ * Threads: every function and every callback on the thread of `loop`. Inside a callback every
+ * call is allowed except tb_links_close's completion. Callbacks never come from inside a
+ * call. Pointers given to callbacks are borrowed until they return. Peers are named by their
+ * index in options.peers. */
 #ifndef TB_WAN_LINKS_H
 #define TB_WAN_LINKS_H
 
@@ -55,7 +57,8 @@ enum tb_links_version_state {
     TB_LINKS_GONE /* the peer serves it no more; why: TB_VERSION_LOST, TB_SUPERSEDED (evicted there), ... */
 };
 
-/* What a site reached with a version. Relays pass reports on: `site` is whose it is, the peer who told. */
+/* What a site reached with a version. Relays pass reports on: `site` is whose it is, the peer who
+ * told. */
 enum tb_links_report_state { TB_LINKS_REPORT_HELD = 1, TB_LINKS_REPORT_ACTIVATED = 2 };
 struct tb_links_report {
     struct tb_id uid;
@@ -63,7 +66,8 @@ struct tb_links_report {
     enum tb_links_report_state state;
 };
 
-/* The newest run of a model that a site ever heard of. order 0: none, or none that the asking site may hear of. */
+/* The newest run of a model that a site ever heard of. order 0: none, or none that the
+ * asking site may hear of. */
 struct tb_links_run {
     struct tb_name model;
     uint64_t order;
@@ -82,66 +86,76 @@ struct tb_links_bad_chunk {
 };
 
 struct tb_links_ops {
-    /* P10: a refusal here is logged by whoever answers may_read or is told by on_chunk_bad, not by links too: the owner
-     * knows what to do about it, and one refusal is one line.
-     * P8: may this peer read that model, and is `home` (empty: not said) its home here too? Asked at each SUBSCRIBE. NULL denies all. */
+    /* P10: a refusal here is logged by whoever answers may_read or is told by on_chunk_bad, not by
+     * links too: the owner knows what to do about it, and one refusal is one line. P8: may this
+     * peer read that model, and is `home` (empty: not said) its home here too? Asked at each
+     * SUBSCRIBE. NULL denies all. */
     bool (*may_read)(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home);
-    /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all sites must agree. False
-     * or NULL: not said. */
+    /* Which site is the model's home, as this one is configured: told with SUBSCRIBE, because all
+     * sites must agree. False or NULL: not said. */
     bool (*home_of)(void *user, const struct tb_name *model, struct tb_name *home_out);
-    /* May the next version of this model be sent here by that peer unasked? So where it is asked for at once as a rule, and of that peer
-     * alone. False or NULL: no. */
+    /* May the next version of this model be sent here by that peer unasked? So where it is asked
+     * for at once as a rule, and of that peer alone. False or NULL: no. */
     bool (*expects)(void *user, uint32_t peer, const struct tb_name *model);
-    /* A model's share of a link, 1 to 1000, against the others that cross to that peer. NULL: all alike. */
+    /* A model's share of a link, 1 to 1000, against the others that cross to that
+     * peer. NULL: all alike. */
     uint32_t (*weight_of)(void *user, const struct tb_name *model);
-    /* up: the session is there (identity is the peer's certificate). Not up: why says what ended it; it is
-     * dialled again. A session replaced by a fresh one of the same peer is told by on_renewed instead. */
+    /* up: the session is there (identity is the peer's certificate). Not up: why says what
+     * ended it; it is dialled again. A session replaced by a fresh one of the same peer is told
+     * by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
-    /* A session begins, and this is the life of the peer's arena. What the peer held in another life it has lost, until it
-     * says so again. Before on_peer and on_renewed. */
+    /* A session begins, and this is the life of the peer's arena. What the peer held in another
+     * life it has lost, until it says so again. Before on_peer and on_renewed. */
     void (*on_life)(void *user, uint32_t peer, const struct tb_id *life);
-    /* The peer subscribed to that model, and may read it: from now on tb_links_tell_state says it of that model. */
+    /* The peer subscribed to that model, and may read it: from now on tb_links_tell_state
+     * says it of that model. */
     void (*on_granted)(void *user, uint32_t peer, const struct tb_name *model);
-    /* The peer says what it, or a site behind it (hops > 0), holds of a model that concerns both. */
+    /* The peer says what it, or a site behind it (hops > 0), holds of a model that concerns
+     * both. */
     void (*on_state)(void *user, uint32_t peer, const struct tb_site_state *state);
-    /* A fresh session took the place of one that was up: reports in flight on the old one may be lost. */
+    /* A fresh session took the place of one that was up: reports in flight on the
+     * old one may be lost. */
     void (*on_renewed)(void *user, uint32_t peer);
-    /* The peer or we refused a session. TB_PEER_STALE: `detail` is the highest incarnation seen; with
-     * `by_peer` it is ours that is too low, and the catalog has to restart above it. Others:
+    /* The peer or we refused a session. TB_PEER_STALE: `detail` is the highest incarnation seen;
+     * with `by_peer` it is ours that is too low, and the catalog has to restart above it. Others:
      * TB_PEER_PROTOCOL, TB_PEER_DENIED... */
     void (*on_refused)(void *user, uint32_t peer, enum tb_status why, uint64_t detail, bool by_peer);
-    /* bytes: of all shards, as the peer says; for planning only, the manifests say it again. why: TB_OK but
-     * for GONE. */
+    /* bytes: of all shards, as the peer says; for planning only, the manifests say it again.
+     * why: TB_OK but for GONE. */
     void (*on_version)(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
                        enum tb_links_version_state state, enum tb_status why);
-    /* Answer to tb_links_ask: manifests[0..key->shard_count), complete: every digest, every shard root and
-     * the version's root agree with key->root. Borrowed: copy what is kept (heads by
+    /* Answer to tb_links_ask: manifests[0..key->shard_count), complete: every digest, every shard
+     * root and the version's root agree with key->root. Borrowed: copy what is kept (heads by
      * tb_manifest_head_encode). */
     void (*on_manifests)(void *user, uint32_t peer, const struct tb_version_key *key,
                          const struct tb_manifest *manifests);
     /* Every chunk of every shard is held here, by whatever way it came. The landing is over. */
     void (*on_landed)(void *user, uint32_t peer, const struct tb_version_key *key);
-    /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer serves it no more;
-     * TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times;
-     * TB_SITE_NOMEM: here or at the peer, try again later. After a landing failed tb_links_land_stop is still called before the
-     * places go. */
+    /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer
+     * serves it no more; TB_CHUNK_DIGEST: a chunk was wrong TB_LINKS_REFUSALS_MAX times;
+     * TB_SITE_NOMEM: here or at the peer, try again later. After a landing failed
+     * tb_links_land_stop is still called before the places go. */
     void (*on_failed)(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why);
-    /* An ask is over: its manifests take more than manifest_bytes_max, at least needed_bytes, and would again. */
+    /* An ask is over: its manifests take more than manifest_bytes_max, at least
+     * needed_bytes, and would again. */
     void (*on_too_large)(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes);
-    /* The peer holds all of a version that is offered here. Once per version and peer and life of the
-     * session. */
+    /* The peer holds all of a version that is offered here. Once per version and peer and
+     * life of the session. */
     void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);
     /* That peer holds none any more of a version that it never offered here in this session. */
     void (*on_peer_dropped)(void *user, uint32_t peer, const struct tb_id *uid);
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);
     void (*on_chunk_bad)(void *user, uint32_t peer, const struct tb_links_bad_chunk *bad);
-    /* The peer, which takes itself for the model's home, asks which run is remembered here: answered by tb_links_run_tell. Rights are
-     * the owner's to check. NULL: the answer is order 0. */
+    /* The peer, which takes itself for the model's home, asks which run is remembered
+     * here: answered by tb_links_run_tell. Rights are the owner's to check. NULL: the
+     * answer is order 0. */
     void (*on_runs_asked)(void *user, uint32_t peer, const struct tb_name *model);
-    /* The answer; or unasked: home says which run is its newest, a follower that this one is above home's. */
+    /* The answer; or unasked: home says which run is its newest, a follower that this
+     * one is above home's. */
     void (*on_run_told)(void *user, uint32_t peer, const struct tb_links_run *run);
-    /* May this held chunk of a version offered here be a base (P1: one left by an earlier process is digested first)? The
-     * only one of these that is called from any thread; the places stay until it returns. NULL: all may. */
+    /* May this held chunk of a version offered here be a base (P1: one left by an earlier process
+     * is digested first)? The only one of these that is called from any thread; the places stay
+     * until it returns. NULL: all may. */
     bool (*base_good)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk);
 };
 
@@ -184,15 +198,16 @@ struct tb_links_options {
     uint32_t fresh_dial_ms;  /* and go on so often, until one is answered [232: under 0.25 s] */
     uint32_t stream_idle_ms; /* no progress in mid-chunk: the stream is dropped [5000] */
     uint32_t retry_min_ms, retry_max_ms; /* [100, 5000], full jitter */
-    /* what a peer sends unasked is taken within that of the last page of its manifests, or asked for [250] */
+    /* what a peer sends unasked is taken within that of the last page of its
+     * manifests, or asked for [250] */
     uint32_t push_ms;
     /* and within that of PUSH: streams may wait so long [1000, below stream_idle_ms] */
     uint32_t push_most_ms;
     /* where it was not, none of that model is expected from that peer for so long [60000] */
     uint32_t push_rest_ms;
     uint32_t push_manifest_bytes; /* versions with more of manifests are not sent unasked [65536] */
-    /* Of the bytes that a crossing sent, that may go again on another stream when they are late, in thousandths [20];
-     * TB_LINKS_HEDGE_NONE. */
+    /* Of the bytes that a crossing sent, that may go again on another stream when they are late, in
+     * thousandths [20]; TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
     uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
     enum tb_choice_wish codec;    /* of what is sent [raw] */
@@ -202,23 +217,26 @@ struct tb_links_options {
 /* Stream loops, where options.threads says nothing. */
 uint32_t tb_links_threads(uint32_t cores);
 
-/* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is not the certificate's, a count
- * over its maximum; TB_SITE_CONFIG: a congestion control that cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM.
- * `error_out` gets a sentence. Dialling begins at once. */
+/* TB_BAD_ARGUMENT: an address that does not parse, a name needs a resolver, an identity that is
+ * not the certificate's, a count over its maximum; TB_SITE_CONFIG: a congestion control that
+ * cannot be had; TB_SITE_IO: cannot listen; TB_SITE_NOMEM. `error_out` gets a sentence.
+ * Dialling begins at once. */
 TB_MUST_USE enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_links **links_out,
                                         char error_out[256]);
-/* Says goodbye, ends streams and threads; `done` comes on the loop when no thread touches any place any more
- * and everything is freed. No other callback comes after the call. */
+/* Says goodbye, ends streams and threads; `done` comes on the loop when no thread touches any place
+ * any more and everything is freed. No other callback comes after the call. */
 void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user);
 
 /* Our catalog restarted above what a peer had seen: said in every HELLO from now on. */
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
 
-/* Certificates, keys and CAs from now on; `tls` is of the same gateway, and a reference is taken. Sessions that this side dialled are
- * renewed at once (one that is being renewed: again, when that is over; one whose renewal failed: again after 10 s): a fresh connection
- * takes over, and what moves goes on there. Those that a peer dialled stay under the certificate that
- * they began with, until the peer dials anew before it expires. Where trust changed (tb_tls_trust) every session ends instead, and is
- * dialled again: whom we do not trust any more does not come back. TB_BAD_ARGUMENT: another gateway's; nothing changed. */
+/* Certificates, keys and CAs from now on; `tls` is of the same gateway, and a reference is taken.
+ * Sessions that this side dialled are renewed at once (one that is being renewed: again, when that
+ * is over; one whose renewal failed: again after 10 s): a fresh connection takes over, and what
+ * moves goes on there. Those that a peer dialled stay under the certificate that they began with,
+ * until the peer dials anew before it expires. Where trust changed (tb_tls_trust) every session
+ * ends instead, and is dialled again: whom we do not trust any more does not come back.
+ * TB_BAD_ARGUMENT: another gateway's; nothing changed. */
 TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);
 
 /* The address listened on (the port that was given); false when none. */
@@ -228,15 +246,15 @@ uint32_t tb_links_peer_find(const struct tb_links *links, const char *label);
 
 /* ---- what we hold ---- */
 
-/* places[shard], shard_count of them, in the state they are in now; also while they fill. The structs are
- * copied, what they point to (manifest, bytes, bitmaps) stays until tb_links_retract's `done`. key->root must
- * not be zero: only ready versions are offered. TB_DONE_BEFORE: offered already (nothing changed).
- * TB_SITE_NOMEM, TB_BAD_ARGUMENT. */
+/* places[shard], shard_count of them, in the state they are in now; also while they fill. The
+ * structs are copied, what they point to (manifest, bytes, bitmaps) stays until tb_links_retract's
+ * `done`. key->root must not be zero: only ready versions are offered. TB_DONE_BEFORE: offered
+ * already (nothing changed). TB_SITE_NOMEM, TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_links_offer(struct tb_links *links, const struct tb_version_key *key,
                                           const struct tb_place *places);
-/* Serves it no more and tells the peers `why`. `done` comes on a later turn of the loop, when no stream
- * touches the places any more (a stream in the middle of one of its chunks is closed and opened again).
- * TB_NOT_FOUND: not offered; `done` is not called. */
+/* Serves it no more and tells the peers `why`. `done` comes on a later turn of the loop, when no
+ * stream touches the places any more (a stream in the middle of one of its chunks is closed and
+ * opened again). TB_NOT_FOUND: not offered; `done` is not called. */
 TB_MUST_USE enum tb_status tb_links_retract(struct tb_links *links, const struct tb_id *uid,
                                             enum tb_status why, void (*done)(void *user), void *user);
 /* Tells every peer that may read the model, now and after reconnections, that the version was
@@ -248,18 +266,20 @@ void tb_links_tell_withdrawn(struct tb_links *links, uint32_t peer, const struct
 
 /* ---- what we want ---- */
 
-/* Asks for the manifests of a version the peer announced: on_manifests or on_failed. TB_NOT_FOUND: not
- * announced in this session; TB_DONE_BEFORE: under way; TB_SITE_NOMEM: TB_LINKS_ASKS_MAX. Of so many, one of a version that the
- * peer has not announced in this session fails, as TB_NOT_FOUND. */
+/* Asks for the manifests of a version the peer announced: on_manifests or on_failed. TB_NOT_FOUND:
+ * not announced in this session; TB_DONE_BEFORE: under way; TB_SITE_NOMEM: TB_LINKS_ASKS_MAX. Of so
+ * many, one of a version that the peer has not announced in this session fails, as TB_NOT_FOUND. */
 TB_MUST_USE enum tb_status tb_links_ask(struct tb_links *links, uint32_t peer, const struct tb_id *uid);
-/* Lands the version from that peer into places[shard], telling it what is held already. Their manifests must
- * be those of the version. Structs are copied, what they point to stays until tb_links_land_stop's `done`.
- * The peer may be down. Several peers may land into the same places: claims keep them apart. One that failed begins
- * again, and one beyond TB_LINKS_LANDINGS_MAX waits. TB_DONE_BEFORE: under way, or landed; TB_SITE_NOMEM. */
+/* Lands the version from that peer into places[shard], telling it what is held already. Their
+ * manifests must be those of the version. Structs are copied, what they point to stays until
+ * tb_links_land_stop's `done`. The peer may be down. Several peers may land into the same places:
+ * claims keep them apart. One that failed begins again, and one beyond TB_LINKS_LANDINGS_MAX waits.
+ * TB_DONE_BEFORE: under way, or landed; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_links_land(struct tb_links *links, uint32_t peer,
                                          const struct tb_version_key *key, const struct tb_place *places);
-/* Ends all landings of the uid, from every peer, finished ones too: afterwards no stream writes its places.
- * `done` comes on a later turn of the loop, also when there was no landing. Bits that are held stay held. */
+/* Ends all landings of the uid, from every peer, finished ones too: afterwards no stream writes
+ * its places. `done` comes on a later turn of the loop, also when there was no landing. Bits
+ * that are held stay held. */
 TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const struct tb_id *uid,
                                               void (*done)(void *user), void *user);
 
@@ -267,7 +287,8 @@ TB_MUST_USE enum tb_status tb_links_land_stop(struct tb_links *links, const stru
 
 struct tb_links_limit {
     uint64_t bytes_per_s; /* of all streams to that peer, packets with their headers; 0: no limit */
-    /* tb_links_stats' bytes_sent that are not gone over: a chunk that would waits in its stream. UINT64_MAX: no limit */
+    /* tb_links_stats' bytes_sent that are not gone over: a chunk that would waits in its stream.
+     * UINT64_MAX: no limit */
     uint64_t until_bytes;
 };
 /* From now on; of chunks that are begun the rest still goes. */
@@ -275,21 +296,24 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
 
 /* ---- what is known ---- */
 
-/* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer and on_renewed). That a version
- * is whole here is told by itself to peers that offer it; reports are for activation and for sites behind us. */
+/* Sent to that peer if it is up; TB_PEER_UNREACHABLE otherwise (tell it again after on_peer and
+ * on_renewed). That a version is whole here is told by itself to peers that offer it; reports are
+ * for activation and for sites behind us. */
 TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,
                                          const struct tb_links_report *report);
 
-/* Which run of the model does that peer remember? on_run_told answers, once for each session; a session that ends first leaves it
- * unanswered. TB_PEER_UNREACHABLE: it is not up. TB_PEER_PROTOCOL: it is, and speaks a protocol without the question. */
+/* Which run of the model does that peer remember? on_run_told answers, once for each session; a
+ * session that ends first leaves it unanswered. TB_PEER_UNREACHABLE: it is not up.
+ * TB_PEER_PROTOCOL: it is, and speaks a protocol without the question. */
 TB_MUST_USE enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t peer,
                                              const struct tb_name *model);
 /* Likewise; the same statuses. */
 TB_MUST_USE enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer,
                                              const struct tb_links_run *run);
-/* What this site holds of a model, or a site behind it (hops > 0), to that peer. The caller says it when it
- * changes, at most once a second, and when a session begins. TB_PEER_UNREACHABLE: the link is down.
- * TB_PEER_PROTOCOL: the peer does not know it. TB_PEER_DENIED: the model does not concern that peer. */
+/* What this site holds of a model, or a site behind it (hops > 0), to that peer. The caller
+ * says it when it changes, at most once a second, and when a session begins.
+ * TB_PEER_UNREACHABLE: the link is down. TB_PEER_PROTOCOL: the peer does not know it.
+ * TB_PEER_DENIED: the model does not concern that peer. */
 TB_MUST_USE enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer,
                                                const struct tb_site_state *state);
 
@@ -305,11 +329,12 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
                                                   const struct tb_id *uid,
                                                   struct tb_links_progress *progress_out);
 
-/* Is this version, offered here, the base of a crossing under way, to or from here? It goes last, and only for room: chunks
- * that would be differences to it go whole then. */
+/* Is this version, offered here, the base of a crossing under way, to or from here? It goes last,
+ * and only for room: chunks that would be differences to it go whole then. */
 bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 
-/* What that peer announced in its session and did not take back, by turns; false: that was the last. */
+/* What that peer announced in its session and did not take back, by turns; false: that was the
+ * last. */
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
 
@@ -341,8 +366,9 @@ uint32_t tb_links_table_most(const struct tb_links *links, enum tb_links_table t
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 
-/* Bytes of chunk frames that came for this version, from all peers since its landings began, with what came in
- * vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0 after tb_links_land_stop. */
+/* Bytes of chunk frames that came for this version, from all peers since its landings began,
+ * with what came in vain: the rest of a chunk that a cut took, duplicates, refused chunks. 0
+ * after tb_links_land_stop. */
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid);
 
 /* What went to all peers of a version that is offered here. TB_NOT_FOUND: it is not. */
@@ -365,7 +391,8 @@ struct tb_links_stream_stats {
     bool own_records;  /* base/net/tls_bulk.h has its records; what is sent unless the kernel does that */
 };
 
-/* Why a link is down now, or what ails one that is up. A closed list: `status` and `lag` show the names. */
+/* Why a link is down now, or what ails one that is up. A closed list: `status` and
+ * `lag` show the names. */
 #define TB_LINKS_WHYS(X)                                                                                     \
     X(TB_LINKS_WHY_NONE, "")                                                                                 \
     X(TB_LINKS_WHY_DOWN, "link-down")             /* nothing answers, or the session broke */                \
@@ -382,9 +409,11 @@ enum tb_links_why {
 #undef TB_LINKS_WHY_ENUM
 };
 const char *tb_links_why_name(enum tb_links_why why);
-/* The peer said in this session that this site may not read the model. False while the link is down. */
+/* The peer said in this session that this site may not read the model. False while the link is
+ * down. */
 bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model);
-/* The models of which it said so in this session, and those that we refused it; NULL behind the last. */
+/* The models of which it said so in this session, and those that we refused it; NULL behind the
+ * last. */
 const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 
@@ -413,7 +442,8 @@ struct tb_links_stats {
     bool searching;           /* for how many to use */
     uint32_t streams_found;   /* by the last search for them that ended; 0: none did */
     uint64_t found_bytes_per_s;
-    /* Ceilings of the kernel here that hold the link, and what they had better be; 0: they do not. */
+    /* Ceilings of the kernel here that hold the link, and what they had better be; 0: they do
+     * not. */
     uint64_t send_wanted_bytes, receive_wanted_bytes;
     uint64_t send_ceiling_bytes, receive_ceiling_bytes;
     uint32_t queued_parcels;             /* that no stream took yet */
@@ -422,7 +452,8 @@ struct tb_links_stats {
     enum tb_holdup holdup;               /* of what we send there, in the last second */
     enum tb_holdup peer_holdup;          /* of what the peer sends here, by its word */
     uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
-    /* chunk frames, of chunks that were put on a second stream because they were late on their first */
+    /* chunk frames, of chunks that were put on a second stream because they were late on their
+     * first */
     uint64_t bytes_hedged;
     uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
     uint64_t chunks_sent, chunks_received;
@@ -447,9 +478,10 @@ enum tb_limit tb_links_most_limit(
     const struct tb_links_stats *stats); /* what holds most of the streams that send */
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
-/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is reckoned now from how the last one
- * came; 0: in none, as none of them takes steps as sparse differences. One that went away counts for the next 16 versions: steps that
- * are kept are how it gets on from where it stood. */
+/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is
+ * reckoned now from how the last one came; 0: in none, as none of them takes steps as sparse
+ * differences. One that went away counts for the next 16 versions: steps that are kept are how it
+ * gets on from where it stood. */
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */

@@ -60,20 +60,20 @@ struct tb_links {
     void *closed_user;
 };
 
-uint64_t links_random(void);
-void links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
-void links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
-void links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used); /* a row */
+uint64_t tb_links_random(void);
+void tb_links_fed(struct tb_links *ls);  /* loops whose streams found nothing to send look again */
+void tb_links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
+void tb_links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used); /* a row */
 /* A row; l: whose it would be, or NULL. */
-void links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l);
+void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l);
 /* The turn comes each `ms` milliseconds. */
-void links_set_clock(struct tb_links *ls, uint32_t ms);
-void links_busy(struct tb_links *ls); /* something moves: tick fast */
+void tb_links_set_clock(struct tb_links *ls, uint32_t ms);
+void tb_links_busy(struct tb_links *ls); /* something moves: tick fast */
 /* What the kernel offers. */
-void links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
-                        struct tb_tcp_path_options *p);
-void links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */
-enum tb_status links_refuse(char error_out[256], const char *what, const char *which);
-enum tb_status links_options_check(const struct tb_links_options *o, char error_out[256]);
+void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
+                           struct tb_tcp_path_options *p);
+void tb_links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */
+enum tb_status tb_links_refuse(char error_out[256], const char *what, const char *which);
+enum tb_status tb_links_options_check(const struct tb_links_options *o, char error_out[256]);
 
 #endif

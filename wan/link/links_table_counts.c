@@ -2,12 +2,12 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 
-void links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used)
+void tb_links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used)
 {
     if (used > ls->tables[table].most) ls->tables[table].most = used;
 }
 
-void links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l)
+void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l)
 {
     ls->tables[table].refused++;
     if (l != NULL) ls->tables[table].full = l->label;

@@ -50,7 +50,8 @@ bool tb_budget_save(struct tb_budget *b, uint64_t *bytes_out)
     if (b->day_bytes == 0 || b->used_bytes == 0) return false;
     if (b->used_bytes <= b->saved_bytes && !(held && b->saved_bytes < b->day_bytes)) return false;
     uint64_t bytes = b->used_bytes + b->day_bytes / AHEAD;
-    /* Ahead up to the hold and no farther: the rest is what was really sent. A hold outlives a kill, also one for want of little. */
+    /* Ahead up to the hold and no farther: the rest is what was really sent. A hold outlives a
+     * kill, also one for want of little. */
     if (held || bytes > b->day_bytes) bytes = b->used_bytes > b->day_bytes ? b->used_bytes : b->day_bytes;
     b->saved_bytes = *bytes_out = bytes;
     return true;

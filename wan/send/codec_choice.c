@@ -74,7 +74,8 @@ static size_t elements_that_differ(const uint8_t *a, const uint8_t *b, size_t co
     return differ;
 }
 
-/* Of the elements in SPOTS spots as far apart as the chunk allows: a chunk may begin in one tensor and end in another. */
+/* Of the elements in SPOTS spots as far apart as the chunk allows: a chunk may begin in one
+ * tensor and end in another. */
 static bool most_differ(const struct tb_codec_input *in, size_t element)
 {
     const uint8_t *bytes = in->bytes, *base = in->base;
@@ -94,9 +95,10 @@ enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
     return (enum tb_choice_kind)(kind + TB_KIND_BYTES_MOST);
 }
 
-/* Until chunks were measured: what bf16 weights of a transformer and a step of its training take (1 to 4 % changed). A dense difference
- * as it is where every element changed by a unit or two, two bits each: it is tried where sparse ones save less, and what is believed
- * to be worse than it is would never be tried. */
+/* Until chunks were measured: what bf16 weights of a transformer and a step of its training take (1
+ * to 4 % changed). A dense difference as it is where every element changed by a unit or two, two
+ * bits each: it is tried where sparse ones save less, and what is believed to be worse than it is
+ * would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
     [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
     [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
@@ -235,8 +237,9 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
     return chosen;
 }
 
-/* A step that changed everything says nothing of the next one, and what is not tried is never seen to be better. At worst it goes
- * raw, one chunk in PROBE. The other way round needs no try: a sparse way that gets worse is seen to. */
+/* A step that changed everything says nothing of the next one, and what is not tried is never seen
+ * to be better. At worst it goes raw, one chunk in PROBE. The other way round needs no try: a
+ * sparse way that gets worse is seen to. */
 static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choice_ask *ask,
                                  enum tb_choice_way way)
 {
@@ -271,7 +274,8 @@ static bool is_sparse(enum tb_choice_way way)
     return way == TB_WAY_GAPS || way == TB_WAY_CLASSES;
 }
 
-/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would take a hundred chunks. */
+/* Bytes add up, and not what they save: from 80 towards 1 an average of savings would
+ * take a hundred chunks. */
 static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
     double believed = c->ways[kind][way].saving > 0 ? 1 / c->ways[kind][way].saving : 0;
@@ -290,8 +294,8 @@ static bool is_hope(enum tb_choice_kind kind, enum tb_choice_way way)
     return way == TB_WAY_DENSE || kind >= TB_KIND_BYTES_MOST;
 }
 
-/* A way that is tried and does twice as well as was believed is believed at once, and so is the first chunk in one that was a hope; a few
- * chunks correct that. */
+/* A way that is tried and does twice as well as was believed is believed at once, and so is the
+ * first chunk in one that was a hope; a few chunks correct that. */
 static void tried(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
     const bool hoped = is_hope(kind, way) && !c->seen[kind][way];
@@ -309,7 +313,8 @@ static enum tb_choice_way most_go(const struct tb_choice *c, enum tb_choice_kind
 
 /* ---- encoded by somebody else ---- */
 
-/* What the best way would bring if that chunk, which has some saving as it is made, were encoded here. */
+/* What the best way would bring if that chunk, which has some saving as it is made, were encoded
+ * here. */
 static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *made, enum tb_choice_way way,
                         double saving)
 {
@@ -340,7 +345,8 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
                            : tb_choice_form(fixed(c, &ask), &classes).on_base;
     if (!takes) return false;
     count(c, &ask, way);
-    /* Next to no changes are one class, whatever was asked for: they count as what most others are. */
+    /* Next to no changes are one class, whatever was asked for: they count as what most others
+     * are. */
     const bool handful = way == TB_WAY_GAPS && saving > PACE_SAVING;
     save(c, ask.kind, handful ? most_go(c, ask.kind) : way, 1 / saving);
     if (!handful) went(c, ask.kind, way);
@@ -364,7 +370,8 @@ bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, u
     return true;
 }
 
-/* What ranks make sparse is taken of chunks with few changes alone: a quarter of those decides for all. */
+/* What ranks make sparse is taken of chunks with few changes alone: a quarter of
+ * those decides for all. */
 static double weighed(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     return c->of_late[kind] * (kind < TB_KIND_BYTES_MOST ? 3 : 1);
@@ -405,8 +412,8 @@ static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kin
     return most_go(c, kind);
 }
 
-/* Of steps that others encode. What one way saves says what the other one would: all that goes is in one of them, and of that one what
- * is believed of the other may be old. */
+/* Of steps that others encode. What one way saves says what the other one would: all that goes is
+ * in one of them, and of that one what is believed of the other may be old. */
 static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                         const struct tb_choice_pace *pace)
 {
@@ -419,7 +426,8 @@ static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enu
     return lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost);
 }
 
-/* As far as this link has seen itself: what ranks bring no more, as it did not pay, is tried here now and then. */
+/* As far as this link has seen itself: what ranks bring no more, as it did not pay, is
+ * tried here now and then. */
 static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     static const struct tb_choice_pace unknown = {.classes = 0};

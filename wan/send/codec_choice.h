@@ -1,22 +1,26 @@
-/* codec_choice.h - in which form a chunk goes over a link: whichever moves most bytes of the version a second.
+/* codec_choice.h - in which form a chunk goes over a link: whichever moves most bytes of
+ * the version a second.
  *
- * Pure. What it reckons with is measured and told: how fast each way encodes and decodes on a core here, how much it saves,
- * and what the link carries. The way that is chosen is the one with the highest
+ * Pure. What it reckons with is measured and told: how fast each way encodes and decodes on
+ * a core here, how much it saves, and what the link carries. The way that is chosen is the
+ * one with the highest
  *
  *     min(encode speed x cores, saving x goodput, decode speed x cores)
  *
- * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet count as endless and a link as
- * slow, so a crossing begins with the fewest bytes: too few cost a core a while, too many cost the link. Speeds are running
- * averages of single chunks, and so is what a way costs in bytes. Where steps were so large that differences did not pay, one chunk
- * in 32 is tried as a sparse difference all the same.
+ * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet
+ * count as endless and a link as slow, so a crossing begins with the fewest bytes: too few cost a
+ * core a while, too many cost the link. Speeds are running averages of single chunks, and so is
+ * what a way costs in bytes. Where steps were so large that differences did not pay, one chunk in
+ * 32 is tried as a sparse difference all the same.
  *
- * One tensor has too few chunks a version to measure a way by, and what decides is not its name: it is what its elements are, and
- * whether a step changed few of them or most. So each chunk is of a kind by both, whichever tensor it is of, and a kind's chunks
- * measure for all of it.
+ * One tensor has too few chunks a version to measure a way by, and what decides is not its name: it
+ * is what its elements are, and whether a step changed few of them or most. So each chunk is of a
+ * kind by both, whichever tensor it is of, and a kind's chunks measure for all of it.
  *
- * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here counts: of those the pace at which the
- * last step came is what is known, and that in another number of classes it would be as much faster or slower as the codec is here.
- * Who went over to one class comes back where several are a tenth sooner. */
+ * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here
+ * counts: of those the pace at which the last step came is what is known, and that in another
+ * number of classes it would be as much faster or slower as the codec is here. Who went over to one
+ * class comes back where several are a tenth sooner. */
 #ifndef TB_WAN_CHOICE_H
 #define TB_WAN_CHOICE_H
 
@@ -25,7 +29,8 @@
 #include "base/codec/codec.h"
 #include "base/time.h"
 
-/* What an operator asks for. A codec that does not fit a chunk (no base, no floats) is planes, then raw. */
+/* What an operator asks for. A codec that does not fit a chunk (no base, no floats)
+ * is planes, then raw. */
 enum tb_choice_wish {
     TB_CHOICE_RAW,
     TB_CHOICE_ZSTD,
@@ -45,12 +50,15 @@ enum tb_choice_way {
     TB_WAY_DENSE,   /* planes of the difference to a base */
     TB_WAY_GAPS,    /* sparse, one class: the fastest */
     TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
-    TB_WAY_STEPS, /* several sparse ones that were kept, joined: of a base that has left. What it saves is known once one went */
+    /* several sparse ones that were kept, joined: of a base that has left. What it saves
+     * is known once one went */
+    TB_WAY_STEPS,
     TB_WAYS
 };
 const char *tb_choice_way_name(enum tb_choice_way way);
 
-/* What chunks have in common that are written alike: their elements, and that more than half of those differ from the base. */
+/* What chunks have in common that are written alike: their elements, and that more than half of
+ * those differ from the base. */
 enum tb_choice_kind {
     TB_KIND_BYTES,
     TB_KIND_F8,
@@ -64,7 +72,8 @@ enum tb_choice_kind {
     TB_KIND_F32_MOST,
     TB_KINDS
 };
-/* Of a chunk with the base it would go on, if there is one: some 500 to 2,000 of its elements are compared, a few microseconds. */
+/* Of a chunk with the base it would go on, if there is one: some 500 to 2,000 of its elements are
+ * compared, a few microseconds. */
 enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in);
 const char *tb_choice_kind_name(enum tb_choice_kind kind); /* "bf16", "bf16-most" */
 
@@ -104,10 +113,12 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 /* And back. */
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes);
 
-/* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is? If so it counts as the way that
- * was picked. What it saves is told by its bytes; a chunk that changed more than most does so in every sparse way, so of those it is
- * made anew only where one saves that much more than the other, as they do on the average. What was made elsewhere is made anew in
- * no other number of classes, as somebody reckoned with more than this link when that was said; as no sparse difference it may be. */
+/* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is?
+ * If so it counts as the way that was picked. What it saves is told by its bytes; a chunk that
+ * changed more than most does so in every sparse way, so of those it is made anew only where one
+ * saves that much more than the other, as they do on the average. What was made elsewhere is made
+ * anew in no other number of classes, as somebody reckoned with more than this link when that was
+ * said; as no sparse difference it may be. */
 struct tb_choice_made {
     enum tb_choice_kind kind;
     struct tb_codec_form form;
@@ -116,10 +127,12 @@ struct tb_choice_made {
     bool elsewhere; /* by a rank or another site */
 };
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
-/* The peer's base is not here any more, but so many steps that lead from it to the chunk: do they go joined, or does the chunk go
- * whole? The bytes add up, and so does the time to decode them. If so it counts as the way that was picked. */
+/* The peer's base is not here any more, but so many steps that lead from it to the chunk: do they
+ * go joined, or does the chunk go whole? The bytes add up, and so does the time to decode them. If
+ * so it counts as the way that was picked. */
 bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps);
-/* How the last step came from those who encode them, until all of it was encoded, read and decoded. */
+/* How the last step came from those who encode them, until all of it was encoded,
+ * read and decoded. */
 struct tb_choice_pace {
     unsigned classes;   /* that it was in; 0: not known */
     double bytes_per_s; /* of the version */
@@ -131,14 +144,16 @@ struct tb_choice_came {
     uint64_t raw_bytes, wire_bytes;
     tb_time_ns took_ns;
 };
-/* What took a moment, as it would have in several classes too, makes the pace unknown: nobody waits for who encodes. False: it says
- * nothing, as it had next to no changes, which cost nothing in one class or in many. */
+/* What took a moment, as it would have in several classes too, makes the pace unknown: nobody
+ * waits for who encodes. False: it says nothing, as it had next to no changes, which cost nothing
+ * in one class or in many. */
 bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came);
-/* In how many classes the next step had best be encoded by somebody else; 0: differences are not sparse, or do not pay. */
+/* In how many classes the next step had best be encoded by somebody else; 0: differences are not
+ * sparse, or do not pay. */
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace);
 
-/* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those of raw where it did not
- * pay. */
+/* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those
+ * of raw where it did not pay. */
 struct tb_choice_sample {
     enum tb_choice_kind kind;
     enum tb_choice_way way;
@@ -146,14 +161,16 @@ struct tb_choice_sample {
     tb_time_ns encode_ns, decode_ns;
 };
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *sample);
-/* What the link carried while it was busy. If it was not full it can do more: then that only raises what is believed of it. */
+/* What the link carried while it was busy. If it was not full it can do more: then that only raises
+ * what is believed of it. */
 struct tb_choice_carried {
     double bytes_per_s;
     bool full;
 };
 void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried);
 
-/* What the link would move in that way, bytes of the version a second; what bounds it is one of encode, link, decode. */
+/* What the link would move in that way, bytes of the version a second; what bounds it is one of
+ * encode, link, decode. */
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                       const char **bound_out);
 

@@ -23,7 +23,8 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Exponents as weights have them, each half as frequent as the one above; mantissas are noise. One in fifty is a step further. */
+/* Exponents as weights have them, each half as frequent as the one above; mantissas are noise. One
+ * in fifty is a step further. */
 static void make_weights(struct trial *t)
 {
     uint64_t state = 1;

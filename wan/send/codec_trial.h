@@ -1,6 +1,8 @@
-/* codec_trial.h - how fast each way is on this machine, before a chunk has gone: about 50 ms on one core. A shell.
+/* codec_trial.h - how fast each way is on this machine, before a chunk has gone: about 50 ms
+ * on one core. A shell.
  *
- * Half a megabyte of made bf16 weights and a step of them, 2 % further. Other kinds are taken to be as fast. */
+ * Half a megabyte of made bf16 weights and a step of them, 2 % further. Other kinds are
+ * taken to be as fast. */
 #ifndef TB_WAN_CHOICE_TRIAL_H
 #define TB_WAN_CHOICE_TRIAL_H
 

@@ -67,7 +67,7 @@ void tb_objects_free(struct tb_objects *o)
     if (o == NULL) return;
     while (o->pairs != NULL)
         pair_free(o, &o->pairs);
-    objects_forget(o, NULL);
+    tb_objects_forget(o, NULL);
     TB_ASSERT(o->count == 0 && o->known_count == 0);
     uv_mutex_destroy(&o->lock);
     tb_free(o);
@@ -99,7 +99,7 @@ static void make_room(struct tb_objects *o)
     pair_free(o, at);
 }
 
-bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
+bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
 {
     if (bytes > o->budget) return false;
     while (o->bytes + bytes > o->budget && o->pair_count > least)
@@ -111,7 +111,7 @@ static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *
 {
     const uint64_t bytes = pair_bytes(name->shard_count);
     if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
-    if (!objects_room(o, bytes, 0)) return NULL;
+    if (!tb_objects_room(o, bytes, 0)) return NULL;
     struct pair *p = tb_calloc(1, bytes);
     if (p == NULL) return NULL;
     *p = (struct pair){
@@ -130,7 +130,7 @@ static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name
     struct pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
     const uint64_t bytes = shelf_bytes(name->chunk_count);
-    if (p == NULL || !objects_room(o, bytes, 1)) return NULL;
+    if (p == NULL || !tb_objects_room(o, bytes, 1)) return NULL;
     p = pair_find(o, name); /* it may have been the oldest */
     if (p == NULL) return NULL;
     shelf = &p->shards[name->shard];
@@ -169,7 +169,7 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
         shelf->came += !tb_bitmap_test(shelf->known, name->chunk);
     }
     (void)tb_bitmap_set(shelf->known, name->chunk);
-    if (coded == NULL || !objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    if (coded == NULL || !tb_objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
     shelf = shelf_of(o, name); /* its pair may have been the oldest */
     if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
 }
@@ -193,7 +193,7 @@ static bool is_damaged(const struct tb_object *object)
     return !tb_digest_equal(&digest, &object->digest);
 }
 
-bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
+bool tb_objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
 {
     struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
     if (object == NULL) return false;
@@ -209,7 +209,7 @@ bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    if (!objects_is_wrong(o, shelf_of(o, name), name->chunk)) objects_steps_wrong(o, name);
+    if (!tb_objects_is_wrong(o, shelf_of(o, name), name->chunk)) tb_objects_steps_wrong(o, name);
     uv_mutex_unlock(&o->lock);
 }
 
@@ -294,7 +294,7 @@ void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
         else
             at = &(*at)->next;
     }
-    objects_forget(o, uid);
+    tb_objects_forget(o, uid);
     uv_mutex_unlock(&o->lock);
 }
 

@@ -1,15 +1,20 @@
-/* encoded_chunks.h - encoded chunks, made once: of a version on a base, kept for other links and for readers. A shell: a lock and a heap.
+/* encoded_chunks.h - encoded chunks, made once: of a version on a base, kept for other links and
+ * for readers. A shell: a lock and a heap.
  *
- * Whoever encodes a chunk on a base puts it here, and so does who got it encoded: from its publisher, or over a link, so a relay
- * forwards it as it came. The name says of which base it is, so it fits everybody that holds that base. What is kept stays under
- * a budget and under 64 pairs of version and base; the oldest pair goes first, with all that it has. Forms on no base are not
+ * Whoever encodes a chunk on a base puts it here, and so does who got it encoded: from its
+ * publisher, or over a link, so a relay forwards it as it came. The name says of which base it is,
+ * so it fits everybody that holds that base. What is kept stays under a budget and under 64 pairs
+ * of version and base; the oldest pair goes first, with all that it has. Forms on no base are not
  * kept: they are the size of the version, and the second peer of a full copy is rare.
  *
- * A version may leave, its objects stay: they are how a peer that stands on it gets to a newer one, step by step.
+ * A version may leave, its objects stay: they are how a peer that stands on it gets to a
+ * newer one, step by step.
  *
- * Objects may be on their way: then who wants one waits for it, while they keep coming, sooner than to make it a second time.
+ * Objects may be on their way: then who wants one waits for it, while they keep coming, sooner than
+ * to make it a second time.
  *
- * Threads: any. An object that was found stays until it is given back, whatever leaves the table. */
+ * Threads: any. An object that was found stays until it is given back, whatever
+ * leaves the table. */
 #ifndef TB_WAN_OBJECTS_H
 #define TB_WAN_OBJECTS_H
 
@@ -21,7 +26,8 @@
 #define TB_OBJECTS_PAIRS_MAX 64u        /* the last 16 versions, on four bases or of four models */
 #define TB_OBJECTS_KNOWN_MAX 64u        /* versions whose digests are known, gone ones too */
 #define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
-/* And in all, of a shard, since it was first said: so long, and as much again for each that came. A core here is faster. */
+/* And in all, of a shard, since it was first said: so long, and as much again for each that came. A
+ * core here is faster. */
 #define TB_OBJECTS_PATIENCE_WHOLE TB_SECONDS(2)
 #define TB_OBJECTS_PATIENCE_EACH  TB_MS(25)
 
@@ -46,20 +52,24 @@ struct tb_object_news {
     const struct tb_codec_coded *coded; /* on its base; NULL: it is known that there will be none */
     tb_time_ns now;
 };
-/* Copies it in. Nothing is kept where there is one already, the budget does not allow it, or memory lacks. */
+/* Copies it in. Nothing is kept where there is one already, the budget does not allow
+ * it, or memory lacks. */
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
                     const struct tb_object_news *news);
-/* A peer that decoded it says that it is wrong: it goes, and is made again by the next that wants it. One that was made here stays, unless
- * its bytes are not those that were kept: a liar would have it encoded again and again, for all others too. Where there is no such object, the steps that lead to the
- * chunk (tb_objects_steps) are what was wrong. */
+/* A peer that decoded it says that it is wrong: it goes, and is made again by the next that wants
+ * it. One that was made here stays, unless its bytes are not those that were kept: a liar would
+ * have it encoded again and again, for all others too. Where there is no such object, the steps
+ * that lead to the chunk (tb_objects_steps) are what was wrong. */
 void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name);
-/* That version is not to be had any more, from nobody: withdrawn, broken or lost. One that only left this site to make room stays
- * known, and what was encoded of it stays. */
+/* That version is not to be had any more, from nobody: withdrawn, broken or lost. One that only
+ * left this site to make room stays known, and what was encoded of it stays. */
 void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid);
 
-/* Somebody else makes the objects of this shard, and puts them here (the name's chunk does not count); or does so no more. */
+/* Somebody else makes the objects of this shard, and puts them here (the name's chunk does not
+ * count); or does so no more. */
 void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now);
-/* The bits of the shard's chunks whose objects are still to come. False: none is, and words_out is as it was. */
+/* The bits of the shard's chunks whose objects are still to come. False: none is, and
+ * words_out is as it was. */
 bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
                         uint64_t *words_out);
 /* One of them. */
@@ -69,17 +79,19 @@ struct tb_codec_coded tb_object_coded(const struct tb_object *object);
 enum tb_object_from tb_object_from(const struct tb_object *object);
 void tb_object_unref(struct tb_objects *o, struct tb_object *object);
 
-/* What its chunks are is known from now on, also once it has left: under a quarter of the budget and TB_OBJECTS_KNOWN_MAX, the oldest
- * goes first. */
+/* What its chunks are is known from now on, also once it has left: under a quarter of the budget
+ * and TB_OBJECTS_KNOWN_MAX, the oldest goes first. */
 void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, const struct tb_place *places);
-/* A version of that model, referenced; NULL: not known. Its places have the cut and the digests, no bytes, and nothing is held there. */
+/* A version of that model, referenced; NULL: not known. Its places have the cut and the digests, no
+ * bytes, and nothing is held there. */
 struct tb_known;
 struct tb_known *tb_objects_recall(struct tb_objects *o, const struct tb_id *uid,
                                    const struct tb_name *model);
 const struct tb_place *tb_known_places(const struct tb_known *known, uint32_t *shard_count_out);
 void tb_known_unref(struct tb_objects *o, struct tb_known *known);
-/* The objects that lead from the base's chunk to the version's, one after another, in the fewest bytes; both versions are known. How
- * many, each referenced; together they are TB_CODEC_STEPS_MAX steps at most. 0: none do. */
+/* The objects that lead from the base's chunk to the version's, one after another, in the fewest
+ * bytes; both versions are known. How many, each referenced; together they are TB_CODEC_STEPS_MAX
+ * steps at most. 0: none do. */
 unsigned tb_objects_steps(struct tb_objects *o, const struct tb_object_name *name,
                           struct tb_object *objects_out[TB_CODEC_STEPS_MAX]);
 

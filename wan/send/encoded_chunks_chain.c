@@ -1,5 +1,6 @@
-/* encoded_chunks_chain.c - steps that were kept lead from a base that left to a version that is here. What its chunks were is known by their
- * digests; an object leads from one digest to another, whatever versions lie between. */
+/* encoded_chunks_chain.c - steps that were kept lead from a base that left to a version that is
+ * here. What its chunks were is known by their digests; an object leads from one digest to another,
+ * whatever versions lie between. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -47,7 +48,7 @@ static void known_remove(struct tb_objects *o, struct tb_known **at)
     known_unref(o, known);
 }
 
-void objects_forget(struct tb_objects *o, const struct tb_id *uid)
+void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid)
 {
     struct tb_known **at = &o->known;
     while (*at != NULL) {
@@ -73,7 +74,7 @@ static bool known_room(struct tb_objects *o, uint64_t bytes)
     if (bytes > most) return false;
     while (o->known_count == TB_OBJECTS_KNOWN_MAX || (o->known_count > 0 && o->known_bytes + bytes > most))
         oldest_forgotten(o);
-    return o->known_bytes + bytes <= most && objects_room(o, bytes, 0);
+    return o->known_bytes + bytes <= most && tb_objects_room(o, bytes, 0);
 }
 
 static uint64_t words_most(const struct tb_place *places, uint32_t shard_count)
@@ -283,7 +284,8 @@ static const struct edge *way_end(struct way *w)
     return best;
 }
 
-/* Its edges, the first one first. 0: they are too many after all, as one before the last has found a way of fewer bytes in more steps. */
+/* Its edges, the first one first. 0: they are too many after all, as one before the last has found
+ * a way of fewer bytes in more steps. */
 static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB_CODEC_STEPS_MAX])
 {
     unsigned count = 0, steps = 0;
@@ -320,11 +322,11 @@ unsigned tb_objects_steps(struct tb_objects *o, const struct tb_object_name *nam
     return count;
 }
 
-void objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name)
+void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name)
 {
     struct way w;
     const struct edge *edges[TB_CODEC_STEPS_MAX];
     const unsigned count = way_find(o, &w, name, edges);
     for (unsigned i = 0; i < count; i++)
-        (void)objects_is_wrong(o, edges[i]->shelf, name->chunk);
+        (void)tb_objects_is_wrong(o, edges[i]->shelf, name->chunk);
 }

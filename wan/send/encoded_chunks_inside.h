@@ -48,12 +48,13 @@ struct tb_objects {
 
 /* All under the lock. */
 /* NULL: nothing is known of that shard. */
-/* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what would not fit even alone. */
-bool objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
+/* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what
+ * would not fit even alone. */
+bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
 /* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
-bool objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk);
+bool tb_objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk);
 /* It leads to the chunk step by step: those that were not made here go. */
-void objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
-void objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
+void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
+void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
 
 #endif

@@ -1,5 +1,5 @@
-/* fair_queue.c - each flow has a clock that its bytes move on, the slower the more weight it has; the one that is most behind is
- * next. Pure. */
+/* fair_queue.c - each flow has a clock that its bytes move on, the slower the more weight it has;
+ * the one that is most behind is next. Pure. */
 #include "wan/send/fair_queue.h"
 
 #include "base/assert.h"

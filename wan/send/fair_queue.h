@@ -1,7 +1,9 @@
-/* fair_queue.h - models share a link by weight: which of them sends the next parcel (start-time fair queueing).
+/* fair_queue.h - models share a link by weight: which of them sends the next parcel
+ * (start-time fair queueing).
  *
- * Pure. A flow's share counts from when it has something to send: one that was silent has no claim on what the others used
- * meanwhile, and one that is alone has all. Weights count wire bytes, so large and small chunks are equals. */
+ * Pure. A flow's share counts from when it has something to send: one that was silent has no claim
+ * on what the others used meanwhile, and one that is alone has all. Weights count wire bytes, so
+ * large and small chunks are equals. */
 #ifndef TB_WAN_FAIR_H
 #define TB_WAN_FAIR_H
 
@@ -23,15 +25,17 @@ struct tb_fair {
 /* A flow of weight 1 to TB_FAIR_WEIGHT_MAX; TB_FAIR_NONE: no room. */
 uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight);
 void tb_fair_leave(struct tb_fair *f, uint32_t flow);
-/* What a flow pays for parcels that are handed out before anybody knows what they come to on the wire: what the chunks that went
- * so far came to, and the difference with the next ones once more have gone. */
+/* What a flow pays for parcels that are handed out before anybody knows what they come to on
+ * the wire: what the chunks that went so far came to, and the difference with the next ones
+ * once more have gone. */
 struct tb_fair_bill {
     uint64_t handed_bytes, paid_bytes; /* of chunks, as they stand in the version; as they were reckoned */
 };
 /* For so many bytes more: what to spend now, where `raw_bytes` went so far as `sent_bytes`. */
 uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes);
 
-/* What all that was handed out comes to on the wire, by what went so far; while nothing did, as it stands. */
+/* What all that was handed out comes to on the wire, by what went so far; while
+ * nothing did, as it stands. */
 uint64_t tb_fair_handed(const struct tb_fair_bill *bill, uint64_t raw_bytes, uint64_t sent_bytes);
 
 /* Who is next; bit k of `silent`: flow k has nothing to send. TB_FAIR_NONE: nobody. */

@@ -1,4 +1,5 @@
-/* feed.c - what the main loop and the streams of one link share: made, freed, told of a session, and its notes. */
+/* feed.c - what the main loop and the streams of one link share: made, freed, told of a
+ * session, and its notes. */
 #include <string.h>
 
 #include "base/fault.h"

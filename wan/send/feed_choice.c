@@ -50,7 +50,8 @@ void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out)
     uv_mutex_unlock(&f->lock);
 }
 
-/* Streams that are busy are so together: what all carried, over the part of the time in which the busiest one was. */
+/* Streams that are busy are so together: what all carried, over the part of the time in which
+ * the busiest one was. */
 static void carry_locked(struct tb_feed *f, bool full, tb_time_ns now)
 {
     double bytes_per_s = 0, busy = 0;

@@ -52,7 +52,8 @@ static bool gift_over(struct tb_gift *g)
     if (!tb_place_claim(place, g->chunk)) return false;
     uint8_t *at = tb_place_chunk(place, g->chunk, &bytes);
     memcpy(at, g->bytes, bytes);
-    /* Its digest was right before: what is wrong now is this machine's memory, and the chunk is asked for again. */
+    /* Its digest was right before: what is wrong now is this machine's memory, and the
+     * chunk is asked for again. */
     (void)!tb_place_finish(place, g->chunk);
     return true;
 }

@@ -1,7 +1,7 @@
 /* feed_inside.h - the lock of a feed and the tables behind it. Private to feed.c and feed_*.c.
  *
- * Each field belongs to the file that its comment names. Functions whose names end with `locked` are called under
- * the lock. */
+ * Each field belongs to the file that its comment names. Functions whose names end with `locked`
+ * are called under the lock. */
 #ifndef TB_WAN_FEED_INSIDE_H
 #define TB_WAN_FEED_INSIDE_H
 

@@ -102,7 +102,8 @@ bool tb_feed_use(struct tb_feed *f, uint64_t slots)
     return more;
 }
 
-/* The first parcel that this slot may take; ready_count if there is none. Those before it move up. */
+/* The first parcel that this slot may take; ready_count if there is none. Those
+ * before it move up. */
 static uint32_t find_for(struct tb_feed *f, uint32_t slot)
 {
     const uint64_t bit = UINT64_C(1) << (slot % 64);

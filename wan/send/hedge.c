@@ -43,7 +43,8 @@ static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
     c->millibytes[based] += way->parcel.bytes * h->permille;
 }
 
-/* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no version a second copy. */
+/* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no
+ * version a second copy. */
 static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
 {
     struct tb_hedge_kind *k = &h->kinds[based];

@@ -1,19 +1,21 @@
 /* hedge.h - which parcels are late on their stream, and may go again on another.
  *
- * Pure. A parcel is on its way from the moment a stream took it until the peer says that it holds it. Most take
- * about as long as each other, so the median of the last ones says what is usual: of differences to a base and of whole chunks apart,
- * as those are a sixtieth of these on the wire. Late is
+ * Pure. A parcel is on its way from the moment a stream took it until the peer says that it
+ * holds it. Most take about as long as each other, so the median of the last ones says what is
+ * usual: of differences to a base and of whole chunks apart, as those are a sixtieth of these
+ * on the wire. Late is
  *   near the end (nothing is left to send): one that took over twice the usual time, or is on a stream whose
  *     parcels do;
  *   before it: one on a stream from which nothing came for four times the usual time and 250 ms. Not all that is
  *     late there: a stream at a tenth of its rate still carries a tenth.
- * A late parcel goes again once, if some other stream brought something after this one was taken (else it is the
- * link that stands still, and nothing helps), and as long as what went again of its crossing is at most `permille` of what that
- * crossing sent of its kind. One parcel more may, where crossings before it left as much unused: a small version hedges its last
- * parcel, and after a terabyte nobody sends a version twice. The receiver drops whichever comes second.
+ * A late parcel goes again once, if some other stream brought something after this one was taken
+ * (else it is the link that stands still, and nothing helps), and as long as what went again of its
+ * crossing is at most `permille` of what that crossing sent of its kind. One parcel more may, where
+ * crossings before it left as much unused: a small version hedges its last parcel, and after a
+ * terabyte nobody sends a version twice. The receiver drops whichever comes second.
  *
- * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c, tests/fault/hedge_events.c and
- * tests/scenario/slow_stream.c. */
+ * Promise P6: one slow stream does not hold up the rest. Kept by tests/unit/wan/hedge.c,
+ * tests/fault/hedge_events.c and tests/scenario/slow_stream.c. */
 #ifndef TB_WAN_HEDGE_H
 #define TB_WAN_HEDGE_H
 
@@ -64,30 +66,36 @@ struct tb_hedge {
     struct tb_hedge_way ways[TB_HEDGE_WAYS_MAX];
 };
 
-/* What goes again: the part of the parcel that is not held there, and the slots that had better not take it. */
+/* What goes again: the part of the parcel that is not held there, and the slots that
+ * had better not take it. */
 struct tb_hedge_again {
     struct tb_parcel parcel;
     uint64_t avoid; /* a bit for each slot */
 };
 
 void tb_hedge_init(struct tb_hedge *h, uint32_t permille);
-/* A stream took a parcel; `again`: one that tb_hedge_next gave. What of it is there already is not on its way. */
+/* A stream took a parcel; `again`: one that tb_hedge_next gave. What of it is there
+ * already is not on its way. */
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
                     const struct tb_crossing *c);
 /* HELD came for this crossing. */
 void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c);
 /* START came, and what went before it may have waited there for that: its time begins now. */
 void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing);
-/* That chunk did not land: no way of it counts any more. What its parcels had besides is still on its way. */
+/* That chunk did not land: no way of it counts any more. What its parcels had besides
+ * is still on its way. */
 void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused,
                       const struct tb_crossing *c);
-/* A parcel that tb_hedge_next gave was taken back from the queue: it has its first way alone, and may go again. */
+/* A parcel that tb_hedge_next gave was taken back from the queue: it has its first way
+ * alone, and may go again. */
 void tb_hedge_unqueued(struct tb_hedge *h, uint32_t crossing, const struct tb_parcel *parcel);
 /* The crossing is over; 0: all are. */
 void tb_hedge_over(struct tb_hedge *h, uint32_t crossing);
-/* What was on that stream is given back by the crossing; the slot is somebody else's from now on. */
+/* What was on that stream is given back by the crossing; the slot is somebody else's from now
+ * on. */
 void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot);
-/* The next late parcel of the crossing; it counts as sent again. False: none, or no bytes are left for it. */
+/* The next late parcel of the crossing; it counts as sent again. False: none, or no
+ * bytes are left for it. */
 bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
                    struct tb_hedge_again *again_out);
 /* How long a parcel of that kind usually takes; 0: not known yet. */

@@ -1,12 +1,13 @@
-/* inbound.h - the receiving half of one version's way over one link: what to tell the peer, and what to ask
- * for again.
+/* inbound.h - the receiving half of one version's way over one link: what to tell the peer, and
+ * what to ask for again.
  *
- * Pure. Streams write chunks into places; this half only looks at the places' bitmaps, so what landed by
- * another way (another link, a fabric) is told to the peer like the rest, and is not sent by it any more.
+ * Pure. Streams write chunks into places; this half only looks at the places' bitmaps, so what
+ * landed by another way (another link, a fabric) is told to the peer like the rest, and is not
+ * sent by it any more.
  *
- * Promises: P4 (a chunk that is held or being written is dropped), P6 (a chunk that was dropped because
- * another writer had claimed it is asked for again if that writer fails). Kept by tests/unit/wan/landing.c,
- * tests/scenario/crossing_cut.c. */
+ * Promises: P4 (a chunk that is held or being written is dropped), P6 (a chunk that was dropped
+ * because another writer had claimed it is asked for again if that writer fails). Kept by
+ * tests/unit/wan/landing.c, tests/scenario/crossing_cut.c. */
 #ifndef TB_WAN_LANDING_H
 #define TB_WAN_LANDING_H
 
@@ -44,18 +45,18 @@ void tb_landing_init(struct tb_landing *l, const struct tb_place *places, uint32
 
 /* A new session: the peer knows nothing any more. */
 void tb_landing_rewind(struct tb_landing *l);
-/* True when HELD may be sent now: at most every TB_HELD_EVERY. The caller sends all differences then and says
- * so by `told`. */
+/* True when HELD may be sent now: at most every TB_HELD_EVERY. The caller sends all differences
+ * then and says so by `told`. */
 bool tb_landing_due(const struct tb_landing *l, tb_time_ns now);
 void tb_landing_told(struct tb_landing *l, tb_time_ns now);
-/* Words of one shard that changed, at most cap; from now on they are known to the peer. 0: nothing more
- * changed anywhere. */
+/* Words of one shard that changed, at most cap; from now on they are known to the peer. 0: nothing
+ * more changed anywhere. */
 uint32_t tb_landing_differences(struct tb_landing *l, uint32_t *shard_out, struct tb_held_word *words_out,
                                 uint32_t cap);
 bool tb_landing_whole(const struct tb_landing *l); /* every chunk is held, and the peer was told of each */
 
-/* Fits a chunk frame the version? TB_PEER_GARBLED: no such shard or chunk, or not its size. Reads only the
- * manifests: any thread. */
+/* Fits a chunk frame the version? TB_PEER_GARBLED: no such shard or chunk, or not its size. Reads
+ * only the manifests: any thread. */
 TB_MUST_USE enum tb_status tb_landing_check(const struct tb_place *places, uint32_t shard_count,
                                             const struct tb_chunk_frame *frame);
 
@@ -63,8 +64,8 @@ TB_MUST_USE enum tb_status tb_landing_check(const struct tb_place *places, uint3
 bool tb_landing_knows(const struct tb_landing *l, uint32_t shard, uint32_t chunk);
 /* A chunk came wrong: how often so far. */
 uint32_t tb_landing_bad(struct tb_landing *l, uint32_t shard, uint32_t chunk);
-/* A chunk came while another writer had it claimed, and was dropped. False: too many of them; ask for it
- * again at once. */
+/* A chunk came while another writer had it claimed, and was dropped. False: too many of them; ask
+ * for it again at once. */
 bool tb_landing_dropped(struct tb_landing *l, uint32_t shard, uint32_t chunk);
 /* One of the dropped whose other writer gave up: ask for it again. False: none at the moment. */
 bool tb_landing_again(struct tb_landing *l, struct tb_landing_chunk *chunk_out);

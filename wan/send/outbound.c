@@ -20,7 +20,8 @@ uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
 
 bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
 {
-    /* With one layout the tensors' chunks are the same; the blobs behind them have a length of their own. */
+    /* With one layout the tensors' chunks are the same; the blobs behind them have a
+     * length of their own. */
     return tb_digest_equal(&m->layout.id, &base->layout.id) && k < base->chunk_count &&
            m->chunks[k].offset == base->chunks[k].offset && m->chunks[k].bytes == base->chunks[k].bytes;
 }
@@ -199,7 +200,8 @@ enum tb_status tb_crossing_start(struct tb_crossing *c)
     return TB_OK;
 }
 
-/* Chunks of word w that are left to go: held here, not there, not on the way, and not made there. */
+/* Chunks of word w that are left to go: held here, not there, not on the way, and not made
+ * there. */
 static uint64_t left_word(const struct tb_crossing_shard *shard, uint32_t w)
 {
     const uint64_t held = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
@@ -343,7 +345,8 @@ void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel)
     }
 }
 
-/* One way of a busy chunk ended with its slot. True: it was the only one, and the chunk can go again. */
+/* One way of a busy chunk ended with its slot. True: it was the only one, and the chunk can go
+ * again. */
 static bool way_gone(struct tb_crossing_shard *shard, uint32_t k, uint32_t slot)
 {
     const uint8_t again = shard->again[k];
@@ -392,7 +395,8 @@ enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_
     struct tb_crossing_shard *shard = &c->shards[refused->shard];
     if (refused->chunk >= shard->place->manifest->chunk_count) return TB_PEER_GARBLED;
     if (bit(shard->peer, refused->chunk)) return TB_PEER_GARBLED;
-    /* One that is only queued was released by the end of its stream already, and is on its way again. */
+    /* One that is only queued was released by the end of its stream already, and is on its way
+     * again. */
     if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != CROSSING_QUEUED) {
         bit_clear(shard->busy, refused->chunk);
         c->busy--;

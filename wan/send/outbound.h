@@ -1,20 +1,22 @@
-/* outbound.h - the sending half of one version's way over one link: what the peer lacks, minus what is on its
- * way.
+/* outbound.h - the sending half of one version's way over one link: what the peer lacks,
+ * minus what is on its way.
  *
- * Pure: no socket, file, clock, thread or heap. The owner tells it what the peer holds, which stream took a
- * parcel and which streams are gone; it says which chunks go next. What is held here is polled from the
- * places at each call, so a region that fills from elsewhere is relayed without a word.
+ * Pure: no socket, file, clock, thread or heap. The owner tells it what the peer holds, which
+ * stream took a parcel and which streams are gone; it says which chunks go next. What is held
+ * here is polled from the places at each call, so a region that fills from elsewhere is
+ * relayed without a word.
  *
- * Where the peer holds a base, chunks that are the same in it are not sent: the peer makes them itself. One that it
- * refuses is sent, and from then on whole. Chunks whose difference somebody else is making may be waited for.
+ * Where the peer holds a base, chunks that are the same in it are not sent: the peer makes them
+ * itself. One that it refuses is sent, and from then on whole. Chunks whose difference somebody
+ * else is making may be waited for.
  *
- * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held there. It
- * leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that stream, before which
- * the peer has sent HELD of all that the stream brought. So an acknowledgement lost in a cut is not work
- * lost, and a chunk lost in a cut is not taken for delivered.
+ * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held
+ * there. It leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that
+ * stream, before which the peer has sent HELD of all that the stream brought. So an acknowledgement
+ * lost in a cut is not work lost, and a chunk lost in a cut is not taken for delivered.
  *
- * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate HELD changes
- * nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/crossing.c. */
+ * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate
+ * HELD changes nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/crossing.c. */
 #ifndef TB_WAN_CROSSING_H
 #define TB_WAN_CROSSING_H
 
@@ -36,7 +38,8 @@ struct tb_parcel {
     bool plain;     /* its chunks go whole, not as differences to the base */
 };
 
-/* Has chunk k of this manifest a chunk in the base that may stand for it: of the same layout, and as long? */
+/* Has chunk k of this manifest a chunk in the base that may stand for it: of the same
+ * layout, and as long? */
 bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k);
 /* And are its bytes those of the base? */
 bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k);
@@ -51,7 +54,8 @@ struct tb_crossing_shard {
     uint64_t *said;  /* with `shared`: what the peer knows that is held here */
     uint64_t *wait;  /* not to be sent yet, unless whole: the owner's to write */
     uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
-    /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does not. */
+    /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does
+     * not. */
     uint8_t *again;
     uint32_t peer_count;
 };
@@ -62,8 +66,8 @@ struct tb_refusals { /* chunks that were wrong, and how often */
         uint32_t shard, chunk, times;
     } items[TB_CROSSING_REFUSALS_MAX];
 };
-/* Counts one more and says how often it was; once the table is full, a chunk not in it counts as the first
- * time. */
+/* Counts one more and says how often it was; once the table is full, a chunk not in it
+ * counts as the first time. */
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk);
 
 struct tb_crossing {
@@ -78,7 +82,8 @@ struct tb_crossing {
     bool started;       /* START came: all that the peer holds is known */
     bool pushed;        /* the peer expects it: chunks may go before START */
     bool shared;        /* TAKE came: others send the rest */
-    /* a TAKE named a chunk: the first one so named is sent first, and then those behind it and around */
+    /* a TAKE named a chunk: the first one so named is sent first, and then those
+     * behind it and around */
     bool aimed;
     struct tb_refusals refusals;
 };
@@ -89,20 +94,23 @@ size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count
 void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
                       void *memory);
 
-/* BASE, before START: the peer holds that version whole, whose places these are (none of them is kept). */
+/* BASE, before START: the peer holds that version whole, whose places these are
+ * (none of them is kept). */
 void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count);
 
 /* The peer expects it, and holds nothing of it: chunks go before START. */
 void tb_crossing_push(struct tb_crossing *c);
 
-/* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the crossing
- * is then as before. */
+/* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the
+ * crossing is then as before. */
 TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard,
                                             const struct tb_span *words);
-/* TAKE: with the first one nothing may be sent but what it names. TB_PEER_GARBLED: no such shard or chunk. */
+/* TAKE: with the first one nothing may be sent but what it names. TB_PEER_GARBLED: no
+ * such shard or chunk. */
 TB_MUST_USE enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard,
                                             const struct tb_span *words);
-/* Of a shared crossing: words of one shard that changed here since the peer was told, at most cap. 0: none. */
+/* Of a shared crossing: words of one shard that changed here since the peer was told,
+ * at most cap. 0: none. */
 uint32_t tb_crossing_have(struct tb_crossing *c, uint32_t *shard_out, struct tb_held_word *words_out,
                           uint32_t cap);
 /* START. TB_PEER_GARBLED: twice. */
@@ -119,17 +127,20 @@ uint32_t tb_crossing_left(const struct tb_crossing *c, const struct tb_parcel *p
 /* The parcel from the first of them to the last; false: it holds all. */
 bool tb_crossing_rest(const struct tb_crossing *c, const struct tb_parcel *parcel,
                       struct tb_parcel *rest_out);
-/* Every chunk is held by the peer, made there, queued or on a stream: nothing is left to send, and nothing more will come to be. */
+/* Every chunk is held by the peer, made there, queued or on a stream: nothing is left to send, and
+ * nothing more will come to be. */
 bool tb_crossing_all_on_their_way(const struct tb_crossing *c);
 /* A queued parcel goes back without having been taken. */
 void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel);
-/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is sent again, but for
- * what goes by another stream too. How many chunks that is. */
+/* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is
+ * sent again, but for what goes by another stream too. How many chunks that is. */
 uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
-/* The chunk is on a stream, and may be there as a difference to a base: the peer can know what that decodes to. */
+/* The chunk is on a stream, and may be there as a difference to a base: the peer can know
+ * what that decodes to. */
 bool tb_crossing_on_base(const struct tb_crossing *c, uint32_t shard, uint32_t chunk);
-/* The peer could not land this chunk: it is sent again, whole unless another writer there had only failed. *times_out
- * counts refusals for wrong bytes. TB_PEER_GARBLED: no such chunk, or one that it holds. */
+/* The peer could not land this chunk: it is sent again, whole unless another writer there
+ * had only failed. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such
+ * chunk, or one that it holds. */
 TB_MUST_USE enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
                                                uint32_t *times_out);
 

@@ -1,7 +1,9 @@
-/* rate_cap.h - so many bytes a second, whichever of a link's streams sends them: each piece has a time from which it may go.
+/* rate_cap.h - so many bytes a second, whichever of a link's streams sends them: each piece has a
+ * time from which it may go.
  *
- * Pure: the time is passed in. Pieces follow each other at the rate; a late one may be caught up with for TB_CAP_BURST, so
- * that a timer's tardiness costs nothing and in no second more goes than the rate and 2 %: the burst and one piece. */
+ * Pure: the time is passed in. Pieces follow each other at the rate; a late one may be caught up
+ * with for TB_CAP_BURST, so that a timer's tardiness costs nothing and in no second more goes than
+ * the rate and 2 %: the burst and one piece. */
 #ifndef TB_WAN_CAP_H
 #define TB_WAN_CAP_H
 

@@ -1,8 +1,9 @@
-/* sent_counters.h - what was put on streams of one version, to all peers together: bytes, in which ways, and how much of it a second time.
+/* sent_counters.h - what was put on streams of one version, to all peers together: bytes, in which
+ * ways, and how much of it a second time.
  *
- * A chunk counts when its frame is begun, with its header. "Again" is what had been begun to the same peer before, in whatever
- * session: hedges, what was on a stream that broke, what was refused. So with what TCP sends again beside it (`tombolo streams`),
- * nothing goes twice unseen.
+ * A chunk counts when its frame is begun, with its header. "Again" is what had been begun to the
+ * same peer before, in whatever session: hedges, what was on a stream that broke, what was refused.
+ * So with what TCP sends again beside it (`tombolo streams`), nothing goes twice unseen.
  *
  * Threads: any; new and free: the owner's, when nobody else has it. */
 #ifndef TB_WAN_SENT_H

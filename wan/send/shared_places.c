@@ -1,9 +1,10 @@
-/* shared_places.c - a count of references keeps the places of a version while streams touch them. */
-#include <string.h>
+/* shared_places.c - a count of references keeps the places of a version while
+ * streams touch them. */
+#include "wan/send/shared_places.h"
 #include "base/assert.h"
 #include "base/fault.h"
 #include "wan/send/encoded_chunks.h"
-#include "wan/send/shared_places.h"
+#include <string.h>
 
 struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
                               uv_async_t *wake)

@@ -8,8 +8,9 @@
 #include "base/layout/place.h"
 #include "wan/send/sent_counters.h"
 
-/* Places of one version that streams may touch, kept alive by counts. The main loop owns one reference from
- * new to the end; it revokes, and when its own is the last one no thread touches the places any more. */
+/* Places of one version that streams may touch, kept alive by counts. The main loop owns one
+ * reference from new to the end; it revokes, and when its own is the last one no thread touches
+ * the places any more. */
 struct retired;
 struct tb_objects;
 struct tb_known;
@@ -19,8 +20,9 @@ struct tb_share {
     atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
     struct tb_sent *sent;         /* of an offer, ours; NULL: of a landing */
     struct tb_objects *objects;   /* with known: whose it is */
-    struct tb_known *
-        known; /* ours: a version that left, whose places these are (encoded_chunks.h); NULL: one that is here */
+    /* ours: a version that left, whose places these are (encoded_chunks.h);
+     * NULL: one that is here */
+    struct tb_known *known;
     uv_async_t *wake;      /* the main loop's */
     struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
     struct retired *call;

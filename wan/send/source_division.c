@@ -1,4 +1,5 @@
-/* source_division.c - how fast the sources are, who is silent, and which chunks each is given, loses and gets back. Pure. */
+/* source_division.c - how fast the sources are, who is silent, and which chunks each is given,
+ * loses and gets back. Pure. */
 #include "wan/send/source_division_table.h"
 
 #define LATE_TIMES   4
@@ -12,8 +13,8 @@ static uint64_t clamp(uint64_t bytes)
     return bytes < TB_DIVIDE_BYTES_MAX ? bytes : TB_DIVIDE_BYTES_MAX;
 }
 
-/* A window of twice what came in the time that a word and its answer take: one that is too small for the path doubles, as soon as all of
- * it came. */
+/* A window of twice what came in the time that a word and its answer take: one that is too small
+ * for the path doubles, as soon as all of it came. */
 static void measure(struct tb_divide_source *s, tb_time_ns now)
 {
     const tb_time_ns passed = tb_time_since(s->measured_at, now);
@@ -29,7 +30,8 @@ static void measure(struct tb_divide_source *s, tb_time_ns now)
     s->measured_at = now;
 }
 
-/* At the rate that it had, all that it was given would be here: it has become slower, whatever bytes still come. */
+/* At the rate that it had, all that it was given would be here: it has become slower,
+ * whatever bytes still come. */
 static void doubt(struct tb_divide_source *s, tb_time_ns now)
 {
     const tb_time_ns waited = tb_time_since(s->came_at, now);
@@ -189,8 +191,8 @@ static void share_again(struct tb_divide *d, uint32_t source)
         (void)tb_divide_down(d, tb_divide_ours(d), take_last, &t);
 }
 
-/* Chunks in whose middle streams are, of those that far sources were given: what another lane has in hand and does not hold is as much,
- * for it has as many streams. */
+/* Chunks in whose middle streams are, of those that far sources were given: what another lane has
+ * in hand and does not hold is as much, for it has as many streams. */
 static bool add_in_hand(struct tb_divide *d, const struct tb_divide_at *at, const struct tb_divide_task *t)
 {
     (void)t;
@@ -226,8 +228,9 @@ static bool others_land(const struct tb_divide *d, tb_time_ns now, double *per_s
     return true;
 }
 
-/* Of what the others lack, what they have begun before a part that we ask for now is here, and what they have in hand by now, which would
- * come twice; but not that where they need several times as long for it as we do. */
+/* Of what the others lack, what they have begun before a part that we ask for now is here, and what
+ * they have in hand by now, which would come twice; but not that where they need several times as
+ * long for it as we do. */
 static double left_to_others(const struct tb_divide *d, double theirs_per_s, double delay_s)
 {
     const double in_hand = (double)d->in_hand_bytes * near_count(d);
@@ -235,8 +238,8 @@ static double left_to_others(const struct tb_divide *d, double theirs_per_s, dou
     return theirs_per_s * delay_s + (late ? 0 : in_hand);
 }
 
-/* Another lane's share from far, from its end: it goes on from its beginning meanwhile. So much that both are done at once; nothing
- * where it is done before our part would be here. */
+/* Another lane's share from far, from its end: it goes on from its beginning meanwhile. So much
+ * that both are done at once; nothing where it is done before our part would be here. */
 static void help(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
     const struct tb_divide_source *to = &d->sources[source];
@@ -264,8 +267,8 @@ static bool is_done(const struct tb_divide *d, uint32_t source, tb_time_ns now)
     return d->ours_lacking_bytes == 0 || tb_time_since(s->moved_at, now) >= STANDS_STILL;
 }
 
-/* First what is our lane's. What is another's comes from far where that one is not there. True: as much as it may have is free, and
- * given. */
+/* First what is our lane's. What is another's comes from far where that one is not there. True: as
+ * much as it may have is free, and given. */
 static bool give_in_order(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
     struct tb_divide_source *to = &d->sources[source];
@@ -311,8 +314,8 @@ static double left_s(const struct tb_divide_source *s)
     return (double)s->given_bytes / (double)(s->bytes_per_s > 0 ? s->bytes_per_s : 1);
 }
 
-/* Nothing is left to give: who is done takes half from whoever needs longest, the last of it, if that is long enough to be worth a
- * chunk that comes twice. */
+/* Nothing is left to give: who is done takes half from whoever needs longest, the last of it, if
+ * that is long enough to be worth a chunk that comes twice. */
 static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
 {
     const struct tb_divide_source *to = &d->sources[thief];

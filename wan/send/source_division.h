@@ -1,20 +1,25 @@
-/* source_division.h - several sites send one version to here: which of them sends which chunks. The receiver's side.
+/* source_division.h - several sites send one version to here: which of them sends which chunks.
+ * The receiver's side.
  *
- * Pure. The owner says what each source holds (by its word), and how far away it is; the divider gives each source chunks to
- * send, as many as it brings in its round trip and a quarter of a second, and never one chunk to two. So the fastest brings
- * most, a source that falls silent has its chunks taken back after a second, and at the end the fast take over what the slow
- * have not begun. What arrived, by whatever way, is seen in the places. Silent is who brings no byte: a large chunk on a slow path is
- * no silence. But who brings bytes and no chunk is as slow as that, and what it was given goes to others as soon as they are done.
+ * Pure. The owner says what each source holds (by its word), and how far away it is; the divider
+ * gives each source chunks to send, as many as it brings in its round trip and a quarter of a
+ * second, and never one chunk to two. So the fastest brings most, a source that falls silent has
+ * its chunks taken back after a second, and at the end the fast take over what the slow have not
+ * begun. What arrived, by whatever way, is seen in the places. Silent is who brings no byte: a
+ * large chunk on a slow path is no silence. But who brings bytes and no chunk is as slow as that,
+ * and what it was given goes to others as soon as they are done.
  *
- * Lanes: where this site has several gateways, each draws a share of the version of its own from far, and the rest from the others,
- * which are *near*. So nothing crosses twice, and two paths are twice one. A lane that is done with its share helps another, which
- * would need long for its own, from the end of that; where no other lane is there it draws all. A share is given whole to a site that
- * is the only one: the path has work whatever its length, and however late a busy machine looks here.
+ * Lanes: where this site has several gateways, each draws a share of the version of its own
+ * from far, and the rest from the others, which are *near*. So nothing crosses twice, and two
+ * paths are twice one. A lane that is done with its share helps another, which would need long
+ * for its own, from the end of that; where no other lane is there it draws all. A share is
+ * given whole to a site that is the only one: the path has work whatever its length, and
+ * however late a busy machine looks here.
  *
  * A step in which nothing came costs a look at the words of the bitmaps, and none at chunks.
  *
- * Promises: P5 (little is fetched twice: what was on its way when it was taken back), P6 (no source holds up the rest). Kept by
- * tests/unit/wan/divide.c. */
+ * Promises: P5 (little is fetched twice: what was on its way when it was taken back), P6 (no source
+ * holds up the rest). Kept by tests/unit/wan/divide.c. */
 #ifndef TB_WAN_DIVIDE_H
 #define TB_WAN_DIVIDE_H
 
@@ -44,8 +49,8 @@ struct tb_divide_source {
     uint64_t nothing_at;     /* `freed` when nothing that it may send was left */
     tb_time_ns measured_at, moved_at, silent_until;
     tb_time_ns came_at; /* a chunk came, or it was given the first after it had none left */
-    /* Of one that is near: what it holds of the other lanes' shares and got from elsewhere, what that was when it had grown last, when
-     * that was, and how fast it grew. */
+    /* Of one that is near: what it holds of the other lanes' shares and got from elsewhere, what
+     * that was when it had grown last, when that was, and how fast it grew. */
     uint64_t landed_bytes, landed_then_bytes, landed_per_s;
     tb_time_ns landed_at;
 };
@@ -74,7 +79,8 @@ struct tb_divide {
     /* of our lane's share: not here, given to nobody, and no other lane has them */
     uint64_t ours_lacking_bytes;
     uint64_t theirs_lacking_bytes;
-    /* the most that far streams had in hand of our share: chunks that were begun and were not here */
+    /* the most that far streams had in hand of our share: chunks that were begun and were not
+     * here */
     uint64_t in_hand_bytes;
     uint64_t in_hand_now_bytes;
     tb_time_ns in_hand_at;
@@ -84,13 +90,14 @@ struct tb_divide {
 };
 
 size_t tb_divide_bytes_for(const struct tb_place *places, uint32_t shard_count);
-/* `memory` (16-byte aligned) and the places stay until the divider is no longer used. Chunks are given from `start_65536`
- * of the version on and around: sites that begin at different places have different chunks for each other should the site
- * they came from be cut off. */
+/* `memory` (16-byte aligned) and the places stay until the divider is no longer used. Chunks are
+ * given from `start_65536` of the version on and around: sites that begin at different places have
+ * different chunks for each other should the site they came from be cut off. */
 void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t shard_count,
                     uint16_t start_65536, void *memory);
 
-/* This is lane `lane` of `lanes`, whose shares have about as many bytes each: before the first source joins. */
+/* This is lane `lane` of `lanes`, whose shares have about as many bytes each: before
+ * the first source joins. */
 void tb_divide_lane(struct tb_divide *d, uint32_t lane, uint32_t lanes);
 
 /* A source that knows nothing yet and has nothing, as far as is known; TB_DIVIDE_NONE: no room. */
@@ -103,11 +110,13 @@ uint32_t tb_divide_count(const struct tb_divide *d);
 TB_MUST_USE enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t shard,
                                          const struct tb_span *words);
 void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt);
-/* So many bytes of this version came on its streams since ever: parts of chunks, and what was dropped, too. */
+/* So many bytes of this version came on its streams since ever: parts of chunks, and
+ * what was dropped, too. */
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now);
 /* Counts what came, and gives, takes back and gives again. */
 void tb_divide_step(struct tb_divide *d, tb_time_ns now);
-/* Words of one shard that the source is to be told, at most cap; from now on it knows them. 0: nothing more. */
+/* Words of one shard that the source is to be told, at most cap; from now on it knows
+ * them. 0: nothing more. */
 uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_out,
                         struct tb_held_word *words_out, uint32_t cap);
 

@@ -1,4 +1,5 @@
-/* source_division_table.c - bitmaps of who has, who was given, and what came, and the order in which chunks are given. Pure. */
+/* source_division_table.c - bitmaps of who has, who was given, and what came, and the order in
+ * which chunks are given. Pure. */
 #include "wan/send/source_division_table.h"
 
 #include <string.h>
@@ -69,7 +70,8 @@ static uint64_t lacking_word(const struct tb_divide_shard *shard, uint32_t w)
     return all_of(shard, w) & ~(shard->seen[w] | shard->given[w] | shard->near[w]);
 }
 
-/* What is lacking is counted as it changes, for a version may have millions of chunks: who changed word w says what lacked before. */
+/* What is lacking is counted as it changes, for a version may have millions of chunks: who changed
+ * word w says what lacked before. */
 static void recount(struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w, uint64_t before)
 {
     const uint64_t after = lacking_word(shard, w), ours = shard->ours[w];
@@ -334,8 +336,9 @@ static uint64_t landed_word(const struct tb_divide_shard *shard, uint32_t source
     return shard->of[source].has[w] & ~shard->far[w] & ~shard->ours[w];
 }
 
-/* What another lane has by now does not come from far: what was asked for there and has not been sent is taken back. Only once, as
- * it is told: what a far source is given afterwards, because the lane brings it too slowly, stays there. */
+/* What another lane has by now does not come from far: what was asked for there and has not been
+ * sent is taken back. Only once, as it is told: what a far source is given afterwards, because the
+ * lane brings it too slowly, stays there. */
 static void near_has(struct tb_divide *d, uint32_t source, struct tb_divide_shard *shard,
                      const struct tb_held_word *word)
 {

@@ -28,9 +28,10 @@ enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
     return TB_LIMIT_NETWORK;
 }
 
-/* A sender is woken when a third of its buffer is free, so one that is full has 0.7 to 1.0 of the ceiling under way from one look to the
- * next; and a rate is smoothed over a second, as long as a small version takes. Not by the kernel's word alone: it calls a buffer full
- * also when the writer is late to fill it again, however little is under way. */
+/* A sender is woken when a third of its buffer is free, so one that is full has 0.7 to 1.0 of the
+ * ceiling under way from one look to the next; and a rate is smoothed over a second, as long as a
+ * small version takes. Not by the kernel's word alone: it calls a buffer full also when the writer
+ * is late to fill it again, however little is under way. */
 static bool holds(const struct tb_window_seen *s, double needed)
 {
     const double ceiling = (double)s->ceiling_bytes;

@@ -46,12 +46,13 @@ struct tb_window_seen {
     uint64_t ceiling_bytes; /* of tcp_wmem for what is sent, of tcp_rmem for what is received; 0: not known */
     bool receives;
 };
-/* What the ceiling had better be, in bytes; 0: it does not hold the link. A sender's buffer holds about as much as is under way, a
- * receiver's window is about half of its buffer. Four fifths of it under way, by rate x RTT, are a ceiling that holds; half of it where
- * the kernel says so of most streams that send. */
+/* What the ceiling had better be, in bytes; 0: it does not hold the link. A sender's buffer holds
+ * about as much as is under way, a receiver's window is about half of its buffer. Four fifths of
+ * it under way, by rate x RTT, are a ceiling that holds; half of it where the kernel says so of
+ * most streams that send. */
 uint64_t tb_window_wanted(const struct tb_window_seen *seen);
-/* The most that was wanted so far, until the ceiling is that high: what a ceiling holds is seen only while much crosses. True: it is
- * more than before, and somebody should be told. */
+/* The most that was wanted so far, until the ceiling is that high: what a ceiling holds is seen
+ * only while much crosses. True: it is more than before, and somebody should be told. */
 bool tb_window_look(uint64_t *wanted_bytes, const struct tb_window_seen *seen);
 
 #endif

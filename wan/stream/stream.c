@@ -184,7 +184,8 @@ void tb_stream_begin(struct tb_stream *s)
     if (status != TB_OK) be_gone(s, status);
 }
 
-/* What reached this machine before the end was said is not asked for again (P5): it is read first. */
+/* What reached this machine before the end was said is not asked for again (P5): it is read
+ * first. */
 static void end(struct tb_stream *s)
 {
     const uint64_t before = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
@@ -223,8 +224,8 @@ static void measure(struct tb_stream *s, tb_time_ns now)
         tb_stream_send_seen(s, now, p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0);
     const uint64_t acked = p->seen.bytes_acked;
     tb_tcp_path_look(&s->tcp, tb_chan_fd(s->chan), now, &writer);
-    /* Bytes that the peer acknowledges are progress, too. At 32 kB/s a socket is writable again after
-     * 16 s, when half of the 1 MiB is sent that may wait before a rate is known. */
+    /* Bytes that the peer acknowledges are progress, too. At 32 kB/s a socket is writable again
+     * after 16 s, when half of the 1 MiB is sent that may wait before a rate is known. */
     if (p->seen.bytes_acked > acked) s->send.moved_at = now;
     price(s);
     charge(s);

@@ -1,12 +1,13 @@
-/* stream.h - one data stream of a link, and the loops on which streams live. A shell, internal to wan.
+/* stream.h - one data stream of a link, and the loops on which streams live. A
+ * shell, internal to wan.
  *
- * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places and lands
- * chunk frames into places, both ways at once, and knows nothing of sessions: the main loop opens it for a
- * session, tells it to end, and looks at its phase. Bytes go from the arena into SSL_write and from SSL_read
- * into the arena.
+ * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places
+ * and lands chunk frames into places, both ways at once, and knows nothing of sessions: the main
+ * loop opens it for a session, tells it to end, and looks at its phase. Bytes go from the arena
+ * into SSL_write and from SSL_read into the arena.
  *
- * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop. What both
- * look at is atomic. */
+ * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop.
+ * What both look at is atomic. */
 #ifndef TB_WAN_STREAM_H
 #define TB_WAN_STREAM_H
 
@@ -29,7 +30,8 @@ enum tb_stream_phase { TB_STREAM_OPENING, TB_STREAM_BOUND, TB_STREAM_GONE };
 
 struct tb_stream_loop;
 
-/* Whoever owns the places of bases: may this chunk, which is held, be used? Any thread, with the base referenced. */
+/* Whoever owns the places of bases: may this chunk, which is held, be used? Any thread, with
+ * the base referenced. */
 struct tb_stream_trust {
     bool (*fn)(void *user, const struct tb_id *uid, uint32_t shard, uint32_t chunk); /* NULL: all may */
     void *user;
@@ -102,8 +104,10 @@ enum tb_stream_reading {
     TB_READING_HEADER,
     TB_READING_RAW,
     TB_READING_ENCODED,
-    TB_READING_PARKED, /* the header of a chunk of which it is not known yet whether it lands: nothing more is read */
-    TB_READING_SPARE, /* a second way of a chunk that another stream is in the middle of: see struct tb_gift */
+    /* the header of a chunk of which it is not known yet whether it lands: nothing more is read */
+    TB_READING_PARKED,
+    /* a second way of a chunk that another stream is in the middle of: see struct tb_gift */
+    TB_READING_SPARE,
     TB_READING_DROP
 };
 struct tb_stream_receive {
@@ -171,7 +175,8 @@ struct tb_stream {
 
 /* Main loop. NULL: no memory. A chan in the plan stays the caller's then. */
 struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan);
-/* One to be dialled before its session is greeted: what of the plan is the session's is given by tb_stream_bind. */
+/* One to be dialled before its session is greeted: what of the plan is the session's is
+ * given by tb_stream_bind. */
 struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan);
 /* Main loop. Session, number, slot and protocol of the plan; BIND goes as soon as it is open. */
 void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
@@ -190,7 +195,8 @@ void tb_stream_send_fini(struct tb_stream *s);
 bool tb_stream_sending(const struct tb_stream *s);
 /* What held it; `time` since it was asked last. */
 struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time);
-/* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream closed. */
+/* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream
+ * closed. */
 bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
 void tb_stream_receive_heed(struct tb_stream *s);
 void tb_stream_receive_fini(struct tb_stream *s);
@@ -198,8 +204,8 @@ bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame
 void tb_stream_close(struct tb_stream *s, enum tb_status why);
 /* On the loop: stream_life.c. */
 bool tb_stream_is_closing(const struct tb_stream *s); /* or gone */
-/* A step of the table; the phase follows it. False: that event cannot come. GONE: the stream is the main loop's, which
- * may have freed it. */
+/* A step of the table; the phase follows it. False: that event cannot come. GONE: the stream is the
+ * main loop's, which may have freed it. */
 TB_MUST_USE bool tb_stream_step(struct tb_stream *s, enum tb_stream_event event);
 /* Main loop. It never got to a loop, and is gone. */
 void tb_stream_lost(struct tb_stream *s, enum tb_status why);
@@ -207,11 +213,13 @@ void tb_stream_lost(struct tb_stream *s, enum tb_status why);
 /* stream_busy.c: what the connection carried is told to the feed, now and then. */
 void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
 
-/* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the base was taken back. */
+/* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the
+ * base was taken back. */
 const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
                                     const struct tb_share *base, uint32_t shard, uint32_t chunk);
 
-/* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop each `part` of `parts`. */
+/* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop
+ * each `part` of `parts`. */
 struct tb_stream_copy {
     struct tb_stream_copy *next;
     struct tb_feed *feed;
@@ -222,7 +230,8 @@ struct tb_stream_copy {
     uint32_t shard, chunk; /* to be looked at next */
 };
 void tb_stream_copy_free(struct tb_stream_copy *copy); /* and lets go of its references */
-/* On the loop. At most `budget` bytes. COPIED: all is done, or was taken back. WAITS: until the main loop took its notes. */
+/* On the loop. At most `budget` bytes. COPIED: all is done, or was taken back. WAITS: until the
+ * main loop took its notes. */
 enum tb_stream_copied { TB_STREAM_COPIED, TB_STREAM_COPY_MORE, TB_STREAM_COPY_WAITS };
 enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *copy, uint64_t budget);
 
@@ -232,8 +241,8 @@ void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, som
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now);      /* idle? */
 void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out); /* bytes went one way */
 
-/* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken, or notes were
- * written. */
+/* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken,
+ * or notes were written. */
 TB_MUST_USE enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop_out);
 void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s);
 void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy); /* takes it */

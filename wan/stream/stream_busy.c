@@ -1,5 +1,6 @@
-/* stream_busy.c - what a link carries while it is busy: acknowledged bytes over the time in which there were any to
- * acknowledge, by the kernel's own count. A writer that has nothing to write, because it encodes, is no slow link. */
+/* stream_busy.c - what a link carries while it is busy: acknowledged bytes over the time in which
+ * there were any to acknowledge, by the kernel's own count. A writer that has nothing to write,
+ * because it encodes, is no slow link. */
 #include "base/net/tcp.h"
 #include "wan/stream/stream.h"
 

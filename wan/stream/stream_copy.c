@@ -1,7 +1,8 @@
-/* stream_copy.c - what is the same in a base costs no bytes: the chunk is copied from the base, digested, held.
+/* stream_copy.c - what is the same in a base costs no bytes: the chunk is copied from the
+ * base, digested, held.
  *
- * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole (no-base), and one
- * that another writer has claimed is watched like one that was dropped. */
+ * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
+ * (no-base), and one that another writer has claimed is watched like one that was dropped. */
 #include "base/fault.h"
 #include "wan/stream/stream.h"
 

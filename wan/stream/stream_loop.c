@@ -1,4 +1,5 @@
-/* stream_loop.c - what streams ask of the loop on which they live, and what the main loop hands to it. */
+/* stream_loop.c - what streams ask of the loop on which they live, and what the main loop hands to
+ * it. */
 #include "base/clock.h"
 #include "wan/stream/stream_loop_inside.h"
 
@@ -37,8 +38,8 @@ void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at)
     uv_timer_start(&l->due, l->on_due, (tb_time_since(now, at) + TB_MS(1) - 1) / TB_MS(1), 0);
 }
 
-/* Streams that are gone belong to the main loop, which may have freed them by the next turn: they leave the
- * list in the turn in which they went, before the main loop can look. */
+/* Streams that are gone belong to the main loop, which may have freed them by the next turn: they
+ * leave the list in the turn in which they went, before the main loop can look. */
 void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s)
 {
     struct tb_stream **at = &l->streams;

@@ -1,5 +1,5 @@
-/* stream_receive.c - a stream reads chunk frames and lands them: claim at the header, bytes into the place,
- * digest at the end. */
+/* stream_receive.c - a stream reads chunk frames and lands them: claim at the header, bytes into
+ * the place, digest at the end. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
@@ -36,7 +36,8 @@ static void forget_share(struct tb_stream_receive *r)
     r->based = false;
 }
 
-/* Revoked bases are let go of at once: what comes as a difference is then refused, and comes whole. */
+/* Revoked bases are let go of at once: what comes as a difference is then refused, and comes
+ * whole. */
 static void heed_base(struct tb_stream_receive *r)
 {
     if (r->base == NULL || !tb_share_revoked(r->base)) return;
@@ -64,7 +65,8 @@ static void count(atomic_ullong *counter)
     atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
-/* A note that does not fit ends the stream: whatever it brought and is not held is then sent again. */
+/* A note that does not fit ends the stream: whatever it brought and is not held is then sent
+ * again. */
 static void note(struct tb_stream *s, enum tb_note_kind kind, enum tb_refusal why)
 {
     const struct tb_chunk_frame *f = &s->receive.frame;
@@ -102,8 +104,8 @@ static enum tb_status take_bound(struct tb_stream *s)
     return TB_OK;
 }
 
-/* Makes r->share the one of the frame's crossing, or NULL for one that is over, or that may land yet. Chunks of one crossing follow
- * one another, so the feed is rarely asked. */
+/* Makes r->share the one of the frame's crossing, or NULL for one that is over, or that may land
+ * yet. Chunks of one crossing follow one another, so the feed is rarely asked. */
 static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
 {
     struct tb_stream_receive *r = &s->receive;
@@ -138,8 +140,8 @@ static void drop_duplicate(struct tb_stream *s)
     if (!tb_place_held(place_of(r), r->frame.chunk)) note(s, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
 }
 
-/* Another stream is in the middle of this chunk, and slow, or it would not come a second time: the bytes land beside the place, and the
- * claim stays where it is until they are here. */
+/* Another stream is in the middle of this chunk, and slow, or it would not come a second time: the
+ * bytes land beside the place, and the claim stays where it is until they are here. */
 static enum tb_status read_beside(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
@@ -179,8 +181,9 @@ static enum tb_status claim(struct tb_stream *s)
     return status;
 }
 
-/* It overtook what says to which version it belongs, or that is not decided yet (link_push.c). P7: nothing is kept for it, TCP pushes
- * back. P6: the main loop decides in a bounded time, and one that ends reads on. */
+/* It overtook what says to which version it belongs, or that is not decided yet (link_push.c).
+ * P7: nothing is kept for it, TCP pushes back. P6: the main loop decides in a bounded time, and
+ * one that ends reads on. */
 static bool park(struct tb_stream *s)
 {
     if (atomic_load_explicit(&s->ending, memory_order_acquire)) return false;
@@ -272,8 +275,9 @@ static void refuse(struct tb_stream *s, enum tb_refusal why)
     note(s, TB_NOTE_BAD, why);
 }
 
-/* By place.h: the digest matched, and the chunk is not held yet, so whoever looks for an encoded form of it finds this one. A relay
- * forwards it as it came, to other sites and to the workers of this one. */
+/* By place.h: the digest matched, and the chunk is not held yet, so whoever looks for an
+ * encoded form of it finds this one. A relay forwards it as it came, to other sites and to the
+ * workers of this one. */
 static void keep_object(void *owner, const struct tb_place *place, uint32_t chunk)
 {
     (void)place, (void)chunk;
@@ -311,7 +315,8 @@ static void land(struct tb_stream *s)
     if (finish(s) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
 }
 
-/* The bytes beside the place are the chunk's: finished here if the claim is free by now, else left for who has it. */
+/* The bytes beside the place are the chunk's: finished here if the claim is free by now, else
+ * left for who has it. */
 static void give(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;

@@ -106,7 +106,8 @@ static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, str
     return tb_codec_encode(tb_stream_loop_codec(s->loop), form, in, out, coded);
 }
 
-/* What its publisher or another link made, or brought, on the same base; unless another way is sooner there. */
+/* What its publisher or another link made, or brought, on the same base; unless another
+ * way is sooner there. */
 static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
@@ -150,7 +151,8 @@ static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
     return tb_feed_joins(s->plan.feed, &made, tb_codec_steps(coded));
 }
 
-/* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes raw. */
+/* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes
+ * raw. */
 static bool make_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
                         struct tb_codec_coded *coded)
 {
@@ -171,8 +173,8 @@ static bool make_object(struct tb_stream *s, const struct tb_object_name *name, 
     return coded->form.id != TB_CODEC_RAW;
 }
 
-/* The chunk as it goes on the wire. Raw where encoding fails or does not pay: the bytes in the place are
- * always right. */
+/* The chunk as it goes on the wire. Raw where encoding fails or does not pay: the bytes in the
+ * place are always right. */
 static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_chunk_frame *frame)
 {
     const struct tb_feed_parcel *p = &s->send.parcel;
@@ -191,7 +193,8 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     return coded.bytes;
 }
 
-/* Header and the beginning of the chunk into the stage; the rest is written from where it stands. */
+/* Header and the beginning of the chunk into the stage; the rest is written from where it
+ * stands. */
 static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *frame, const uint8_t *bytes)
 {
     struct tb_writer w;
@@ -225,7 +228,8 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
     if (frame->form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
 }
 
-/* Stages the next chunk of the parcel; the parcel goes with its last one. False: nothing was staged. */
+/* Stages the next chunk of the parcel; the parcel goes with its last one. False: nothing was
+ * staged. */
 static bool next_chunk(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
@@ -256,7 +260,8 @@ static bool next_chunk(struct tb_stream *s)
     return true;
 }
 
-/* No more under these keys, though nobody has brought a fresh stream: it ends, between two chunks, and what dials brings another. */
+/* No more under these keys, though nobody has brought a fresh stream: it ends, between two chunks,
+ * and what dials brings another. */
 static bool worn_out(struct tb_stream *s)
 {
     if (tb_chan_records(s->chan) < 2 * s->plan.records_max) return false;
@@ -278,7 +283,8 @@ static bool next_parcel(struct tb_stream *s)
     return true;
 }
 
-/* Makes something to write. False: there is nothing, or the day's bytes are used up; the rest of a parcel waits for more of them. */
+/* Makes something to write. False: there is nothing, or the day's bytes are used up; the rest of a
+ * parcel waits for more of them. */
 static bool refill(struct tb_stream *s)
 {
     while (!tb_stream_is_closing(s) && !tb_feed_spent(s->plan.feed, NULL)) {

@@ -1,7 +1,8 @@
 /* stream_states.h - the life of a data stream, as a table. A core: no socket, no clock, no thread.
  *
- * A stream that was dialled sends BIND once its session is known, and is bound by the answer. A stream that was
- * accepted is bound as soon as it is open. Each stream ends as GONE, in which it is the main loop's. */
+ * A stream that was dialled sends BIND once its session is known, and is bound by the answer. A
+ * stream that was accepted is bound as soon as it is open. Each stream ends as GONE, in which
+ * it is the main loop's. */
 #ifndef TB_WAN_STREAM_STATES_H
 #define TB_WAN_STREAM_STATES_H
 

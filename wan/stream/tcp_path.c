@@ -33,7 +33,8 @@ void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *o
     const bool known = tb_tcp_look(fd, &p->seen);
     const char *congestion = congestion_for(options, known ? p->seen.rtt_min : 0);
     tb_tcp_keep_alive(fd);
-    /* It was tried when the links were opened: what fails now is a connection that is ending, which others see. */
+    /* It was tried when the links were opened: what fails now is a connection that is
+     * ending, which others see. */
     if (congestion != NULL) (void)tb_tcp_congestion_set(fd, congestion);
     if (bulk) tb_tcp_unsent_max(fd, p->unsent_max);
 }

@@ -1,9 +1,12 @@
-/* tcp_path.h - a link's connection as TCP: what the kernel is asked when it opens, and what is seen of it while it lives. A shell.
+/* tcp_path.h - a link's connection as TCP: what the kernel is asked when it opens, and what is seen
+ * of it while it lives. A shell.
  *
- * Unsent bytes are bounded to what 20 ms of the connection's rate are, so that little is stuck behind a stream that stalls and a
- * kill loses little, and still no more often written than fifty times a second.
+ * Unsent bytes are bounded to what 20 ms of the connection's rate are, so that little is stuck
+ * behind a stream that stalls and a kill loses little, and still no more often written than
+ * fifty times a second.
  *
- * Threads: one for each struct tb_tcp_path; the options are shared, and of them only the ceiling changes. */
+ * Threads: one for each struct tb_tcp_path; the options are shared, and of them only
+ * the ceiling changes. */
 #ifndef TB_WAN_TCP_PATH_H
 #define TB_WAN_TCP_PATH_H
 

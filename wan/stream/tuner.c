@@ -4,7 +4,8 @@
 #include <string.h>
 
 #define RATE_ASSUMED 125000000u /* bytes/s, before one was seen: 1 Gbit/s */
-/* To begin with: more than one, so that a stalled one is an eighth. On a near path one a core, and not more than that. */
+/* To begin with: more than one, so that a stalled one is an eighth. On a near path one a core,
+ * and not more than that. */
 #define STREAMS_FIRST 8u
 #define LOOK_LEAST    TB_SECONDS(1)
 #define LOOK_RTTS     10u
@@ -139,8 +140,8 @@ static void judge(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t
     if (!try_next(t, seen)) turn(t, seen);
 }
 
-/* A settled number that brings much less than it did, or much more: what was found when the path, or an operator's limit, held all of
- * them is not enough for a wider one. */
+/* A settled number that brings much less than it did, or much more: what was found when the path,
+ * or an operator's limit, held all of them is not enough for a wider one. */
 static void watch(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t rate)
 {
     const bool other = rate < t->best_rate / 4 * 3 || rate / 4 * 3 > t->best_rate;
@@ -166,14 +167,16 @@ static void looked(struct tb_tuner *t, const struct tb_tuner_seen *seen)
         begin(t, TB_TUNER_WARMING, seen); /* the first full copy on this path */
 }
 
-/* What there was to send came to an end, or streams that were asked for are not there yet: nothing can be said of the number. */
+/* What there was to send came to an end, or streams that were asked for are not there yet: nothing
+ * can be said of the number. */
 static void interrupted(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (t->state == TB_TUNER_LOOKING) t->state = TB_TUNER_WARMING;
     begin(t, t->state, seen);
 }
 
-/* The peer does not let more come up (its own limit, its descriptors): what there is will have to do, for a while. */
+/* The peer does not let more come up (its own limit, its descriptors): what there is will
+ * have to do, for a while. */
 static void lower(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     const uint32_t open = seen->usable > 0 ? seen->usable : 1;
@@ -189,7 +192,8 @@ static void lower(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     begin(t, as_before ? t->state : TB_TUNER_WARMING, seen);
 }
 
-/* Whatever held them may be over: a path that was broken for some seconds, a peer that has descriptors again. */
+/* Whatever held them may be over: a path that was broken for some seconds, a peer that
+ * has descriptors again. */
 static void try_more(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (t->ceiling == TB_TUNER_STREAMS_MAX || seen->now < t->more_at) return;

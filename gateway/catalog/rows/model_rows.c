@@ -16,8 +16,8 @@ uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb
     return NONE;
 }
 
-/* P2: one run of a model may publish, its newest. The store may have been cut off between a run's row and those of the runs that it shut
- * out, or have lost the newest. */
+/* P2: one run of a model may publish, its newest. The store may have been cut off between a run's
+ * row and those of the runs that it shut out, or have lost the newest. */
 void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than)
 {
     EACH(c->runs, i)

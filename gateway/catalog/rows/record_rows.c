@@ -24,7 +24,8 @@ static uint32_t record_find(const struct tb_catalog *c, const struct tb_name *si
     return NONE;
 }
 
-/* P7: a record of a peer takes the place of one that others spoke of, and of those the longest unknown. */
+/* P7: a record of a peer takes the place of one that others spoke of, and of those
+ * the longest unknown. */
 static uint32_t record_row(struct tb_catalog *c, bool of_peer)
 {
     const uint32_t i = tb_table_new(&c->records);
@@ -49,7 +50,8 @@ static bool newer_word(const struct tb_site_state *a, const struct tb_site_state
     return a->serial > b->serial;
 }
 
-/* Of a record that is there. The last word of its own way counts, whatever its number: that way is in order. */
+/* Of a record that is there. The last word of its own way counts, whatever its number:
+ * that way is in order. */
 static bool believed(const struct tb_record *r, const struct tb_name *via, const struct tb_site_state *s)
 {
     if (tb_catalog_same_name(via, &s->site)) return true;
@@ -217,7 +219,8 @@ void tb_record_gone(struct tb_catalog *c, uint32_t version, const struct tb_name
 
 /* ---- what follows ---- */
 
-/* Groups that went past a version wait for it no more, and nobody who waits for that site to hold it may. */
+/* Groups that went past a version wait for it no more, and nobody who waits for that
+ * site to hold it may. */
 bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, const struct version *v,
                        bool activated)
 {

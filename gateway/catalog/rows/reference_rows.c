@@ -38,7 +38,8 @@ static uint32_t *owner_list(const struct tb_catalog *c, const struct reference *
                                           : &session_at(c, ref->owner)->references;
 }
 
-/* P7: sites that peers speak of, and versions that they make up, are no reason to refuse a rank or a worker; nor the other way round. */
+/* P7: sites that peers speak of, and versions that they make up, are no reason to refuse a rank or
+ * a worker; nor the other way round. */
 static uint32_t *count_of(struct tb_catalog *c, int kind)
 {
     return kind == TB_REFERENCE_SITE ? &c->site_references : &c->worker_references;

@@ -42,8 +42,8 @@ static bool session_is(const struct tb_catalog *c, uint32_t i, const struct tb_i
     return s->row.live && !s->row.dead && tb_id_equal(&s->info.id, id);
 }
 
-/* Each request of each worker asks: a hint saves it from looking through all rows. Hints are never taken back;
- * the row says whether one is still true. */
+/* Each request of each worker asks: a hint saves it from looking through all rows. Hints are never
+ * taken back; the row says whether one is still true. */
 uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id)
 {
     const uint32_t hint = *session_hint(c, id);
@@ -73,7 +73,8 @@ static uint32_t rack_number(const struct tb_catalog *c, const struct tb_name *ra
     return own + 1;
 }
 
-/* A number outlives the session whose row gave it; a newcomer in that row must not get it for another name. */
+/* A number outlives the session whose row gave it; a newcomer in that row must not get
+ * it for another name. */
 static bool number_taken(const struct tb_catalog *c, uint32_t own, uint32_t host, uint32_t rack)
 {
     EACH(c->sessions, i)

@@ -24,8 +24,8 @@ void tb_sites_forget_spent(struct tb_catalog *c)
     EACH(c->sites, s) if (is_spent(site_at(c, s))) tb_table_free(&c->sites, s);
 }
 
-/* P6: peers are as many as there are rows for, so one always finds a row: that of a site that was only ever spoken of. Such a one
- * gets only what is free, or what another such is done with. */
+/* P6: peers are as many as there are rows for, so one always finds a row: that of a site that was
+ * only ever spoken of. Such a one gets only what is free, or what another such is done with. */
 static uint32_t site_row(struct tb_catalog *c, bool is_peer)
 {
     uint32_t i = tb_table_new(&c->sites);

@@ -7,8 +7,8 @@
 
 /* A worker without a source: it has not all of it, and lives. */
 bool tb_plan_wanted(const struct reference *ref);
-/* Without a source: whether it asks for one follows from whether it lives and lacks something. Call it
- * when one of these changed. */
+/* Without a source: whether it asks for one follows from whether it lives and lacks something. Call
+ * it when one of these changed. */
 void tb_plan_note(struct tb_catalog *c, uint32_t reference);
 /* Before a worker that is to read that version is among its workers. */
 void tb_plan_begins(struct tb_catalog *c, uint32_t version);

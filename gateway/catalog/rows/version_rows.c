@@ -126,7 +126,8 @@ bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version
     return false;
 }
 
-/* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each, at 1 MB/s, take 134 s. */
+/* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each,
+ * at 1 MB/s, take 134 s. */
 #define CAME_LEASES 16u
 
 tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at)

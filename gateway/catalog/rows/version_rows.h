@@ -27,9 +27,9 @@ struct version {
     enum tb_version_copy copy;
     enum tb_version_crossing crossing;
     bool was_ready;
-    bool
-        restored_open; /* the store calls it open; one that lost its last writes says so of what was ready, too */
-    bool ending;       /* it ended, and settling has not yet drawn the conclusions */
+    /* the store calls it open; one that lost its last writes says so of what was ready, too */
+    bool restored_open;
+    bool ending;    /* it ended, and settling has not yet drawn the conclusions */
     bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
     const char *why;
     char who[TB_CATALOG_TEXT_MAX];

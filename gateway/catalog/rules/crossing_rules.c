@@ -63,8 +63,8 @@ static void add_sources(const struct tb_catalog *c, const struct version *v, boo
     EACH(c->sites, s) if (!only_whole || has_whole(c, v, s)) add_source(c, v, s, to);
 }
 
-/* P6: sites that draw a version from each other while a third has it whole would draw for ever: once a crossing stands, who has
- * it whole is asked first. */
+/* P6: sites that draw a version from each other while a third has it whole would draw for ever:
+ * once a crossing stands, who has it whole is asked first. */
 uint32_t tb_catalog_crossing_from(const struct tb_catalog *c, const struct version *v,
                                   struct tb_name from_out[TB_CATALOG_FROM_MAX])
 {
@@ -159,7 +159,8 @@ bool tb_crossing_stands(const struct tb_catalog *c, const struct version *v)
     return tb_version_cross_begun(v) && stands_still(c, v);
 }
 
-/* It stands, or nobody can be asked for it any more and it brought nothing for as long. (What home lacks comes from its ranks.) */
+/* It stands, or nobody can be asked for it any more and it brought nothing for as long. (What home
+ * lacks comes from its ranks.) */
 bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
@@ -167,8 +168,8 @@ bool tb_crossing_stuck(const struct tb_catalog *c, const struct version *v)
     return stands_still(c, v) && tb_catalog_crossing_from(c, v, from) == 0;
 }
 
-/* One that no site can give at the moment, or gives nothing of, holds up no other (P6): sites that complete each other may all
- * lack the same chunk. It goes on when one can. */
+/* One that no site can give at the moment, or gives nothing of, holds up no other (P6): sites that
+ * complete each other may all lack the same chunk. It goes on when one can. */
 static bool begun_and_moving(const struct tb_catalog *c, uint32_t model)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];

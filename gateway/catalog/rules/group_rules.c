@@ -23,8 +23,8 @@ static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct 
     return staged == group_at(c, group)->count;
 }
 
-/* A newer version that is here may replace one that still crosses; never the other way, so members do not
- * chase each other. */
+/* A newer version that is here may replace one that still crosses; never the other way, so members
+ * do not chase each other. */
 bool tb_group_replaces_attempt(const struct tb_catalog *c, const struct group *g, const struct version *v)
 {
     const struct which w = tb_which_of(v);
@@ -33,7 +33,8 @@ bool tb_group_replaces_attempt(const struct tb_catalog *c, const struct group *g
            (old == NONE || !tb_version_here(version_at(c, old)));
 }
 
-/* P6: what still crosses while a newer one is whole here has come to a stand: nobody waits for it. */
+/* P6: what still crosses while a newer one is whole here has come to a stand: nobody waits for
+ * it. */
 static bool overtaken(const struct tb_catalog *c, const struct group *g)
 {
     EACH(c->versions, i)

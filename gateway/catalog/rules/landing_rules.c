@@ -7,10 +7,12 @@
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
 
-/* Workers with a part of a version that home reads at once for what rotted here: a hop each, of some thousands there may be. */
+/* Workers with a part of a version that home reads at once for what rotted here: a hop each, of
+ * some thousands there may be. */
 #define LANDING_PARTS_MAX 32
 
-/* Workers are read only for what no rank holds: while ranks are there, workers have better to do. */
+/* Workers are read only for what no rank holds: while ranks are there, workers have better to
+ * do. */
 static bool lacks_unpublished_shard(const struct tb_catalog *c, const struct version *v)
 {
     for (uint32_t s = 0; s < v->key.shard_count; s++)
@@ -76,7 +78,8 @@ void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 
 bool tb_landing_ask_others(struct tb_catalog *c, uint32_t version)
 {
-    /* Without room in the arena nobody is ever asked: who was not asked yet is nothing to wait for (P6). */
+    /* Without room in the arena nobody is ever asked: who was not asked yet is
+     * nothing to wait for (P6). */
     if (!landing_possible(version_at(c, version))) return false;
     bool more = false;
     EACH_WORKER(c, version_at(c, version), r)

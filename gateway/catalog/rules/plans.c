@@ -20,13 +20,15 @@
 #define GATEWAY_ID                                                                                           \
     0 /* the planner's id of the gateway; of a session: its row + 1, as a publisher behind these: */
 #define PUBLISHER_IDS (UINT64_C(1) << 32)
-/* A rate of arrival is measured over at least so much, and a worker of a version is judged at most so often: a judgement looks
- * at all workers, of which there may be thousands that tell their progress each second. */
+/* A rate of arrival is measured over at least so much, and a worker of a version is judged at most
+ * so often: a judgement looks at all workers, of which there may be thousands that tell their
+ * progress each second. */
 #define ARRIVAL_CHUNKS_MIN 8
 #define ARRIVAL_NS_MIN     TB_MS(20)
 #define JUDGE_EVERY        TB_MS(10)
 #define BEGAN_TOGETHER     TB_MS(500) /* a version is told to all at once */
-/* So many words in a row that nothing came, though there was more: the first is of the time before, too. */
+/* So many words in a row that nothing came, though there was more: the first is of
+ * the time before, too. */
 #define STANDS_STILL 2
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
@@ -73,8 +75,9 @@ static bool gateway_serves(const struct version *v)
     return tb_version_reserved(v) && !tb_version_leaves(v);
 }
 
-/* In this order they are planned, and stand: those who keep up, who gives its place up to be compared, the slow. Who comes later is
- * read from only where there is nobody else, or by one that comes later still. */
+/* In this order they are planned, and stand: those who keep up, who gives its place up to be
+ * compared, the slow. Who comes later is read from only where there is nobody else, or by one
+ * that comes later still. */
 enum { RANK_KEEPS_UP, RANK_ASIDE, RANK_SLOW, RANKS };
 
 static int rank_of(const struct reference *ref)
@@ -105,14 +108,15 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, const 
     };
 }
 
-/* One that is whole and said not where it can be read may never say it. One that still reads does soon: it is planned on before. */
+/* One that is whole and said not where it can be read may never say it. One that still reads does
+ * soon: it is planned on before. */
 static bool never_serves(const struct reference *ref)
 {
     return ref->reads_only || (ref->whole && ref->export_id == 0);
 }
 
-/* A rank that published the whole version in place may be read by workers of its own host: there its bytes cost no NIC, and a GPU's
- * come from the GPU. A trainer's NIC is its own. */
+/* A rank that published the whole version in place may be read by workers of its own host: there
+ * its bytes cost no NIC, and a GPU's come from the GPU. A trainer's NIC is its own. */
 static bool rank_serves(const struct reference *ref)
 {
     if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != 0) return false;
@@ -141,8 +145,8 @@ static uint32_t add_ranks(struct tb_catalog *c, const struct version *v, uint32_
     return count;
 }
 
-/* Members of the question are the gateway, when it serves, ranks and workers of the version that serve, and the reader; each
- * remembers its place. */
+/* Members of the question are the gateway, when it serves, ranks and workers of the version that
+ * serve, and the reader; each remembers its place. */
 static uint32_t fill_question(struct tb_catalog *c, const struct version *v, const struct reference *reader)
 {
     uint32_t count = 0;
@@ -172,8 +176,9 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
     return count;
 }
 
-/* A NIC feeds as many as it can at the rate at which the model's versions arrive: a wide tree behind a slow link, a chain behind
- * a fast source. The first version of all is spread before a rate is known, as a chain. */
+/* A NIC feeds as many as it can at the rate at which the model's versions arrive: a wide tree
+ * behind a slow link, a chain behind a fast source. The first version of all is spread before a
+ * rate is known, as a chain. */
 uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v, uint64_t nic_bytes_per_s)
 {
     if (c->config.fan_out != 0) return c->config.fan_out;
@@ -196,7 +201,8 @@ void tb_plan_arrival(struct tb_catalog *c, uint32_t version)
         (uint64_t)(share * (double)v->bytes / ((double)passed / 1e9));
 }
 
-/* First those whose hop was lost, so many; then those that it was told to leave, which others may read from. */
+/* First those whose hop was lost, so many; then those that it was told to leave, which
+ * others may read from. */
 static uint32_t list_avoided(const struct tb_catalog *c, const struct reference *ref,
                              uint64_t ids[AVOIDED_MAX])
 {
@@ -235,9 +241,9 @@ static void plan(struct tb_catalog *c, uint32_t reference)
     tb_plan_tell(c, reference);
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the youngest first. Who is slow comes
- * behind all others, or it would take the place it has just given up. Nearly always one asks, or none: with 10,000 workers each
- * walk of the list counts. */
+/* Oldest reader first, so that those who came first stand nearer to the source; the list is the
+ * youngest first. Who is slow comes behind all others, or it would take the place it has just given
+ * up. Nearly always one asks, or none: with 10,000 workers each walk of the list counts. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -269,7 +275,8 @@ static bool waited(const struct tb_catalog *c, const struct reference *ref)
     return source_held(c, version_at(c, ref->version), ref->source) <= ref->held_chunks;
 }
 
-/* Could be: others are twice as fast, and what it reads from gives more. Saves the look at all workers where it could not. */
+/* Could be: others are twice as fast, and what it reads from gives more. Saves the look at all
+ * workers where it could not. */
 static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
@@ -281,7 +288,8 @@ static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
            source->bytes_per_s / 2 > ref->bytes_per_s;
 }
 
-/* The gateway is at least so many chunks ahead of it, and there is enough left for a trial to pay. */
+/* The gateway is at least so many chunks ahead of it, and there is enough left for a trial to
+ * pay. */
 static bool lags(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
@@ -289,8 +297,9 @@ static bool lags(const struct tb_catalog *c, const struct reference *ref)
     return ref->pace.steady && v->held_chunks >= held && v->chunk_count >= held + TB_PLANNER_SLOW_CHUNKS;
 }
 
-/* A steady reader on another host that is not known to be slow reads from it. Only where all began at about the same time: who
- * joined later holds much less, and the first would wait behind it for what it has already. */
+/* A steady reader on another host that is not known to be slow reads from it. Only where all began
+ * at about the same time: who joined later holds much less, and the first would wait behind it for
+ * what it has already. */
 static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
@@ -300,15 +309,16 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
     {
         const struct reference *other = reference_at(c, r);
         if (!other->whole && other->since > tb_time_add(ref->since, BEGAN_TOGETHER)) return false;
-        /* Who was tried before stands behind by now: first it is seen whether it reads slowly there. */
+        /* Who was tried before stands behind by now: first it is seen whether it reads slowly
+         * there. */
         if (v->trials > 0 && !other->whole && !other->pace.steady) return false;
         feeds |= other->source == reference && other->source_loads && other->pace.steady && !other->slow;
     }
     return feeds;
 }
 
-/* Nothing at all comes to it, and who reads from it waits: neither has a rate. Whenever they began and however little is left,
- * waiting on behind it brings nothing. */
+/* Nothing at all comes to it, and who reads from it waits: neither has a rate. Whenever they began
+ * and however little is left, waiting on behind it brings nothing. */
 static bool feeds_nothing(const struct tb_catalog *c, uint32_t reference)
 {
     EACH_WORKER(c, version_at(c, reference_at(c, reference)->version), r)
@@ -343,8 +353,8 @@ static bool reads_as_proven(struct tb_catalog *c, const struct reference *ref)
     return true;
 }
 
-/* Workers of one version are judged at most so often. Who comes between is judged by its next word, and by the time of that word
- * alone: nobody has looked at this one. */
+/* Workers of one version are judged at most so often. Who comes between is judged by its next word,
+ * and by the time of that word alone: nobody has looked at this one. */
 static bool has_turn(struct version *v, struct tb_planner_pace *pace, tb_time_ns now)
 {
     if (tb_time_since(v->judged_at, now) >= JUDGE_EVERY) {
@@ -378,9 +388,10 @@ void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
     }
 }
 
-/* A reader that finds nobody better stays. Once all are away it gives its own place up too, which feeds another better; settling
- * plans it behind those, where it holds up nobody. But not before one of them may read there: what it reads from may have stopped,
- * and answers nobody. Then what it says of that source is needed, and behind them it would wait as they do. */
+/* A reader that finds nobody better stays. Once all are away it gives its own place up too, which
+ * feeds another better; settling plans it behind those, where it holds up nobody. But not before
+ * one of them may read there: what it reads from may have stopped, and answers nobody. Then what it
+ * says of that source is needed, and behind them it would wait as they do. */
 static void make_leaf(struct tb_catalog *c, uint32_t slow)
 {
     struct reference *ref = reference_at(c, slow);
@@ -397,10 +408,12 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
         tb_plan_yields(c, slow);
 }
 
-/* The first of a chain, which nobody can be compared with, gives its place up to one of those that depend on it, and comes behind them
- * all. Where others then read over twice as fast it held them up, and is judged slow beside them. Who stands in its place may hold them
- * up too, and is tried next. What is read at after that is had: this version is not troubled again, and no other until the first
- * of a chain reads at under half of it. One that gets nothing costs nothing to try: each is, once. */
+/* The first of a chain, which nobody can be compared with, gives its place up to one of those
+ * that depend on it, and comes behind them all. Where others then read over twice as fast it
+ * held them up, and is judged slow beside them. Who stands in its place may hold them up too,
+ * and is tried next. What is read at after that is had: this version is not troubled again, and
+ * no other until the first of a chain reads at under half of it. One that gets nothing costs
+ * nothing to try: each is, once. */
 static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
@@ -420,15 +433,15 @@ static void try_another(struct tb_catalog *c, uint32_t first)
     make_leaf(c, first);
 }
 
-/* What was slow is a leaf of the next version from its beginning, which may be over before a rate is told. It is forgiven by a
- * version in which it is half as fast as the fastest. */
+/* What was slow is a leaf of the next version from its beginning, which may be over before a rate
+ * is told. It is forgiven by a version in which it is half as fast as the fastest. */
 static void remember(struct tb_catalog *c, const struct reference *ref, bool slow)
 {
     session_at(c, ref->owner)->slow = slow;
 }
 
-/* Nothing comes, while others read: it may be its source's NIC and not its own. It tries another one, where there is one, and what
- * the source gets meanwhile is no reason to come back to it. */
+/* Nothing comes, while others read: it may be its source's NIC and not its own. It tries another
+ * one, where there is one, and what the source gets meanwhile is no reason to come back to it. */
 static void leave_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
@@ -479,8 +492,9 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
         try_another(c, reference);
 }
 
-/* The first of a chain cannot read from the gateway and there is nobody else but those who depend on it: one of them may reach
- * further. Where something had come it waits and tries again, as it may hold much more than they. */
+/* The first of a chain cannot read from the gateway and there is nobody else but those who depend
+ * on it: one of them may reach further. Where something had come it waits and tries again, as it
+ * may hold much more than they. */
 static void step_aside(struct tb_catalog *c, uint32_t first)
 {
     reference_at(c, first)->aside = true;

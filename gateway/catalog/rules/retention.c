@@ -47,8 +47,8 @@ bool tb_version_retained(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && newer_count(c, v, false) < model_at(c, v->model)->config.keep;
 }
 
-/* A site that makes room says nothing of what it was taking: one that took nothing for a lease time, after which it turns to
- * another version itself, takes it no more (P6). */
+/* A site that makes room says nothing of what it was taking: one that took nothing for a lease
+ * time, after which it turns to another version itself, takes it no more (P6). */
 static bool is_taking(const struct tb_catalog *c, const struct reference *ref)
 {
     if (ref->kind != TB_REFERENCE_SITE || ref->whole || ref->held_chunks == 0) return false;
@@ -76,8 +76,8 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
     /* P6: what may be lost, and is superseded, holds up nothing newer. */
     if (v->lacks && newer_count(c, v, false) > 0) return GOES;
     if (site_reads(c, v)) return HAS_READERS;
-    /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could never take
-     * a version again. */
+    /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could
+     * never take a version again. */
     if (v->whole && !tb_version_whole_elsewhere(c, v) &&
         newer_count(c, v, true) < model_at(c, v->model)->config.keep)
         return LAST_COPY;
@@ -101,8 +101,8 @@ static bool may_go(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && tb_version_reserved(v) && !tb_version_leaves(v) && stays(c, v) == GOES;
 }
 
-/* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes nobody's place among them: the
- * step that arrives next is a difference to the newest. */
+/* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes
+ * nobody's place among them: the step that arrives next is a difference to the newest. */
 static bool is_over_count(const struct tb_catalog *c, const struct version *v)
 {
     return v->whole && !v->base && newer_count(c, v, true) >= model_at(c, v->model)->config.keep;

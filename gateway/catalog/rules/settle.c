@@ -53,10 +53,10 @@ static void settle_pass(struct tb_catalog *c)
     }
 }
 
-/* A pass after the first has a cause in the pass before it: a version or a group moved on, or references ended because
- * one had moved on. A version moves at most four times (ready, kept, an end, its eviction), and a group twice (its
- * attempt ends, it goes). Settling begins no version and no attempt, so the passes come to an end. Nearly always two or
- * three are enough. */
+/* A pass after the first has a cause in the pass before it: a version or a group moved on, or
+ * references ended because one had moved on. A version moves at most four times (ready, kept, an
+ * end, its eviction), and a group twice (its attempt ends, it goes). Settling begins no version and
+ * no attempt, so the passes come to an end. Nearly always two or three are enough. */
 static uint32_t passes_max(const struct tb_catalog *c)
 {
     const uint32_t moves = 4 * c->versions.used + 2 * c->groups.used;

@@ -10,9 +10,10 @@
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 
-/* P6: a site says what it has in each session. What it has not said again after a lease time left it while the link was down, or
- * while one session took another's place: nobody waits for that any more. By sessions and not by time: both may end and begin
- * within one look at the clock. `since`: what it said in that session or later stands. */
+/* P6: a site says what it has in each session. What it has not said again after a lease time left
+ * it while the link was down, or while one session took another's place: nobody waits for that any
+ * more. By sessions and not by time: both may end and begin within one look at the clock. `since`:
+ * what it said in that session or later stands. */
 static void doubt(struct tb_catalog *c, uint32_t site, uint32_t since)
 {
     const struct site *s = site_at(c, site);
@@ -29,8 +30,9 @@ static void doubt(struct tb_catalog *c, uint32_t site, uint32_t since)
     }
 }
 
-/* P7: a site that comes and goes more often than once a lease time leaves rows behind in each session. Sessions that were up for a
- * lease time together are as good as one: what it said in none of them is gone. */
+/* P7: a site that comes and goes more often than once a lease time leaves rows behind in each
+ * session. Sessions that were up for a lease time together are as good as one: what it said in
+ * none of them is gone. */
 static bool tried_in_short_sessions(const struct tb_catalog *c, const struct site *s)
 {
     if (s->session <= s->tried_from) return false;

@@ -24,8 +24,8 @@ static bool sealed_whole(const struct tb_catalog *c, const struct version *v)
     return true;
 }
 
-/* Nobody is left to seal the rest, and not even what was sealed is here. (Ranks that handed their shards to the arena and left may
- * be followed by others.) */
+/* Nobody is left to seal the rest, and not even what was sealed is here. (Ranks that handed their
+ * shards to the arena and left may be followed by others.) */
 static bool deserted(const struct tb_catalog *c, const struct version *v)
 {
     EACH_HOLDER(c, v, r) if (reference_at(c, r)->kind == TB_REFERENCE_PUBLISHER) return false;
@@ -34,9 +34,10 @@ static bool deserted(const struct tb_catalog *c, const struct version *v)
     return v->sealed_count == 0;
 }
 
-/* One that was open in the life before may have been ready: a store that lost its last writes, and an arena that went with a reboot,
- * do not know. Other sites and workers may have all of it then, so it is not called lost: only this home is done with it. (A peer that
- * says it was ready, and with which bytes, is not believed: it would publish, P8.) */
+/* One that was open in the life before may have been ready: a store that lost its last writes, and
+ * an arena that went with a reboot, do not know. Other sites and workers may have all of it then,
+ * so it is not called lost: only this home is done with it. (A peer that says it was ready, and
+ * with which bytes, is not believed: it would publish, P8.) */
 static void give_up_open(struct tb_catalog *c, uint32_t version)
 {
     const bool unsure = version_at(c, version)->restored_open;
@@ -78,8 +79,9 @@ static uint32_t shard_lacking(const struct tb_catalog *c, const struct version *
     return NONE;
 }
 
-/* Chunks leave a rank by way of home alone: what home never held, no reader here has. A chunk that rotted a worker or a site in the
- * middle of its reading may have; and a site what it adopted from files. */
+/* Chunks leave a rank by way of home alone: what home never held, no reader here has. A
+ * chunk that rotted a worker or a site in the middle of its reading may have; and a site
+ * what it adopted from files. */
 static bool others_may_have(const struct tb_catalog *c, const struct version *v)
 {
     EACH_REFERENCE(c, v, r)
@@ -91,7 +93,8 @@ static bool others_may_have(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* Until the last of the sites that are asked one after the other has its turn. Who of them can share is not known here. */
+/* Until the last of the sites that are asked one after the other has its turn. Who of them can
+ * share is not known here. */
 static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
@@ -99,8 +102,9 @@ static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
     return sites > 1 ? (sites - 1) * c->config.turn_ns : 0;
 }
 
-/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new in a lease time, and the sites'
- * turns: it is not there. What a site has of what was here, and its link is down, nobody can say: it is waited for. */
+/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new
+ * in a lease time, and the sites' turns: it is not there. What a site has of what was here, and its
+ * link is down, nobody can say: it is waited for. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;

@@ -88,8 +88,8 @@ static uint32_t newest_that_satisfies(const struct tb_catalog *c, const struct w
     return best;
 }
 
-/* What the member's group is about: its attempt, or, for one that came back after go, what the others have.
- * True: *version_out is the only answer there may be (NONE: not yet). */
+/* What the member's group is about: its attempt, or, for one that came back after go, what the
+ * others have. True: *version_out is the only answer there may be (NONE: not yet). */
 static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint32_t model,
                           uint32_t *version_out)
 {
@@ -166,7 +166,8 @@ static bool site_says(const struct tb_catalog *c, const struct wait *w, uint32_t
     return tb_record_reached(c, &w->q.site, v, activated);
 }
 
-/* Groups that went past a version have no use for it any more: a newer one that is activated counts as well. */
+/* Groups that went past a version have no use for it any more: a newer one that is
+ * activated counts as well. */
 static bool site_reached(const struct tb_catalog *c, const struct wait *w, uint32_t version)
 {
     if (site_says(c, w, version)) return true;

@@ -1,5 +1,6 @@
-/* chain_status.c - what the operator's socket answers to "chains" (docs/control.md): who reads from whom, of each version that
- * workers have or stage here. As workers said last: they tell their progress at most once a second. */
+/* chain_status.c - what the operator's socket answers to "chains" (docs/control.md): who reads from
+ * whom, of each version that workers have or stage here. As workers said last: they tell their
+ * progress at most once a second. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
@@ -17,7 +18,8 @@
 /* One answer as it is made. */
 struct chains {
     struct tb_daemon *d;
-    /* of each of the catalog's rows: where it stands in the members of the version that is being told */
+    /* of each of the catalog's rows: where it stands in the members of the version that is being
+     * told */
     uint32_t *places;
     uint32_t row_count;
     uint32_t member_count;
@@ -167,7 +169,8 @@ static bool next_member(const struct chains *a, const struct tb_id *uid, uint32_
     return false;
 }
 
-/* Gives each worker of the version, and each rank that is read, its place behind the gateway's, as long as there is room; how many there are. */
+/* Gives each worker of the version, and each rank that is read, its place behind the gateway's, as
+ * long as there is room; how many there are. */
 static uint32_t find_places(struct chains *a, const struct tb_id *uid)
 {
     uint32_t cursor = 0, count = 0;

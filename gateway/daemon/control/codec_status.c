@@ -1,4 +1,5 @@
-/* codec_status.c - what the operator's socket says of codecs: which way chunks go to a peer, and why. */
+/* codec_status.c - what the operator's socket says of codecs: which way chunks go to a peer, and
+ * why. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

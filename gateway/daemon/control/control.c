@@ -1,4 +1,5 @@
-/* control.c - lines of JSON over a unix socket. It knows no command: the table given at open does. */
+/* control.c - lines of JSON over a unix socket. It knows no command: the table given at open
+ * does. */
 #include "gateway/daemon/control/control.h"
 
 #include <errno.h>
@@ -44,7 +45,8 @@ static void control_free_if_idle(struct tb_control *control)
     if (control->shut && control->clients == NULL) tb_free(control);
 }
 
-/* A sentence that quotes a request may be cut within a letter, which JSON does not take: then the status speaks for itself. */
+/* A sentence that quotes a request may be cut within a letter, which JSON does not take: then the
+ * status speaks for itself. */
 static json_t *reply_failed(enum tb_status status, const char *error)
 {
     json_t *text = json_string(error[0] != '\0' ? error : tb_status_text(status));

@@ -1,8 +1,9 @@
-/* control.h - the local control socket: one JSON object a line each way, "schema": 1 (docs/control.md). A
- * shell.
+/* control.h - the local control socket: one JSON object a line each way, "schema": 1
+ * (docs/control.md). A shell.
  *
- * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB), connections too;
- * a line that is no request is answered with why, one that is too long ends its connection. Thread: the main loop. */
+ * Mode 0660: whoever may open it is an operator of this site. Requests are bounded (64 KiB),
+ * connections too; a line that is no request is answered with why, one that is too long ends its
+ * connection. Thread: the main loop. */
 #ifndef TB_DAEMON_CONTROL_H
 #define TB_DAEMON_CONTROL_H
 
@@ -15,8 +16,8 @@
 
 struct tb_control;
 
-/* Fills `reply` (an object that has "schema" and "ok": true already). On failure `error` gets a sentence (256
- * bytes). TB_AGAIN: the reply is filled and goes out with tb_control_release. */
+/* Fills `reply` (an object that has "schema" and "ok": true already). On failure `error` gets a
+ * sentence (256 bytes). TB_AGAIN: the reply is filled and goes out with tb_control_release. */
 typedef enum tb_status (*tb_control_fn)(void *user, const json_t *request, json_t *reply, char *error);
 
 struct tb_control_command {
@@ -24,12 +25,13 @@ struct tb_control_command {
     tb_control_fn fn;
 };
 
-/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a stranger's.
- * *later_out: it goes out with tb_control_release. */
+/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a
+ * stranger's. *later_out: it goes out with tb_control_release. */
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
                           size_t bytes, bool *later_out);
 
-/* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO with errno, TB_SITE_LOCKED, TB_SITE_NOMEM. */
+/* `commands` ends with a row of NULLs and is borrowed for life. TB_SITE_IO with errno,
+ * TB_SITE_LOCKED, TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
                                            const struct tb_control_command *commands, void *user,
                                            struct tb_control **control_out);

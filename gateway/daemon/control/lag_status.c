@@ -1,7 +1,9 @@
-/* lag_status.c - what the operator's socket says of sites: "lag", and who holds a version (docs/control.md).
+/* lag_status.c - what the operator's socket says of sites: "lag", and who holds a
+ * version (docs/control.md).
  *
- * P10: this site's row is its own state (site_lag.h). A row of another site is its record (catalog/records.h) and nothing else;
- * tests/fence/views.py holds this file to that. What is not known now is null. */
+ * P10: this site's row is its own state (site_lag.h). A row of another site is its record
+ * (catalog/records.h) and nothing else; tests/fence/views.py holds this file to that. What is
+ * not known now is null. */
 #include <jansson.h>
 #include <string.h>
 
@@ -164,7 +166,8 @@ static void evidence_table(struct tb_daemon *d, struct lag_row *r)
                            rows, most);
 }
 
-/* The gateway's configuration has the list that lacks the identity: this gateway, or the peer at whose site it is read. */
+/* The gateway's configuration has the list that lacks the identity: this gateway, or the peer at
+ * whose site it is read. */
 static void evidence_right(struct lag_row *r, const char *whose, const struct tb_name *site,
                            const struct tb_name *gateway)
 {
@@ -225,7 +228,8 @@ static bool denied(struct tb_daemon *d, const struct tb_name *model, const struc
     return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
 }
 
-/* Of a site behind a relay this gateway knows no more than what the relay said, while the relay's link is up. */
+/* Of a site behind a relay this gateway knows no more than what the relay said, while
+ * the relay's link is up. */
 static void evidence_relayed(struct tb_daemon *d, struct lag_row *r)
 {
     const uint32_t relay = peer_of(d, r->via);

@@ -1,4 +1,5 @@
-/* link_status.c - what the operator's socket answers to "streams" (docs/control.md), and how fast links and copies move. */
+/* link_status.c - what the operator's socket answers to "streams" (docs/control.md), and how fast
+ * links and copies move. */
 #include "gateway/daemon/links/site_lag.h"
 
 #include <jansson.h>
@@ -7,7 +8,8 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 
-/* An object or array that is NULL, for want of memory, is not appended: the answer as a whole fails then (P10). */
+/* An object or array that is NULL, for want of memory, is not appended: the answer as a
+ * whole fails then (P10). */
 static bool append(json_t *list, json_t *row)
 {
     return json_array_append_new(list, row) == 0;

@@ -1,6 +1,8 @@
-/* usage_status.c - how full this gateway's tables are: in `status`, and one line when one of them refuses a row (P10).
+/* usage_status.c - how full this gateway's tables are: in `status`, and one line when one of them
+ * refuses a row (P10).
  *
- * A table of the catalog, of the links or of this folder is a `struct usage` here, whichever part counts it. */
+ * A table of the catalog, of the links or of this folder is a `struct usage` here,
+ * whichever part counts it. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

@@ -1,11 +1,12 @@
-/* adopt.c - `tombolo adopt MODEL DIR`: a version that stands in files of this machine is taken from there, so that what is
- * newer crosses as a difference to it.
+/* adopt.c - `tombolo adopt MODEL DIR`: a version that stands in files of this machine is taken from
+ * there, so that what is newer crosses as a difference to it.
  *
- * The files are opened, the versions that other sites have are asked for their manifests, the files' chunks are compared with
- * all of them, and what matches the best one is claimed in its places, digested there like whatever lands (P1). What is
- * lacking of that version crosses then, before anything newer does. While this goes on nothing else of the model crosses, or
- * it would cross whole what a moment later is a difference; so it ends by itself when nobody asks for it any more, or when
- * nothing moves (P6). */
+ * The files are opened, the versions that other sites have are asked for their manifests, the
+ * files' chunks are compared with all of them, and what matches the best one is claimed in its
+ * places, digested there like whatever lands (P1). What is lacking of that version crosses then,
+ * before anything newer does. While this goes on nothing else of the model crosses, or it would
+ * cross whole what a moment later is a difference; so it ends by itself when nobody asks for it any
+ * more, or when nothing moves (P6). */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
@@ -68,7 +69,8 @@ static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
     return false;
 }
 
-/* To its home a version comes from its ranks. What crosses to there was here and is lost: nobody else may hold it for long. */
+/* To its home a version comes from its ranks. What crosses to there was here and is lost: nobody
+ * else may hold it for long. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_adopt *a = d->adopt;
@@ -110,7 +112,8 @@ static void ended(struct tb_daemon *d)
     tb_log_end(&l);
 }
 
-/* At once, or when the thread that may wait for a disk has seen it: the loop waits for no disk (P6). */
+/* At once, or when the thread that may wait for a disk has seen it: the loop waits for no disk
+ * (P6). */
 static void finish(struct tb_daemon *d, enum tb_status status, const char *why)
 {
     struct tb_adopt *a = d->adopt;
@@ -322,7 +325,8 @@ static enum tb_status reserve(struct tb_daemon *d, struct tb_copy *copy)
     return status;
 }
 
-/* It may have been withdrawn, or have broken, while files were read: nobody would give its memory back. */
+/* It may have been withdrawn, or have broken, while files were read: nobody would
+ * give its memory back. */
 static bool may_be_had(const struct tb_daemon *d, const struct tb_id *uid)
 {
     struct tb_catalog_version_view v;
@@ -389,8 +393,8 @@ static void job_ended(struct tb_daemon *d, tb_time_ns now)
     if (a->phase == CLAIMING) claimed(d, now);
 }
 
-/* What is lacking of the target crosses first; what is newer is a difference to it then. Of the newest itself there is nothing
- * to wait for. */
+/* What is lacking of the target crosses first; what is newer is a difference to it then. Of the
+ * newest itself there is nothing to wait for. */
 static void step_completing(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
@@ -514,7 +518,8 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     return TB_OK;
 }
 
-/* With "dir" it begins, with "cancel" it ends, without either it is looked at: all three say how it stands. */
+/* With "dir" it begins, with "cancel" it ends, without either it is looked at: all
+ * three say how it stands. */
 enum tb_status tb_adopt_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;

@@ -1,5 +1,5 @@
-/* adopt_read.c - see adopt_read.h. P1: what files say is digested before it is written anywhere, and once more where it
- * stands then, by the place. */
+/* adopt_read.c - see adopt_read.h. P1: what files say is digested before it is written anywhere,
+ * and once more where it stands then, by the place. */
 #include "gateway/daemon/copies/adopt_read.h"
 
 #include <errno.h>
@@ -69,7 +69,8 @@ enum tb_status tb_adopt_version_fill(struct tb_adopt_version *v, const struct tb
 
 /* ---- comparing ---- */
 
-/* The same tensors in a version looked at before: their bytes are the same bytes of the same files. */
+/* The same tensors in a version looked at before: their bytes are the same bytes of the same
+ * files. */
 static const struct tb_adopt_shard *read_before(const struct tb_adopt_reading *r, uint32_t version,
                                                 const struct tb_adopt_shard *shard)
 {

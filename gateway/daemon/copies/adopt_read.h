@@ -1,8 +1,9 @@
-/* adopt_read.h - what adopt.c has read on a thread: files here, compared with versions that other sites have, and what
- * matches copied into its places.
+/* adopt_read.h - what adopt.c has read on a thread: files here, compared with versions that other
+ * sites have, and what matches copied into its places.
  *
- * The owner fills `versions` between opening and comparing, names the target and pins its region before claiming, and looks
- * at `done`. Nothing but the atomics is touched from both sides while a job runs. */
+ * The owner fills `versions` between opening and comparing, names the target and pins its
+ * region before claiming, and looks at `done`. Nothing but the atomics is touched from both
+ * sides while a job runs. */
 #ifndef TB_DAEMON_ADOPT_READ_H
 #define TB_DAEMON_ADOPT_READ_H
 

@@ -1,13 +1,15 @@
-/* anchors.c - whole versions on a disk (anchor.dir): written in background, and read back into an arena that a reboot
- * emptied, before anything else may look at it.
+/* anchors.c - whole versions on a disk (anchor.dir): written in background, and read back into an
+ * arena that a reboot emptied, before anything else may look at it.
  *
- * P3: what an anchor holds survives a reboot. Its chunks are digested as they land in the arena, like any chunk (P1); one that
- * does not match is not held, and comes over a link. An anchor is written beside the older one, which goes when the newer is
- * on the disk whole. P6, P7: writing is held to anchor.bytes_per_s, on a thread of its own; it spares its version from
- * retention, but whoever needs room takes it all the same, and the writing is given up.
+ * P3: what an anchor holds survives a reboot. Its chunks are digested as they land in the arena,
+ * like any chunk (P1); one that does not match is not held, and comes over a link. An anchor is
+ * written beside the older one, which goes when the newer is on the disk whole. P6, P7: writing is
+ * held to anchor.bytes_per_s, on a thread of its own; it spares its version from retention, but
+ * whoever needs room takes it all the same, and the writing is given up.
  *
- * Everything is the main loop's but the thread of the writing or removing under way, which has a pin on its region. Once it is
- * open the loop waits for no disk, and its end for no longer than shutdown.c has time. */
+ * Everything is the main loop's but the thread of the writing or removing under way, which has a
+ * pin on its region. Once it is open the loop waits for no disk, and its end for no longer than
+ * shutdown.c has time. */
 #include "gateway/daemon/daemon.h"
 
 #include <errno.h>
@@ -267,8 +269,8 @@ static uint64_t piece_bytes(const struct tb_anchors *a)
     return bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
 }
 
-/* Until so many bytes more may be written. What a slow disk was late with is not made up for: the others who use it would feel that
- * as a burst. False: stop. */
+/* Until so many bytes more may be written. What a slow disk was late with is not made up for: the
+ * others who use it would feel that as a burst. False: stop. */
 static bool paced(struct tb_anchors *a, uint64_t bytes)
 {
     const tb_time_ns due = tb_cap_reserve(&a->pace, bytes, tb_clock_now());
@@ -416,7 +418,8 @@ static bool is_writing(const struct tb_anchors *a, const struct tb_id *uid)
     return a->writing && tb_id_equal(&a->key.uid, uid);
 }
 
-/* The chunks may have been damaged before they were written: what is on the disk is no copy to rely on. */
+/* The chunks may have been damaged before they were written: what is on the disk is no copy to rely
+ * on. */
 void tb_anchors_rotted(struct tb_daemon *d, const struct tb_version_key *key)
 {
     struct tb_anchors *a = d->anchors;
@@ -426,7 +429,8 @@ void tb_anchors_rotted(struct tb_daemon *d, const struct tb_version_key *key)
     if (is_newest(&a->models[model], key)) a->models[model].damaged = true;
 }
 
-/* The newest version that is whole here, if it is newer than the anchor, or that is to be written anew. */
+/* The newest version that is whole here, if it is newer than the anchor, or that is to be written
+ * anew. */
 static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 {
     struct tb_copy *best = NULL;
@@ -440,8 +444,8 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
     return anew || is_newer(m, &best->key) ? best : NULL;
 }
 
-/* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever, and what is the head again would
- * never be on the disk. */
+/* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever,
+ * and what is the head again would never be on the disk. */
 static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     struct tb_daemon *d = a->d;
@@ -460,8 +464,9 @@ static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
     a->removing = thread_begin(a, remover_main); /* if not: at the next tick */
 }
 
-/* Versions that are whole here and newer, and that came before the writing of this one, too: the store was still to say that they are
- * ready (P3: the last one of a trainer would wait for a next that never comes). */
+/* Versions that are whole here and newer, and that came before the writing of this one, too: the
+ * store was still to say that they are ready (P3: the last one of a trainer would wait for a
+ * next that never comes). */
 static uint32_t whole_after(const struct tb_anchors *a, uint32_t model, const struct tb_version_key *key)
 {
     uint32_t count = 0;

@@ -1,5 +1,5 @@
-/* copies.c - this gateway's copy of each version: its region in the arena, who may read it, and giving it
- * back. */
+/* copies.c - this gateway's copy of each version: its region in the arena, who may read
+ * it, and giving it back. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -142,8 +142,8 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     copy->offered = false;
 }
 
-/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no room. The tick frees it: a
- * caller may stand on it. */
+/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no
+ * room. The tick frees it: a caller may stand on it. */
 void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
 {
     if (copy->region != NULL || copy->evicting) return;
@@ -161,7 +161,8 @@ static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_catalog_version_view view;
     if (tb_catalog_version_get(d->catalog, &key->uid, &view) && (view.state != TB_VERSION_OPEN || !was_ready))
         return true;
-    /* The store lost it, or that it was ready (or is younger): what the arena holds is believed if it was ready. */
+    /* The store lost it, or that it was ready (or is younger): what the arena holds is
+     * believed if it was ready. */
     if (!was_ready) return false;
     return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
 }
@@ -181,7 +182,8 @@ static void restore_shards(struct tb_copy *copy)
     }
 }
 
-/* The catalog knows the version from the store; an ended one leaves the arena by the catalog's EVICT. */
+/* The catalog knows the version from the store; an ended one leaves the arena by the catalog's
+ * EVICT. */
 static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
 {
     const struct tb_version_key *key = tb_arena_region_key(region);
@@ -219,7 +221,8 @@ void tb_copies_restore(struct tb_daemon *d)
         dropped++;
         if (tb_arena_free(r) != TB_OK) d->fault = true; /* nobody can have pinned it yet */
     }
-    /* Incarnation 1: the store is new. With nothing in the arena either, nobody can have been here. */
+    /* Incarnation 1: the store is new. With nothing in the arena either, nobody can have been
+     * here. */
     if (d->incarnation == 1 && kept + dropped == 0) tb_catalog_first_start(d->catalog, tb_clock_now());
     struct tb_arena_budget budget;
     tb_arena_budget(d->arena, &budget);
@@ -270,8 +273,8 @@ void tb_copies_look(struct tb_daemon *d)
         if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
 }
 
-/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a chunk, as who lost some is
- * waited for where others may have read it. */
+/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a
+ * chunk, as who lost some is waited for where others may have read it. */
 static void copy_rotted(struct tb_copy *c)
 {
     uint32_t chunks = 0;
@@ -310,7 +313,8 @@ static void copy_base(struct tb_copy *copy, tb_time_ns now)
     TB_MOOT(tb_catalog_base(d->catalog, now, &copy->key.uid, used));
 }
 
-/* Before anything is told or asked for which the catalog may evict: a base of the last tick is not one of now. */
+/* Before anything is told or asked for which the catalog may evict: a base of the last
+ * tick is not one of now. */
 static void copies_bases(struct tb_daemon *d, tb_time_ns now)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)

@@ -1,9 +1,11 @@
-/* copy_shelf.c - encoded chunks beside a copy, for workers that hold the version before (base/layout/shelf.h).
+/* copy_shelf.c - encoded chunks beside a copy, for workers that hold the version before
+ * (base/layout/shelf.h).
  *
- * A copy gets a shelf as it is exported, if this gateway holds an older version of the same cut whole, and workers of other hosts
- * read by tcp (by shm and RDMA chunks come sooner whole) or some patch their buffers, as their last updates of
- * this model say. Its memory is a 32nd of the version at most and is used as it fills.
- * A base that goes ends the work on it; what has no entry by then comes whole. */
+ * A copy gets a shelf as it is exported, if this gateway holds an older version of the same cut
+ * whole, and workers of other hosts read by tcp (by shm and RDMA chunks come sooner whole) or some
+ * patch their buffers, as their last updates of this model say. Its memory is a 32nd of the
+ * version at most and is used as it fills. A base that goes ends the work on it; what has no entry
+ * by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"

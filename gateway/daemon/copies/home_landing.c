@@ -1,6 +1,6 @@
-/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed into its
- * region. What ranks encode of a step comes with them, for the links and for workers of other hosts; where the way from the rank is
- * a network, it comes instead of the chunks. */
+/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed
+ * into its region. What ranks encode of a step comes with them, for the links and for workers of
+ * other hosts; where the way from the rank is a network, it comes instead of the chunks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -56,7 +56,8 @@ static struct tb_object_name object_name(const struct tb_id *uid, const struct t
     return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
 }
 
-/* The most of any: a chunk with few changes has fewer than were asked for. What two threads say at once the next chunk mends. */
+/* The most of any: a chunk with few changes has fewer than were asked for. What two threads say at
+ * once the next chunk mends. */
 static void classes_seen(struct tb_copy_hop *h, unsigned classes)
 {
     if (classes > atomic_load_explicit(&h->classes, memory_order_relaxed))
@@ -72,8 +73,8 @@ static void object_counted(struct tb_copy_hop *h, const struct tb_hop_object *ob
     atomic_fetch_add_explicit(&h->wire_bytes, object->coded->count, memory_order_relaxed);
 }
 
-/* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is looked at here; what it decodes to,
- * by everybody who does. */
+/* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is
+ * looked at here; what it decodes to, by everybody who does. */
 static void hop_object(void *user, const struct tb_hop_object *object)
 {
     struct tb_copy_hop *h = user;
@@ -101,7 +102,8 @@ static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb
     tb_objects_coming(objects, &name, coming, tb_clock_now());
 }
 
-/* P7: a rank may name anything. What nobody can decode from is kept for nobody, and pushes nothing out. */
+/* P7: a rank may name anything. What nobody can decode from is kept for nobody, and pushes nothing
+ * out. */
 static bool may_be_base(const struct tb_copy *copy, const struct tb_id *uid)
 {
     const struct tb_copy *base = tb_copy_find(copy->d, uid);
@@ -137,7 +139,8 @@ uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
     return (uint8_t)classes;
 }
 
-/* The shard as it is whole in that version, if it is cut alike; the other shards of ours may not be sealed yet. */
+/* The shard as it is whole in that version, if it is cut alike; the other shards of ours
+ * may not be sealed yet. */
 static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t shard,
                                          const struct tb_copy *base)
 {
@@ -149,7 +152,8 @@ static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t sh
     return tb_manifest_same_cut(manifest, place->manifest) ? place : NULL;
 }
 
-/* The rank encodes one shard, on its version before; as a rule that is whole here. False: nothing is decoded. */
+/* The rank encodes one shard, on its version before; as a rule that is whole here.
+ * False: nothing is decoded. */
 static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export *export,
                            struct tb_hop_base *base_out)
 {
@@ -337,8 +341,8 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     hop_start(h);
 }
 
-/* All chunks of its shard are here, and not all of what its rank encodes. It ends when there is no more, and with its rank: who
- * unpublishes ends the encoding first. */
+/* All chunks of its shard are here, and not all of what its rank encodes. It ends when there is no
+ * more, and with its rank: who unpublishes ends the encoding first. */
 static bool brings_objects(const struct tb_copy_hop *h)
 {
     if (h->hop == NULL || h->objects == NULL || h->copy->evicting) return false;
@@ -381,8 +385,8 @@ void tb_landing_base_goes(struct tb_copy *base)
     }
 }
 
-/* Somebody wrote to sealed bytes, or the rank's copy of them is damaged. The catalog breaks a version of which one chunk was bad
- * twice. */
+/* Somebody wrote to sealed bytes, or the rank's copy of them is damaged. The catalog breaks a
+ * version of which one chunk was bad twice. */
 static enum tb_status count_bad(const struct tb_copy_hop *h, uint32_t shard, uint32_t chunk, uint32_t times)
 {
     struct tb_daemon *d = h->copy->d;
@@ -432,7 +436,8 @@ static struct tb_copy_hop *hop_find(struct tb_daemon *d, uint64_t serial)
 static const char *action_of(enum tb_status status)
 {
     if (status == TB_VERSION_BROKEN) return "break_version";
-    /* It holds the version without having published it: its own copy is bad, which says nothing about the version. */
+    /* It holds the version without having published it: its own copy is bad, which says
+     * nothing about the version. */
     return status == TB_NOT_FOUND ? "not_read_from_it" : "read_again";
 }
 
@@ -463,8 +468,8 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
            event->shard, event->chunk, times, action);
 }
 
-/* A rank's copy that is good, or good again, is read once more, and counts as bad once: the next time is one too many. A worker's
- * takes a while to be good again. */
+/* A rank's copy that is good, or good again, is read once more, and counts as bad once: the next
+ * time is one too many. A worker's takes a while to be good again. */
 static void looked(struct tb_copy_hop *h, const struct tb_session_doubted *m)
 {
     const bool spoiled = m->found == TB_SESSION_FOUND_SPOILED;
@@ -492,8 +497,9 @@ void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doub
     if (h != NULL) looked(h, m);
 }
 
-/* All that one rank encoded is here. Ranks encode at the same time, each its shard: the one that took longest says how fast the version
- * came. Of each its own time counts, as one may seal long after another, or return. */
+/* All that one rank encoded is here. Ranks encode at the same time, each its shard: the one that
+ * took longest says how fast the version came. Of each its own time counts, as one may seal long
+ * after another, or return. */
 static void pace_take(struct tb_copy_hop *h)
 {
     struct tb_copy *copy = h->copy;
@@ -540,7 +546,8 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     }
 }
 
-/* What its hops told is not known: they are closed, and tried again where chunks are wanted still. */
+/* What its hops told is not known: they are closed, and tried again where chunks are wanted
+ * still. */
 static void hops_anew(struct tb_copy *copy)
 {
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {

@@ -1,9 +1,11 @@
-/* repair.c - reports that a chunk is damaged where it stands: the holder digests its own copy, and repairs it or stops serving it.
+/* repair.c - reports that a chunk is damaged where it stands: the holder digests its own copy, and
+ * repairs it or stops serving it.
  *
- * P1: a report is a stranger's word, and nothing is dropped for it. Only the holder's own digest counts: this gateway's for its
- * arena and its shelves, a worker's for its staging and for what it sealed.
- * P7: base/damage_reports.h bounds the digests that reports cost. A report that is not looked at is not kept: the reader reports it again.
- * P10: one line a damaged chunk says where it stood and what its holder did. */
+ * P1: a report is a stranger's word, and nothing is dropped for it. Only the holder's own digest
+ * counts: this gateway's for its arena and its shelves, a worker's for its staging and for what it
+ * sealed. P7: base/damage_reports.h bounds the digests that reports cost. A report that is not
+ * looked at is not kept: the reader reports it again. P10: one line a damaged chunk says where it
+ * stood and what its holder did. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -22,7 +24,8 @@ static uint64_t number_of(const struct tb_id *id)
     return number;
 }
 
-/* Sessions over TLS that show one certificate are one reporter; so are all sessions of this host's users, each by itself. */
+/* Sessions over TLS that show one certificate are one reporter; so are all sessions of this host's
+ * users, each by itself. */
 uint64_t tb_repair_reporter(const struct tb_worker_session *s)
 {
     char uri[TB_URI_BYTES_MAX];

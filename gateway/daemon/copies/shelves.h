@@ -1,11 +1,13 @@
-/* shelves.h - a thread that fills shelves: chunks that have landed, encoded on an older version, for the workers that hold it. A shell.
+/* shelves.h - a thread that fills shelves: chunks that have landed, encoded on an older version,
+ * for the workers that hold it. A shell.
  *
- * What a rank or a link encoded on that version already, or is about to, goes on as it came, from the objects that are kept. The others
- * are encoded here, one chunk at a time, the newest version first; so a shelf follows its version while it fills. What does not get much
- * smaller, or finds no room, gets an entry that says so, and comes whole.
+ * What a rank or a link encoded on that version already, or is about to, goes on as it came, from
+ * the objects that are kept. The others are encoded here, one chunk at a time, the newest version
+ * first; so a shelf follows its version while it fills. What does not get much smaller, or finds no
+ * room, gets an entry that says so, and comes whole.
  *
- * Threads: all calls are for one thread, the owner's. The work's memory stays until tb_shelf_work_end has returned, which waits
- * for the chunk in hand, 16 MiB at most. */
+ * Threads: all calls are for one thread, the owner's. The work's memory stays until
+ * tb_shelf_work_end has returned, which waits for the chunk in hand, 16 MiB at most. */
 #ifndef TB_DAEMON_SHELVES_H
 #define TB_DAEMON_SHELVES_H
 

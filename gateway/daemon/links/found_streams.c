@@ -1,5 +1,5 @@
-/* found_streams.c - how many streams a search found for each peer, over restarts: a gateway that begins again does not search again while a version
- * waits. */
+/* found_streams.c - how many streams a search found for each peer, over restarts: a gateway that
+ * begins again does not search again while a version waits. */
 #include "gateway/daemon/daemon.h"
 
 #include "base/log.h"

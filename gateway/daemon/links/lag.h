@@ -1,8 +1,9 @@
-/* lag.h - why a site does not have, or does not use, a model's head, and until when. Pure: facts in, one reason out.
+/* lag.h - why a site does not have, or does not use, a model's head, and until when. Pure:
+ * facts in, one reason out.
  *
- * The list of reasons is closed. Its order is the wire's (STATE): a new reason goes to the end. The order in which
- * reasons are looked for is that of tb_lag_reason_of: the first that holds is the one an operator has to deal with,
- * because those behind it would hold too. */
+ * The list of reasons is closed. Its order is the wire's (STATE): a new reason goes to the end. The
+ * order in which reasons are looked for is that of tb_lag_reason_of: the first that holds is the
+ * one an operator has to deal with, because those behind it would hold too. */
 #ifndef TB_DAEMON_LAG_H
 #define TB_DAEMON_LAG_H
 
@@ -95,11 +96,12 @@ struct tb_lag_pace {
 };
 void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes); /* once a second */
 bool tb_lag_still(const struct tb_lag_pace *p);          /* nothing came in the last two */
-/* Nor of what began so long ago: the last look was within a second, so the two before it were at that alone once it has lasted three. */
+/* Nor of what began so long ago: the last look was within a second, so the two before it were at
+ * that alone once it has lasted three. */
 bool tb_lag_stands(const struct tb_lag_pace *p, tb_time_ns begun_for);
 
-/* Seconds for what is left, by the best and by the worst of the last seconds. False: no estimate (less than two were seen, or in one of
- * them nothing moved). */
+/* Seconds for what is left, by the best and by the worst of the last seconds. False: no estimate
+ * (less than two were seen, or in one of them nothing moved). */
 struct tb_lag_eta {
     double low_s, high_s;
 };

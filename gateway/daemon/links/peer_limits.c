@@ -1,7 +1,9 @@
-/* peer_limits.c - how much is sent to each peer: a rate, hours of the day with one of their own, and a day's bytes.
+/* peer_limits.c - how much is sent to each peer: a rate, hours of the day with one of their
+ * own, and a day's bytes.
  *
- * Once a second the links are told what holds now. A day's bytes are handed to them as the count at which they stop, so that
- * a fast link cannot overrun the second, nor the day by a byte. What was sent is written down ahead (wan/send/budget.h): a kill stretches no budget. */
+ * Once a second the links are told what holds now. A day's bytes are handed to them as the count at
+ * which they stop, so that a fast link cannot overrun the second, nor the day by a byte. What was
+ * sent is written down ahead (wan/send/budget.h): a kill stretches no budget. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

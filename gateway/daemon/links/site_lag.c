@@ -1,5 +1,5 @@
-/* site_lag.c - what this site holds of a model, how far it is behind, and why: its own state, as it is shown here and told to
- * other sites (site_records.c). */
+/* site_lag.c - what this site holds of a model, how far it is behind, and why: its own state, as it
+ * is shown here and told to other sites (site_records.c). */
 #include "gateway/daemon/links/site_lag.h"
 
 #include <string.h>
@@ -60,7 +60,8 @@ static uint32_t source_count(const struct tb_daemon *d, const struct tb_catalog_
     return m->from_count > 0 ? m->from_count : d->config->peer_count;
 }
 
-/* The reason of one that could bring the model: that it can (TB_LAG_UP_TO_DATE), that it denies, that its link is down. */
+/* The reason of one that could bring the model: that it can (TB_LAG_UP_TO_DATE), that it denies,
+ * that its link is down. */
 static enum tb_lag_reason source_reason(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     const enum tb_lag_reason link = tb_site_link_reason(d, peer);
@@ -140,7 +141,8 @@ static void lag_of_catalog(struct tb_daemon *d, struct tb_site_lag *l)
         l->state.left_bytes = tb_links_announced_bytes(d->links, &l->lag.head);
 }
 
-/* What home says of itself counts, as at home it counts as well; until it has said of a head that was announced already. */
+/* What home says of itself counts, as at home it counts as well; until it has said of a head that
+ * was announced already. */
 static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
 {
     static struct tb_record home; /* large; the main loop's alone */
@@ -201,7 +203,8 @@ static void facts_of_copy(struct tb_site_lag *l, const struct tb_copy *copy)
     l->facts.still = tb_lag_still(&copy->pace) && tb_lag_still(&copy->came);
 }
 
-/* The first of them, where each that is up says that its day's bytes to here are used up; UINT32_MAX: one can send, or none is up. */
+/* The first of them, where each that is up says that its day's bytes to here are used up;
+ * UINT32_MAX: one can send, or none is up. */
 static uint32_t spent_from(struct tb_daemon *d, const struct tb_catalog_model *m)
 {
     uint32_t first = UINT32_MAX;

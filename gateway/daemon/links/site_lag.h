@@ -1,4 +1,5 @@
-/* site_lag.h - this site and one model: what it holds, how far it is behind, and why. Private to gateway/daemon. */
+/* site_lag.h - this site and one model: what it holds, how far it is behind, and why.
+ * Private to gateway/daemon. */
 #ifndef TB_DAEMON_SITE_LAG_H
 #define TB_DAEMON_SITE_LAG_H
 
@@ -25,8 +26,9 @@ struct tb_site_lag {
     struct tb_site_own *own;
     struct tb_site_state state; /* of this site, but `serial` */
     struct tb_id head;          /* zero: none, or one that this catalog does not know */
-    bool
-        known; /* false: the head is not known now, and versions, left_bytes and behind_ms are of the last one */
+    /* false: the head is not known now, and versions, left_bytes and behind_ms are of the last
+     * one */
+    bool known;
     tb_time_ns heard_at; /* the home's last word of the model; here, now; 0: none came */
     struct tb_catalog_lag lag;
     struct tb_lag_facts facts;

@@ -1,7 +1,9 @@
-/* site_records.c - what this site says of itself to its peers, what they say, and what it passes on as a relay (records.h).
+/* site_records.c - what this site says of itself to its peers, what they say, and what it passes on
+ * as a relay (records.h).
  *
- * STATE goes out when it changes, at most once a second, and with a new serial whenever a link comes up or goes down: a
- * site that lost one way to here then believes the word that comes by another. */
+ * STATE goes out when it changes, at most once a second, and with a new serial whenever a
+ * link comes up or goes down: a site that lost one way to here then believes the word
+ * that comes by another. */
 #include "gateway/daemon/links/site_lag.h"
 
 #include <string.h>
@@ -15,7 +17,8 @@
 
 /* ---- saying ---- */
 
-/* P8: the home of a model subscribes to it everywhere, for what rots there. That gives nobody a right to hear of its versions. */
+/* P8: the home of a model subscribes to it everywhere, for what rots there. That gives nobody a
+ * right to hear of its versions. */
 static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
     for (uint32_t i = 0; i < d->config->model_count; i++) {

@@ -1,9 +1,11 @@
-/* home_runs.c - a home whose store is new or restored learns which runs other sites remember, before it opens one.
+/* home_runs.c - a home whose store is new or restored learns which runs other sites remember,
+ * before it opens one.
  *
- * Such a model is doubted, in the store as well, until a run of it is opened. The home asks each peer that may read it at the begin of
- * each session, and takes the highest run that a peer or a worker here tells. run_asking.h decides; requests that have to wait are kept
- * as they came and handled again. A model that is not doubted asks nobody: there home tells its newest run, and a follower that remembers a
- * higher one says so at both ends. */
+ * Such a model is doubted, in the store as well, until a run of it is opened. The home asks each
+ * peer that may read it at the begin of each session, and takes the highest run that a peer or a
+ * worker here tells. run_asking.h decides; requests that have to wait are kept as they came and
+ * handled again. A model that is not doubted asks nobody: there home tells its newest run, and a
+ * follower that remembers a higher one says so at both ends. */
 #include <stdio.h>
 #include <string.h>
 
@@ -138,7 +140,8 @@ void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name
     TB_MOOT(tb_links_run_tell(d->links, peer, &run));
 }
 
-/* One line for both ends: home's newest run is not the newest that a follower remembers, and the follower takes nothing of it. */
+/* One line for both ends: home's newest run is not the newest that a follower remembers, and the
+ * follower takes nothing of it. */
 static void below_log(struct tb_daemon *d, const char *end, uint32_t peer, const struct tb_links_run *low,
                       uint64_t high)
 {

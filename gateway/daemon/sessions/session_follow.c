@@ -1,4 +1,5 @@
-/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release; and what they are told. */
+/* session_follow.c - what followers ask: subscribe, wait, stage, activate, release;
+ * and what they are told. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
@@ -113,7 +114,8 @@ enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire
     return TB_OK;
 }
 
-/* A publisher may ask where its own version is; of one that ended nothing is left here by which to know its own. */
+/* A publisher may ask where its own version is; of one that ended nothing is left here by
+ * which to know its own. */
 static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb_id *uid)
 {
     struct tb_catalog_version_view view;
@@ -260,8 +262,9 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
     return TB_OK; /* the catalog's PLAN comes with settle, behind the manifests */
 }
 
-/* P8: who exports is a reader, to whom a source is planned, and counts as a copy: so it needs the right to read, which it showed when
- * it staged, but maybe to an earlier life of this gateway. P7: what the catalog does not know is not remembered. */
+/* P8: who exports is a reader, to whom a source is planned, and counts as a copy: so it needs the
+ * right to read, which it showed when it staged, but maybe to an earlier life of this gateway. P7:
+ * what the catalog does not know is not remembered. */
 enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_catalog *c = s->d->catalog;
@@ -296,7 +299,8 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
     return TB_OK;
 }
 
-/* P6: a source that says nothing to one of its readers is nobody's choice until it says something here. */
+/* P6: a source that says nothing to one of its readers is nobody's choice until it
+ * says something here. */
 static void note_silent(struct tb_worker_session *s, const struct tb_session_hop_lost *m)
 {
     struct tb_catalog_reference_view view;
@@ -377,7 +381,8 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
-/* P8: anybody on this host may connect, and what there is, who reads it and from where is not for anybody. */
+/* P8: anybody on this host may connect, and what there is, who reads it and from
+ * where is not for anybody. */
 static enum tb_status may_look(struct tb_worker_session *s)
 {
     if (tb_rights_any(s->d->config, &s->identity)) return TB_OK;

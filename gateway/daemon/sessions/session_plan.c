@@ -1,8 +1,9 @@
-/* session_plan.c - the catalog's plans told to both ends of a hop: the source's owner is granted a token, and once it
- * said that its door knows it, the reader is told whom to read from.
+/* session_plan.c - the catalog's plans told to both ends of a hop: the source's owner is granted a
+ * token, and once it said that its door knows it, the reader is told whom to read from.
  *
- * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its reader up for TB_GRANT_WAIT_NS;
- * then another plan is made, and nobody else is sent there until it speaks. */
+ * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its
+ * reader up for TB_GRANT_WAIT_NS; then another plan is made, and nobody else is sent
+ * there until it speaks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -40,7 +41,8 @@ static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, stru
     return true;
 }
 
-/* What it stages or, of a version of one shard, what it published: of a session that does both the catalog said which. */
+/* What it stages or, of a version of one shard, what it published: of a session that does both
+ * the catalog said which. */
 static const struct tb_worker_export *export_of(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint64_t export_id)
 {
@@ -118,7 +120,8 @@ static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const str
     TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), reader, uid, plan));
 }
 
-/* What was planned may be over by now: its reader whole or gone, its source lost, a newer plan made. */
+/* What was planned may be over by now: its reader whole or gone, its source lost, a newer plan
+ * made. */
 static void plan_granted(struct tb_daemon *d, const struct tb_plan_wait *wait, enum tb_status status)
 {
     struct tb_worker_session *reader = tb_session_find(d, &wait->reader);

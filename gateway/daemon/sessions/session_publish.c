@@ -244,7 +244,8 @@ struct seal {
     char why[256];
 };
 
-/* The manifest as the rank says it; its digests must hash to its root. seal->memory is the caller's to release. */
+/* The manifest as the rank says it; its digests must hash to its root. seal->memory is the
+ * caller's to release. */
 static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *seal)
 {
     const struct tb_session_seal *m = &seal->m;
@@ -293,8 +294,8 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
     return status;
 }
 
-/* P6: sealed again after this gateway lost its arena: a version that is ready already does not become so once more, and is
- * served from now on. */
+/* P6: sealed again after this gateway lost its arena: a version that is ready already does not
+ * become so once more, and is served from now on. */
 static void serve_known(struct tb_copy *copy, const struct tb_catalog_version_view *view)
 {
     if (view->state != TB_VERSION_READY && view->state != TB_VERSION_KEPT) return;
@@ -522,7 +523,8 @@ void tb_seals_free(struct tb_daemon *d)
 
 /* ---- UNPUBLISH ---- */
 
-/* What waits for room is taken back as well: sealed after that it would name an export that is closed. */
+/* What waits for room is taken back as well: sealed after that it would name an
+ * export that is closed. */
 static bool seals_unpark(struct tb_worker_session *s, const struct tb_session_unpublish *m)
 {
     bool any = false;
@@ -570,9 +572,10 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
     return count;
 }
 
-/* P3: a chunk that has rotted here is taken from the rank before it goes, also when the verifier's wake is still to come.
- * P1: what another request hid (or this one, before the connection was cut) is still read until that drain ends: the answer waits
- * for it as well. Where nothing is hidden anew, what was told of it before still counts: some of it may have come back into sight. */
+/* P3: a chunk that has rotted here is taken from the rank before it goes, also when the verifier's
+ * wake is still to come. P1: what another request hid (or this one, before the connection was cut)
+ * is still read until that drain ends: the answer waits for it as well. Where nothing is hidden
+ * anew, what was told of it before still counts: some of it may have come back into sight. */
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unpublish m;
@@ -603,7 +606,8 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     return TB_OK;
 }
 
-/* P10: a rank that took its memory away before all of it was here. What that costs, version.state says. */
+/* P10: a rank that took its memory away before all of it was here. What that costs, version.state
+ * says. */
 static void tell_gone(const struct tb_catalog_todo *todo)
 {
     char uid[TB_HEX_CHARS];
@@ -634,7 +638,8 @@ static void unpublish_note(struct tb_unpublish_wait *u, const struct tb_catalog_
     u->judged = own;
 }
 
-/* Whether `u` asked for some of what this is about, and all that it asked for has ended or come back. */
+/* Whether `u` asked for some of what this is about, and all that it asked for has ended or come
+ * back. */
 static bool unpublish_over(const struct tb_worker_session *s, struct tb_unpublish_wait *u,
                            const struct tb_catalog_todo *todo)
 {

@@ -44,8 +44,9 @@ struct tb_worker_session {
     struct tb_id id;
     bool welcomed;
     bool refused; /* it was told why; its end is no second refusal */
-    bool
-        apart; /* over a unix socket, from a network namespace of its own: no door of the other's can be reached by its name */
+    /* over a unix socket, from a network namespace of its own: no door of the other's can
+     * be reached by its name */
+    bool apart;
     bool local; /* by the unix socket */
     /* What tb_session_may refused last: the reply to it names the list. */
     struct tb_name denied_model;

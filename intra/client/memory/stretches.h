@@ -17,10 +17,9 @@
 struct tb_stretches {
     struct tb_stretch *list; /* ascending; none touches the next */
     uint32_t count;
-    uint32_t
-        /* of each piece: the index of the stretch that has all of it; TB_STRETCH_NONE: it is
-         * empty */
-        *of;
+    /* of each piece: the index of the stretch that has all of it; TB_STRETCH_NONE: it is
+     * empty */
+    uint32_t *of;
 };
 
 /* Joins pieces that touch or overlap; empty ones are in no stretch. n log n. TB_SITE_NOMEM:

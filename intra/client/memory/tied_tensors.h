@@ -14,9 +14,8 @@
 #define TB_TIED_NONE UINT32_MAX
 
 struct tb_tied {
-    uint32_t
-        /* of each: the first with its memory, TB_TIED_NONE: it is that one. NULL: none is tied */
-        *first_of;
+    /* of each: the first with its memory, TB_TIED_NONE: it is that one. NULL: none is tied */
+    uint32_t *first_of;
     uint32_t count;      /* that are tied to another */
     uint64_t bytes;      /* of those */
     uint32_t overlap[2]; /* two that share some bytes; both TB_TIED_NONE: no two do */

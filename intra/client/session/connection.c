@@ -531,8 +531,8 @@ static void close_handles(struct tb_connection *c)
     uv_close((uv_handle_t *)&c->wake, NULL);
 }
 
-/* Under the lock. The one place that draws conclusions from what the crew, the fabric and the signal
- * handlers have noted and woken this thread for. */
+/* Under the lock. The one place that draws conclusions from what the crew, the fabric and the
+ * signal handlers have noted and woken this thread for. */
 static void advance(struct tb_connection *c)
 {
     tb_stagings_advance(c->session);

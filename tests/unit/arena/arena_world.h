@@ -1,4 +1,5 @@
-/* arena_world.h - what the arena's tests share: a file in memory, versions whose bytes follow from a seed. */
+/* arena_world.h - what the arena's tests share: a file in memory, versions whose
+ * bytes follow from a seed. */
 #ifndef TB_TEST_ARENA_WORLD_H
 #define TB_TEST_ARENA_WORLD_H
 

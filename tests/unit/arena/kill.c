@@ -1,6 +1,6 @@
-/* kill.c - P3: what was held when the process was killed, at whatever instant, is held and right after it; a
- * version is there as a whole or not at all. A child reserves, lands and frees as fast as it can, is killed
- * after a random time, and its parent looks. */
+/* kill.c - P3: what was held when the process was killed, at whatever instant, is held and right
+ * after it; a version is there as a whole or not at all. A child reserves, lands and frees as fast
+ * as it can, is killed after a random time, and its parent looks. */
 #include "arena_world.h"
 
 #include <poll.h>

@@ -12,8 +12,8 @@
 static char error[TB_ARENA_ERROR_BYTES];
 static const char *path;
 
-/* An arena with version 5 (two shards, shard 0 whole, chunk 1 of shard 1 held) and version 6 (one shard,
- * whole), closed again. */
+/* An arena with version 5 (two shards, shard 0 whole, chunk 1 of shard 1 held) and version 6 (one
+ * shard, whole), closed again. */
 struct left {
     struct version v5, v6;
     struct tb_id life;
@@ -174,7 +174,8 @@ static uint64_t find_record(uint32_t kind, const struct tb_id *uid, uint32_t sha
     return 0;
 }
 
-/* Writes the header, as a later release or a larger arena would have it, into the slot that counts. */
+/* Writes the header, as a later release or a larger arena would have it, into the
+ * slot that counts. */
 static void header_write(struct arena_header *h)
 {
     h->sequence++;
@@ -190,7 +191,8 @@ static struct arena_header header_read(void)
     return h[0].sequence > h[1].sequence ? h[0] : h[1];
 }
 
-/* P3: `arena.bytes: 16MiB` where 16GiB was meant is an error of a config, and no reason to lose what is there. */
+/* P3: `arena.bytes: 16MiB` where 16GiB was meant is an error of a config, and no reason
+ * to lose what is there. */
 static void tables_past_the_new_end_are_a_refusal(void **state)
 {
     (void)state;
@@ -209,7 +211,8 @@ static void tables_past_the_new_end_are_a_refusal(void **state)
     tb_arena_close(arena);
 }
 
-/* P9: nor is another release's file damage, also when nothing of its header but its beginning is where ours is. */
+/* P9: nor is another release's file damage, also when nothing of its header but its
+ * beginning is where ours is. */
 static void another_format_is_a_refusal(void **state)
 {
     (void)state;
@@ -278,7 +281,8 @@ static void a_torn_header_slot_falls_back_to_the_other(void **state)
     left_fini(&l);
 }
 
-/* One damage: version 5 goes, version 6 stays, the life is new, and the space of version 5 is free again. */
+/* One damage: version 5 goes, version 6 stays, the life is new, and the space of
+ * version 5 is free again. */
 static void damage_drops_one(uint64_t offset, struct left *l)
 {
     flip(offset);
@@ -338,7 +342,7 @@ static void every_kind_of_damage_drops_one_region(void **state)
     for (uint32_t part = 0; part < 4; part++) {
         leave(&l);
         find_record(ARENA_SHARD, &l.v5.key.uid, 1, &r);
-        assert_true(arena_extent_plan(&r.shard, &plan));
+        assert_true(tb_arena_extent_plan(&r.shard, &plan));
         const uint64_t inside[] = {plan.head + 2, plan.head + 30, plan.digests + 17, plan.held + 1};
         damage_drops_one(r.shard.offset + inside[part], &l);
     }
@@ -357,8 +361,8 @@ static void a_file_cut_behind_our_back_begins_anew(void **state)
     left_fini(&l);
 }
 
-/* P7: whatever stands in the tables, opening ends, inside its bounds (the sanitizers look on), and the arena
- * can be used. */
+/* P7: whatever stands in the tables, opening ends, inside its bounds (the sanitizers look on), and
+ * the arena can be used. */
 static void random_damage_never_breaks_the_open(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* verify.c - what an earlier process left is digested again: before use as a base, and in background (P1,
- * P3). */
+/* verify.c - what an earlier process left is digested again: before use as a base, and in
+ * background (P1, P3). */
 #include "arena_world.h"
 
 #include <pthread.h>
@@ -153,7 +153,8 @@ bool __wrap_tb_place_held(const struct tb_place *p, uint32_t k)
     return held;
 }
 
-/* P6: a pass over a chunk is milliseconds, and the loop asks the arena at each step: nobody waits for the mutex meanwhile. */
+/* P6: a pass over a chunk is milliseconds, and the loop asks the arena at each step: nobody waits
+ * for the mutex meanwhile. */
 static void a_recheck_holds_up_nobody(void **state)
 {
     (void)state;
@@ -171,7 +172,8 @@ static void a_recheck_holds_up_nobody(void **state)
     version_fini(&v);
 }
 
-/* It was condemned, and has landed again, while it was passed over: that is another chunk, and good. */
+/* It was condemned, and has landed again, while it was passed over: that is another chunk, and
+ * good. */
 static void what_landed_again_meanwhile_is_not_condemned(void **state)
 {
     (void)state;
@@ -191,7 +193,8 @@ static void what_landed_again_meanwhile_is_not_condemned(void **state)
     version_fini(&v);
 }
 
-/* P5: it was absent at the last look, and is good and held a moment later, as what lands takes no mutex: that is nobody's fault. */
+/* P5: it was absent at the last look, and is good and held a moment later, as what lands takes no
+ * mutex: that is nobody's fault. */
 static void what_lands_behind_the_look_is_not_condemned(void **state)
 {
     (void)state;
@@ -232,7 +235,8 @@ static void *verifier(void *user)
     return NULL;
 }
 
-/* A free that meets the verifier waits for the chunk in hand; ThreadSanitizer and AddressSanitizer look on. */
+/* A free that meets the verifier waits for the chunk in hand; ThreadSanitizer and
+ * AddressSanitizer look on. */
 static void a_free_waits_for_the_verifier(void **state)
 {
     (void)state;

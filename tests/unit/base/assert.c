@@ -1,4 +1,5 @@
-/* A failed TB_ASSERT names its place and expression on stderr and aborts; one that holds does nothing. */
+/* A failed TB_ASSERT names its place and expression on stderr and aborts; one that holds does
+ * nothing. */
 #include "base/assert.h"
 
 #include <signal.h>

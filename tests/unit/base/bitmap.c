@@ -1,4 +1,5 @@
-/* Held bits: exactly one setter is told true, and whoever sees a bit sees the bytes behind it (P1). */
+/* Held bits: exactly one setter is told true, and whoever sees a bit sees the bytes behind it
+ * (P1). */
 #include "base/bitmap.h"
 
 #include <pthread.h>
@@ -120,8 +121,8 @@ static void *publish_run(void *arg)
     return NULL;
 }
 
-/* The plain array is written and read without a lock: tsan reports it if the bit's release and acquire are
- * lost. */
+/* The plain array is written and read without a lock: tsan reports it if the bit's release
+ * and acquire are lost. */
 static void who_sees_the_bit_sees_the_bytes(void **state)
 {
     (void)state;

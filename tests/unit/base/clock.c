@@ -1,4 +1,5 @@
-/* The monotonic clock does not run backwards, arithmetic on it saturates, and random bytes differ. */
+/* The monotonic clock does not run backwards, arithmetic on it saturates, and random bytes
+ * differ. */
 #include "base/clock.h"
 
 #include <string.h>

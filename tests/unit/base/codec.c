@@ -71,7 +71,8 @@ static enum tb_status decode(struct tb_codec *codec, const struct coded *c, stru
     return tb_codec_decode(codec, &(struct tb_codec_coded){c->form, c->bytes, c->count}, &out);
 }
 
-/* Encodes and decodes; returns the form and size, having checked that all came back into memory of exactly its size. */
+/* Encodes and decodes; returns the form and size, having checked that all came back into memory
+ * of exactly its size. */
 static struct coded round_trip(struct tb_codec *codec, struct tb_codec_form wanted,
                                const struct tb_codec_input *in)
 {
@@ -118,7 +119,8 @@ static void noise_is_sent_raw(void **state)
     }
 }
 
-/* A base of weights whose exponents are few, and a step of it: one element in `one_in`, most by one unit. */
+/* A base of weights whose exponents are few, and a step of it: one element in
+ * `one_in`, most by one unit. */
 static void step_make(uint8_t *base, uint8_t *bytes, size_t count, uint64_t one_in)
 {
     uint64_t seed = one_in;
@@ -133,7 +135,8 @@ static void step_make(uint8_t *base, uint8_t *bytes, size_t count, uint64_t one_
     }
 }
 
-/* Every codec, dtype and variant, with a base and without, at the sizes around what they work in. */
+/* Every codec, dtype and variant, with a base and without, at the sizes around what they work
+ * in. */
 static void every_form_comes_back(void **state)
 {
     struct tb_codec *codec = *state;
@@ -251,7 +254,8 @@ static struct coded zeros_coded(struct tb_codec *codec, struct tb_codec_form for
     return c;
 }
 
-/* Sparse says where it changes and not how long it is; planes say it in groups of 64. The digest says the rest. */
+/* Sparse says where it changes and not how long it is; planes say it in groups of 64. The
+ * digest says the rest. */
 static void lengths_must_agree(void **state)
 {
     struct tb_codec *codec = *state;
@@ -342,7 +346,8 @@ static void a_codec_has_a_name(void **state)
     CHECK_STATUS(tb_codec_parse("auto", &id), TB_BAD_ARGUMENT); /* a choice, no codec */
 }
 
-/* With TB_WEIGHTS_DIR=DIR that holds v0000.safetensors and on: a real step through every form, as bytes of each dtype. */
+/* With TB_WEIGHTS_DIR=DIR that holds v0000.safetensors and on: a real step through every form, as
+ * bytes of each dtype. */
 static size_t version_load(const char *dir, unsigned number, uint8_t *bytes_out, size_t cap)
 {
     char path[512];

@@ -1,5 +1,5 @@
-/* The cut: one published rule, no gap, no overlap, and chunk k covers the same bytes whatever blobs travel
- * (P5). */
+/* The cut: one published rule, no gap, no overlap, and chunk k covers the same bytes
+ * whatever blobs travel (P5). */
 #include "base/layout/layout.h"
 
 #include <stdio.h>
@@ -83,8 +83,9 @@ static void worked_examples(void **state)
     free(memory);
 }
 
-/* tensors.many: what costs something for each chunk costs a version of 100,000 small tensors at most a tenth more than one large tensor
- * of the same bytes. (Their layout is taken apart once for all versions: layouts.c.) */
+/* tensors.many: what costs something for each chunk costs a version of 100,000 small tensors at
+ * most a tenth more than one large tensor of the same bytes. (Their layout is taken apart once for
+ * all versions: layouts.c.) */
 static void many_small_tensors_are_hardly_more_chunks(void **state)
 {
     (void)state;

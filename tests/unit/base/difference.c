@@ -1,4 +1,5 @@
-/* P1: a difference to a base, taken and undone, is the version again: whole elements modulo their width, on every variant. */
+/* P1: a difference to a base, taken and undone, is the version again: whole elements modulo their
+ * width, on every variant. */
 #include "base/codec/difference.h"
 
 #include <stdlib.h>

@@ -37,7 +37,8 @@ static void shards_and_holders_have_chunks_of_one_number(void **state)
     assert_true(tb_doubts_take(&d, &doubt));
 }
 
-/* P7: a liar that names another chunk each time costs a bounded number of digests a second, and leaves some to the others. */
+/* P7: a liar that names another chunk each time costs a bounded number of digests a second, and
+ * leaves some to the others. */
 static void a_liar_uses_up_its_own_looks(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Each wrapper fails exactly when it was asked to, with an errno, and is the plain call otherwise. */
+/* Each wrapper fails exactly when it was asked to, with an errno, and is the plain call
+ * otherwise. */
 #include "base/fault.h"
 
 #include <errno.h>
@@ -60,8 +61,8 @@ static void points_are_independent(void **state)
     assert_int_equal(errno, EMFILE);
 }
 
-/* One row a wrapper: armed it fails with an errno that the call itself would not give here, and the number of
- * rows is checked against the list. */
+/* One row a wrapper: armed it fails with an errno that the call itself would not give here, and the
+ * number of rows is checked against the list. */
 static void every_wrapper_fails(void **state)
 {
     (void)state;

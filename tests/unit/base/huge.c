@@ -1,4 +1,5 @@
-/* huge.c - tests of base/huge_pages.h: what small pages stood in is kept, the rest is zeroes, and it is mapped by huge pages where there are any. */
+/* huge.c - tests of base/huge_pages.h: what small pages stood in is kept, the rest is zeroes, and
+ * it is mapped by huge pages where there are any. */
 #include "base/huge_pages.h"
 
 #include <fcntl.h>
@@ -46,7 +47,8 @@ static long faults_of_writing(uint8_t *bytes, uint64_t count)
     return faults() - before;
 }
 
-/* The kernel has no more than advice; what it did is seen by what there is then, and by what the first touch costs. */
+/* The kernel has no more than advice; what it did is seen by what there is then, and by what
+ * the first touch costs. */
 static void a_file_stands_in_huge_pages(void **state)
 {
     (void)state;

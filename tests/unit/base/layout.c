@@ -1,4 +1,5 @@
-/* Layouts: one canonical order and id for the same tensors, and a decoder that believes nothing (P7). */
+/* Layouts: one canonical order and id for the same tensors, and a decoder that
+ * believes nothing (P7). */
 #include "base/layout/layout.h"
 
 #include <stdio.h>
@@ -461,7 +462,8 @@ static void parts_stand_together(void **state)
     assert_int_equal(try_build(tensors, 5), TB_OK);
     tensors[3].part = TB_PARTS_MAX + 1;
     assert_int_equal(try_build(tensors, 5), TB_BAD_ARGUMENT);
-    /* Of the last tensor, whose number may be any above those before it: readers look for each up to the largest. */
+    /* Of the last tensor, whose number may be any above those before it: readers look for
+     * each up to the largest. */
     uint8_t *last = wire + w.used - (2 + 2 + 1 + 48);
     last[0] = TB_PARTS_MAX & 0xff;
     last[1] = TB_PARTS_MAX >> 8;
@@ -525,7 +527,8 @@ static void a_dtype_is_a_name_and_bits(void **state)
     }
 }
 
-/* Units of 8, 4, 2 and 1 bytes, the named dtypes first in each; an odd count ends inside a byte, and the next begins on one. */
+/* Units of 8, 4, 2 and 1 bytes, the named dtypes first in each; an odd count ends inside a byte,
+ * and the next begins on one. */
 static void other_dtypes_have_their_place(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Layouts kept by their id: versions of one layout share a table, and what nobody uses is bounded (P7). */
+/* Layouts kept by their id: versions of one layout share a table, and what nobody
+ * uses is bounded (P7). */
 #include "base/layout/layouts.h"
 
 #include <stdio.h>
@@ -62,7 +63,8 @@ static struct tb_layouts_counts counts(struct tb_layouts *l)
     return c;
 }
 
-/* The next version of a layout stands on the table of the one before; it is the manifest that a decode of its own gives. */
+/* The next version of a layout stands on the table of the one before; it is the manifest that a
+ * decode of its own gives. */
 static void a_layout_is_taken_apart_once(void **state)
 {
     (void)state;
@@ -133,7 +135,8 @@ static void idle_layouts_are_bounded(void **state)
     tb_layouts_free(l);
 }
 
-/* P7: every truncation and every flipped byte of a head is a head of something else or refused, also where the layout is known. */
+/* P7: every truncation and every flipped byte of a head is a head of something else or refused,
+ * also where the layout is known. */
 static void a_head_that_is_none_is_refused(void **state)
 {
     (void)state;
@@ -162,8 +165,9 @@ static void a_head_that_is_none_is_refused(void **state)
     free(head);
 }
 
-/* P6, P8: an id has no key, so a stranger may publish other tensors under the id that a trainer's layout is going to have. Each is
- * given its own table, whoever came first, and neither stops the other. */
+/* P6, P8: an id has no key, so a stranger may publish other tensors under the id that a
+ * trainer's layout is going to have. Each is given its own table, whoever came first, and
+ * neither stops the other. */
 static void layouts_of_one_id_stand_side_by_side(void **state)
 {
     (void)state;

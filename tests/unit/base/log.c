@@ -1,4 +1,5 @@
-/* P10: one event is one line; no text of a peer can forge another, and none is longer than 4 KiB. */
+/* P10: one event is one line; no text of a peer can forge another, and none is
+ * longer than 4 KiB. */
 #include "base/log.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* Manifests: the root covers everything that a shard is (P1), and a head from a stranger is bounded (P7). */
+/* Manifests: the root covers everything that a shard is (P1), and a head from a
+ * stranger is bounded (P7). */
 #include "base/layout/manifest.h"
 
 #include <stdio.h>
@@ -136,7 +137,8 @@ static bool cannot_both_be_files(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && (n == m || b[n] == '/');
 }
 
-/* Whatever stands between them, in whatever order: each pair is as when it is looked at by itself. */
+/* Whatever stands between them, in whatever order: each pair is as when it is looked at by
+ * itself. */
 static void every_clash_is_found(void **state)
 {
     (void)state;
@@ -190,7 +192,8 @@ static void root_is_what_the_header_says(void **state)
     sample_free(&s);
 }
 
-/* P7: a layout's id may have been made equal for two; what is a base of another is of the same chunks, and not only of one id. */
+/* P7: a layout's id may have been made equal for two; what is a base of another is of the same
+ * chunks, and not only of one id. */
 static void a_base_has_the_same_chunks(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Messages: every kind of field there and back; every truncation, limit plus one and tail refused (P7). */
+/* Messages: every kind of field there and back; every truncation, limit plus one and tail refused
+ * (P7). */
 #include "base/message.h"
 
 #include <string.h>

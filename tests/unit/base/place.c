@@ -1,4 +1,5 @@
-/* P1: a chunk becomes held only by bytes that match, and its destination has one writer at a time. */
+/* P1: a chunk becomes held only by bytes that match, and its destination has one
+ * writer at a time. */
 #include "base/layout/place.h"
 
 #include <pthread.h>
@@ -118,7 +119,8 @@ struct lander {
     uint32_t refused;
 };
 
-/* Each tries every chunk until all are held; every third attempt of a thread lands wrong bytes first. */
+/* Each tries every chunk until all are held; every third attempt of a thread lands wrong bytes
+ * first. */
 static void *lander_run(void *arg)
 {
     struct lander *me = arg;
@@ -131,7 +133,8 @@ static void *lander_run(void *arg)
             uint8_t *to = tb_place_chunk(p, k, &bytes);
             land(me->w, k);
             if (attempts++ % 3 == 0) to[attempts % bytes] ^= 0xff;
-            /* plain writes by several threads in turn: tsan sees it if a claim does not hand the bytes over */
+            /* plain writes by several threads in turn: tsan sees it if a claim does
+             * not hand the bytes over */
             if (tb_place_finish(p, k) == TB_OK) {
                 me->landed++;
             } else {
@@ -164,7 +167,8 @@ static void of_many_claimers_one_lands(void **state)
     assert_int_equal(w->claimed[0], 0);
 }
 
-/* Its owner takes the bytes of a chunk that matched before anybody is told that it is held, and of no other. */
+/* Its owner takes the bytes of a chunk that matched before anybody is told that it is
+ * held, and of no other. */
 static void note_landed(void *owner, const struct tb_place *p, uint32_t k)
 {
     assert_false(tb_place_held(p, k));
@@ -222,7 +226,8 @@ static void a_place_may_want_a_part(void **state)
 
 /* ---- bytes where no core may look ---- */
 
-/* A place of which so many chunks are far: its owner has them, where their addresses say there is nothing. */
+/* A place of which so many chunks are far: its owner has them, where their addresses
+ * say there is nothing. */
 #define FAR_CHUNKS 20u
 
 struct far_owner {
@@ -273,7 +278,8 @@ static void its_owner_proves_what_is_far(void **state)
     assert_false(tb_place_held(&w->place, 0));
     assert_true(tb_place_claim(&w->place, 0));
     tb_place_unclaim(&w->place, 0);
-    /* The chunks behind stand in memory of the host, one behind the other, and are its own matter. */
+    /* The chunks behind stand in memory of the host, one behind the other, and are its own
+     * matter. */
     for (uint32_t k = FAR_CHUNKS; k < CHUNKS; k++) {
         assert_true(tb_place_claim(&w->place, k));
         land(w, k);

@@ -1,4 +1,5 @@
-/* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is refused or stays in bounds. */
+/* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is
+ * refused or stays in bounds. */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>
@@ -75,8 +76,8 @@ static size_t round_trip(const struct tb_planes_input *in)
     return f.used;
 }
 
-/* Like weights: exponents as a bell has them, all mantissas and signs; every 50th element is any bit pattern (NaN
- * payloads, infinities, -0). */
+/* Like weights: exponents as a bell has them, all mantissas and signs; every 50th element is any
+ * bit pattern (NaN payloads, infinities, -0). */
 static uint32_t weight_make(enum tb_dtype dtype, uint64_t r)
 {
     const unsigned octave = (unsigned)__builtin_ctzll(r | 1u << 12); /* half as many an octave further */
@@ -125,7 +126,8 @@ static void step_make(const uint8_t *base, uint8_t *bytes, size_t count, size_t 
     }
 }
 
-/* Sizes around groups of 64, tiles of 4096 and sections of 65536 elements, and bytes behind the last one. */
+/* Sizes around groups of 64, tiles of 4096 and sections of 65536 elements, and bytes
+ * behind the last one. */
 static const size_t elements[] = {0, 1, 2, 63, 64, 65, 1000, 4095, 4096, 4097, 65535, 65536, 65537, 140003};
 
 #define ELEMENTS (sizeof elements / sizeof elements[0])
@@ -184,7 +186,8 @@ static void every_bit_pattern_of_two_bytes_comes_back(void **state)
     }
 }
 
-/* P1: fewer values than a palette has places, of which 0 (what an empty place has) is each in turn. */
+/* P1: fewer values than a palette has places, of which 0 (what an empty place has) is each in
+ * turn. */
 static void few_values_come_back(void **state)
 {
     (void)state;
@@ -266,7 +269,8 @@ static void header_flips_are_refused(struct form f, const uint8_t *base, uint8_t
     }
 }
 
-/* The digest catches what decodes to other bytes; asan looks on. Variants agree on what is damaged, and on what it gives. */
+/* The digest catches what decodes to other bytes; asan looks on. Variants agree on what is damaged,
+ * and on what it gives. */
 static void damage(struct form f, const uint8_t *base, size_t count)
 {
     uint8_t *back = malloc(count), *other = malloc(count);
@@ -308,7 +312,8 @@ static void damaged_forms_stay_in_bounds(void **state)
     }
 }
 
-/* A form for 64 elements of bf16 written by hand: the header of its only section, and the bytes behind it. */
+/* A form for 64 elements of bf16 written by hand: the header of its only section, and
+ * the bytes behind it. */
 struct claim {
     uint8_t levels, two;
     uint32_t escapes[2];
@@ -381,7 +386,8 @@ static uint64_t sum_of(const uint8_t *bytes, size_t count)
     return sum;
 }
 
-/* What other implementations must read: the form is fixed. What an encoder writes is its choice of cascade. */
+/* What other implementations must read: the form is fixed. What an encoder writes is
+ * its choice of cascade. */
 static void a_known_chunk_has_a_known_form(void **state)
 {
     (void)state;

@@ -100,7 +100,8 @@ static void the_race_is_lost_with_the_last(void **state)
     assert_string_equal(r.trace, "0 dial 0\n250 dial 1\n270 failed 1\n400 failed 0\n400 lost 0\n");
 }
 
-/* The winner said no after all (a certificate, a BYE): what was not dialled yet is, what was outrun is not again. */
+/* The winner said no after all (a certificate, a BYE): what was not dialled yet is, what was
+ * outrun is not again. */
 static void a_winner_that_fails_is_followed_by_the_rest(void **state)
 {
     (void)state;

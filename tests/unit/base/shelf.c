@@ -1,4 +1,5 @@
-/* shelf.c - tests of base/layout/shelf.c: what a reader sees of encoded chunks, and what it believes. P7: nothing that points elsewhere. */
+/* shelf.c - tests of base/layout/shelf.c: what a reader sees of encoded chunks, and what it
+ * believes. P7: nothing that points elsewhere. */
 #include "base/layout/shelf.h"
 
 #include <setjmp.h>
@@ -135,7 +136,8 @@ static void nonsense_is_refused(void **state)
     free(w.memory);
 }
 
-/* P1: its owner digests it after a report: damaged, it is shown to nobody any more; else it stays, whatever a reader says (P7). */
+/* P1: its owner digests it after a report: damaged, it is shown to nobody any more; else it stays,
+ * whatever a reader says (P7). */
 static void a_damaged_object_is_withdrawn(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* P1, P7: a step comes back bit for bit, in few bytes, and a damaged form is refused or stays in bounds. */
+/* P1, P7: a step comes back bit for bit, in few bytes, and a damaged form is refused or stays in
+ * bounds. */
 #include "base/codec/sparse.h"
 
 #include <stdbool.h>
@@ -98,8 +99,8 @@ static size_t round_trip(const struct tb_sparse_input *in)
     return f.used;
 }
 
-/* A base of all bit patterns (NaN payloads, infinities, -0, denormals), and one element in `one_in` that changed: most
- * by one unit in the last place, some to any pattern at all. */
+/* A base of all bit patterns (NaN payloads, infinities, -0, denormals), and one element in `one_in`
+ * that changed: most by one unit in the last place, some to any pattern at all. */
 struct pair {
     uint8_t *base, *bytes;
 };
@@ -188,7 +189,8 @@ static void noise_does_not_pay(void **state)
     pair_free(p);
 }
 
-/* Every bf16 bit pattern becomes every kind of other one: the difference is an integer's, never a float's. */
+/* Every bf16 bit pattern becomes every kind of other one: the difference is an
+ * integer's, never a float's. */
 static void every_bit_pattern_may_become_another(void **state)
 {
     (void)state;
@@ -433,7 +435,8 @@ static void a_known_step_has_a_known_form(void **state)
     free(f.bytes);
 }
 
-/* With TB_WEIGHTS_DIR=DIR that holds v0000.safetensors and on: each step of a real run, in chunks of 1 MiB. */
+/* With TB_WEIGHTS_DIR=DIR that holds v0000.safetensors and on: each step of a real
+ * run, in chunks of 1 MiB. */
 struct step_cost {
     size_t bytes, changed;
 };

@@ -1,5 +1,5 @@
-/* steps.c - steps that were encoded one by one are one chunk when they are joined: what it decodes to is the last version, and whoever
- * lies about their number or lengths is refused. */
+/* steps.c - steps that were encoded one by one are one chunk when they are joined: what it decodes
+ * to is the last version, and whoever lies about their number or lengths is refused. */
 #include "base/codec/codec.h"
 
 #include <stdlib.h>
@@ -18,7 +18,8 @@ struct story {
     struct tb_codec_coded steps[STEPS + 1]; /* of version i + 1 on version i */
 };
 
-/* Weights whose exponents are spread, so that the classes of a base are not those of the version on it. */
+/* Weights whose exponents are spread, so that the classes of a base are not those of the version on
+ * it. */
 static void versions_make(struct story *s)
 {
     uint64_t seed = 5;
@@ -98,7 +99,8 @@ static void is_version(struct story *s, const struct tb_codec_coded *coded, unsi
     free(on);
 }
 
-/* P1: in one class and in many, by every set of instructions that is here, up to as many as there may be. */
+/* P1: in one class and in many, by every set of instructions that is here, up to as
+ * many as there may be. */
 static void steps_joined_make_the_last_version(void **state)
 {
     static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
@@ -162,7 +164,8 @@ static void what_is_no_step_is_not_joined(void **state)
     free((void *)(uintptr_t)two.bytes);
 }
 
-/* P7: cut anywhere, or with other lengths and numbers in front. Nothing is written behind the chunk. */
+/* P7: cut anywhere, or with other lengths and numbers in front. Nothing is written behind the
+ * chunk. */
 static void damage_is_refused_or_harmless(void **state)
 {
     struct story *s = *state;

@@ -1,4 +1,5 @@
-/* vector_spelled.c - a machine that has AVX-512, because it is spelled out (spelled/immintrin.h), and no AVX2. */
+/* vector_spelled.c - a machine that has AVX-512, because it is spelled out
+ * (spelled/immintrin.h), and no AVX2. */
 #include "base/codec/planes_x86.h"
 #include "base/codec/sparse_x86.h"
 #include "base/vector.h"

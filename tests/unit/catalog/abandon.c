@@ -19,8 +19,8 @@ static void only_what_is_clearly_sooner_is_taken(void **state)
     assert_true(ask(&a, 1000, 20)); /* a step against a first copy */
 }
 
-/* What was promised has to be beaten too: a newer one that is sooner than the crossing only because that one got slower is
- * not sooner than what was there before. */
+/* What was promised has to be beaten too: a newer one that is sooner than the crossing only because
+ * that one got slower is not sooner than what was there before. */
 static void what_was_promised_is_beaten_or_kept(void **state)
 {
     (void)state;
@@ -45,7 +45,8 @@ static void giving_up_ends(void **state)
         for (uint32_t i = 0; i < 100000; i++)
             given_up += ask(&a, UINT64_C(1) << 40, (UINT64_C(1) << 39) / liar + i % 7);
         assert_in_range(given_up, 1, 2);
-        /* Each one estimated as less than the one before: what is there to promise shrinks by an eighth each time. */
+        /* Each one estimated as less than the one before: what is there to promise shrinks by
+         * an eighth each time. */
         a = (struct tb_abandon){0};
         given_up = 0;
         for (uint64_t newer = UINT64_C(1) << 40; newer > 0; newer -= newer / 100 + 1)

@@ -1,4 +1,5 @@
-/* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row has a reason to exist. */
+/* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row
+ * has a reason to exist. */
 #include <stdio.h>
 #include <string.h>
 
@@ -69,7 +70,8 @@ static void publish_and_leave(struct site *s, uint64_t number)
     tb_catalog_session_close(s->c, s->now, &rank);
 }
 
-/* A home and a follower that keeps fewer: whether the follower drops a version before home does or after, no row stays. */
+/* A home and a follower that keeps fewer: whether the follower drops a version before home does or
+ * after, no row stays. */
 static void home_publishes_for_ever(void **state)
 {
     (void)state;
@@ -97,7 +99,8 @@ static void home_publishes_for_ever(void **state)
     }
 }
 
-/* Versions that are superseded before they cross are announced and go, and nothing of them ever came here. */
+/* Versions that are superseded before they cross are announced and go, and nothing of
+ * them ever came here. */
 static void a_follower_skips_for_ever(void **state)
 {
     (void)state;
@@ -137,7 +140,8 @@ static void what_is_offered_again_begins_anew(void **state)
     site_close(&s);
 }
 
-/* The newest of all stays, though nobody can bring it: else lag would have nothing to be counted to. */
+/* The newest of all stays, though nobody can bring it: else lag would have nothing to be counted
+ * to. */
 static void a_head_that_nobody_offers_stays(void **state)
 {
     (void)state;
@@ -170,7 +174,8 @@ static void a_share_that_fills_makes_room_by_itself(void **state)
     site_close(&s);
 }
 
-/* A site that was away hears of many withdrawals at once, before the rows of the first are on disk and may leave. */
+/* A site that was away hears of many withdrawals at once, before the rows of the first are
+ * on disk and may leave. */
 static void many_withdrawals_at_once_fill_no_table(void **state)
 {
     (void)state;
@@ -222,7 +227,8 @@ static uint32_t sites_of(const struct site *s)
     return sites;
 }
 
-/* What a peer had when its link broke, and does not say again within a lease, holds no row for ever. */
+/* What a peer had when its link broke, and does not say again within a lease, holds no row for
+ * ever. */
 static void what_a_peer_says_no_more_is_doubted(void **state)
 {
     (void)state;
@@ -250,7 +256,8 @@ static void what_a_peer_says_no_more_is_doubted(void **state)
     site_close(&s);
 }
 
-/* P7: nor does what it says no more when each of its sessions is shorter than a lease time. What it says in each of them stays. */
+/* P7: nor does what it says no more when each of its sessions is shorter than a lease time. What it
+ * says in each of them stays. */
 static void what_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
 {
     (void)state;
@@ -279,7 +286,8 @@ static void what_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
     site_close(&s);
 }
 
-/* P2: the row of what a worker computes from may go; a wait for a newer one does not take an older one for it. */
+/* P2: the row of what a worker computes from may go; a wait for a newer one does not take
+ * an older one for it. */
 static void a_wait_knows_how_new_a_forgotten_version_is(void **state)
 {
     (void)state;

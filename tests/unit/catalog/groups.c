@@ -1,4 +1,5 @@
-/* groups.c - tests of gateway/catalog/groups.c: P2, one whole version for all members, and never backwards. */
+/* groups.c - tests of gateway/catalog/groups.c: P2, one whole version for all members,
+ * and never backwards. */
 #include <string.h>
 
 #include "check.h"
@@ -219,7 +220,8 @@ static void withdrawn_between_go_and_activate(void **state)
     site_close(&s);
 }
 
-/* A go is not taken back when the version's other copies are lost: staged bytes are whole and verified. */
+/* A go is not taken back when the version's other copies are lost: staged bytes are whole and
+ * verified. */
 static void lost_after_go_may_still_be_activated(void **state)
 {
     (void)state;
@@ -314,7 +316,8 @@ static void a_restarted_worker_takes_its_own_place(void **state)
     site_close(&s);
 }
 
-/* P8: a name is anybody's word. With its session would go what b publishes, of models that the other may not even read. */
+/* P8: a name is anybody's word. With its session would go what b publishes, of models that the
+ * other may not even read. */
 static void a_namesake_takes_nobodys_place(void **state)
 {
     (void)state;
@@ -355,7 +358,8 @@ static void what_a_member_computes_from_is_the_groups(void **state)
     site_close(&s);
 }
 
-/* P2: after a reboot the catalog has not heard of v6 yet, which its worker computes from: that one says how new it is. */
+/* P2: after a reboot the catalog has not heard of v6 yet, which its worker computes from: that
+ * one says how new it is. */
 static void a_catalog_that_forgot_takes_nobody_back(void **state)
 {
     (void)state;
@@ -425,7 +429,8 @@ static uint32_t activated_count(struct site *s)
     return view.activated;
 }
 
-/* P2: a switch failed in its middle: its buffers are counted as no version, and the group is not taken back. */
+/* P2: a switch failed in its middle: its buffers are counted as no version, and the
+ * group is not taken back. */
 static void a_member_that_computes_from_nothing_says_so(void **state)
 {
     (void)state;
@@ -521,7 +526,8 @@ static void chance_step(struct site *s, struct chance *k, uint64_t r)
     hush(s);
 }
 
-/* P2 over chance: whatever two members do, none computes from what the other could not switch to, and none goes back. */
+/* P2 over chance: whatever two members do, none computes from what the other could not switch
+ * to, and none goes back. */
 static void random_members_never_mix(void **state)
 {
     (void)state;

@@ -84,8 +84,8 @@ static void a_resumed_session_hears_what_it_missed(void **state)
     site_close(&s);
 }
 
-/* P7: a connection may be back before the old one is known to be gone. What was asked over that one is nobody's to hear, and takes
- * no place any more. */
+/* P7: a connection may be back before the old one is known to be gone. What was asked over that one
+ * is nobody's to hear, and takes no place any more. */
 static void a_session_resumed_over_its_old_connection_waits_no_more(void **state)
 {
     (void)state;
@@ -171,8 +171,8 @@ static void a_full_table_is_refused_by_name(void **state)
     site_close(&s);
 }
 
-/* Sessions and hosts are looked for where they were last seen; rows are used again by others, and what was seen
- * there must not be believed. */
+/* Sessions and hosts are looked for where they were last seen; rows are used again by others, and
+ * what was seen there must not be believed. */
 static void a_row_used_again_is_another_session(void **state)
 {
     (void)state;

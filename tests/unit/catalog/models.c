@@ -149,7 +149,8 @@ static void a_run_is_opened_at_home_by_somebody_for_something(void **state)
     site_close(&s);
 }
 
-/* P7: more runs than the table has rows; the oldest shut-out ones without versions are forgotten. */
+/* P7: more runs than the table has rows; the oldest shut-out ones without versions are
+ * forgotten. */
 static void old_runs_are_forgotten(void **state)
 {
     (void)state;
@@ -200,8 +201,9 @@ static struct tb_catalog_run stored_run(uint64_t order, const char *key, bool fe
     return run;
 }
 
-/* A full table forgets runs that the store keeps, and their keys may begin others: the newer of two is the key's, and no start is
- * refused for it. The twin: what the store cannot have written is refused. */
+/* A full table forgets runs that the store keeps, and their keys may begin others: the
+ * newer of two is the key's, and no start is refused for it. The twin: what the store
+ * cannot have written is refused. */
 static void a_key_that_began_again_is_its_newer_runs(void **state)
 {
     (void)state;
@@ -221,8 +223,8 @@ static void a_key_that_began_again_is_its_newer_runs(void **state)
     site_close(&s);
 }
 
-/* P2: a crash between the row of a run and that of the one that it shut out leaves two in the store that may publish, or, where a third
- * came, the oldest alone. The newest is the one. */
+/* P2: a crash between the row of a run and that of the one that it shut out leaves two in the store
+ * that may publish, or, where a third came, the oldest alone. The newest is the one. */
 static void the_newest_run_fences_at_a_start(void **state)
 {
     (void)state;
@@ -277,7 +279,8 @@ static struct tb_catalog_known_run remembered(uint64_t order, uint64_t number, u
     return (struct tb_catalog_known_run){name_of("policy"), order, number, id_of(id)};
 }
 
-/* P2: what another site remembers makes the next run newer; runs here that are older publish nothing, where the store is doubted. */
+/* P2: what another site remembers makes the next run newer; runs here that are older publish
+ * nothing, where the store is doubted. */
 static void a_remembered_run_is_below_the_next(void **state)
 {
     (void)state;
@@ -347,7 +350,8 @@ static void a_key_of_an_older_run_begins_none(void **state)
     site_close(&s);
 }
 
-/* P8: the twin: a home that knows its store goes on with its run, whatever others say; only the next one is above. */
+/* P8: the twin: a home that knows its store goes on with its run, whatever others say; only
+ * the next one is above. */
 static void a_home_that_knows_its_store_goes_on(void **state)
 {
     (void)state;
@@ -363,8 +367,8 @@ static void a_home_that_knows_its_store_goes_on(void **state)
     site_close(&s);
 }
 
-/* A store that was put back knows the run, and not how far it came. A run of the same order and another id is another run; of a
- * worker, which knows no id, a number above the last one is. */
+/* A store that was put back knows the run, and not how far it came. A run of the same order and
+ * another id is another run; of a worker, which knows no id, a number above the last one is. */
 static void the_same_run_goes_on_above_what_is_remembered(void **state)
 {
     (void)state;
@@ -409,7 +413,8 @@ static void an_order_without_end_is_refused(void **state)
     site_close(&s);
 }
 
-/* A follower remembers the newest version that it heard of; what a worker says counts only where it knows none. */
+/* A follower remembers the newest version that it heard of; what a worker says counts only
+ * where it knows none. */
 static void a_follower_remembers_the_newest_run(void **state)
 {
     (void)state;

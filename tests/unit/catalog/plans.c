@@ -1,4 +1,5 @@
-/* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it goes on elsewhere, and only it. */
+/* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it
+ * goes on elsewhere, and only it. */
 #include "check.h"
 #include "plans_scene.h"
 
@@ -41,7 +42,8 @@ static void the_same_host_is_preferred(void **state)
     site_close(&s);
 }
 
-/* P6: killed in the middle of the chain; its reader goes on with what it has, the others stay where they are. */
+/* P6: killed in the middle of the chain; its reader goes on with what it has, the others
+ * stay where they are. */
 static void only_the_readers_of_the_dead_are_moved(void **state)
 {
     (void)state;
@@ -96,7 +98,8 @@ static void without_a_source_it_waits(void **state)
     site_close(&s);
 }
 
-/* P1: it found a chunk of its staging damaged. It is no whole copy until the chunk came again, and gets a source for it. */
+/* P1: it found a chunk of its staging damaged. It is no whole copy until the chunk came again, and
+ * gets a source for it. */
 static void what_is_damaged_gets_a_source_again(void **state)
 {
     (void)state;
@@ -138,8 +141,8 @@ static void a_failed_source_is_avoided_until_it_shows_progress(void **state)
     site_close(&s);
 }
 
-/* P6: who reads from the same source gets nothing either until it has noticed, too: the first to notice goes to the gateway, though that
- * feeds the source, and the next comes behind it. */
+/* P6: who reads from the same source gets nothing either until it has noticed, too: the first to
+ * notice goes to the gateway, though that feeds the source, and the next comes behind it. */
 static void who_reads_from_what_failed_is_no_way_out(void **state)
 {
     (void)state;
@@ -202,8 +205,8 @@ static enum tb_status reads_only(struct site *s, const char *worker, bool whole)
     return status;
 }
 
-/* P3 P6: a worker that keeps a version in a form of its own is nobody's source, who waited for it goes elsewhere, and what it has
- * is no copy. */
+/* P3 P6: a worker that keeps a version in a form of its own is nobody's source, who waited for it
+ * goes elsewhere, and what it has is no copy. */
 static void who_reads_only_is_no_source_and_no_copy(void **state)
 {
     (void)state;
@@ -224,8 +227,9 @@ static void who_reads_only_is_no_source_and_no_copy(void **state)
     site_close(&s);
 }
 
-/* P6: a worker whose word of where it can be read was lost, as one that said it before a restarted gateway knew the version: who
- * waited for that word goes elsewhere once it is whole, and nobody is sent to it until it says it again. */
+/* P6: a worker whose word of where it can be read was lost, as one that said it before a restarted
+ * gateway knew the version: who waited for that word goes elsewhere once it is whole, and nobody is
+ * sent to it until it says it again. */
 static void who_is_whole_and_said_not_where_is_no_source(void **state)
 {
     (void)state;
@@ -262,8 +266,8 @@ static void whole_readers_read_no_more(void **state)
     site_close(&s);
 }
 
-/* P6: a worker that did not answer a reader, or the site, is not found out by each of those who come next; nor is who reads from it.
- * Its next word ends that. */
+/* P6: a worker that did not answer a reader, or the site, is not found out by each of those who
+ * come next; nor is who reads from it. Its next word ends that. */
 static void nobody_is_sent_to_who_does_not_answer(void **state)
 {
     (void)state;
@@ -292,7 +296,8 @@ static void nobody_is_sent_to_who_does_not_answer(void **state)
     site_close(&s);
 }
 
-/* P6: also of a version that it stages while it is silent, as a restarted catalog hears of it, and of a rank. */
+/* P6: also of a version that it stages while it is silent, as a restarted catalog hears
+ * of it, and of a rank. */
 static void who_does_not_answer_is_no_source_of_any_version(void **state)
 {
     (void)state;
@@ -310,7 +315,8 @@ static void who_does_not_answer_is_no_source_of_any_version(void **state)
 
 /* ---- ranks ---- */
 
-/* A version of that many shards, sealed in place or not; "near" is on the rank's host, "a" is not. */
+/* A version of that many shards, sealed in place or not; "near" is on the rank's
+ * host, "a" is not. */
 static void beside_a_rank(struct site *s, bool in_place, uint32_t shards)
 {
     east_open(s, 8);
@@ -337,8 +343,8 @@ static void beside_a_rank(struct site *s, bool in_place, uint32_t shards)
     hush(s);
 }
 
-/* What was published in place is read by its own host there, and by nobody else. When the rank takes it back the reader goes on
- * elsewhere, at once (P6). */
+/* What was published in place is read by its own host there, and by nobody else. When the rank
+ * takes it back the reader goes on elsewhere, at once (P6). */
 static void a_rank_in_place_is_read_by_its_own_host(void **state)
 {
     (void)state;
@@ -435,7 +441,8 @@ static void other_ranks_are_read_by_the_gateway_alone(void **state)
 
 /* ---- how wide ---- */
 
-/* v1 arrives at west, a chunk of 100 bytes every 10 ms: 10,000 bytes a second. Then v2 is spread. */
+/* v1 arrives at west, a chunk of 100 bytes every 10 ms: 10,000 bytes a second. Then v2 is
+ * spread. */
 struct nics {
     uint64_t config, gateway, workers[3];
 };
@@ -469,7 +476,8 @@ static void after_one_arrival(struct site *s, uint64_t nic_bytes_per_s)
     after_one_arrival_on(s, &(struct nics){.config = nic_bytes_per_s});
 }
 
-/* Nobody configured it: each host's NIC feeds what it says it can, and one reader where it says nothing. */
+/* Nobody configured it: each host's NIC feeds what it says it can, and one reader
+ * where it says nothing. */
 static void hosts_say_what_their_nics_carry(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* plans_first.c - tests of gateway/catalog/rules/plans.c: the first of a chain, at whose rate all others read, is tried (P6). */
+/* plans_first.c - tests of gateway/catalog/rules/plans.c: the first of a chain, at whose rate all
+ * others read, is tried (P6). */
 #include "check.h"
 #include "plans_scene.h"
 
@@ -13,7 +14,8 @@ static void all_stage(struct site *s, uint64_t number, const char *const *names)
     drain(s);
 }
 
-/* A version of so many chunks, of which the gateway holds `landed`, for the workers in that order: a chain. */
+/* A version of so many chunks, of which the gateway holds `landed`, for the workers in
+ * that order: a chain. */
 static void long_chain(struct site *s, uint64_t number, uint32_t landed, const char *const *names)
 {
     const struct tb_id uid = id_of(number);
@@ -49,7 +51,8 @@ static void tell(struct site *s, const char *worker, uint64_t number, uint32_t h
     CHECK_OK(tb_catalog_progress(s->c, s->now, &p));
 }
 
-/* A second passes, and each tells of it in their order, 10 ms after the one before: one look in 10 ms is all that a version gets. */
+/* A second passes, and each tells of it in their order, 10 ms after the one before: one look in 10
+ * ms is all that a version gets. */
 static void second(struct site *s, uint64_t number, const char *const *names, uint32_t held, uint64_t rate)
 {
     const tb_time_ns end = tb_time_add(s->now, TB_SECONDS(1));
@@ -73,8 +76,9 @@ static void three_workers(struct site *s)
     hush(s);
 }
 
-/* P6: all read at the rate of the first, so nobody shows that it is slow. One that depends on it takes its place, reads five times
- * as fast, and then it is slow beside the others; in the next version it stands last from the beginning. */
+/* P6: all read at the rate of the first, so nobody shows that it is slow. One that depends on it
+ * takes its place, reads five times as fast, and then it is slow beside the others; in the next
+ * version it stands last from the beginning. */
 static void a_slow_first_of_a_chain_is_found(void **state)
 {
     (void)state;
@@ -104,8 +108,9 @@ static void a_slow_first_of_a_chain_is_found(void **state)
     site_close(&s);
 }
 
-/* The twin: where the chain is as fast as before whoever leads it, two are tried and nobody is slow; versions after it are not
- * troubled, unless the first of a chain reads at under half of what was seen here. */
+/* The twin: where the chain is as fast as before whoever leads it, two are tried and nobody
+ * is slow; versions after it are not troubled, unless the first of a chain reads at under
+ * half of what was seen here. */
 static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
 {
     (void)state;
@@ -142,7 +147,8 @@ static void a_chain_as_slow_as_its_source_is_left_alone(void **state)
     site_close(&s);
 }
 
-/* P6: what was tried with those who read it before says nothing of those who come when all of them have ended. */
+/* P6: what was tried with those who read it before says nothing of those who come when
+ * all of them have ended. */
 static void who_comes_when_all_have_ended_is_searched_anew(void **state)
 {
     (void)state;
@@ -162,7 +168,8 @@ static void who_comes_when_all_have_ended_is_searched_anew(void **state)
     site_close(&s);
 }
 
-/* P6: it got all that was to be had, and then nothing any more: one that depends on it takes its place. */
+/* P6: it got all that was to be had, and then nothing any more: one that depends on it takes its
+ * place. */
 static void a_first_of_a_chain_that_gets_nothing_is_found(void **state)
 {
     (void)state;
@@ -187,9 +194,10 @@ static void a_first_of_a_chain_that_gets_nothing_is_found(void **state)
     site_close(&s);
 }
 
-/* P6: nothing at all comes to the first of a chain, not even one chunk, while its gateway has all: nobody has told a rate, so nobody
- * can be compared. At the second such word one that waits for it takes its place, also one that joined long after, and however little
- * there is to read; where that one reads, the other is slow beside it. */
+/* P6: nothing at all comes to the first of a chain, not even one chunk, while its gateway has all:
+ * nobody has told a rate, so nobody can be compared. At the second such word one that waits for it
+ * takes its place, also one that joined long after, and however little there is to read; where that
+ * one reads, the other is slow beside it. */
 static void a_first_of_a_chain_that_never_got_anything_is_found(void **state)
 {
     (void)state;
@@ -252,7 +260,8 @@ static void three_that_get_nothing_before_the_others_are_found(void **state)
     site_close(&s);
 }
 
-/* The twin: where it is the gateway that stands still, each is tried once and that is all; what comes then is not troubled. */
+/* The twin: where it is the gateway that stands still, each is tried once and that is all; what
+ * comes then is not troubled. */
 static void where_nothing_comes_to_anybody_nobody_is_slow(void **state)
 {
     (void)state;
@@ -279,8 +288,8 @@ static void where_nothing_comes_to_anybody_nobody_is_slow(void **state)
     site_close(&s);
 }
 
-/* P6: the first of a chain does not even get a connection, and there is nobody else whom it could read from: those behind it do not
- * wait for that, and it goes on behind them. */
+/* P6: the first of a chain does not even get a connection, and there is nobody else whom it could
+ * read from: those behind it do not wait for that, and it goes on behind them. */
 static void a_first_of_a_chain_that_reaches_nobody_steps_aside(void **state)
 {
     (void)state;
@@ -295,7 +304,8 @@ static void a_first_of_a_chain_that_reaches_nobody_steps_aside(void **state)
     site_close(&s);
 }
 
-/* The twin: it had got something there, and may hold much more than they. It tries again, and they stay. */
+/* The twin: it had got something there, and may hold much more than they. It tries
+ * again, and they stay. */
 static void a_first_of_a_chain_that_was_cut_off_tries_again(void **state)
 {
     (void)state;
@@ -313,8 +323,8 @@ static void a_first_of_a_chain_that_was_cut_off_tries_again(void **state)
     site_close(&s);
 }
 
-/* P6: nothing comes from a source that itself reads as well as any: who reads from it is sent elsewhere, and does not come back for
- * what the source gets meanwhile. */
+/* P6: nothing comes from a source that itself reads as well as any: who reads from it is sent
+ * elsewhere, and does not come back for what the source gets meanwhile. */
 static void a_source_that_gives_nothing_is_left(void **state)
 {
     (void)state;
@@ -339,7 +349,8 @@ static void a_source_that_gives_nothing_is_left(void **state)
     site_close(&s);
 }
 
-/* P6: behind the first stands another slow one: it is found too, once it leads all but those that are known to be slow. */
+/* P6: behind the first stands another slow one: it is found too, once it leads all but those that
+ * are known to be slow. */
 static void two_slow_ones_before_the_others_are_found(void **state)
 {
     (void)state;
@@ -369,7 +380,8 @@ static void two_slow_ones_before_the_others_are_found(void **state)
     site_close(&s);
 }
 
-/* A look goes over all workers, of which there may be thousands whose words each come from a reader of the first. */
+/* A look goes over all workers, of which there may be thousands whose words each come from a
+ * reader of the first. */
 static void a_version_is_looked_at_once_in_10_ms(void **state)
 {
     (void)state;
@@ -408,7 +420,8 @@ static void who_joins_after_a_trial_comes_behind_it(void **state)
     site_close(&s);
 }
 
-/* P6: where workers join one after another the first holds much more than who came later, and is not put behind them. */
+/* P6: where workers join one after another the first holds much more than who came later, and is
+ * not put behind them. */
 static void where_workers_join_later_nobody_is_tried(void **state)
 {
     (void)state;

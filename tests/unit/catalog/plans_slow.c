@@ -1,8 +1,10 @@
-/* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a leaf, and holds nobody up (P6). */
+/* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a
+ * leaf, and holds nobody up (P6). */
 #include "check.h"
 #include "plans_scene.h"
 
-/* gateway - a - b - c; a reads 10,000 bytes a second, which are eight chunks in 80 ms, b and c `rate`. */
+/* gateway - a - b - c; a reads 10,000 bytes a second, which are eight chunks in 80 ms, b and c
+ * `rate`. */
 static void chain_with_a_brake(struct site *s, uint64_t rate)
 {
     const char *const names[] = {"a", "b", "c"};
@@ -20,7 +22,8 @@ static void chain_with_a_brake(struct site *s, uint64_t rate)
     }
 }
 
-/* P6: who holds up those behind it becomes a leaf: its reader takes its place, and it comes behind that one; nobody else moves. */
+/* P6: who holds up those behind it becomes a leaf: its reader takes its place, and it comes behind
+ * that one; nobody else moves. */
 static void a_slow_worker_becomes_a_leaf(void **state)
 {
     (void)state;
@@ -33,8 +36,9 @@ static void a_slow_worker_becomes_a_leaf(void **state)
     site_close(&s);
 }
 
-/* P6: what it reads from has stopped, which shows as its own slowness first. Who is to take its place is not taken in there, so it
- * stays: when it notices it goes on at once, and not behind that one, which still waits for an answer. */
+/* P6: what it reads from has stopped, which shows as its own slowness first. Who is to take its
+ * place is not taken in there, so it stays: when it notices it goes on at once, and not behind that
+ * one, which still waits for an answer. */
 static void nobody_is_put_behind_who_waits_for_the_stopped(void **state)
 {
     (void)state;
@@ -71,7 +75,8 @@ static void who_is_slow_goes_behind_who_was_taken_in_late(void **state)
     site_close(&s);
 }
 
-/* P6: nothing gets to it any more, although its session is alive: it does not keep the rate that it told last. */
+/* P6: nothing gets to it any more, although its session is alive: it does not keep the
+ * rate that it told last. */
 static void a_worker_that_gets_nothing_becomes_a_leaf(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* records.c - tests of gateway/catalog/rows/record_rows.c: whose word is believed of another site, and when it is unknown (P10). */
+/* records.c - tests of gateway/catalog/rows/record_rows.c: whose word is believed of another site,
+ * and when it is unknown (P10). */
 #include "gateway/catalog/records.h"
 
 #include <stdio.h>
@@ -148,7 +149,8 @@ static void a_new_life_holds_nothing(void **state)
     site_close(&s);
 }
 
-/* Home's list and the site's: at both ends of a link these are the same words, and so the same numbers. */
+/* Home's list and the site's: at both ends of a link these are the same words, and
+ * so the same numbers. */
 static void behind_is_what_home_has_ready_and_the_site_has_not(void **state)
 {
     (void)state;
@@ -175,7 +177,8 @@ static void behind_is_what_home_has_ready_and_the_site_has_not(void **state)
     assert_int_equal(b.left_bytes, 0);
 }
 
-/* P7: the table is as large as peers and models make it; a site that others speak of gives its row to a peer. */
+/* P7: the table is as large as peers and models make it; a site that others speak of
+ * gives its row to a peer. */
 static void hearsay_gives_its_row_to_a_peer(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* reference_life.c - tests of gateway/catalog/lives/reference_life.c: every pair of state and event, the
- * legal and the refused. The lists here are the test's own. */
+/* reference_life.c - tests of gateway/catalog/lives/reference_life.c: every pair of state and
+ * event, the legal and the refused. The lists here are the test's own. */
 #include "gateway/catalog/lives/reference_life.h"
 
 #include "check.h"

@@ -1,4 +1,5 @@
-/* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order, and what never does (P7, P3). */
+/* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order,
+ * and what never does (P7, P3). */
 #include <string.h>
 
 #include "check.h"
@@ -202,7 +203,8 @@ static void room_is_made_in_order(void **state)
     site_close(&s);
 }
 
-/* Also when the partial one is older: what is whole can be had again elsewhere at once, or is superseded for all. */
+/* Also when the partial one is older: what is whole can be had again elsewhere at once, or
+ * is superseded for all. */
 static void a_whole_one_goes_before_an_older_partial_one(void **state)
 {
     (void)state;
@@ -243,7 +245,8 @@ static void a_site_that_is_taking_it_pins_it(void **state)
     site_close(&s);
 }
 
-/* The twin, P6: a site that had to make room for something else says nothing, and holds up nobody here for pin_max. */
+/* The twin, P6: a site that had to make room for something else says nothing, and holds up
+ * nobody here for pin_max. */
 static void a_site_that_takes_no_more_pins_nothing(void **state)
 {
     (void)state;
@@ -295,8 +298,9 @@ static void keep_spares_the_base_of_a_crossing(void **state)
     site_close(&s);
 }
 
-/* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next step is a difference to that. (The
- * base of the step before is known as one for a tick longer than its crossing lasts.) Who needs room takes it all the same. */
+/* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next step
+ * is a difference to that. (The base of the step before is known as one for a tick longer than its
+ * crossing lasts.) Who needs room takes it all the same. */
 static void what_is_spared_takes_no_newer_ones_place(void **state)
 {
     (void)state;
@@ -324,7 +328,8 @@ static void what_is_spared_takes_no_newer_ones_place(void **state)
     }
 }
 
-/* P6: its twin: who needs room takes a base too, but last: nothing that a trainer waits for depends on a link. */
+/* P6: its twin: who needs room takes a base too, but last: nothing that a trainer waits
+ * for depends on a link. */
 static void room_takes_a_base_last(void **state)
 {
     (void)state;
@@ -346,7 +351,8 @@ static void room_takes_a_base_last(void **state)
     site_close(&s);
 }
 
-/* P6: nor does one that waits for a rotten chunk, once there is a newer: what has no sure holder holds up nothing. */
+/* P6: nor does one that waits for a rotten chunk, once there is a newer: what has no sure
+ * holder holds up nothing. */
 static void one_that_may_be_lost_makes_room_for_a_newer(void **state)
 {
     (void)state;
@@ -376,8 +382,8 @@ static void one_that_may_be_lost_makes_room_for_a_newer(void **state)
     site_close(&s);
 }
 
-/* P6: nor does a part of a version that the sites with the rest gave up: whoever reports of it is nobody to ask. (By the seeded
- * world, seed 60868: three of these filled an arena for good.) */
+/* P6: nor does a part of a version that the sites with the rest gave up: whoever reports of it is
+ * nobody to ask. (By the seeded world, seed 60868: three of these filled an arena for good.) */
 static void one_that_nobody_gives_any_more_makes_room_for_a_newer(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery, restore, deadlines (P3, P6). */
+/* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery,
+ * restore, deadlines (P3, P6). */
 #include <string.h>
 
 #include "check.h"
@@ -52,7 +53,8 @@ static void restarted(struct site *s, uint32_t keep)
     east_reopen(s, keep);
 }
 
-/* P3: what the store and the arena hold is served at once, and the store is not written again for it. */
+/* P3: what the store and the arena hold is served at once, and the store is not
+ * written again for it. */
 static void a_restarted_catalog_serves_what_it_finds(void **state)
 {
     (void)state;
@@ -206,8 +208,9 @@ static void an_open_version_is_sealed_again(void **state)
     }
 }
 
-/* P3: the store lost that version 6 was ready, a reboot took the arena, and the ranks have their memory back. West has all of it, and
- * says so: it is not lost. What it is, is no peer's to say (P8). A rank that was in the middle of it begins anew. */
+/* P3: the store lost that version 6 was ready, a reboot took the arena, and the ranks have their
+ * memory back. West has all of it, and says so: it is not lost. What it is, is no peer's to say
+ * (P8). A rank that was in the middle of it begins anew. */
 static void what_the_store_calls_open_is_not_lost(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
-/* site.h - one site's catalog in virtual time, for tests: short words for what happens, and a trace of what the catalog says.
+/* site.h - one site's catalog in virtual time, for tests: short words for what happens, and a trace
+ * of what the catalog says.
  *
- * A trace line is "[ms] what"; versions are "vN" by the number in their uid, sessions go by their worker's name. drain() appends
- * what came out; said() compares and begins anew. */
+ * A trace line is "[ms] what"; versions are "vN" by the number in their uid, sessions go by their
+ * worker's name. drain() appends what came out; said() compares and begins anew. */
 #ifndef TB_TESTS_CATALOG_SITE_H
 #define TB_TESTS_CATALOG_SITE_H
 

@@ -1,4 +1,5 @@
-/* sites.c - tests of gateway/catalog/sites.c: what crosses to here, in which order, and what is believed of others. */
+/* sites.c - tests of gateway/catalog/sites.c: what crosses to here, in which order, and what
+ * is believed of others. */
 #include "check.h"
 #include "site.h"
 
@@ -37,8 +38,8 @@ static void a_newer_one_replaces_what_has_not_begun(void **state)
     site_close(&s);
 }
 
-/* P6: a chunk rots at east, so its arena has a new life. What crosses from there is not given up for that: east says in its next words what
- * it still has. */
+/* P6: a chunk rots at east, so its arena has a new life. What crosses from there is not given up
+ * for that: east says in its next words what it still has. */
 static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
 {
     (void)state;
@@ -173,8 +174,9 @@ static void lost_elsewhere_is_not_lost_at_a_worker(void **state)
     site_close(&s);
 }
 
-/* P3 P6: a chunk rots, home hears over a new link that not all of it is here, and it comes back (from files, say): home hears of that
- * too, or it calls lost what is here. Found by the seeded world. */
+/* P3 P6: a chunk rots, home hears over a new link that not all of it is here, and it
+ * comes back (from files, say): home hears of that too, or it calls lost what is here.
+ * Found by the seeded world. */
 static void what_is_whole_again_is_told_again(void **state)
 {
     (void)state;
@@ -214,8 +216,8 @@ static void another_site_goes_on_when_home_is_away(void **state)
     site_close(&s);
 }
 
-/* P6: what left a site while its link was down is not announced again, and after a lease time it is not waited for: found by the
- * seeded world. */
+/* P6: what left a site while its link was down is not announced again, and after a lease time it is
+ * not waited for: found by the seeded world. */
 static void what_is_not_announced_again_is_there_no_more(void **state)
 {
     (void)state;
@@ -234,8 +236,8 @@ static void what_is_not_announced_again_is_there_no_more(void **state)
     site_close(&s);
 }
 
-/* P6: nor what it said last in a session that another took the place of at once; a model that wants every version, the oldest
- * first, waited for it for ever. By the seeded world, seed 21382. */
+/* P6: nor what it said last in a session that another took the place of at once; a model that wants
+ * every version, the oldest first, waited for it for ever. By the seeded world, seed 21382. */
 static void what_a_replaced_session_announced_is_not_waited_for(void **state)
 {
     (void)state;
@@ -279,7 +281,8 @@ static void crosses_as_a_newer_comes(struct site *s)
     CHECK_OK(hear(s, "east", 6, TB_VERSION_READY));
 }
 
-/* P6: sites that complete each other may all lack the same chunk: one that stands holds up no newer one, and goes on when it can. */
+/* P6: sites that complete each other may all lack the same chunk: one that stands holds up no newer
+ * one, and goes on when it can. */
 static void a_crossing_that_stands_holds_up_no_other(void **state)
 {
     (void)state;
@@ -298,7 +301,8 @@ static void a_crossing_that_stands_holds_up_no_other(void **state)
     site_close(&s);
 }
 
-/* The twin: on a slow path many chunks are on their way at once, and none is here for longer than a lease time. */
+/* The twin: on a slow path many chunks are on their way at once, and none is here for
+ * longer than a lease time. */
 static void a_crossing_whose_chunks_take_long_does_not_stand(void **state)
 {
     (void)state;
@@ -666,7 +670,8 @@ static void who_has_nothing_any_more_gives_way_to_who_is_spoken_of(void **state)
     site_close(&s);
 }
 
-/* P7: what peers say of others takes no place from who is here, and gives way to what they have themselves. */
+/* P7: what peers say of others takes no place from who is here, and gives way to what
+ * they have themselves. */
 static void what_is_spoken_of_takes_no_place_from_who_is_here(void **state)
 {
     (void)state;
@@ -702,7 +707,8 @@ static bool is_known_at(const struct site *s, const char *site, uint64_t number)
     return false;
 }
 
-/* P6: what gives way is not the head, in whatever order it was spoken of, and of the others the first that was. */
+/* P6: what gives way is not the head, in whatever order it was spoken of, and of the
+ * others the first that was. */
 static void what_is_spoken_of_the_head_gives_way_last(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* tables.c - tests of gateway/catalog/rows/tables.c: rows are reused, and what they have to say keeps its order. */
+/* tables.c - tests of gateway/catalog/rows/tables.c: rows are reused, and what they have to
+ * say keeps its order. */
 #include "gateway/catalog/rows/table_check.h"
 
 #include <string.h>

@@ -48,7 +48,8 @@ static void nothing_is_lost_when_nobody_drains(void **state)
     site_close(&s);
 }
 
-/* P3: while a row is on its way to the disk, nothing comes out that others could build on; all else does. */
+/* P3: while a row is on its way to the disk, nothing comes out that others could
+ * build on; all else does. */
 static void what_rests_on_an_unsaved_row_waits(void **state)
 {
     (void)state;
@@ -216,7 +217,8 @@ static void chance_step(struct site *s, uint64_t r)
     if ((r >> 60) % 3 == 0) hush(s);
 }
 
-/* P4, P7 over chance: whatever is asked in whatever order, the catalog answers, keeps its own rules (TB_ASSERT) and runs dry. */
+/* P4, P7 over chance: whatever is asked in whatever order, the catalog answers, keeps its own rules
+ * (TB_ASSERT) and runs dry. */
 static void random_requests_do_no_harm(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* unpublish.c - tests of gateway/catalog/unpublish.c: a rank takes its memory back and nothing retained is lost (P3). */
+/* unpublish.c - tests of gateway/catalog/unpublish.c: a rank takes its memory back and nothing
+ * retained is lost (P3). */
 #include <stdio.h>
 
 #include "check.h"
@@ -68,7 +69,8 @@ static enum tb_status gone(struct site *s, const char *rank, uint64_t uid, uint3
     return tb_catalog_unpublish_gone(s->c, s->now, &session, &id, shard, TB_MS(drain_ms));
 }
 
-/* P1: memory that goes at the end of the drain is offered to nobody after it, and P3: what is lost by that is told. */
+/* P1: memory that goes at the end of the drain is offered to nobody after it, and P3: what is
+ * lost by that is told. */
 static void what_is_gone_does_not_come_back(void **state)
 {
     (void)state;
@@ -120,8 +122,8 @@ static void two_shards(struct site *s)
     hush(s);
 }
 
-/* A shard that waits with others goes when its own memory does, whichever of them answers for all; that is told of it alone (P10),
- * and the others drain on and come back into sight. */
+/* A shard that waits with others goes when its own memory does, whichever of them answers for all;
+ * that is told of it alone (P10), and the others drain on and come back into sight. */
 static void one_that_goes_takes_no_other_with_it(void **state)
 {
     (void)state;
@@ -146,7 +148,8 @@ static void one_that_goes_takes_no_other_with_it(void **state)
     site_close(&s);
 }
 
-/* The twin: nobody else has it, so the version is lost with it, at the earlier of the two ends. Nothing holds the other. */
+/* The twin: nobody else has it, so the version is lost with it, at the earlier of the two ends.
+ * Nothing holds the other. */
 static void one_that_goes_goes_by_itself(void **state)
 {
     (void)state;
@@ -205,7 +208,8 @@ static enum tb_status seal_at(struct site *s, uint64_t uid, uint32_t shard, uint
     return tb_catalog_seal(s->c, s->now, &q);
 }
 
-/* P3: sealed at another export meanwhile, its memory is there again; the same seal said twice (P4) brings nothing back. */
+/* P3: sealed at another export meanwhile, its memory is there again; the same seal said twice (P4)
+ * brings nothing back. */
 static void what_is_sealed_again_is_not_gone(void **state)
 {
     (void)state;
@@ -223,7 +227,8 @@ static void what_is_sealed_again_is_not_gone(void **state)
     }
 }
 
-/* P6: it is in sight again at once. Else it went once home had that shard, and its rank never heard that the version is kept. */
+/* P6: it is in sight again at once. Else it went once home had that shard, and its rank never heard
+ * that the version is kept. */
 static void what_is_sealed_again_hears_of_its_version(void **state)
 {
     (void)state;
@@ -251,7 +256,8 @@ static void what_is_sealed_again_hears_of_its_version(void **state)
     site_close(&s);
 }
 
-/* P10: what was hidden with it has its answer from another, and who asked for all hears that one stays. */
+/* P10: what was hidden with it has its answer from another, and who asked for all
+ * hears that one stays. */
 static void what_is_sealed_again_parts_from_the_others(void **state)
 {
     (void)state;
@@ -410,7 +416,8 @@ static void what_retention_does_not_need_goes_at_once(void **state)
     site_close(&s);
 }
 
-/* P3: a rank that sealed two shards takes one back: the other can still be read, and the version becomes whole. */
+/* P3: a rank that sealed two shards takes one back: the other can still be read, and the
+ * version becomes whole. */
 static void one_shard_leaves_and_the_other_stays(void **state)
 {
     (void)state;

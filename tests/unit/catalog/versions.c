@@ -1,4 +1,5 @@
-/* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its opposite. */
+/* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its
+ * opposite. */
 #include "check.h"
 #include "site.h"
 
@@ -64,7 +65,8 @@ static void a_rank_lost_before_ready_fails_the_version(void **state)
     site_close(&s);
 }
 
-/* JSON and the store have no number of 2^63: it would be shown below zero, and a restart would read another one. */
+/* JSON and the store have no number of 2^63: it would be shown below zero, and a restart
+ * would read another one. */
 static void a_number_fits_into_63_bits(void **state)
 {
     (void)state;
@@ -131,8 +133,8 @@ static void unequal_digests_break_the_version(void **state)
     site_close(&s);
 }
 
-/* P2: A command that runs again beside a version that is ready: other bytes are refused, and the version stays. While it is
- * open, ranks that differ have diverged. */
+/* P2: A command that runs again beside a version that is ready: other bytes are refused, and the
+ * version stays. While it is open, ranks that differ have diverged. */
 static void a_retry_with_other_bytes_changes_nothing(void **state)
 {
     (void)state;
@@ -185,8 +187,9 @@ static struct tb_catalog_seal large(const char *rank, uint32_t shard, uint64_t m
                                     .export_id = 1};
 }
 
-/* P7: manifests that no site could take are not sealed, however many shards they are spread over. The one that was too much changes
- * nothing: what was sealed can be sealed again, and a smaller one makes the version ready. */
+/* P7: manifests that no site could take are not sealed, however many shards they are spread over.
+ * The one that was too much changes nothing: what was sealed can be sealed again, and a smaller one
+ * makes the version ready. */
 static void manifests_over_the_limit_are_not_sealed(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version is asked of whoever may have it, and it is
- * lost when nobody has (P3, P6). */
+/* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version
+ * is asked of whoever may have it, and it is lost when nobody has (P3, P6). */
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +39,8 @@ static void rots_under_a_reader(struct site *s)
     rots(s, SHARD_CHUNKS - 1);
 }
 
-/* P6: what was here may be with a reader that has a part: home reads from it what it has, and it becomes whole from the rest. */
+/* P6: what was here may be with a reader that has a part: home reads from it what it has, and it
+ * becomes whole from the rest. */
 static void a_rotten_chunk_comes_back_from_a_reader(void **state)
 {
     (void)state;
@@ -63,7 +64,8 @@ static void a_rotten_chunk_comes_back_from_a_reader(void **state)
     site_close(&s);
 }
 
-/* The twin: nothing comes for a lease time, whoever joins meanwhile; the verdict has a deadline of its own. */
+/* The twin: nothing comes for a lease time, whoever joins meanwhile; the verdict has a
+ * deadline of its own. */
 static void a_rotten_chunk_that_no_reader_has_is_lost(void **state)
 {
     (void)state;
@@ -90,7 +92,8 @@ static void a_rotten_chunk_that_no_reader_has_is_lost(void **state)
     site_close(&s);
 }
 
-/* P6: nobody has all of it, and all of them together have: each gives home what it has, and becomes whole from the others'. */
+/* P6: nobody has all of it, and all of them together have: each gives home what it has, and becomes
+ * whole from the others'. */
 static void several_rotten_chunks_come_back_from_several_readers(void **state)
 {
     (void)state;
@@ -127,7 +130,8 @@ static void several_rotten_chunks_come_back_from_several_readers(void **state)
     site_close(&s);
 }
 
-/* P6 P7: so many are read at once; the others have a lease time of their own, and then it is lost. */
+/* P6 P7: so many are read at once; the others have a lease time of their own, and then it is
+ * lost. */
 static void many_readers_are_asked_in_turn(void **state)
 {
     (void)state;
@@ -201,7 +205,8 @@ static void a_rotten_chunk_comes_back_from_a_site(void **state)
     site_close(&s);
 }
 
-/* P2 P7: a chunk takes longer than a lease time on a slow path: what comes is a sign that somebody has it, but not for ever. */
+/* P2 P7: a chunk takes longer than a lease time on a slow path: what comes is a sign that somebody
+ * has it, but not for ever. */
 static void a_rotten_chunk_that_comes_slowly_is_waited_for(void **state)
 {
     (void)state;
@@ -240,8 +245,8 @@ static void half_landed(struct site *s, struct tb_catalog_site_progress *p)
     hush(s);
 }
 
-/* P3 P6: a chunk may rot while others land, so that the count is no smaller: that it was here is not forgotten, and a site that is
- * cut off may have it. By the seeded world, seed 45230. */
+/* P3 P6: a chunk may rot while others land, so that the count is no smaller: that it was here is
+ * not forgotten, and a site that is cut off may have it. By the seeded world, seed 45230. */
 static void what_rots_while_others_land_was_here(void **state)
 {
     (void)state;
@@ -261,7 +266,8 @@ static void what_rots_while_others_land_was_here(void **state)
     site_close(&s);
 }
 
-/* P6: what home never had a site may have adopted from files: it has a lease time to give it. By the seeded world, seed 40974. */
+/* P6: what home never had a site may have adopted from files: it has a lease time to give it. By
+ * the seeded world, seed 40974. */
 static void a_site_may_have_what_home_never_had(void **state)
 {
     (void)state;
@@ -281,7 +287,8 @@ static void a_site_may_have_what_home_never_had(void **state)
     site_close(&s);
 }
 
-/* P6: so may one that says only then that it has it: it is asked, and has as long. By the seeded world, seeds 49663 and 74807. */
+/* P6: so may one that says only then that it has it: it is asked, and has as long. By the seeded
+ * world, seeds 49663 and 74807. */
 static void a_site_that_comes_late_is_asked_too(void **state)
 {
     (void)state;
@@ -307,8 +314,8 @@ static void a_site_that_comes_late_is_asked_too(void **state)
     site_close(&s);
 }
 
-/* P3 P6: sites that cannot send it at once are asked one after the other: the last one has a lease time too, and who went is not
- * waited for. By the seeded world, seed 84697. */
+/* P3 P6: sites that cannot send it at once are asked one after the other: the last one has a lease
+ * time too, and who went is not waited for. By the seeded world, seed 84697. */
 static void each_site_has_its_turn(void **state)
 {
     (void)state;
@@ -339,7 +346,8 @@ static void each_site_has_its_turn(void **state)
     site_close(&s);
 }
 
-/* P6: what a site has that is cut off nobody can say: home waits for its link, and a lease time from there. */
+/* P6: what a site has that is cut off nobody can say: home waits for its link, and a
+ * lease time from there. */
 static void a_site_that_is_cut_off_is_waited_for(void **state)
 {
     (void)state;
@@ -368,8 +376,8 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
     site_close(&s);
 }
 
-/* P3: a chunk of any version rots at west, so its arena has a new life. What west alone has all of is not lost for that: it has a
- * lease time to say so again. By the seeded world, seed 9772. */
+/* P3: a chunk of any version rots at west, so its arena has a new life. What west alone has all of
+ * is not lost for that: it has a lease time to say so again. By the seeded world, seed 9772. */
 static void a_new_life_of_who_has_it_loses_nothing(void **state)
 {
     (void)state;
@@ -435,7 +443,8 @@ static void a_reader_may_have_what_a_life_before_held(void **state)
     site_close(&s);
 }
 
-/* P6: nor is there a verdict that waits for readers nobody can ask: the arena is empty, and nothing reserves room in it. */
+/* P6: nor is there a verdict that waits for readers nobody can ask: the arena is empty, and nothing
+ * reserves room in it. */
 static void a_reader_that_cannot_be_asked_holds_up_no_verdict(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* views.c - tests of gateway/catalog/views.c: which site is behind, by how much, and since when (P10). */
+/* views.c - tests of gateway/catalog/views.c: which site is behind, by how much, and since when
+ * (P10). */
 #include "check.h"
 #include "site.h"
 
@@ -23,7 +24,8 @@ static void lag_in_versions_bytes_and_seconds(void **state)
     site_close(&s);
 }
 
-/* Of the version that a member computes from; what is said of another, or by nobody's member, is not taken. */
+/* Of the version that a member computes from; what is said of another, or by nobody's
+ * member, is not taken. */
 static void how_a_member_was_updated_can_be_looked_at(void **state)
 {
     (void)state;

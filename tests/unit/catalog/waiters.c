@@ -1,4 +1,5 @@
-/* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every wait is answered once. */
+/* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every
+ * wait is answered once. */
 #include "check.h"
 #include "gateway/catalog/records.h"
 #include "site.h"
@@ -225,7 +226,8 @@ static void a_site_holds_and_has_activated(void **state)
     site_close(&s);
 }
 
-/* P10: while west's link is down nobody knows what it holds, though the catalog still counts its copy (P3). */
+/* P10: while west's link is down nobody knows what it holds, though the catalog still
+ * counts its copy (P3). */
 static void an_unknown_site_answers_nobody(void **state)
 {
     (void)state;

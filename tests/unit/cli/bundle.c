@@ -1,5 +1,5 @@
-/* Files become tensors and blobs, and again the same files: byte-identical, whatever they are; what cannot
- * travel is refused with its path. P1, P7, P10. */
+/* Files become tensors and blobs, and again the same files: byte-identical, whatever they are; what
+ * cannot travel is refused with its path. P1, P7, P10. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -176,8 +176,8 @@ static void a_folder_comes_back_byte_for_byte(void **state)
     assert_int_equal(access(path_of(w, "out/" TB_BUNDLE_MARKER), F_OK), 0);
 }
 
-/* Two shards, each with a file; a trainer's rank has tensors that no file mentions; a config that both send
- * is one file. */
+/* Two shards, each with a file; a trainer's rank has tensors that no file mentions; a config that
+ * both send is one file. */
 static void shards_are_put_together(void **state)
 {
     const struct world *w = *state;
@@ -256,7 +256,8 @@ static void the_index_says_whose_tensor_counts(void **state)
     tb_bundle_close(&b);
 }
 
-/* A pipeline of components: each folder's tensors have its path where another folder has them, too. */
+/* A pipeline of components: each folder's tensors have its path where another folder has them,
+ * too. */
 static void components_have_their_paths(void **state)
 {
     const struct world *w = *state;
@@ -295,8 +296,8 @@ static struct tb_manifest manifest_of(const struct tb_bundle *b, struct tb_blob 
     return (struct tb_manifest){.blob_count = b->blob_count, .blobs = blobs};
 }
 
-/* P1: Two ranks with one file name. Equal files are one file; others are told apart by their marks, before anybody subscribes,
- * and by their bytes. */
+/* P1: Two ranks with one file name. Equal files are one file; others are told apart by their marks,
+ * before anybody subscribes, and by their bytes. */
 static void files_of_one_name_are_one_file_or_refused(void **state)
 {
     const struct world *w = *state;
@@ -540,8 +541,8 @@ static void a_blob_that_is_another_files_header_is_no_such_file(void **state)
     tb_unbundle_fini(&plan);
 }
 
-/* Each call to the kernel fails once: a sentence, no marker, no part file; then the same folder is written
- * again and is good. P10. */
+/* Each call to the kernel fails once: a sentence, no marker, no part file; then the same folder is
+ * written again and is good. P10. */
 static void a_failed_write_leaves_no_marker(void **state)
 {
     const struct world *w = *state;

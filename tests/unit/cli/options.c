@@ -1,4 +1,5 @@
-/* The command line is a table: every command parses, refuses and documents itself from its own row. */
+/* The command line is a table: every command parses, refuses and documents itself
+ * from its own row. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

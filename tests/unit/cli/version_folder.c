@@ -1,5 +1,6 @@
-/* Covers: gateway/cli/version_folder.c. A folder holds one whole version or is not there, whenever a run ends;
- * only our own folders are removed; a withdrawal and `latest` change by one rename. P1, P2, P10. */
+/* Covers: gateway/cli/version_folder.c. A folder holds one whole version or is not there,
+ * whenever a run ends; only our own folders are removed; a withdrawal and `latest` change by one
+ * rename. P1, P2, P10. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +166,8 @@ static bool end_here(void *user, uint64_t bytes)
     return true;
 }
 
-/* Another process writes the version and is gone at a point; then there is no folder of it, and the next run takes what is left. */
+/* Another process writes the version and is gone at a point; then there is no folder of it, and the
+ * next run takes what is left. */
 static void a_kill_leaves_no_version(void **state)
 {
     struct world *w = *state;

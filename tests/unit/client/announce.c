@@ -1,5 +1,6 @@
-/* announce.c - what was answered in the last moment before a cut is announced after it: the caller's thread may not
- * have run in between. A signal whose handler waits stands for a busy machine. */
+/* announce.c - what was answered in the last moment before a cut is announced after
+ * it: the caller's thread may not have run in between. A signal whose handler waits
+ * stands for a busy machine. */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -55,7 +56,8 @@ static void *publish(void *user)
     return NULL;
 }
 
-/* The caller's request is at the gateway, its thread stands still; then the answer, the cut and the way back. */
+/* The caller's request is at the gateway, its thread stands still; then the answer, the
+ * cut and the way back. */
 static void answer_then_cut(struct fake *f, struct caller *c, enum tb_session_type type,
                             void *(*call)(void *))
 {
@@ -132,7 +134,8 @@ static void a_seal(void **state)
     rank_close(&f, &c, memory);
 }
 
-/* P3: a gateway whose disk is full when it comes back has the seal all the same, and hears it again when it comes back anew. */
+/* P3: a gateway whose disk is full when it comes back has the seal all the same, and hears it again
+ * when it comes back anew. */
 static void a_seal_while_the_store_is_full(void **state)
 {
     (void)state;

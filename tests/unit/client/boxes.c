@@ -11,7 +11,8 @@
 
 #define SHARDS 6u
 
-/* A tensor whose element at an index is that index counted through, and the shards' packed bytes of it. */
+/* A tensor whose element at an index is that index counted through, and the shards' packed bytes of
+ * it. */
 struct world {
     struct tb_tensor whole;
     struct tb_layout layouts[SHARDS];
@@ -129,7 +130,8 @@ static void check(const struct world *w, struct tb_tensor *want)
     tb_free(copies.list);
 }
 
-/* Any box of a tensor of any rank, out of shards that split it along any axis, some in parts, some overlapping. */
+/* Any box of a tensor of any rank, out of shards that split it along any axis, some in
+ * parts, some overlapping. */
 static void any_box_out_of_any_boxes(void **state)
 {
     (void)state;
@@ -203,7 +205,8 @@ static void add_cells(struct world *w, struct tb_tensor *cells, uint32_t count)
     add_shard(w, cells, count);
 }
 
-/* Any box, out of shards that have several boxes of the tensor each, wherever these lie; some are at two shards. */
+/* Any box, out of shards that have several boxes of the tensor each, wherever these lie;
+ * some are at two shards. */
 static void any_box_out_of_several_boxes_a_shard(void **state)
 {
     (void)state;

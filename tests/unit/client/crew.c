@@ -1,4 +1,5 @@
-/* crew.c - every piece runs once, whatever the threads; a task runs although nobody waits for it. */
+/* crew.c - every piece runs once, whatever the threads; a task runs although nobody waits for
+ * it. */
 #include "intra/client/memory/thread_crew.h"
 
 #include <pthread.h>
@@ -134,7 +135,8 @@ static void task_between(void *user, uint32_t piece, uint32_t slot)
         CHECK_OK(tb_crew_submit(b->crew, task_between, b));
 }
 
-/* The first piece is the caller's, for the only worker is in background: the second is the worker's. */
+/* The first piece is the caller's, for the only worker is in background: the second is the
+ * worker's. */
 static void piece_waited_for(void *user, uint32_t piece, uint32_t slot)
 {
     (void)slot;

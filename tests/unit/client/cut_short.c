@@ -1,8 +1,8 @@
-/* cut_short.c - calls of the library over memory that maps a file, which somebody cuts short: each says so, and the process lives.
- * P10
+/* cut_short.c - calls of the library over memory that maps a file, which somebody cuts short: each
+ * says so, and the process lives. P10
  *
- * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c, intra/client/publish/publish.c,
- * intra/client/publish/publication_watch.c */
+ * Covers: intra/client/memory/file_guard.c, intra/client/memory/registration.c,
+ * intra/client/publish/publish.c, intra/client/publish/publication_watch.c */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,7 +100,8 @@ static void a_publish_names_the_tensor(void)
     }
 }
 
-/* The session thread looks at the last byte of the mapping's last page, which may be behind the tensor. */
+/* The session thread looks at the last byte of the mapping's last page, which may be behind the
+ * tensor. */
 static void a_look_names_the_tensor(void)
 {
     struct world w;
@@ -134,8 +135,8 @@ static void a_resume_with_other_memory_mends_it(void)
     world_close(&w);
 }
 
-/* A gateway of this host reads by system calls: no load of ours finds it, and a look does. Nobody is served zeros as if they were the
- * version: the reference ends. */
+/* A gateway of this host reads by system calls: no load of ours finds it, and a look does. Nobody
+ * is served zeros as if they were the version: the reference ends. */
 static void a_version_in_place_gives_its_reference_up(void)
 {
     struct world w;
@@ -149,8 +150,8 @@ static void a_version_in_place_gives_its_reference_up(void)
     world_close(&w);
 }
 
-/* Resumed over other memory with the same bytes, it is sealed again, and a gateway that comes anew hears of
- * it like of any other. */
+/* Resumed over other memory with the same bytes, it is sealed again, and a gateway that comes anew
+ * hears of it like of any other. */
 static void a_version_that_comes_back_is_announced(void)
 {
     struct world w;

@@ -1,4 +1,5 @@
-/* encode.c - differences made in background: they decode to the version (P1), and whoever wants the memory back gets it at once. */
+/* encode.c - differences made in background: they decode to the version (P1), and whoever wants the
+ * memory back gets it at once. */
 #include "intra/client/publish/encode.h"
 
 #include <stdlib.h>
@@ -22,7 +23,8 @@ struct world {
     struct tb_encoding *encoding;
 };
 
-/* What its first MiB holds stands in each: element by element a sanitizer's build would take a minute. */
+/* What its first MiB holds stands in each: element by element a sanitizer's build
+ * would take a minute. */
 static void like_the_first(const struct world *w, uint8_t *bytes)
 {
     for (size_t at = BLOCK; at < w->manifest.bytes; at += BLOCK) {
@@ -147,7 +149,8 @@ static void P1_every_chunk_decodes_to_the_version(void **state)
     tb_codec_free(codec);
 }
 
-/* Readers and links send the first tensors first: the room is filled in that order, by one thread chunk for chunk. */
+/* Readers and links send the first tensors first: the room is filled in that order, by one
+ * thread chunk for chunk. */
 static void first_chunks_are_encoded_first(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* fake_answers.c - what the fake gateway says to what a worker says, by the contract of intra/session_msg.h. */
+/* fake_answers.c - what the fake gateway says to what a worker says, by the contract of
+ * intra/session_msg.h. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* fake_gateway.h - the other end of a worker's session, small enough to read: it remembers what it is told,
- * answers by the contract of intra/session_msg.h, and can be told to be away, mute or hostile. Bytes are
- * moved by a real fabric.
+/* fake_gateway.h - the other end of a worker's session, small enough to read: it remembers what it
+ * is told, answers by the contract of intra/session_msg.h, and can be told to be away, mute or
+ * hostile. Bytes are moved by a real fabric.
  *
  * Threads: it lives on a loop of its own; the calls here are for the test's thread. */
 #ifndef TB_TESTS_FAKE_GATEWAY_H
@@ -140,7 +140,8 @@ void fake_open(struct fake *f);
 void fake_close(struct fake *f);
 void fake_away(struct fake *f, bool away);               /* closes and reopens its door; all wires break */
 void fake_go_away(struct fake *f, struct tb_session *s); /* it is away, and the session has seen it */
-/* And is back: all that the session had to say is here. Without `remember` it knows nothing of it. */
+/* And is back: all that the session had to say is here. Without `remember` it knows nothing of
+ * it. */
 void fake_come_back(struct fake *f, struct tb_session *s);
 /* Bounded waits for what the session says. */
 void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
@@ -170,8 +171,8 @@ void fake_plan(struct fake *f, uint32_t session, uint64_t number);
 void fake_chain_behind(struct fake_version *v, uint32_t session, uint64_t export_id,
                        const struct tb_span *source);
 
-/* A version made here and landed already, of `count` U8 tensors "t0".. of tensor_bytes with bytes from the
- * seed. */
+/* A version made here and landed already, of `count` U8 tensors "t0".. of tensor_bytes with
+ * bytes from the seed. */
 struct fake_version *fake_make(struct fake *f, uint64_t number, uint32_t shard_count, uint32_t tensors,
                                uint64_t tensor_bytes);
 

@@ -1,4 +1,5 @@
-/* fake_inside.h - what the files of the fake gateway share. All of it is called under the fake's lock, but for fake_run_job. */
+/* fake_inside.h - what the files of the fake gateway share. All of it is called under the fake's
+ * lock, but for fake_run_job. */
 #ifndef TB_TESTS_FAKE_INSIDE_H
 #define TB_TESTS_FAKE_INSIDE_H
 

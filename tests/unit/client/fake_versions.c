@@ -1,4 +1,5 @@
-/* fake_versions.c - the versions that the fake gateway has: made here, or sealed by ranks and read through a real fabric. */
+/* fake_versions.c - the versions that the fake gateway has: made here, or sealed by ranks and read
+ * through a real fabric. */
 #include <stdlib.h>
 #include <string.h>
 

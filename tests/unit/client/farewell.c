@@ -1,5 +1,6 @@
-/* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is back: one that kept the session
- * would believe in it for as long as that lives, count on a copy that is gone (P3), and wait for a member that left (P6). */
+/* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is
+ * back: one that kept the session would believe in it for as long as that lives, count on a copy
+ * that is gone (P3), and wait for a member that left (P6). */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -149,7 +150,8 @@ static int subscribe(struct caller *c)
     return tb_subscribe(c->w->s, &o, &c->sub);
 }
 
-/* P6: the gateway may have a member that nobody is: its group would wait for it, and its place be taken. */
+/* P6: the gateway may have a member that nobody is: its group would wait for it, and its place be
+ * taken. */
 static void a_member_that_nobody_is_leaves(void **state)
 {
     (void)state;
@@ -162,7 +164,8 @@ static void a_member_that_nobody_is_leaves(void **state)
     subscriber_close(&w);
 }
 
-/* P7: a gateway may answer anything. What was refused is nobody's subscription, whatever number says so. */
+/* P7: a gateway may answer anything. What was refused is nobody's subscription,
+ * whatever number says so. */
 static void an_answer_that_is_no_yes_makes_no_member(void **state)
 {
     (void)state;
@@ -289,8 +292,8 @@ static void check_gone_later(struct rank *k)
     assert_true((said & ~TB_SESSION_UNPUBLISH_GONE) > 0);
 }
 
-/* P3: nor does one of a publish that failed, whose memory is the caller's again. It is not counted on; sealed anew within the drain, it is
- * there again. */
+/* P3: nor does one of a publish that failed, whose memory is the caller's again. It is not counted
+ * on; sealed anew within the drain, it is there again. */
 static void a_publish_that_was_given_up_is_gone_later(void **state)
 {
     (void)state;
@@ -384,7 +387,8 @@ static void *let_go_main(void *user)
     return NULL;
 }
 
-/* P1: the memory is the caller's when the call has returned, also where another call began before it and gives the readers time. */
+/* P1: the memory is the caller's when the call has returned, also where another call began before
+ * it and gives the readers time. */
 static void who_unpublishes_as_well_waits_as_well(void **state)
 {
     (void)state;
@@ -408,8 +412,9 @@ static void who_unpublishes_as_well_waits_as_well(void **state)
     rank_close(&k);
 }
 
-/* P3: the answer was lost in a cut, and the gateway is asked again: what it has not it does not hear of again. Announced, it would
- * read bytes that are the caller's, and the version be broken. */
+/* P3: the answer was lost in a cut, and the gateway is asked again: what it has not it
+ * does not hear of again. Announced, it would read bytes that are the caller's, and the
+ * version be broken. */
 static void what_the_gateway_has_not_is_over(void **state)
 {
     (void)state;

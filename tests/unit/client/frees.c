@@ -1,5 +1,5 @@
-/* frees.c - large memory goes without the session's lock: pages take a third of a second a GiB to go, and meanwhile the session
- * would renew no lease, and answer no call (P6).
+/* frees.c - large memory goes without the session's lock: pages take a third of a second a GiB to
+ * go, and meanwhile the session would renew no lease, and answer no call (P6).
  *
  * Linked with a munmap that asks for the lock. */
 #include <pthread.h>
@@ -12,7 +12,8 @@
 #include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
-/* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than that. */
+/* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than
+ * that. */
 #define TENSOR 450000u
 #define LARGE  ((size_t)1 << 18)
 
@@ -54,7 +55,8 @@ static struct tb_uid make(struct world *w, uint64_t number, uint64_t bytes)
     return fake_uid(fake_make(&w->f, number, 1, 2, bytes));
 }
 
-/* One that is kept for the next version goes when another is kept, when it does not fit, and with the subscription. */
+/* One that is kept for the next version goes when another is kept, when it does not fit, and
+ * with the subscription. */
 static void a_staging_and_what_was_kept_of_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* guard.c - memory that maps a file which is cut short: the load goes on, and it is noted; faults elsewhere go where they went
- * before. P10
+/* guard.c - memory that maps a file which is cut short: the load goes on, and it is noted; faults
+ * elsewhere go where they went before. P10
  *
  * Covers: intra/client/memory/file_guard.c, base/thread.c */
 #include <errno.h>
@@ -180,7 +180,8 @@ static void in_a_thread(struct work *w)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* The kernel ends a process whose thread faults while it blocks the signal: threads of the library do not. */
+/* The kernel ends a process whose thread faults while it blocks the signal: threads
+ * of the library do not. */
 static void threads_of_ours_take_their_own_faults_alone(void)
 {
     int fd;

@@ -1,5 +1,5 @@
-/* hostile.c - a gateway that lies: every frame is bounded before it is believed; the session drops the wire
- * and comes back (P7, P10). */
+/* hostile.c - a gateway that lies: every frame is bounded before it is believed; the session drops
+ * the wire and comes back (P7, P10). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,8 +6,8 @@
 
 #include "unit/check.h"
 
-/* Large and small tensors, one of no bytes, several dtypes, and a blob: chunks that are parts of tensors,
- * whole groups, and both. */
+/* Large and small tensors, one of no bytes, several dtypes, and a blob: chunks that are parts of
+ * tensors, whole groups, and both. */
 static const struct {
     const char *name;
     enum tb_dtype dtype;

@@ -1,4 +1,5 @@
-/* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other of two, or as a patch. */
+/* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other
+ * of two, or as a patch. */
 #include "intra/client/follow/patch.h"
 
 #include <stdlib.h>
@@ -157,8 +158,9 @@ static uint64_t staged_number(struct worker *w, const char *key)
     return strtoull(at + strlen(quoted), NULL, 10);
 }
 
-/* P1: encoded chunks of the gateway's are decoded on what the buffers hold, kept as they came, and applied. Where the buffers are not
- * what they were taken for, as after the stray write, what was decoded has another digest, and the chunk comes whole. */
+/* P1: encoded chunks of the gateway's are decoded on what the buffers hold, kept as they came, and
+ * applied. Where the buffers are not what they were taken for, as after the stray write, what was
+ * decoded has another digest, and the chunk comes whole. */
 static void encoded_chunks_are_kept(const char *host)
 {
     struct worker w;
@@ -209,7 +211,8 @@ static void blobs_of_a_patch_can_be_read(void **state)
     worker_close(&w);
 }
 
-/* The base is not what it was: what the buffers then hold is looked at, and the chunk comes whole before activate returns. */
+/* The base is not what it was: what the buffers then hold is looked at, and the chunk comes whole
+ * before activate returns. */
 static void a_chunk_that_does_not_match_is_fetched(void **state)
 {
     (void)state;
@@ -229,7 +232,8 @@ static void a_chunk_that_does_not_match_is_fetched(void **state)
     worker_close(&w);
 }
 
-/* An engine slept, and woke with its tensors elsewhere and empty: the patch is void, and all comes whole. */
+/* An engine slept, and woke with its tensors elsewhere and empty: the patch is void,
+ * and all comes whole. */
 static void tensors_that_moved_make_a_patch_void(void **state)
 {
     (void)state;
@@ -250,8 +254,8 @@ static void tensors_that_moved_make_a_patch_void(void **state)
     worker_close(&w);
 }
 
-/* P2: the source is away when a chunk is needed: the buffers hold nothing, which is said, also to a gateway that comes back, and
- * the next call brings it. */
+/* P2: the source is away when a chunk is needed: the buffers hold nothing, which is said, also to a
+ * gateway that comes back, and the next call brings it. */
 static void a_fetch_that_fails_can_be_repeated(void **state)
 {
     (void)state;
@@ -367,7 +371,8 @@ static void a_buffer_that_slept_is_filled_again(void **state)
     worker_close(&w);
 }
 
-/* The same of the buffers in use: the active version comes again, to where the rollout computes from. */
+/* The same of the buffers in use: the active version comes again, to where the
+ * rollout computes from. */
 static void the_buffer_in_use_is_filled_again_after_a_sleep(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* protect.c - who writes to protected pages is noted and lives; faults elsewhere go where they went before. P10 */
+/* protect.c - who writes to protected pages is noted and lives; faults elsewhere go where
+ * they went before. P10 */
 #include "intra/client/memory/seal_protection.h"
 
 #include <errno.h>
@@ -46,7 +47,8 @@ static void poke(uint8_t *at)
 static void a_write_is_noted_and_goes_on(void)
 {
     uint8_t *at = pages(6);
-    /* Two tensors that share a page, in the order in which nobody sorted them; the edges are in pages of others. */
+    /* Two tensors that share a page, in the order in which nobody sorted them; the edges
+     * are in pages of others. */
     struct tb_protect_stretch list[] = {{at + 2 * PAGE + 100, 2 * PAGE}, {at + 100, 2 * PAGE}};
     struct tb_protection *p = tb_protect(list, 2, wake, NULL);
     assert_non_null(p);
@@ -104,7 +106,8 @@ static void what_cannot_be_protected_is_said(void)
     munmap(at + 2 * PAGE, PAGE);
     assert_null(tb_protect(list, 2, wake, NULL));
     poke(at); /* nor is the other one */
-    /* What cannot be made writable again, as a whole, does not fault for ever: it goes on, or to who was there before. */
+    /* What cannot be made writable again, as a whole, does not fault for ever: it goes on, or to
+     * who was there before. */
     struct tb_protect_stretch both = {at, 2 * PAGE};
     struct tb_protection *p = tb_protect(&both, 1, wake, NULL);
     assert_non_null(p);
@@ -144,8 +147,8 @@ static void a_fault_that_is_over_is_tried_again(void)
     munmap(at, PAGE);
 }
 
-/* Where nobody was before us the default is put back; who protects after that is protected. In a process of its own, before any
- * other protection. */
+/* Where nobody was before us the default is put back; who protects after that is protected. In a
+ * process of its own, before any other protection. */
 static void a_handler_that_went_comes_back(void)
 {
     const pid_t child = fork();

@@ -1,5 +1,5 @@
-/* publication_life.c - the life of a sealed shard: every pair of state and event is in the table, or is
- * refused (P4).
+/* publication_life.c - the life of a sealed shard: every pair of state and event is in the
+ * table, or is refused (P4).
  *
  * Covers: intra/client/publish/publication_life.c */
 #include "intra/client/publish/publication_life.h"
@@ -71,7 +71,8 @@ static void an_illegal_step_ends_the_process(void **state)
             assert_int_equal(takes_step(life, event), expected[life][event] != NO);
 }
 
-/* A gateway may refuse an announcement at any time, and nothing becomes announced or sealed by that. */
+/* A gateway may refuse an announcement at any time, and nothing becomes announced or sealed by
+ * that. */
 static void a_loss_is_legal_everywhere(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* publish.c - what a rank seals is what a reader of its export lands, in every mode; and what a retry, a
- * thief and a full shadow get. */
+/* publish.c - what a rank seals is what a reader of its export lands, in every mode; and what a
+ * retry, a thief and a full shadow get. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,7 +194,8 @@ static void the_same_bytes_again_are_done_and_others_refused(void **state)
     rank_close(&k);
 }
 
-/* Another rank of the same shard sealed other bytes: the gateway's refusal leaves nothing exported. */
+/* Another rank of the same shard sealed other bytes: the gateway's refusal leaves
+ * nothing exported. */
 static void a_refused_seal_leaves_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* P1 P7: a reader says that a chunk served here is damaged. The own digest alone decides what becomes of the chunk.
+/* P1 P7: a reader says that a chunk served here is damaged. The own digest alone decides what
+ * becomes of the chunk.
  *
  * Covers: intra/client/publish/chunk_recheck.c. */
 #include <stdlib.h>
@@ -123,7 +124,8 @@ static void what_is_not_here_is_not_looked_at(void **state)
     subscriber_close(&w);
 }
 
-/* P2: nothing lands in memory that the rollout computes from. The chunk stays, and nobody is sent there for it. */
+/* P2: nothing lands in memory that the rollout computes from. The chunk stays, and nobody
+ * is sent there for it. */
 static void what_is_computed_from_is_served_no_more(void **state)
 {
     (void)state;
@@ -143,7 +145,8 @@ static void what_is_computed_from_is_served_no_more(void **state)
     subscriber_close(&w);
 }
 
-/* An encoded chunk beside the staging: what it decodes to is the reader's to judge, whether it is damaged its holder's. */
+/* An encoded chunk beside the staging: what it decodes to is the reader's to judge, whether it is
+ * damaged its holder's. */
 static void a_damaged_object_is_shown_to_nobody(void **state)
 {
     (void)state;

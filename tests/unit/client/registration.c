@@ -1,4 +1,5 @@
-/* registration.c - memory that is the caller's: what is refused, and how it is given back and brought again. */
+/* registration.c - memory that is the caller's: what is refused, and how it is given
+ * back and brought again. */
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -208,8 +209,8 @@ static bool said_gone(struct world *w)
     return (said(w) & TB_SESSION_UNPUBLISH_GONE) != 0;
 }
 
-/* P1: memory that was unregistered does not come back, so the gateway is not to count on it even where it could not take all of
- * it in time; suspended memory may. */
+/* P1: memory that was unregistered does not come back, so the gateway is not to count on it even
+ * where it could not take all of it in time; suspended memory may. */
 static void only_what_is_unregistered_is_gone(void **state)
 {
     (void)state;
@@ -225,7 +226,8 @@ static void only_what_is_unregistered_is_gone(void **state)
     world_close(&w);
 }
 
-/* The gateway went on counting on what was suspended: it hears that it is gone, and not of what it needed no more. */
+/* The gateway went on counting on what was suspended: it hears that it is gone, and not of
+ * what it needed no more. */
 static void what_was_counted_on_while_suspended_is_gone_at_the_end(void **state)
 {
     (void)state;
@@ -260,7 +262,8 @@ static void what_does_not_come_back_is_gone(void **state)
     world_close(&w);
 }
 
-/* The gateway's drain begins later, and its answer is on its way for a while: of one as long as ours nobody would hear the end. */
+/* The gateway's drain begins later, and its answer is on its way for a while: of one as long as
+ * ours nobody would hear the end. */
 static void the_gateway_drains_for_less(void **state)
 {
     (void)state;
@@ -298,7 +301,8 @@ static bool is_suspended(struct world *w)
     return w->r->suspended;
 }
 
-/* Readers and gateway have all of the drain, however long a pass of ours over the memory takes first. */
+/* Readers and gateway have all of the drain, however long a pass of ours over the memory takes
+ * first. */
 static void the_drain_begins_behind_the_last_pass(void **state)
 {
     (void)state;
@@ -358,7 +362,8 @@ static void answer(struct world *w, uint64_t request)
     fake_raw(&w->f, 0, TB_SESSION_REPLY, request, bytes, (uint32_t)writer.used);
 }
 
-/* All are asked for at once: behind one that its gateway takes until the end of the drain the others would have none. */
+/* All are asked for at once: behind one that its gateway takes until the end of the drain the
+ * others would have none. */
 static void all_publications_drain_at_once(void **state)
 {
     (void)state;
@@ -414,7 +419,8 @@ static bool is_unpublished(struct world *w)
     return w->s->publications->unpublished;
 }
 
-/* The time that the gateway takes is the readers', too: they were sent elsewhere at its beginning. */
+/* The time that the gateway takes is the readers', too: they were sent elsewhere at its
+ * beginning. */
 static void an_unpublish_has_one_drain(void **state)
 {
     (void)state;
@@ -589,7 +595,8 @@ static void suspend_told(struct world *w, char *text, size_t bytes)
     text[read] = '\0';
 }
 
-/* P10: what the gateway had not taken at the end is another thing than a gateway that was not asked. */
+/* P10: what the gateway had not taken at the end is another thing than a gateway that was not
+ * asked. */
 static void what_the_gateway_could_not_take_is_told(void **state)
 {
     (void)state;
@@ -674,8 +681,9 @@ static void publish_number(struct world *w, uint64_t number, struct tb_registrat
     CHECK_OK(tb_publish(w->s, &o, &w->info));
 }
 
-/* A NIC registers what is published in place once for all versions (pinned.h), until the caller has its memory back: before it is
- * suspended or unregistered, and not before. It may come back elsewhere. */
+/* A NIC registers what is published in place once for all versions (pinned.h), until the
+ * caller has its memory back: before it is suspended or unregistered, and not before. It may
+ * come back elsewhere. */
 static void what_is_published_in_place_stays_until_it_is_given_back(void **state)
 {
     (void)state;
@@ -708,7 +716,8 @@ static void what_is_published_in_place_stays_until_it_is_given_back(void **state
     fake_close(&w.f);
 }
 
-/* The twins: what stands in a buffer of ours stays with that; memory in very many pieces is not looked through for each. */
+/* The twins: what stands in a buffer of ours stays with that; memory in very many pieces is not
+ * looked through for each. */
 static void what_is_not_kept_for_nics_is_registered_anew(void **state)
 {
     (void)state;

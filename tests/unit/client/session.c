@@ -1,5 +1,5 @@
-/* session.c - a session's own life: opening, waiting, cancelling, the eventfd, fork, memory, and a gateway
- * that goes and comes. */
+/* session.c - a session's own life: opening, waiting, cancelling, the eventfd, fork, memory, and a
+ * gateway that goes and comes. */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -90,7 +90,8 @@ static void a_refused_greeting_is_told_at_once(void **state)
     assert_true(tb_time_since(began, tb_clock_now()) < TB_SECONDS(20));
 }
 
-/* The site's network is trusted: the session's door is then in clear, as the gateway hears in a second HELLO. */
+/* The site's network is trusted: the session's door is then in clear, as the gateway
+ * hears in a second HELLO. */
 static void a_trusted_network_opens_a_plain_door(void **state)
 {
     struct fake *f = *state;
@@ -302,7 +303,8 @@ static void waiting_for_a_site_is_passed_on(void **state)
     tb_session_close(s);
 }
 
-/* P3: who waited for longer than the gateway's recovery would find that its version was called lost. */
+/* P3: who waited for longer than the gateway's recovery would find that its version was called
+ * lost. */
 static void nobody_comes_back_behind_the_lease(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* slice_parts.c - numbers of the boxes of one name: by hand, and over random tensors against what a layout asks for. */
+/* slice_parts.c - numbers of the boxes of one name: by hand, and over random tensors against
+ * what a layout asks for. */
 #include "intra/client/memory/slice_parts.h"
 
 #include <stdlib.h>
@@ -86,8 +87,8 @@ static void one_box_of_a_name_keeps_its_parts(void **state)
     free(l);
 }
 
-/* Two layers' q, k and v stand together, q with q; experts are cut in another way and stand apart; and what one box of
- * a name has keeps its numbers, which are none of theirs. */
+/* Two layers' q, k and v stand together, q with q; experts are cut in another way and stand apart;
+ * and what one box of a name has keeps its numbers, which are none of theirs. */
 static void what_is_cut_alike_has_one_number(void **state)
 {
     (void)state;
@@ -221,7 +222,8 @@ static void many_ways_to_cut_share_numbers(void **state)
     free(l);
 }
 
-/* Grids of boxes of some names, in any order: a layout can be made of them, and two have one number only if they are cut alike. */
+/* Grids of boxes of some names, in any order: a layout can be made of them, and two have one number
+ * only if they are cut alike. */
 static void any_boxes_beside_each_other_make_a_layout(void **state)
 {
     (void)state;

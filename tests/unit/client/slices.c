@@ -69,7 +69,8 @@ static void publish_column_slice(struct tb_session *s, uint64_t number, uint32_t
     free(memory);
 }
 
-/* A rank's columns, and nothing else, out of what two ranks published; what was staged beyond its own is little. */
+/* A rank's columns, and nothing else, out of what two ranks published; what was staged
+ * beyond its own is little. */
 static void read_columns(struct fake *f, uint64_t first, uint64_t columns, double excess_max)
 {
     struct tb_session *s = fake_session_open(f, "reader", "host-b");
@@ -117,7 +118,8 @@ static void columns_are_read_by_any_number_of_ranks(void **state)
     fake_close(&f);
 }
 
-/* Rows and columns of fused tensors, and experts by number, are boxes in one piece of memory; several of one name are read. */
+/* Rows and columns of fused tensors, and experts by number, are boxes in one piece of memory;
+ * several of one name are read. */
 static void several_boxes_of_a_tensor_are_read(void **state)
 {
     (void)state;
@@ -243,8 +245,8 @@ static void read_fused(struct fake *f, uint32_t rank, uint32_t ranks, bool decla
     free(u.memory);
 }
 
-/* P1 P2: each of two ranks has three boxes of one tensor. Eight, two and one read them; of what is split where theirs begin, not a byte more
- * than their own. In place and in shadow. */
+/* P1 P2: each of two ranks has three boxes of one tensor. Eight, two and one read them; of what is
+ * split where theirs begin, not a byte more than their own. In place and in shadow. */
 static void a_rank_publishes_several_boxes_of_a_tensor(void **state)
 {
     (void)state;
@@ -318,7 +320,8 @@ static void what_a_version_in_boxes_lacks_is_said(void **state)
     fake_close(&f);
 }
 
-/* An element stands once in a shard, and a name has one shape: said when it is published, as it may be read into. */
+/* An element stands once in a shard, and a name has one shape: said when it is published, as
+ * it may be read into. */
 static void boxes_that_no_shard_may_have_are_named(void **state)
 {
     (void)state;
@@ -347,7 +350,8 @@ static void boxes_that_no_shard_may_have_are_named(void **state)
     fake_close(&f);
 }
 
-/* P1, P2: what comes in boxes is no patch of whole tensors; the buffers hold all of each version all the same. */
+/* P1, P2: what comes in boxes is no patch of whole tensors; the buffers hold all of each
+ * version all the same. */
 static void boxes_come_whole_where_patches_are_wanted(void **state)
 {
     (void)state;
@@ -417,7 +421,8 @@ static uint8_t half(const uint8_t *bytes, uint64_t i)
     return (uint8_t)(bytes[i / 2] >> (4 * (i % 2)) & 15);
 }
 
-/* Rows of 16 bytes: 32 elements of F4. Published in two boxes, one of them split; read from the middle of both. */
+/* Rows of 16 bytes: 32 elements of F4. Published in two boxes, one of them split; read
+ * from the middle of both. */
 static void boxes_of_half_bytes_are_read(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* stage.c - a version's way into a worker: staged from the gateway or from another worker, switched to,
- * released. */
+/* stage.c - a version's way into a worker: staged from the gateway or from another worker,
+ * switched to, released. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,7 +138,8 @@ static void items_are_the_version(void **state)
     fake_close(&f);
 }
 
-/* P9: a gateway of the release before drops who sends it what it does not know, so it is told ACTIVATED alone. */
+/* P9: a gateway of the release before drops who sends it what it does not know, so it is
+ * told ACTIVATED alone. */
 static void P9_an_older_gateway_is_not_told_of_updates(void **state)
 {
     (void)state;
@@ -159,7 +160,8 @@ static void P9_an_older_gateway_is_not_told_of_updates(void **state)
     fake_close(&f);
 }
 
-/* A second worker reads the first one's staging, by tcp and by shm, also from its first chunk on. */
+/* A second worker reads the first one's staging, by tcp and by shm, also from its first chunk
+ * on. */
 static void a_chain(const char *second_host)
 {
     struct fake f;
@@ -342,7 +344,8 @@ static void a_gateway_that_returns_is_asked_again(void **state)
     fake_close(&f);
 }
 
-/* P6: it came back without the version and refused to hear that it is staged: it is told again until it knows it. */
+/* P6: it came back without the version and refused to hear that it is staged: it is told
+ * again until it knows it. */
 static void a_gateway_that_forgot_the_version_is_told_again(void **state)
 {
     (void)state;
@@ -422,7 +425,8 @@ static void a_tensor_that_does_not_fit_is_named(void **state)
     fake_close(&f);
 }
 
-/* P7: who asks time and again costs the gateway a description of the version a second, and nothing while it is away. */
+/* P7: who asks time and again costs the gateway a description of the version a second, and
+ * nothing while it is away. */
 static void asking_on_and_on_is_not_passed_on(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Covers: intra/client/follow/subscription.c, intra/client/follow/activate.c. The life of a staged version: each state that it can be in, and
- * what each call answers then. No pair answers "not now" for ever without a reason. P2, P10. */
+/* Covers: intra/client/follow/subscription.c, intra/client/follow/activate.c. The life of a staged
+ * version: each state that it can be in, and what each call answers then. No pair answers "not now"
+ * for ever without a reason. P2, P10. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -215,8 +216,8 @@ static int make(const struct life *l, enum call call, uint32_t timeout_ms)
 #define HERE     TB_OK, TB_OK, TB_OK
 #define NOT_HERE TB_NOT_FOUND, TB_NOT_FOUND, TB_OK
 
-/* A row: what tb_stage, tb_activate, tb_staged_item, tb_release and tb_wait answer; what the reason of a refused tb_activate
- * names; what tb_activate answers behind a tb_stage. */
+/* A row: what tb_stage, tb_activate, tb_staged_item, tb_release and tb_wait answer; what the reason
+ * of a refused tb_activate names; what tb_activate answers behind a tb_stage. */
 static const struct row {
     const char *state;
     void (*reach)(struct life *l);
@@ -338,7 +339,8 @@ static void each_state_answers_each_call(void **state)
         }
 }
 
-/* A refused tb_activate sends its caller to tb_stage: what that allows can be activated, and what cannot be is refused there. */
+/* A refused tb_activate sends its caller to tb_stage: what that allows can be activated, and what
+ * cannot be is refused there. */
 static void what_may_be_staged_again_may_be_activated(void **state)
 {
     (void)state;
@@ -365,7 +367,8 @@ static void what_may_be_staged_again_may_be_activated(void **state)
     }
 }
 
-/* The issue's own: version 2 is withdrawn, and version 1, which is staged still, is what the group goes back to. */
+/* The issue's own: version 2 is withdrawn, and version 1, which is staged still, is what
+ * the group goes back to. */
 static void back_to_the_one_before(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* stretches.c - pieces joined by their addresses: every piece is inside its stretch, and a stretch is nothing but its pieces. */
+/* stretches.c - pieces joined by their addresses: every piece is inside its stretch, and a stretch
+ * is nothing but its pieces. */
 #include "intra/client/memory/stretches.h"
 
 #include <string.h>

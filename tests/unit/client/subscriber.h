@@ -1,4 +1,5 @@
-/* subscriber.h - a session that subscribes to the model of a fake gateway, which has version 1 of it. */
+/* subscriber.h - a session that subscribes to the model of a fake gateway, which has version 1 of
+ * it. */
 #ifndef TB_TESTS_SUBSCRIBER_H
 #define TB_TESTS_SUBSCRIBER_H
 

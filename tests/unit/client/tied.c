@@ -1,6 +1,7 @@
 /* tied.c - tensors that stand in one memory: published, and written to once in each way.
  *
- * Covers: intra/client/memory/tied_tensors.c intra/client/memory/tied_tensors_bytes.c intra/client/follow/patch_tied.c */
+ * Covers: intra/client/memory/tied_tensors.c intra/client/memory/tied_tensors_bytes.c
+ * intra/client/follow/patch_tied.c */
 #include "intra/client/memory/tied_tensors.h"
 
 #include <stdlib.h>
@@ -160,7 +161,8 @@ static void tied_weights_are_published(void **state)
     }
 }
 
-/* P1: no chunk has to come again, whether it came whole or encoded, and the shared memory is written once. */
+/* P1: no chunk has to come again, whether it came whole or encoded, and the shared
+ * memory is written once. */
 static void tied_weights_are_patched_once(void **state)
 {
     (void)state;
@@ -237,8 +239,8 @@ static void tied_weights_are_copied_once(void **state)
     }
 }
 
-/* P2: a version that has two of them apart cannot be in one memory: it is refused before anything is written, where its digests or its
- * bytes say so, and the tensors are named. */
+/* P2: a version that has two of them apart cannot be in one memory: it is refused before anything
+ * is written, where its digests or its bytes say so, and the tensors are named. */
 static void a_version_that_has_them_apart_is_refused(void **state)
 {
     (void)state;

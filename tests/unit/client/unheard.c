@@ -1,7 +1,8 @@
-/* unheard.c - the last chunk of a version comes just as its hop is closed: what the hop says of it is not heard any more, and the
- * version is whole all the same (P6).
+/* unheard.c - the last chunk of a version comes just as its hop is closed: what the hop says of it
+ * is not heard any more, and the version is whole all the same (P6).
  *
- * Linked with a tb_place_finish that may have to wait, and with hops that are closed when all has come. */
+ * Linked with a tb_place_finish that may have to wait, and with hops that are closed when all has
+ * come. */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>

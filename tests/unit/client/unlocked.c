@@ -1,4 +1,5 @@
-/* unlocked.c - what takes long is done without the session's lock: meanwhile the session renews its lease, and answers calls (P6).
+/* unlocked.c - what takes long is done without the session's lock: meanwhile the session renews its
+ * lease, and answers calls (P6).
  *
  * Linked with functions that ask for the lock. Large memory that goes is frees.c's. */
 #include <pthread.h>
@@ -144,7 +145,8 @@ void __wrap_tb_encoding_end(struct tb_encoding *e)
     __real_tb_encoding_end(e);
 }
 
-/* A batch of large chunks that is under way is waited for: when the base is written again, and when the version goes. */
+/* A batch of large chunks that is under way is waited for: when the base is written again, and
+ * when the version goes. */
 static void the_end_of_an_encoding(void **state)
 {
     (void)state;
@@ -161,7 +163,8 @@ static void the_end_of_an_encoding(void **state)
     rank_close(&k);
 }
 
-/* The second version is unpublished while the third waits for the end of its encoding: it stays until then. */
+/* The second version is unpublished while the third waits for the end of its encoding:
+ * it stays until then. */
 static void a_version_that_is_unpublished_while_its_encoding_ends(void **state)
 {
     (void)state;
@@ -179,7 +182,8 @@ static void a_version_that_is_unpublished_while_its_encoding_ends(void **state)
     rank_close(&k);
 }
 
-/* It is not there any more for a gateway that comes meanwhile: nobody would take back what that was told. The first one is. */
+/* It is not there any more for a gateway that comes meanwhile: nobody would take back what that was
+ * told. The first one is. */
 static void a_version_that_goes_is_not_announced_while_its_encoding_ends(void **state)
 {
     (void)state;
@@ -268,7 +272,8 @@ static void *suspend(void *user)
     return NULL;
 }
 
-/* The gateway is asked without the lock: a device that another call brought meanwhile would be closed in place of the first. */
+/* The gateway is asked without the lock: a device that another call brought meanwhile would be
+ * closed in place of the first. */
 static void what_is_being_suspended_does_not_come_back(void **state)
 {
     (void)state;

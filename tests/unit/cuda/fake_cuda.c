@@ -1,4 +1,5 @@
-/* fake_cuda.c - see fake_cuda.h; here are its devices and contexts, how its entry points are found, and what a test tells it. */
+/* fake_cuda.c - see fake_cuda.h; here are its devices and contexts, how its entry points are found,
+ * and what a test tells it. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>

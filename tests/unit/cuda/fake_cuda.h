@@ -1,12 +1,15 @@
-/* fake_cuda.h - a driver of CUDA that is none: a mock. It has devices without a GPU, so that what we ask of the driver, in which
- * order, and what we do when it refuses can be tested anywhere. It proves nothing about a real driver; tests/gpu does.
+/* fake_cuda.h - a driver of CUDA that is none: a mock. It has devices without a GPU, so that what
+ * we ask of the driver, in which order, and what we do when it refuses can be tested anywhere. It
+ * proves nothing about a real driver; tests/gpu does.
  *
- * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses are mapped without rights
- * and the bytes stand elsewhere; a core that looks there ends the test, with a word. Copies happen as late as they may, when their stream or an event behind them is waited for;
- * one into or out of memory that is freed meanwhile ends the test; one of host memory that is pinned in parts is refused, and
- * pinned memory that a fork would copy ends the test. Calls that need a context end the test without one.
- * Every entry point can be told to fail. What is not given back is counted. Two processes that have the fake share memory by its
- * handles, as by CUDA IPC, and one that frees what the other has open ends.
+ * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses
+ * are mapped without rights and the bytes stand elsewhere; a core that looks there ends the test,
+ * with a word. Copies happen as late as they may, when their stream or an event behind them is
+ * waited for; one into or out of memory that is freed meanwhile ends the test; one of host memory
+ * that is pinned in parts is refused, and pinned memory that a fork would copy ends the test. Calls
+ * that need a context end the test without one. Every entry point can be told to fail. What is not
+ * given back is counted. Two processes that have the fake share memory by its handles, as by CUDA
+ * IPC, and one that frees what the other has open ends.
  *
  * Threads: any; one lock. */
 #ifndef TB_TESTS_FAKE_CUDA_H
@@ -18,7 +21,8 @@
 #include "intra/cuda/cuda_kernels.h"
 
 #define FAKE_CUDA_TRACE_BYTES 4096
-/* What a module of kernels is to the fake (tb_cuda_replace_image): it takes no other, so none are there unless a test says so. */
+/* What a module of kernels is to the fake (tb_cuda_replace_image): it takes no other, so none are
+ * there unless a test says so. */
 #define FAKE_CUDA_IMAGE "the kernels' text, on cores"
 
 /* Forgets everything and makes itself the driver of the process: CUDA 12.4, two devices. */
@@ -32,8 +36,9 @@ void fake_cuda_free(void *device_memory);
 void fake_cuda_write(void *device_memory, const void *from, size_t bytes);
 void fake_cuda_read(const void *device_memory, void *to, size_t bytes);
 
-/* As a NIC that has the memory's dma-buf writes there, and has said that it is complete: the device sees it at once where it orders such
- * writes (as it was told by set_attribute), else behind the next flush. */
+/* As a NIC that has the memory's dma-buf writes there, and has said that it is complete: the
+ * device sees it at once where it orders such writes (as it was told by set_attribute), else
+ * behind the next flush. */
 void fake_cuda_nic_write(void *device_memory, const void *from, size_t bytes);
 
 /* Call `nth` (from 1) of an entry point ("cuMemAlloc") answers `result`. NULL: nothing fails. */
@@ -48,16 +53,19 @@ uint32_t fake_cuda_calls(const char *entry); /* since open */
 /* What the driver is: before open's effect is used. */
 void fake_cuda_set_version(int version); /* entry points that came later are not there */
 void fake_cuda_set_attribute(CUdevice_attribute which, int value);
-/* What is copied to a device from memory of the host that is not pinned gets there with a byte changed. */
+/* What is copied to a device from memory of the host that is not pinned gets there
+ * with a byte changed. */
 void fake_cuda_set_spoils(bool yes);
 /* It stands in a context that is not the primary one. */
 void fake_cuda_set_context(void *device_memory, bool other);
 void fake_cuda_set_managed(void *device_memory);
 void fake_cuda_set_mapped(void *device_memory); /* by handles of cuMemCreate: CUDA IPC does not know it */
 void fake_cuda_set_initialised(bool yes);
-/* It copies rows from a device to itself only at strides that it may choose itself, and refuses others. */
+/* It copies rows from a device to itself only at strides that it may choose itself, and refuses
+ * others. */
 void fake_cuda_set_own_pitches(bool yes);
-/* A thread of the process captures a graph: calls of one that takes part in it, as each does from its beginning, end the test. */
+/* A thread of the process captures a graph: calls of one that takes part in it, as each does from
+ * its beginning, end the test. */
 void fake_cuda_set_capturing(bool yes);
 bool fake_cuda_stands_aside(void); /* this thread, now: it takes no part */
 
@@ -69,8 +77,9 @@ struct fake_cuda_counts { /* that stand now */
 };
 struct fake_cuda_counts fake_cuda_counts(void);
 
-/* What was asked, in order: c0 is a copy (some in a row are one) on the first stream made since the trace was cleared, e0 an event
- * recorded there, w0 it was waited for, s0 the stream was, k0 a kernel, f0 what NICs wrote is flushed. `fake_cuda_note` adds a word of the test's. */
+/* What was asked, in order: c0 is a copy (some in a row are one) on the first stream made since the
+ * trace was cleared, e0 an event recorded there, w0 it was waited for, s0 the stream was, k0 a
+ * kernel, f0 what NICs wrote is flushed. `fake_cuda_note` adds a word of the test's. */
 void fake_cuda_trace_clear(void);
 const char *fake_cuda_trace(void);
 void fake_cuda_note(const char *word);

@@ -1,4 +1,5 @@
-/* fake_cuda_inside.h - what the files of the fake driver share: its state, its memory, its streams. */
+/* fake_cuda_inside.h - what the files of the fake driver share: its state, its
+ * memory, its streams. */
 #ifndef TB_TESTS_FAKE_CUDA_INSIDE_H
 #define TB_TESTS_FAKE_CUDA_INSIDE_H
 
@@ -17,7 +18,8 @@
 #define OPENERS_MAX    8
 #define NIC_WRITES_MAX 64
 
-/* Ends the program: what a test sees as its death names the mistake, in a word that tests/mutants/run knows for a verdict. */
+/* Ends the program: what a test sees as its death names the mistake, in a word that
+ * tests/mutants/run knows for a verdict. */
 #define MUST(condition, what)                                                                                \
     do {                                                                                                     \
         if (!(condition)) {                                                                                  \

@@ -1,5 +1,5 @@
-/* fake_cuda_memory.c - the fake's memory: no rights where its addresses are, the bytes elsewhere; host memory that is pinned; other
- * processes that have it open. */
+/* fake_cuda_memory.c - the fake's memory: no rights where its addresses are, the bytes elsewhere;
+ * host memory that is pinned; other processes that have it open. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -182,7 +182,8 @@ static void answer(CUpointer_attribute which, void *into, const struct alloc *a)
         *(CUdeviceptr *)into = a == NULL ? 0 : (CUdeviceptr)(uintptr_t)a->at;
         break;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        /* Of what was mapped by handles: all that was reserved for it, of which this is the beginning. */
+        /* Of what was mapped by handles: all that was reserved for it, of which this is the
+         * beginning. */
         *(size_t *)into = a == NULL ? 0 : a->mapped_by_handles ? 4 * a->mapped : a->count;
         break;
     default:

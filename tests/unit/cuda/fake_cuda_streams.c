@@ -1,4 +1,5 @@
-/* fake_cuda_streams.c - the fake's streams, events and kernels: everything is as late as it may be. */
+/* fake_cuda_streams.c - the fake's streams, events and kernels: everything is as
+ * late as it may be. */
 #include <string.h>
 
 #include "unit/cuda/fake_cuda_inside.h"

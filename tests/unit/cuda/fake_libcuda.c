@@ -1,4 +1,5 @@
-/* fake_libcuda.c - the fake as a library that is loaded by its name, which exports what a driver's does: one function. */
+/* fake_libcuda.c - the fake as a library that is loaded by its name, which exports what a
+ * driver's does: one function. */
 #include "unit/cuda/fake_cuda.h"
 
 __attribute__((visibility("default"))) CUresult CUDAAPI

@@ -107,7 +107,8 @@ static void check_landed(struct fake *f, uint64_t number, const struct gpu_worke
 
 /* ---- publishing ---- */
 
-/* P1: what home lands is what the device held, by every mode and form; the publisher may write again behind a shadow. */
+/* P1: what home lands is what the device held, by every mode and form; the publisher may write
+ * again behind a shadow. */
 static void what_the_device_holds_is_what_lands(void **state)
 {
     (void)state;
@@ -159,7 +160,8 @@ static void a_retry_looks_at_the_device(void **state)
 
 /* ---- suspending ---- */
 
-/* The engine sleeps: no reader gets in and the memory may go. It wakes with its tensors elsewhere: the reference is back. */
+/* The engine sleeps: no reader gets in and the memory may go. It wakes with its tensors elsewhere:
+ * the reference is back. */
 static void a_suspended_device_memory_comes_back(void **state)
 {
     (void)state;
@@ -264,7 +266,8 @@ static bool device_has_kernels(struct tb_session *s)
     return strstr(text, "\"digests\":\"gpu\"") != NULL;
 }
 
-/* Of a version that is staged on the device no tensor can be read there by the host, and every blob can. */
+/* Of a version that is staged on the device no tensor can be read there by the host, and every blob
+ * can. */
 static void check_items(struct tb_subscription *sub, const struct tb_uid *uid, bool on_device)
 {
     uint32_t found = 0;
@@ -281,8 +284,8 @@ static void check_items(struct tb_subscription *sub, const struct tb_uid *uid, b
     assert_int_equal(found, 1);
 }
 
-/* P1: versions that are staged on the device itself, where it can digest: no host memory has them, and the switch brings them into the
- * tensors. What they took is given back. */
+/* P1: versions that are staged on the device itself, where it can digest: no host memory has them,
+ * and the switch brings them into the tensors. What they took is given back. */
 static void versions_are_staged_on_the_device(void **state)
 {
     (void)state;
@@ -428,8 +431,8 @@ static void patched_close(struct patched *p)
     under->close();
 }
 
-/* P1: staging holds the step; the device writes it over its tensors, and what these then hold is digested. Without kernels versions come
- * whole. */
+/* P1: staging holds the step; the device writes it over its tensors, and what these then hold is
+ * digested. Without kernels versions come whole. */
 static void the_device_patches_its_tensors(void **state)
 {
     (void)state;
@@ -448,7 +451,8 @@ static void the_device_patches_its_tensors(void **state)
     patched_close(&p);
 }
 
-/* P1: the tensors hold other bytes than the step was made for: those chunks come whole before activate returns. */
+/* P1: the tensors hold other bytes than the step was made for: those chunks come whole
+ * before activate returns. */
 static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
 {
     (void)state;
@@ -481,8 +485,8 @@ static uint64_t staged_number(const struct patched *p, const char *key)
     return strtoull(at + strlen(quoted), NULL, 10);
 }
 
-/* P1: an encoded chunk is kept as it came, once the device has said what it comes to on what its tensors hold. Version 3 finds one of
- * them changed, so that one chunk comes whole. */
+/* P1: an encoded chunk is kept as it came, once the device has said what it comes to on what its
+ * tensors hold. Version 3 finds one of them changed, so that one chunk comes whole. */
 static void the_device_takes_encoded_chunks(void **state)
 {
     (void)state;
@@ -554,7 +558,8 @@ static void check_box(const struct slice_axes *a, const uint8_t *got, const uint
                             truth + 2 * ((a->first[0] + row) * SLICE_COLS + a->first[1]), 2 * a->count[1]);
 }
 
-/* P1: parts of a tensor that a device holds, as two boxes of it into another's: a quarter of the columns, and some rows. */
+/* P1: parts of a tensor that a device holds, as two boxes of it into another's: a quarter of the
+ * columns, and some rows. */
 static void check_slices(uint32_t mode, uint32_t split_axis)
 {
     struct fake f;

@@ -1,5 +1,6 @@
-/* gpu_suite.h - what has to be true of any device: a worker that publishes from its memory and activates into it, through
- * libtombolo. Run over the fake (a mock) in tests/unit/cuda and over a real device in tests/gpu. */
+/* gpu_suite.h - what has to be true of any device: a worker that publishes from its memory and
+ * activates into it, through libtombolo. Run over the fake (a mock) in tests/unit/cuda and over a
+ * real device in tests/gpu. */
 #ifndef TB_TESTS_GPU_SUITE_H
 #define TB_TESTS_GPU_SUITE_H
 

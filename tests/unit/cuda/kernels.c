@@ -1,5 +1,6 @@
-/* kernels.c - the text of the kernels, run on cores (kernels_on_cores.h says what that shows and what not), against the digest and the codec
- * that everything else uses: digests and forms are equal bit for bit, and damage is refused alike. */
+/* kernels.c - the text of the kernels, run on cores (kernels_on_cores.h says what that shows and
+ * what not), against the digest and the codec that everything else uses: digests and forms are
+ * equal bit for bit, and damage is refused alike. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +128,8 @@ static const struct {
              {TB_DTYPE_U8, TB_SPARSE_BYTES}};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-/* P1: what the kernel writes is what the codec writes, byte for byte, and patching gives the version. */
+/* P1: what the kernel writes is what the codec writes, byte for byte, and patching gives the
+ * version. */
 static void forms_are_the_codecs(void **state)
 {
     (void)state;
@@ -136,7 +138,8 @@ static void forms_are_the_codecs(void **state)
     for (size_t k = 0; k < KINDS; k++) {
         for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
             for (int change = NOTHING; change <= LAST_OF_ALL; change++) {
-                /* Several sections, of words that are full and of bytes; the rest is seen in one. */
+                /* Several sections, of words that are full and of bytes; the rest is seen in
+                 * one. */
                 if (counts[c] > 100000 && (change != BY_EXPONENT || (k != 0 && k + 1 != KINDS))) continue;
                 struct step s;
                 step_make(&s, kinds[k].dtype, kinds[k].kind, counts[c], (enum change)change);
@@ -188,7 +191,8 @@ static enum tb_status decode(const uint8_t *form, size_t count, uint8_t *bytes, 
     return tb_sparse_decode((struct tb_sparse_form){form, count}, &means, &out);
 }
 
-/* P7: whatever stands in a form, patching stays in its memory, and refuses exactly what the codec refuses. */
+/* P7: whatever stands in a form, patching stays in its memory, and refuses exactly
+ * what the codec refuses. */
 static void damage_is_refused_as_by_the_codec(void **state)
 {
     (void)state;

@@ -46,7 +46,8 @@ static void *run_thread(void *user)
     return NULL;
 }
 
-/* One block has all jobs, one behind the other: what one leaves in shared memory and scratch is what the next finds. */
+/* One block has all jobs, one behind the other: what one leaves in shared memory and scratch is
+ * what the next finds. */
 static void run(enum kernel kernel, void *jobs, uint32_t count, uint32_t threads)
 {
     struct block *k = calloc(1, sizeof *k);

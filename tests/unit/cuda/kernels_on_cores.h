@@ -1,6 +1,7 @@
-/* kernels_on_cores.h - the kernels of intra/cuda on the processor's cores: the same text, compiled as C, a block being real threads
- * that meet at a real barrier (so ThreadSanitizer sees a sync that is missing). It shows that what they compute is right; it
- * cannot show that a GPU does so, nor how fast: tests/gpu and bench/gpu do. */
+/* kernels_on_cores.h - the kernels of intra/cuda on the processor's cores: the same text, compiled
+ * as C, a block being real threads that meet at a real barrier (so ThreadSanitizer sees a sync that
+ * is missing). It shows that what they compute is right; it cannot show that a GPU does so, nor how
+ * fast: tests/gpu and bench/gpu do. */
 #ifndef TB_TESTS_KERNELS_ON_CORES_H
 #define TB_TESTS_KERNELS_ON_CORES_H
 

@@ -1,5 +1,5 @@
-/* memory.c - device memory over a driver that is none (fake_cuda.h): whose a pointer is, copies on two lanes, the pass, pins,
- * descriptors, visibility, and what is left when the driver refuses. */
+/* memory.c - device memory over a driver that is none (fake_cuda.h): whose a pointer is, copies on
+ * two lanes, the pass, pins, descriptors, visibility, and what is left when the driver refuses. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -206,8 +206,8 @@ static void a_pass_copies_and_digests_what_the_device_has(void **state)
     world_close(&w);
 }
 
-/* The second batch is asked for before the first is waited for, and a lane's buffer is not written again before what stands in
- * it was digested. */
+/* The second batch is asked for before the first is waited for, and a lane's buffer is not written
+ * again before what stands in it was digested. */
 static void one_batch_is_copied_while_the_one_before_is_digested(void **state)
 {
     (void)state;
@@ -221,8 +221,8 @@ static void one_batch_is_copied_while_the_one_before_is_digested(void **state)
 
 /* ---- digested by the device ---- */
 
-/* P1: the digests are those of the bytes that were copied, and nothing is digested by cores but two chunks that are too short (d). Of the
- * first batch a kernel gathers what is small. */
+/* P1: the digests are those of the bytes that were copied, and nothing is digested by cores but two
+ * chunks that are too short (d). Of the first batch a kernel gathers what is small. */
 static void a_device_with_kernels_digests_what_it_has(void **state)
 {
     (void)state;
@@ -269,7 +269,8 @@ static void without_room_or_kernels_cores_digest(void **state)
     }
 }
 
-/* What is refused room for patches once is not asked for them again, so nothing more is staged for it; until then it is. */
+/* What is refused room for patches once is not asked for them again, so nothing more is staged for
+ * it; until then it is. */
 static void without_room_for_patches_none_is_made(void **state)
 {
     (void)state;
@@ -378,8 +379,9 @@ static void a_nic_is_given_a_descriptor_and_where_a_tensor_stands_in_it(void **s
     world_close(&w);
 }
 
-/* As allocators have it whose segments grow (PyTorch's expandable ones): reserved is more than there is memory for, and the driver lends
- * none of that. Tensors whose pages touch are one range, and one further off is another. */
+/* As allocators have it whose segments grow (PyTorch's expandable ones): reserved is more than
+ * there is memory for, and the driver lends none of that. Tensors whose pages touch are one range,
+ * and one further off is another. */
 static void memory_that_is_mapped_in_parts_is_given_to_nics(void **state)
 {
     (void)state;
@@ -423,7 +425,8 @@ static void memory_that_is_mapped_in_parts_is_given_to_nics(void **state)
     fake_cuda_close();
 }
 
-/* Where the driver does not say which device it is, NICs are not told where it is, and read it all the same. */
+/* Where the driver does not say which device it is, NICs are not told where it is, and
+ * read it all the same. */
 static void a_device_that_has_no_name_on_the_bus_is_read_too(void **state)
 {
     (void)state;
@@ -458,8 +461,9 @@ static void without_dma_buf_nics_are_given_nothing(void **state)
     fake_cuda_close();
 }
 
-/* What a NIC wrote is made visible before anything of it is copied or digested; not where the device orders that itself. One that does
- * neither says so: it flushes for streams alone, or not at all, or the driver lacks the call. */
+/* What a NIC wrote is made visible before anything of it is copied or digested; not where the
+ * device orders that itself. One that does neither says so: it flushes for streams alone, or not at
+ * all, or the driver lacks the call. */
 static void writes_of_a_nic_are_flushed_first(void **state)
 {
     (void)state;
@@ -503,8 +507,9 @@ static void writes_of_a_nic_are_flushed_first(void **state)
 
 /* ---- graphs ---- */
 
-/* An engine captures a graph on a thread of its own, in the mode in which nobody else may do what would spoil it, while readers come
- * and go, versions are published and switched, and memory is registered. The fake ends who spoils it. */
+/* An engine captures a graph on a thread of its own, in the mode in which nobody else may do what
+ * would spoil it, while readers come and go, versions are published and switched, and memory is
+ * registered. The fake ends who spoils it. */
 static void a_capture_of_another_thread_is_not_spoilt(void **state)
 {
     (void)state;
@@ -625,8 +630,9 @@ static enum tb_status expected(CUresult result)
     return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
 }
 
-/* P1, P7: whatever is refused at whichever call, a pass that answers TB_OK has all bytes right, one that does not says so, nothing
- * runs on behind its back, and nothing is left. fake_cuda_close counts. */
+/* P1, P7: whatever is refused at whichever call, a pass that answers TB_OK has all bytes right,
+ * one that does not says so, nothing runs on behind its back, and nothing is left.
+ * fake_cuda_close counts. */
 static void every_refusal_is_told_and_leaves_nothing(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* moves.c - many small tensors on a device, over a driver that is none (fake_cuda.h), its kernels on cores: what they cost in calls of the
- * driver, and that all of them get in and out. */
+/* moves.c - many small tensors on a device, over a driver that is none (fake_cuda.h), its kernels
+ * on cores: what they cost in calls of the driver, and that all of them get in and out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static uint64_t room_bytes(void)
     return (uint64_t)COUNT * ROOM_EACH + LARGE;
 }
 
-/* Odd ones before even ones, so that none stands behind the one that is before it in packed order. */
+/* Odd ones before even ones, so that none stands behind the one that is before it in packed
+ * order. */
 static void place_tensors(struct world *w)
 {
     uint64_t at = 0;
@@ -122,7 +123,8 @@ static void check_got_in(struct world *w, uint32_t left_out)
     free(got);
 }
 
-/* Without kernels each is a call, and with them a few are all. Nothing between the tensors is touched. */
+/* Without kernels each is a call, and with them a few are all. Nothing between the tensors is
+ * touched. */
 static void small_tensors_get_in_together(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* patches.c - steps and devices over a driver that is none (fake_cuda.h), its kernels on cores: how chunks differ from what stands there,
- * what they would be there, and what they are when they were written. */
+/* patches.c - steps and devices over a driver that is none (fake_cuda.h), its kernels on
+ * cores: how chunks differ from what stands there, what they would be there, and what they are
+ * when they were written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,7 +154,8 @@ static void check_form(const struct world *w, const struct step_of_chunk *s,
     free(truth);
 }
 
-/* P1: the device encodes what the codec does, says what it comes to without a byte changed, and then has it there. */
+/* P1: the device encodes what the codec does, says what it comes to without a byte changed,
+ * and then has it there. */
 static void a_device_encodes_proves_and_patches(void **state)
 {
     (void)state;
@@ -204,7 +206,8 @@ static void what_is_no_step_is_not_proved(void **state)
     world_close(&w);
 }
 
-/* The first calls of each entry point, and some of the later ones; nothing that was begun runs on. */
+/* The first calls of each entry point, and some of the later ones; nothing that was begun runs
+ * on. */
 static void a_device_that_refuses_changes_nothing(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* rows.c - bytes that stand in rows, as slices of tensors do, into a device and out of it, over a driver that is none (fake_cuda.h). */
+/* rows.c - bytes that stand in rows, as slices of tensors do, into a device and out of it, over a
+ * driver that is none (fake_cuda.h). */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,8 +18,8 @@
 #define BLOB   1003u
 #define BYTES  (SLICE + DENSE + BLOB)
 
-/* A tensor of ROWS x RUN bytes, the part of a wider one: on the device its rows are STRIDE apart. Behind it one that is dense, and a
- * blob. */
+/* A tensor of ROWS x RUN bytes, the part of a wider one: on the device its rows are STRIDE apart.
+ * Behind it one that is dense, and a blob. */
 struct world {
     struct tb_gpu *gpu;
     struct tb_gpu_memory *memory;
@@ -144,7 +145,8 @@ static void log_must_be_empty(int log)
     close(log);
 }
 
-/* Some rows stand in pages that are pinned, others do not, and one call may not have both. Nobody is warned of that. */
+/* Some rows stand in pages that are pinned, others do not, and one call may not have both.
+ * Nobody is warned of that. */
 static void rows_that_are_pinned_in_parts_go_one_by_one(void **state)
 {
     (void)state;
@@ -192,8 +194,8 @@ static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t 
         w->got[i] = tb_digest_of(bytes + (chunks[i].offset - chunks[first].offset), chunks[i].bytes);
 }
 
-/* P1: chunks begin and end in the middle of rows, and what is digested is what was copied. Rows go in one call: of a chunk where the
- * device digests, of a batch where cores do. */
+/* P1: chunks begin and end in the middle of rows, and what is digested is what was copied. Rows go
+ * in one call: of a chunk where the device digests, of a batch where cores do. */
 static void check_pass(const char *image, bool own_pitches, uint32_t calls_of_rows)
 {
     struct world w;

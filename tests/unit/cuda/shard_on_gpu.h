@@ -1,13 +1,14 @@
-/* shard_on_gpu.h - a shard whose tensors stand on a device, and the truth about its bytes in host memory. The device is
- * whatever driver the process has: the fake's in tests/unit/cuda, a real one in tests/gpu. */
+/* shard_on_gpu.h - a shard whose tensors stand on a device, and the truth about its bytes in
+ * host memory. The device is whatever driver the process has: the fake's in tests/unit/cuda, a
+ * real one in tests/gpu. */
 #ifndef TB_TESTS_SHARD_ON_GPU_H
 #define TB_TESTS_SHARD_ON_GPU_H
 
 #include "base/layout/manifest.h"
 #include "intra/cuda_part.h"
 
-/* Large and small tensors, one of no bytes, several dtypes, two in host memory, blobs: chunks that are parts of tensors, groups,
- * and both. */
+/* Large and small tensors, one of no bytes, several dtypes, two in host memory, blobs: chunks that
+ * are parts of tensors, groups, and both. */
 #define SHARD_TENSORS 9u
 
 #define SHARD_LARGE   28000001u /* elements of its largest tensor: three batches */

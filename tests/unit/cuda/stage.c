@@ -1,4 +1,5 @@
-/* stage.c - memory of ours on a device in which a version lands (cuda_stage.c), over a driver that is none (fake_cuda.h). */
+/* stage.c - memory of ours on a device in which a version lands (cuda_stage.c), over a driver that
+ * is none (fake_cuda.h). */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -80,7 +81,8 @@ static enum tb_status take(struct world *w, uint64_t offset, uint32_t bytes, con
     return status;
 }
 
-/* P1: of any length and on any border what comes from the host stands there, and its digest is of that. */
+/* P1: of any length and on any border what comes from the host stands there, and its digest is of
+ * that. */
 static void what_lands_is_digested_where_it_stands(void **state)
 {
     (void)state;
@@ -117,8 +119,9 @@ static void what_lands_is_digested_where_it_stands(void **state)
     world_close(&w);
 }
 
-/* P1: where the device does not order a NIC's writes itself, what was digested before the flush is what stood there before. A chunk off
- * the kernel's border, and one that cores digest, are copied first: behind the flush, too. */
+/* P1: where the device does not order a NIC's writes itself, what was digested before the flush is
+ * what stood there before. A chunk off the kernel's border, and one that cores digest, are copied
+ * first: behind the flush, too. */
 static void what_a_nic_wrote_is_flushed_before_it_is_digested(void **state)
 {
     (void)state;
@@ -217,7 +220,8 @@ static void those_that_wait_are_one_launch(void **state)
     world_close(&w);
 }
 
-/* P10: what the driver refuses is a status, nothing of it runs on, and the stage is known for it. */
+/* P10: what the driver refuses is a status, nothing of it runs on, and the stage is known for
+ * it. */
 static void a_take_that_the_driver_refuses_is_told(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* staged.c - libtombolo staging versions in a GPU's memory, over a driver that is none (fake_cuda.h) with our kernels in it: what only a
- * fake can show; gpu_suite.c has the rest. Its device memory ends whoever touches it from the host. */
+/* staged.c - libtombolo staging versions in a GPU's memory, over a driver that is none
+ * (fake_cuda.h) with our kernels in it: what only a fake can show; gpu_suite.c has the rest. Its
+ * device memory ends whoever touches it from the host. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +136,8 @@ static bool same_device_memory(const struct fake_cuda_counts *a, const struct fa
 
 /* ---- what it takes ---- */
 
-/* Two stand beside each other; what each took goes when it is released, and nothing of it is kept. */
+/* Two stand beside each other; what each took goes when it is released, and nothing of it is
+ * kept. */
 static void a_release_gives_the_gpu_its_memory_back(void **state)
 {
     (void)state;
@@ -163,7 +165,8 @@ static void a_release_gives_the_gpu_its_memory_back(void **state)
     world_close(&w);
 }
 
-/* The switch stays on the device: what it asks of the driver while the version is copied has no memory of the host in it. */
+/* The switch stays on the device: what it asks of the driver while the version is copied has no
+ * memory of the host in it. */
 static void the_switch_copies_inside_the_device(void **state)
 {
     (void)state;
@@ -179,7 +182,8 @@ static void the_switch_copies_inside_the_device(void **state)
 
 /* ---- where it cannot be ---- */
 
-/* P10: no room at any step: it is staged in host memory, one line says why, and the switch is as good. The next one has room. */
+/* P10: no room at any step: it is staged in host memory, one line says why, and the switch is as
+ * good. The next one has room. */
 static void without_room_it_is_staged_in_host_memory(void **state)
 {
     (void)state;
@@ -261,7 +265,8 @@ static void what_is_in_part_the_hosts_is_staged_there(void **state)
     free(host_small);
 }
 
-/* What contradicts itself is refused, and so is a second one for what the first keeps for itself. */
+/* What contradicts itself is refused, and so is a second one for what the first
+ * keeps for itself. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;
@@ -303,7 +308,8 @@ static void contradictions_are_refused(void **state)
 
 /* ---- chunks ---- */
 
-/* All of it but one chunk: what the source shows of that is not what was sealed, so the device refuses it, twice. Gives the byte. */
+/* All of it but one chunk: what the source shows of that is not what was sealed, so the device
+ * refuses it, twice. Gives the byte. */
 static uint8_t *stage_all_but_one(struct world *w, struct fake_version *v)
 {
     uint8_t *byte = &v->shards[0].bytes[GPU_WORKER_BIG / 2];
@@ -318,7 +324,8 @@ static uint8_t *stage_all_but_one(struct world *w, struct fake_version *v)
     return byte;
 }
 
-/* P1: nothing of a chunk is held that the device did not prove. Once its source shows the right one the version is whole. */
+/* P1: nothing of a chunk is held that the device did not prove. Once its source shows the right one
+ * the version is whole. */
 static void a_chunk_that_the_device_does_not_take_is_asked_again(void **state)
 {
     (void)state;
@@ -331,7 +338,8 @@ static void a_chunk_that_the_device_does_not_take_is_asked_again(void **state)
     world_close(&w);
 }
 
-/* P5: its source goes in mid-version: what stands on the device stays held, and behind it only what lacked is read. */
+/* P5: its source goes in mid-version: what stands on the device stays held, and behind it only
+ * what lacked is read. */
 static void a_cut_costs_nothing_that_is_held(void **state)
 {
     (void)state;
@@ -353,7 +361,8 @@ static void a_cut_costs_nothing_that_is_held(void **state)
     world_close(&w);
 }
 
-/* P10: a driver that refuses ends the attempt with a status, leaves nothing, and the next attempt is as good as the first. */
+/* P10: a driver that refuses ends the attempt with a status, leaves nothing, and the next attempt
+ * is as good as the first. */
 static void what_the_driver_refuses_ends_the_attempt(void **state)
 {
     (void)state;
@@ -377,8 +386,9 @@ static void what_the_driver_refuses_ends_the_attempt(void **state)
 
 /* ---- engines that sleep ---- */
 
-/* The GPU has all of its memory back when tb_suspend returns, whole version or part of one; the gateway hears that it is not here. While
- * the engine sleeps versions are staged in host memory; when it is awake tb_stage brings it there again. */
+/* The GPU has all of its memory back when tb_suspend returns, whole version or part of one; the
+ * gateway hears that it is not here. While the engine sleeps versions are staged in host memory;
+ * when it is awake tb_stage brings it there again. */
 static void a_suspended_gpu_keeps_no_version(void **state)
 {
     (void)state;
@@ -431,7 +441,8 @@ static void *switch_run(void *user)
     return NULL;
 }
 
-/* P2: asleep and awake again while the switch waits for the gateway's answer: what it would copy is not there any more. */
+/* P2: asleep and awake again while the switch waits for the gateway's answer: what it would copy
+ * is not there any more. */
 static void a_switch_finds_out_that_its_version_went(void **state)
 {
     (void)state;

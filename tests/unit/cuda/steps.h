@@ -1,4 +1,5 @@
-/* steps.h - chunks of two versions, as a step of training leaves them and as none ever would, and what the codec makes of them. */
+/* steps.h - chunks of two versions, as a step of training leaves them and as none ever would, and
+ * what the codec makes of them. */
 #ifndef TB_TESTS_STEPS_H
 #define TB_TESTS_STEPS_H
 

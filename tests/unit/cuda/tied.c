@@ -1,6 +1,8 @@
-/* tied.c - tensors of a device that stand in one memory, in each way in which a version gets into them.
+/* tied.c - tensors of a device that stand in one memory, in each way in which a
+ * version gets into them.
  *
- * Covers: intra/client/memory/tied_tensors_bytes.c intra/client/follow/patch_tied.c intra/client/follow/patch_device.c */
+ * Covers: intra/client/memory/tied_tensors_bytes.c intra/client/follow/patch_tied.c
+ * intra/client/follow/patch_device.c */
 #include <stdlib.h>
 #include <string.h>
 

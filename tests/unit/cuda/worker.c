@@ -1,5 +1,5 @@
-/* worker.c - libtombolo over device memory of a driver that is none (fake_cuda.h): the suite that a real device runs too, and what
- * only a fake can show. */
+/* worker.c - libtombolo over device memory of a driver that is none (fake_cuda.h): the suite that a
+ * real device runs too, and what only a fake can show. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +98,8 @@ static void shadow_and_staging_are_pinned_once(void **state)
     world_close(&w);
 }
 
-/* In place the packed copy is left to the registration's next version; one beside it has its own. They go with the registration. */
+/* In place the packed copy is left to the registration's next version; one beside it has its own.
+ * They go with the registration. */
 static void a_copy_of_a_device_is_pinned_once(void **state)
 {
     (void)state;
@@ -148,7 +149,8 @@ static uint8_t *packed_copy(const struct world *w)
     return w->rank.s->publications->blobs.bytes;
 }
 
-/* P1: the packed copy of a GPU's memory is damaged, and a reader says so: it is made again, from memory that has what was sealed. */
+/* P1: the packed copy of a GPU's memory is damaged, and a reader says so: it is made again, from
+ * memory that has what was sealed. */
 static void a_damaged_copy_of_a_device_is_made_again(void **state)
 {
     (void)state;
@@ -160,9 +162,9 @@ static void a_damaged_copy_of_a_device_is_made_again(void **state)
     world_close(&w);
 }
 
-/* A pass has the device for seconds: the session's thread does not wait for it, and a later report is
- * answered. The answer to the first call comes behind the report, and the second call behind an answer
- * to the report. */
+/* A pass has the device for seconds: the session's thread does not wait for it, and a later report
+ * is answered. The answer to the first call comes behind the report, and the second call behind an
+ * answer to the report. */
 static void a_damaged_copy_waits_for_no_pass(void **state)
 {
     (void)state;
@@ -219,7 +221,8 @@ static struct tb_activate_info follow(struct world *w, uint64_t number)
     return info;
 }
 
-/* Whether a step came encoded or whole: what the tensors hold is the device's to read, and comes down the bus for nobody. */
+/* Whether a step came encoded or whole: what the tensors hold is the device's to read, and comes
+ * down the bus for nobody. */
 static void nothing_comes_down_for_a_patch(void **state)
 {
     (void)state;
@@ -285,8 +288,8 @@ static void slices_pin_what_they_want(void **state)
     world_close(&w);
 }
 
-/* A matrix on the rank's device, each row of which has chunks enough for rows of a slice to be pinned apart; of the slice on the
- * rollout's. */
+/* A matrix on the rank's device, each row of which has chunks enough for rows of a slice to be
+ * pinned apart; of the slice on the rollout's. */
 #define EXPERTS      3u
 #define EXPERT_BYTES ((uint64_t)4 << 20)
 #define SLICE_BYTES  100000u
@@ -366,7 +369,8 @@ static void experts_close(struct experts *x)
     free(x->truth);
 }
 
-/* P1: rows of a slice with chunks between them that are not wanted, so not pinned: one call of the driver may not have both. */
+/* P1: rows of a slice with chunks between them that are not wanted, so not pinned: one call of the
+ * driver may not have both. */
 static void rows_with_chunks_between_them_get_in(void **state)
 {
     (void)state;
@@ -382,7 +386,8 @@ static void rows_with_chunks_between_them_get_in(void **state)
     experts_close(&x);
 }
 
-/* A limit that the second stretch meets the third meets, too: none is pinned, and one line says so. */
+/* A limit that the second stretch meets the third meets, too: none is pinned, and
+ * one line says so. */
 static void slices_are_pinned_all_or_not_at_all(void **state)
 {
     (void)state;
@@ -401,7 +406,8 @@ static void slices_are_pinned_all_or_not_at_all(void **state)
     experts_close(&x);
 }
 
-/* What fails is told, leaves neither copy nor memory, and the next attempt is as good as the first. */
+/* What fails is told, leaves neither copy nor memory, and the next attempt is as
+ * good as the first. */
 static void a_publish_that_the_driver_refuses_is_no_version(void **state)
 {
     (void)state;
@@ -470,8 +476,8 @@ static struct tb_id announced(struct world *w)
     return fake_active(&w->f, "rollout0");
 }
 
-/* P2: half of the copy was made when the driver refused: a gateway that comes back is told of no version until the same call has
- * made it, and what was before is not gone back behind. */
+/* P2: half of the copy was made when the driver refused: a gateway that comes back is told of no
+ * version until the same call has made it, and what was before is not gone back behind. */
 static void a_switch_that_stops_midway_leaves_no_version(void **state)
 {
     (void)state;
@@ -653,7 +659,8 @@ static enum tb_transport staged_by(struct fake *f, enum tb_transport_why *why_ou
     return transport;
 }
 
-/* P1: what a rank published in place on its GPU, a worker of its host takes from there, and says so to its gateway. */
+/* P1: what a rank published in place on its GPU, a worker of its host takes from there, and
+ * says so to its gateway. */
 static void a_rank_of_this_host_is_read_from_its_gpu(void **state)
 {
     (void)state;
@@ -672,8 +679,9 @@ static void a_rank_of_this_host_is_read_from_its_gpu(void **state)
     fake_cuda_close();
 }
 
-/* P1: a version of several shards is whole at no rank, so its workers take it from the gateway (plans.c), which has no GPU: each
- * rank's shard comes home out of its device, and all of them arrive in the worker's. */
+/* P1: a version of several shards is whole at no rank, so its workers take it from the gateway
+ * (plans.c), which has no GPU: each rank's shard comes home out of its device, and all of them
+ * arrive in the worker's. */
 static void a_version_of_several_shards_is_read_from_the_gateway(void **state)
 {
     (void)state;

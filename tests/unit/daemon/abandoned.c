@@ -1,5 +1,6 @@
-/* abandoned.c - P6: a crossing that has begun is given up for a newer version when clearly less has to come of that, and is left alone
- * otherwise. The rule is tested in tests/unit/catalog/abandon.c; here the gateway asks it, by what was announced and what came. */
+/* abandoned.c - P6: a crossing that has begun is given up for a newer version when clearly less has
+ * to come of that, and is left alone otherwise. The rule is tested in tests/unit/catalog/abandon.c;
+ * here the gateway asks it, by what was announced and what came. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@
 #define SHARD_BYTES  (2 * MIB) /* two chunks */
 #define VERSIONS_MAX 4u
 
-/* What the links call, which version was asked for last, and what was announced of each, by its number. */
+/* What the links call, which version was asked for last, and what was announced of
+ * each, by its number. */
 static const struct tb_links_ops *said;
 static struct tb_id asked_for;
 static uint64_t announced[VERSIONS_MAX + 1];
@@ -44,7 +46,8 @@ uint64_t __wrap_tb_links_announced_bytes(const struct tb_links *links, const str
     return announced[uid->bytes[0]];
 }
 
-/* East, which follows west and is told of versions of one shard; each that is asked for turns out to have SHARD_BYTES. */
+/* East, which follows west and is told of versions of one shard; each that is asked for turns out
+ * to have SHARD_BYTES. */
 struct follower {
     struct world world; /* of certificates */
     struct home home;
@@ -188,7 +191,8 @@ static void what_came_counts(void **state)
     follower_end(&f);
 }
 
-/* It was said to be half as large and is not: that is no reason to give it up as well, for one that is said to be as small. */
+/* It was said to be half as large and is not: that is no reason to give it up as well, for one that
+ * is said to be as small. */
 static void a_promise_that_was_not_kept_is_not_made_again(void **state)
 {
     struct follower f;

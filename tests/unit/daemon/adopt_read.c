@@ -1,5 +1,5 @@
-/* Files are compared with versions, and what matches is claimed: only what is the version's bytes when it is read, whatever the
- * files were a moment before. P1. */
+/* Files are compared with versions, and what matches is claimed: only what is the version's bytes
+ * when it is read, whatever the files were a moment before. P1. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,7 +146,8 @@ static void each_version_is_told_what_of_it_is_here(void **state)
     }
 }
 
-/* P7: a layout's id may have been made equal for another with fewer chunks: what that one has not is read. */
+/* P7: a layout's id may have been made equal for another with fewer chunks: what that
+ * one has not is read. */
 static void a_chunk_that_the_other_has_not_is_read(void **state)
 {
     struct world *w = *state;
@@ -158,7 +159,8 @@ static void a_chunk_that_the_other_has_not_is_read(void **state)
     w->r.versions[0].shards[0].manifest.chunk_count = CHUNKS;
 }
 
-/* P1: a file that changes between the look and the taking gives the chunks that are still what they were. */
+/* P1: a file that changes between the look and the taking gives the chunks that are
+ * still what they were. */
 static void a_file_that_changed_meanwhile_gives_only_what_is_right(void **state)
 {
     struct world *w = *state;

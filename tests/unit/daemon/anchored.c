@@ -20,7 +20,8 @@
 #include "tests/unit/scratch.h"
 #include "wan/send/rate_cap.h"
 
-/* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's syncs are fdatasync, an anchor's fsync. */
+/* While one is held, who begins a sync on it stops there, and who takes an anchor away: SQLite's
+ * syncs are fdatasync, an anchor's fsync. */
 struct disk {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -313,7 +314,8 @@ static bool written_come_to(struct trainer *t, uint64_t count)
     return t->home.d->counters.anchors_written == count;
 }
 
-/* P1 P3: a chunk of the head was damaged in the arena, maybe before it was written. Once the chunk came again, so is the anchor. */
+/* P1 P3: a chunk of the head was damaged in the arena, maybe before it was written. Once the chunk
+ * came again, so is the anchor. */
 static void the_anchor_of_a_damaged_version_is_written_anew(void **state)
 {
     (void)state;
@@ -338,7 +340,8 @@ static void the_anchor_of_a_damaged_version_is_written_anew(void **state)
     trainer_end(&t);
 }
 
-/* The newest is whole before the store has written that it is ready, and no other comes behind it. */
+/* The newest is whole before the store has written that it is ready, and no other comes behind
+ * it. */
 static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
 {
     (void)state;
@@ -359,8 +362,9 @@ static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
     trainer_end(&t);
 }
 
-/* P7: what cannot be written is tried again when a newer one is whole or a minute later, and not at each tick, which is a thread and a
- * line in the log, because one that was whole before waits for the store. */
+/* P7: what cannot be written is tried again when a newer one is whole or a minute later, and
+ * not at each tick, which is a thread and a line in the log, because one that was whole before
+ * waits for the store. */
 static void what_cannot_be_written_rests(void **state)
 {
     (void)state;
@@ -386,7 +390,8 @@ static void what_cannot_be_written_rests(void **state)
     trainer_end(&t);
 }
 
-/* P6: a disk that does not answer holds up nobody: the anchor of what was withdrawn goes when it goes. */
+/* P6: a disk that does not answer holds up nobody: the anchor of what was withdrawn goes when it
+ * goes. */
 static void the_loop_goes_on_while_an_anchor_is_taken_away(void **state)
 {
     (void)state;
@@ -420,7 +425,8 @@ static const char *newest_said(const struct trainer *t, char text[48])
     return text;
 }
 
-/* P3, P10: what cannot be taken away is there, for who comes back too: it stays the newest, and is tried again after a minute. */
+/* P3, P10: what cannot be taken away is there, for who comes back too: it stays the newest, and is
+ * tried again after a minute. */
 static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
 {
     (void)state;
@@ -452,8 +458,9 @@ static void an_anchor_that_stays_is_not_said_to_be_removed(void **state)
     trainer_end(&t);
 }
 
-/* P6, P7: others use that disk. From any piece to any later one no more is written than the rate has in that time, but for the two pieces and what
- * tb_cap catches up with: also behind one that took long. */
+/* P6, P7: others use that disk. From any piece to any later one no more is written than the
+ * rate has in that time, but for the two pieces and what tb_cap catches up with: also
+ * behind one that took long. */
 static void an_anchor_is_written_at_its_rate(void **state)
 {
     (void)state;
@@ -478,7 +485,8 @@ static void an_anchor_is_written_at_its_rate(void **state)
     trainer_end(&t);
 }
 
-/* In a process of its own; the parent tidies up. `end` begins with the gateway as it is, and ends it. */
+/* In a process of its own; the parent tidies up. `end` begins with the gateway as it is, and ends
+ * it. */
 static void child_begin(struct child *c, void (*end)(struct trainer *t))
 {
     memset(c, 0, sizeof *c);
@@ -515,7 +523,8 @@ static void child_end(struct child *c)
     (void)munmap(c->t, sizeof *c->t);
 }
 
-/* P3: two batches are on their way to a store that answers: the one under way, and one behind it. */
+/* P3: two batches are on their way to a store that answers: the one under way, and one behind
+ * it. */
 static void end_while_the_anchors_disk_hangs(struct trainer *t)
 {
     trainer_begin(t, 1);
@@ -529,7 +538,8 @@ static void end_while_the_anchors_disk_hangs(struct trainer *t)
     tb_daemon_close(t->home.d);
 }
 
-/* The anchor would be written for days, were its thread not told to end before the store is waited for. */
+/* The anchor would be written for days, were its thread not told to end before the
+ * store is waited for. */
 static void end_while_the_stores_disk_hangs(struct trainer *t)
 {
     trainer_begin(t, 2);
@@ -546,7 +556,8 @@ static void end_while_the_stores_disk_hangs(struct trainer *t)
     tb_daemon_close(t->home.d);
 }
 
-/* P9: nor the end of a gateway. P10: and who answers is not blamed for who does not, nor left with less on the disk. */
+/* P9: nor the end of a gateway. P10: and who answers is not blamed for who does not, nor left
+ * with less on the disk. */
 static void an_end_does_not_wait_for_a_disk_that_hangs(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* away.c - P3: nobody stays away from a home for so long that what only it holds is called lost there. */
+/* away.c - P3: nobody stays away from a home for so long that what only it holds is called lost
+ * there. */
 #include <stdio.h>
 
 #include "tests/unit/check.h"

@@ -1,4 +1,5 @@
-/* bounds.c - the tables that a configuration makes: they follow its models, their `keep` and session.max (P7). */
+/* bounds.c - the tables that a configuration makes: they follow its models, their `keep`
+ * and session.max (P7). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -62,7 +62,8 @@ static void records_are_whose_the_config_says(void **state)
     site_free(&s);
 }
 
-/* P9: an authority's new intermediates stand behind the same certificate: peers that need them get them. */
+/* P9: an authority's new intermediates stand behind the same certificate: peers that need them get
+ * them. */
 static void a_chain_behind_the_same_certificate_is_taken(void **state)
 {
     (void)state;
@@ -81,7 +82,8 @@ static void a_chain_behind_the_same_certificate_is_taken(void **state)
     site_free(&s);
 }
 
-/* A certificate that is valid in so many seconds is there and refused; false: by now it is valid, since nobody had a core. */
+/* A certificate that is valid in so many seconds is there and refused; false: by now it is valid,
+ * since nobody had a core. */
 static bool too_early(struct site *s, int64_t early_s)
 {
     char good[8192];
@@ -101,7 +103,8 @@ static bool too_early(struct site *s, int64_t early_s)
     return false;
 }
 
-/* P9 P10: a certificate that is not valid yet is refused once, and taken when it is, though nobody writes it again. */
+/* P9 P10: a certificate that is not valid yet is refused once, and taken when it is, though
+ * nobody writes it again. */
 static void what_was_refused_is_read_again(void **state)
 {
     (void)state;
@@ -127,8 +130,8 @@ static void what_was_refused_is_read_again(void **state)
     site_free(&s);
 }
 
-/* P8 P9 P10: a CA file is seen while it is written: what has come of its second certificate is no smaller trust, and no news either
- * when it is still the same. */
+/* P8 P9 P10: a CA file is seen while it is written: what has come of its second certificate is no
+ * smaller trust, and no news either when it is still the same. */
 static void half_a_second_authority_is_refused_once(void **state)
 {
     (void)state;

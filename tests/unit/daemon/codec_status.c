@@ -1,4 +1,5 @@
-/* codec_status.c - what status says of codecs: each kind of element that crossed, as every kind has a choice of its own. */
+/* codec_status.c - what status says of codecs: each kind of element that crossed, as every kind has
+ * a choice of its own. */
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/daemon.h"
 #include "tests/unit/check.h"

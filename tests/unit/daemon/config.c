@@ -1,4 +1,5 @@
-/* config.c - what a good file gives, and every kind of refusal with its exact place (P10: told, all of it, not just the first). */
+/* config.c - what a good file gives, and every kind of refusal with its exact place (P10: told, all
+ * of it, not just the first). */
 #include "gateway/config/config.h"
 
 #include <setjmp.h>
@@ -291,7 +292,8 @@ static const struct refusal refusals[] = {
     {"site: \"a\\0b\"\n", "w.yaml:1:7: a value holds a NUL\n"},
 };
 
-/* A person who asks before a start hears of what is seldom meant, with its place, and where each key stands. */
+/* A person who asks before a start hears of what is seldom meant, with its place, and
+ * where each key stands. */
 static void warnings_are_another_list(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* control.c - the operator's socket: one JSON object a line, bounded, and nothing that a client says ends it (P7, P10). */
+/* control.c - the operator's socket: one JSON object a line, bounded, and nothing that a client
+ * says ends it (P7, P10). */
 #include "gateway/daemon/control/control.h"
 
 #include <errno.h>
@@ -257,7 +258,8 @@ static void a_request_in_pieces_is_one_request(void **state)
     room_close(&r);
 }
 
-/* Answers come in the order of the requests, also behind one that does not fit into the socket at once. */
+/* Answers come in the order of the requests, also behind one that does not fit into the socket at
+ * once. */
 static void requests_may_be_sent_ahead(void **state)
 {
     (void)state;
@@ -283,7 +285,8 @@ static void requests_may_be_sent_ahead(void **state)
     room_close(&r);
 }
 
-/* P7: a line without an end is refused at its bound, and the connection ends; the longest line is answered. */
+/* P7: a line without an end is refused at its bound, and the connection ends; the
+ * longest line is answered. */
 static void a_request_is_bounded(void **state)
 {
     (void)state;
@@ -326,7 +329,8 @@ static void check_told_once(const struct room *r, int log)
     assert_int_equal(usage.refused, 20);
 }
 
-/* P7: one client too many is turned away, those inside are served, and a place that is free again is used. */
+/* P7: one client too many is turned away, those inside are served, and a place that
+ * is free again is used. */
 static void clients_are_bounded(void **state)
 {
     (void)state;
@@ -366,7 +370,8 @@ static void clients_are_bounded(void **state)
     room_close(&r);
 }
 
-/* P6: a client that asks and does not read holds up nobody; one that leaves before its answer leaves nothing behind. */
+/* P6: a client that asks and does not read holds up nobody; one that leaves before its answer
+ * leaves nothing behind. */
 static void a_client_that_does_not_read_holds_up_nobody(void **state)
 {
     (void)state;

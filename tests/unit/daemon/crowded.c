@@ -1,4 +1,5 @@
-/* crowded.c - many sites that hold many versions: each has its place (P6), and what has none is told of (P10). */
+/* crowded.c - many sites that hold many versions: each has its place (P6), and what has
+ * none is told of (P10). */
 #include <stdio.h>
 #include <string.h>
 
@@ -92,7 +93,8 @@ static void each_site_has_a_place_for_all_that_is_kept(void **state)
     crowd_end(&w);
 }
 
-/* One that keeps 2 has room for 1,024: sixteen such sites. Where every version is to cross, none of them can be done without. */
+/* One that keeps 2 has room for 1,024: sixteen such sites. Where every version is to cross, none of
+ * them can be done without. */
 static void what_has_no_place_is_told_of_once(void **state)
 {
     struct crowd w;

@@ -1,4 +1,5 @@
-/* daemon_home.h - a home gateway in this process, in a folder of its own: opened, ended and opened again. */
+/* daemon_home.h - a home gateway in this process, in a folder of its own: opened,
+ * ended and opened again. */
 #ifndef TB_TESTS_UNIT_DAEMON_HOME_H
 #define TB_TESTS_UNIT_DAEMON_HOME_H
 
@@ -15,7 +16,8 @@ struct home {
 #define HOME_LEASE_MS 500u /* the least: tests wait for its end */
 
 void home_new(struct home *h); /* of HOME_MODELS */
-/* `models` in place of its model, as a config has them; anchors: with a folder for them, which home_free removes once it is empty. */
+/* `models` in place of its model, as a config has them; anchors: with a folder for them, which
+ * home_free removes once it is empty. */
 void home_new_with(struct home *h, const char *models, bool anchors);
 void home_start(struct home *h);
 void home_end(struct home *h);

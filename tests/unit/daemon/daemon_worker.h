@@ -1,4 +1,5 @@
-/* daemon_worker.h - a worker's connection to a gateway in this process, frame by frame: what a library would not say can be said. */
+/* daemon_worker.h - a worker's connection to a gateway in this process, frame by frame: what a
+ * library would not say can be said. */
 #ifndef TB_TESTS_UNIT_DAEMON_WORKER_H
 #define TB_TESTS_UNIT_DAEMON_WORKER_H
 
@@ -16,11 +17,13 @@ struct worker {
     uint8_t *out;
 };
 
-/* Says HELLO under that name and has heard WELCOME. Over the unix socket: who it is, is this process's user. */
+/* Says HELLO under that name and has heard WELCOME. Over the unix socket: who it is, is
+ * this process's user. */
 struct worker *worker_new(struct home *h, const char *name);
 void worker_free(struct worker *w);
 
-/* A frame of at most payload_max bytes: written to the writer, then sent whole, while the gateway's loop turns. */
+/* A frame of at most payload_max bytes: written to the writer, then sent whole, while the
+ * gateway's loop turns. */
 struct tb_writer *worker_begin(struct worker *w, uint16_t type, uint64_t request, size_t payload_max);
 void worker_send(struct worker *w);
 uint64_t worker_request(struct worker *w); /* a fresh number */

@@ -1,5 +1,5 @@
-/* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that sends and at the one that waits; and at the
- * one that sends, what stands. */
+/* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that
+ * sends and at the one that waits; and at the one that sends, what stands. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* denied.c - P8: what a worker without the right to it asks for, whatever it has heard of; and, for each, that the right is all it lacked. */
+/* denied.c - P8: what a worker without the right to it asks for, whatever it has heard of; and, for
+ * each, that the right is all it lacked. */
 #include <string.h>
 
 #include "gateway/daemon/copies/copies.h"

@@ -1,4 +1,5 @@
-/* descriptors.c - the limit of open files is raised to what the config can ask for, or the start says why not (P7). */
+/* descriptors.c - the limit of open files is raised to what the config can ask for, or the
+ * start says why not (P7). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* greeted.c - a worker whose library speaks another session protocol hears so, by its name (P9, P10). */
+/* greeted.c - a worker whose library speaks another session protocol hears so, by its name (P9,
+ * P10). */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and when no more (P6, P7). */
+/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and
+ * when no more (P6, P7). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -57,7 +58,8 @@ static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
     return stats.pairs;
 }
 
-/* P7: a rank says on what it encodes. What is no other version of its model, that is here, is nothing to wait for. */
+/* P7: a rank says on what it encodes. What is no other version of its model, that is here, is
+ * nothing to wait for. */
 static void a_base_is_a_version_of_the_model(void **state)
 {
     (void)state;
@@ -100,7 +102,8 @@ static void hop_make(struct tb_copy *copy, bool for_objects)
     copy->hops = h;
 }
 
-/* P7: more notes than there is room for: who waits for chunks tries again, and hops that none are wanted of go. */
+/* P7: more notes than there is room for: who waits for chunks tries again, and hops that
+ * none are wanted of go. */
 static void lost_notes_leave_no_hop_behind(void **state)
 {
     (void)state;
@@ -153,7 +156,8 @@ static void hop_ends(struct scene *s, struct tb_copy *copy, const struct brought
     assert_int_equal(hops_of(copy), 0);
 }
 
-/* The slowest rank says how a step came, by its own time, and of its own model; in long times, as machines of tests are slow. */
+/* The slowest rank says how a step came, by its own time, and of its own model; in long times, as
+ * machines of tests are slow. */
 static void the_slowest_rank_says_the_pace_of_its_model(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* incarnation.c - a peer that says it has seen a later life of this gateway: that one's word does not end the links of the others (P6). */
+/* incarnation.c - a peer that says it has seen a later life of this gateway: that one's word does
+ * not end the links of the others (P6). */
 #include <stdio.h>
 
 #include "gateway/daemon/persist.h"
@@ -67,8 +68,9 @@ static uint64_t after_word(struct tb_daemon *d, uint64_t seen)
     return d->incarnation;
 }
 
-/* P7: a number that a peer makes up leaves room for those to come, and does not begin again with 0. P5: and where others had believed
- * such a number and the store was lost since, they are not refused for ever: said again and again, theirs is reached. */
+/* P7: a number that a peer makes up leaves room for those to come, and does not begin again with 0.
+ * P5: and where others had believed such a number and the store was lost since, they are not
+ * refused for ever: said again and again, theirs is reached. */
 static void a_made_up_number_is_gone_towards(void **state)
 {
     const uint64_t step = (uint64_t)1 << 32;

@@ -1,4 +1,5 @@
-/* judged.c - a version is lost only when nobody holds some chunk (P3): who judges knows what landed, also since the last tick. */
+/* judged.c - a version is lost only when nobody holds some chunk (P3): who judges knows what
+ * landed, also since the last tick. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -63,8 +64,8 @@ static void west_leaves_with_a_part(struct sealed *s)
     CHECK_OK(tb_catalog_site_up(c, tb_clock_now(), &p.site, false));
 }
 
-/* P6: no chunk of this one rotted, so nobody has what home never had: it is lost after a lease time, though a site with a part of it
- * may never come back. */
+/* P6: no chunk of this one rotted, so nobody has what home never had: it is lost after a lease
+ * time, though a site with a part of it may never come back. */
 static void rot_of_another_version_is_none_of_its_own(void **state)
 {
     struct sealed s;
@@ -133,7 +134,8 @@ static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
     tb_free(rank->unpublishes);
 }
 
-/* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes when that is here again. */
+/* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes
+ * when that is here again. */
 static void what_has_rotted_is_taken_before_its_rank_goes(void **state)
 {
     struct sealed s;

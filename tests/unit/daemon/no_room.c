@@ -1,4 +1,5 @@
-/* no_room.c - P10: a version that has no room in the arena is told of with the numbers, once, and again when they are others. */
+/* no_room.c - P10: a version that has no room in the arena is told of with the numbers, once, and
+ * again when they are others. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,7 +45,8 @@ void __wrap_tb_links_stats(const struct tb_links *links, uint32_t peer, struct t
     stats_out->up = true;
 }
 
-/* East, which follows west, and writes its log where it can be read. Its arena of 8 MiB has the least of slots. */
+/* East, which follows west, and writes its log where it can be read. Its arena of 8 MiB
+ * has the least of slots. */
 struct follower {
     struct world world; /* of certificates */
     struct home home;
@@ -94,7 +96,8 @@ static uint32_t lines(const struct follower *f, const char *event, const char *w
     return count;
 }
 
-/* West begins a session, and tells of these in it; what it told in the one before is asked of nobody. */
+/* West begins a session, and tells of these in it; what it told in the one before is asked of
+ * nobody. */
 static void hear(struct follower *f, const struct tb_version_key *keys, uint32_t count)
 {
     struct tb_name west;
@@ -141,8 +144,9 @@ static void more_shards_than_a_version_may_have_are_told(void **state)
     follower_end(&f);
 }
 
-/* The least arena has slots for four versions of the most shards: one of 300 is no version here, but of a release that lets them have more.
- * There will be no room for it in this life, so to ask again would bring the same. */
+/* The least arena has slots for four versions of the most shards: one of 300 is no version here,
+ * but of a release that lets them have more. There will be no room for it in this life, so to ask
+ * again would bring the same. */
 static void more_shards_than_slots_are_told_once(void **state)
 {
     enum { SHARDS = 300 };
@@ -171,7 +175,8 @@ static void more_shards_than_slots_are_told_once(void **state)
     follower_end(&f);
 }
 
-/* What does not fit now is asked for each second, and counted each time. Why the site is behind is the same all the time. */
+/* What does not fit now is asked for each second, and counted each time. Why the site is behind is
+ * the same all the time. */
 static void a_full_arena_is_told_when_it_changes(void **state)
 {
     const struct tb_manifest manifest = {.bytes = 16 << 20};

@@ -1,4 +1,5 @@
-/* parked.c - P7: seals that wait for room are memory beside the arena, and bounded: a session that says more is told so. */
+/* parked.c - P7: seals that wait for room are memory beside the arena, and bounded: a session that
+ * says more is told so. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +11,12 @@
 #define SEAL_BYTES (24u << 20) /* of each SEAL: nearly all of it where its bytes are to be read */
 #define SEALS      4u
 
-/* The version before was taken back, but for a reader that has it still: so its space is on its way, and seals wait for it. */
+/* The version before was taken back, but for a reader that has it still: so its space is on its
+ * way, and seals wait for it. */
 static void begin(struct sealed *s)
 {
-    /* Making what is sent may take longer than the shortest lease, and nobody renews it meanwhile. */
+    /* Making what is sent may take longer than the shortest lease, and nobody renews it
+     * meanwhile. */
     sealed_begin_with(s, "{policy: {home: east, publish: [\"unix:*\"]}}", 60000);
     tb_arena_region_ref(s->copy->region);
     CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), &s->made.key.uid, "test"));

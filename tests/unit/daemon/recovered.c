@@ -1,5 +1,6 @@
-/* recovered.c - P6: who waits for room in the arena is not kept waiting once the catalog has recovered. A gateway is opened on a
- * store that another life of it left, so its catalog recovers, and evicts nothing, for a lease time. */
+/* recovered.c - P6: who waits for room in the arena is not kept waiting once the catalog has
+ * recovered. A gateway is opened on a store that another life of it left, so its catalog recovers,
+ * and evicts nothing, for a lease time. */
 #include "base/fault.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "tests/unit/check.h"

@@ -1,4 +1,5 @@
-/* P1 P7: reports that a chunk is damaged where it stands: at this gateway, and at a rank. What a liar can do with them.
+/* P1 P7: reports that a chunk is damaged where it stands: at this gateway, and at a rank. What a
+ * liar can do with them.
  *
  * Covers: gateway/daemon/copies/repair.c, gateway/daemon/copies/home_landing.c. */
 #include "tests/unit/daemon/sealed_version.h"
@@ -95,7 +96,8 @@ static void the_rest_of_a_damaged_copy_is_looked_at(void **state)
     sealed_end(&s);
 }
 
-/* P7: one that reports good chunks again and again makes nobody drop them, and costs a digest a chunk and second. */
+/* P7: one that reports good chunks again and again makes nobody drop them, and costs a
+ * digest a chunk and second. */
 static void a_liar_makes_nobody_drop_a_chunk(void **state)
 {
     struct sealed s;

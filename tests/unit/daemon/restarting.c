@@ -1,5 +1,5 @@
-/* restarting.c - links that begin anew: until the old ones are closed their streams touch what is offered and land, so nothing of the arena
- * is given away or unmapped (P1). */
+/* restarting.c - links that begin anew: until the old ones are closed their streams touch what is
+ * offered and land, so nothing of the arena is given away or unmapped (P1). */
 #include <signal.h>
 
 #include "tests/unit/check.h"

@@ -1,4 +1,5 @@
-/* rights.c - P8: who may publish or read a model. Denied by default; a pattern that is too short matches nobody. */
+/* rights.c - P8: who may publish or read a model. Denied by default; a pattern that is too
+ * short matches nobody. */
 #include "gateway/daemon/rights.h"
 
 #include <string.h>
@@ -55,7 +56,8 @@ static void name(struct tb_name *out, const char *text)
     CHECK_OK(tb_name_set(out, text));
 }
 
-/* P8: a right is one model's and one kind's: publishing is not reading, and an unknown model is nobody's. */
+/* P8: a right is one model's and one kind's: publishing is not reading, and an
+ * unknown model is nobody's. */
 static void denied_by_default(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* sealed.c - SEAL frames that a gateway cannot take: nothing of them stays behind, and who is gone is not answered. */
+/* sealed.c - SEAL frames that a gateway cannot take: nothing of them stays behind, and who is
+ * gone is not answered. */
 #include <string.h>
 
 #include "base/fault.h"
@@ -63,8 +64,8 @@ static void seal_said(struct tb_worker_session *s, const struct version *v, uint
     CHECK_OK(tb_session_seal_frame(s, &frame));
 }
 
-/* P6: what a worker says of a version of another site's is not believed, not even as far as space goes: the true manifest has to
- * find its place free. */
+/* P6: what a worker says of a version of another site's is not believed, not even as far as space
+ * goes: the true manifest has to find its place free. */
 static void a_seal_away_from_home_reserves_nothing(void **state)
 {
     (void)state;
@@ -106,7 +107,8 @@ static void open_version(struct home *h, const struct tb_worker_session *s, cons
     CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
 }
 
-/* Whose run and version is opened by a session of this process; shard 0 has all the room but `left` bytes. */
+/* Whose run and version is opened by a session of this process; shard 0 has all the
+ * room but `left` bytes. */
 static void sealed_large(struct home *h, const struct version *v, uint64_t left)
 {
     struct tb_worker_session *s = session_put(h->d, 7);
@@ -122,8 +124,8 @@ static void sealed_large(struct home *h, const struct version *v, uint64_t left)
     CHECK_OK(tb_catalog_seal(h->d->catalog, tb_clock_now(), &seal));
 }
 
-/* P7, P10: manifests that no site could take are refused at the seal: the rank hears how many bytes are too many and what to do, and
- * goes on; nothing is reserved. One byte fewer is sealed. */
+/* P7, P10: manifests that no site could take are refused at the seal: the rank hears how many bytes
+ * are too many and what to do, and goes on; nothing is reserved. One byte fewer is sealed. */
 static void manifests_over_the_limit_are_refused(void **state)
 {
     (void)state;
@@ -163,7 +165,8 @@ static void manifests_over_the_limit_are_refused(void **state)
     }
 }
 
-/* A client that does not ask the library: what subscribe could not write is refused, and nothing is reserved for it. */
+/* A client that does not ask the library: what subscribe could not write is refused, and
+ * nothing is reserved for it. */
 static void a_blob_that_nobody_could_write_is_refused(void **state)
 {
     (void)state;
@@ -264,8 +267,9 @@ static void unpublish_asked(struct tb_worker_session *s, uint64_t request, const
     tb_daemon_turn(s->d);
 }
 
-/* P1, P9: of one shard the highest bit of the drain says that its memory is gone; a drain of that length of all shards, which a caller of
- * tb_unpublish may give, says no such thing, nor does one shard without the bit, as the release before says it. */
+/* P1, P9: of one shard the highest bit of the drain says that its memory is gone; a drain of that
+ * length of all shards, which a caller of tb_unpublish may give, says no such thing, nor does one
+ * shard without the bit, as the release before says it. */
 static void memory_that_is_gone_is_no_reference(void **state)
 {
     (void)state;
@@ -299,8 +303,8 @@ static void memory_that_is_gone_is_no_reference(void **state)
     }
 }
 
-/* P3: a rank gives up a publish whose seal waits for room. It is not sealed when there is some: its export is closed, and its memory
- * the caller's. Those of another shard or session wait on. */
+/* P3: a rank gives up a publish whose seal waits for room. It is not sealed when there is some: its
+ * export is closed, and its memory the caller's. Those of another shard or session wait on. */
 static void a_parked_seal_that_is_taken_back_is_not_sealed(void **state)
 {
     (void)state;
@@ -339,8 +343,8 @@ static uint32_t waiting(const struct tb_worker_session *s)
     return count;
 }
 
-/* Until no more than `most` of its requests wait: what they are told rests on the disk. NULL: that took longer than the lease, and
- * nobody is there to be answered. */
+/* Until no more than `most` of its requests wait: what they are told rests on the disk. NULL: that
+ * took longer than the lease, and nobody is there to be answered. */
 static struct tb_worker_session *left_waiting(struct tb_worker_session *s, uint32_t most)
 {
     struct tb_daemon *d = s->d;
@@ -355,8 +359,9 @@ static struct tb_worker_session *left_waiting(struct tb_worker_session *s, uint3
     return s;
 }
 
-/* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so who asks again (its connection was cut), or
- * asks for what another request hid, waits for that end, and the export stays as long. */
+/* P1: that a reference is hidden already is no answer. Until its drain ends it is read, so who asks
+ * again (its connection was cut), or asks for what another request hid, waits for that end, and the
+ * export stays as long. */
 static void who_asks_again_waits_for_the_drain(void **state)
 {
     (void)state;
@@ -392,8 +397,8 @@ static bool has_export(const struct tb_worker_session *s, uint32_t shard)
     return false;
 }
 
-/* P1: two shards were hidden together and one of them goes by itself. That the other has ended is no answer to who asked for both, and
- * takes no export of the one that is still read. */
+/* P1: two shards were hidden together and one of them goes by itself. That the other has ended is
+ * no answer to who asked for both, and takes no export of the one that is still read. */
 static void who_asks_for_all_waits_for_each(void **state)
 {
     (void)state;
@@ -425,7 +430,8 @@ static void who_asks_for_all_waits_for_each(void **state)
     home_free(&h);
 }
 
-/* That one shard went by itself is told to who said so, and is no answer to who asked for all: the rank would keep what has ended. */
+/* That one shard went by itself is told to who said so, and is no answer to who asked for all: the
+ * rank would keep what has ended. */
 static void a_shard_that_went_is_no_answer_for_all(void **state)
 {
     (void)state;
@@ -476,8 +482,9 @@ static enum tb_status status_of(const struct tb_worker_session *s, uint64_t requ
     return u->status;
 }
 
-/* One shard came back into sight while another drains on. Who asks again for both then has it hidden anew, and what was told of it
- * before is over; asked once more, nothing is hidden by that, and what was told stays told. */
+/* One shard came back into sight while another drains on. Who asks again for both then has it
+ * hidden anew, and what was told of it before is over; asked once more, nothing is hidden by that,
+ * and what was told stays told. */
 static void who_asks_again_is_told_what_was_told(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* sealed_version.h - a version that one rank sealed at a home gateway in this process, and what of it has landed. */
+/* sealed_version.h - a version that one rank sealed at a home gateway in this process, and
+ * what of it has landed. */
 #ifndef TB_TESTS_UNIT_SEALED_VERSION_H
 #define TB_TESTS_UNIT_SEALED_VERSION_H
 
@@ -17,7 +18,8 @@ struct sealed {
 
 /* `models`: of the configuration, as home_new_with has it. */
 void sealed_begin(struct sealed *s, const char *models);
-/* The same with a session lease of its own in place of HOME_LEASE_MS: for tests in which no lease is to end, however busy the machine. */
+/* The same with a session lease of its own in place of HOME_LEASE_MS: for tests in which no lease
+ * is to end, however busy the machine. */
 void sealed_begin_with(struct sealed *s, const char *models, uint32_t lease_ms);
 void sealed_land(struct sealed *s, uint32_t first, uint32_t end);
 struct tb_catalog_version_view sealed_view(struct sealed *s);

@@ -1,4 +1,5 @@
-/* shelves.c - tests of gateway/daemon/copies/shelves.c: what lands is encoded, once, and work may end at any time. */
+/* shelves.c - tests of gateway/daemon/copies/shelves.c: what lands is encoded, once, and work
+ * may end at any time. */
 #include "gateway/daemon/copies/shelves.h"
 
 #include <setjmp.h>
@@ -200,7 +201,8 @@ static void work_ends_where_it_is(void **state)
     }
 }
 
-/* Encoded by its publisher: it is taken as it is, and what is on its way is waited for, but not for ever. */
+/* Encoded by its publisher: it is taken as it is, and what is on its way is waited
+ * for, but not for ever. */
 static void what_is_encoded_elsewhere_is_taken(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* spoken.c - who is in the middle of saying something long is heard (P6), and who trickles or does not listen is not (P7). In the
- * catalog's time, not in that of the machine. */
+/* spoken.c - who is in the middle of saying something long is heard (P6), and who trickles or does
+ * not listen is not (P7). In the catalog's time, not in that of the machine. */
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -114,7 +114,8 @@ static bool queue(struct tb_worker_session *s, const uint8_t *bytes, size_t coun
     return true;
 }
 
-/* P6: all manifests of a version stand in the queue at once; P7: what waits for a worker that does not read ends there. */
+/* P6: all manifests of a version stand in the queue at once; P7: what waits for a worker that does
+ * not read ends there. */
 static void who_does_not_read_is_dropped(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* store.c - what survives a restart, and every way in which a file can refuse: read-only, full, damaged, held by another. */
+/* store.c - what survives a restart, and every way in which a file can refuse: read-only, full,
+ * damaged, held by another. */
 #include "gateway/store/store.h"
 
 #include <stdio.h>
@@ -18,7 +19,8 @@ static sqlite3 *store_db; /* the store's */
 
 static const struct tb_store_audit audit = {.what = "test", .who = "unix:0", .why = "", .wall_ms = 1234};
 
-/* SQLite tells every new connection to its extensions: so a test can make the store's own file "full". */
+/* SQLite tells every new connection to its extensions: so a test can make the
+ * store's own file "full". */
 static int note_connection(sqlite3 *db, const char **message, const struct sqlite3_api_routines *api)
 {
     (void)message;
@@ -206,7 +208,8 @@ static void a_second_process_is_refused(void **state)
     tb_store_close(open_good());
 }
 
-/* As a user who may read the file and not write it. Root may do both, so a child gives that up first. */
+/* As a user who may read the file and not write it. Root may do both, so a child
+ * gives that up first. */
 static void a_read_only_file_is_refused(void **state)
 {
     (void)state;
@@ -236,7 +239,8 @@ static void pragma(const char *sql)
     assert_int_equal(sqlite3_exec(store_db, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
-/* P10 and P6: a full file says so, loses nothing that was there, and is good again once there is room. */
+/* P10 and P6: a full file says so, loses nothing that was there, and is good again once there is
+ * room. */
 static void a_full_file_refuses_and_recovers(void **state)
 {
     (void)state;
@@ -302,7 +306,8 @@ static void found_path(void *user, const struct tb_store_path *found)
     *last = *found;
 }
 
-/* The newest word about a path is the one that is there after a restart; a row that is no path holds nothing up. */
+/* The newest word about a path is the one that is there after a restart; a row that is no
+ * path holds nothing up. */
 static void what_paths_bear_is_there_after_a_restart(void **state)
 {
     (void)state;
@@ -411,8 +416,9 @@ static void the_audit_trail_is_bounded(void **state)
     assert_int_equal(ask("SELECT COUNT(*) FROM audit WHERE what='test'"), 1);
 }
 
-/* P7: so are the versions that ended, of every model, also where it is never a version's row that makes a round number: each version
- * here is two rows beside it, and the period divides every other. Of what is pinned or has not ended nothing goes. */
+/* P7: so are the versions that ended, of every model, also where it is never a version's row that
+ * makes a round number: each version here is two rows beside it, and the period divides every
+ * other. Of what is pinned or has not ended nothing goes. */
 static void the_rows_of_ended_versions_are_bounded(void **state)
 {
     (void)state;
@@ -435,7 +441,8 @@ static void the_rows_of_ended_versions_are_bounded(void **state)
     assert_int_equal(ask("SELECT COUNT(*) FROM version WHERE number=3 AND state=2"), 1);
 }
 
-/* P7: of each model after each of its versions, not only now and then; what has not ended takes no place among them. */
+/* P7: of each model after each of its versions, not only now and then; what has not ended takes
+ * no place among them. */
 static void the_rows_of_ended_versions_do_not_swing(void **state)
 {
     (void)state;
@@ -452,7 +459,8 @@ static void the_rows_of_ended_versions_do_not_swing(void **state)
     assert_int_equal(ask("SELECT MIN(number) FROM version WHERE state=4"), 124);
 }
 
-/* P7, P2: and the runs, of every model: as many are kept as a catalog remembers, and all that may publish or have a version here. */
+/* P7, P2: and the runs, of every model: as many are kept as a catalog remembers, and all that may
+ * publish or have a version here. */
 static void the_rows_of_runs_are_bounded(void **state)
 {
     (void)state;
@@ -487,7 +495,8 @@ static int doubts(struct tb_store *store)
     return count;
 }
 
-/* Its first process finds it new until it owns it; a copy that is put back is another file. Doubts stay until they end. */
+/* Its first process finds it new until it owns it; a copy that is put back is another file. Doubts
+ * stay until they end. */
 static void a_copy_that_was_put_back_is_known(void **state)
 {
     (void)state;

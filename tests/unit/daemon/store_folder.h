@@ -1,4 +1,5 @@
-/* store_folder.h - a folder of its own for each test of the store: set-up and tear-down of cmocka. */
+/* store_folder.h - a folder of its own for each test of the store: set-up and
+ * tear-down of cmocka. */
 #ifndef TB_TESTS_STORE_FOLDER_H
 #define TB_TESTS_STORE_FOLDER_H
 

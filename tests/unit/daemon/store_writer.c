@@ -1,4 +1,5 @@
-/* store_writer.c - the owner never waits; results come back in order; a write that does not end is left behind. */
+/* store_writer.c - the owner never waits; results come back in order; a write that does
+ * not end is left behind. */
 #include "gateway/store/store_writer.h"
 
 #include <pthread.h>
@@ -203,7 +204,8 @@ static void a_write_that_does_not_end_is_left_behind(void **state)
     assert_int_equal(wakes, 0);
 }
 
-/* P9: nor for a store that cannot be closed: what its log holds is folded into its file then, and synced. */
+/* P9: nor for a store that cannot be closed: what its log holds is folded into its
+ * file then, and synced. */
 static void a_close_that_does_not_end_is_left_behind(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* superseded.c - versions that are superseded before they cross: nothing of them stays at the follower (P7). */
+/* superseded.c - versions that are superseded before they cross: nothing of them stays
+ * at the follower (P7). */
 #include <stdio.h>
 #include <string.h>
 
@@ -46,8 +47,8 @@ static void west_says(struct home *h, uint64_t number, enum tb_catalog_state sta
     tb_daemon_turn(h->d);
 }
 
-/* P6: a follower asks for each version, and a newer one takes its place before its manifests came. The arena has nothing of it to
- * evict, and the copy goes all the same. */
+/* P6: a follower asks for each version, and a newer one takes its place before its manifests came.
+ * The arena has nothing of it to evict, and the copy goes all the same. */
 static void what_is_superseded_before_it_crosses_leaves_nothing(void **state)
 {
     (void)state;

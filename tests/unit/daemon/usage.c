@@ -1,4 +1,5 @@
-/* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7), and a full one is told of (P10). */
+/* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7),
+ * and a full one is told of (P10). */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -128,7 +129,8 @@ static struct tb_id sealed(struct scene *s, uint64_t number)
     return uid;
 }
 
-/* A rank that never unpublishes: what it exported leaves with its version, and so does the gateway's copy. */
+/* A rank that never unpublishes: what it exported leaves with its version, and so
+ * does the gateway's copy. */
 static void what_is_published_and_withdrawn_leaves_nothing(void **state)
 {
     (void)state;
@@ -265,7 +267,8 @@ static const char *ours(uint64_t rows)
     return words;
 }
 
-/* A session that says more exports than there can be: one line, one counter, and the identity that has most. */
+/* A session that says more exports than there can be: one line, one counter, and the
+ * identity that has most. */
 static void a_full_table_is_told_of_once(void **state)
 {
     (void)state;

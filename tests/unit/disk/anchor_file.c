@@ -1,5 +1,5 @@
-/* An anchor has its name when all of it is on the disk; what it says of its version is checked up to the root, and what is
- * damaged, cut short or a stranger's is refused. P1, P3, P7, P10. */
+/* An anchor has its name when all of it is on the disk; what it says of its version is checked up
+ * to the root, and what is damaged, cut short or a stranger's is refused. P1, P3, P7, P10. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -103,7 +103,8 @@ static void a_version_comes_back_as_it_was(void **state)
     free(out);
 }
 
-/* Each byte of the head counts; none of the bytes behind it is looked at here: their digests are. */
+/* Each byte of the head counts; none of the bytes behind it is looked at here: their digests
+ * are. */
 static void a_damaged_head_is_refused(void **state)
 {
     struct disk_world *w = *state;
@@ -155,7 +156,8 @@ static void what_is_cut_short_or_a_strangers_is_refused(void **state)
     free(out);
 }
 
-/* P3: whichever call to the disk fails, the older anchor stands as it was, and nothing is left beside it. */
+/* P3: whichever call to the disk fails, the older anchor stands as it was, and
+ * nothing is left beside it. */
 static void a_failed_write_leaves_the_older_one(void **state)
 {
     struct disk_world *w = *state;

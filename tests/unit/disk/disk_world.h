@@ -1,4 +1,5 @@
-/* disk_world.h - what the tests of gateway/disk share: a folder of its own, files in it, and manifests. */
+/* disk_world.h - what the tests of gateway/disk share: a folder of its own, files in it, and
+ * manifests. */
 #ifndef TB_TEST_DISK_WORLD_H
 #define TB_TEST_DISK_WORLD_H
 

@@ -1,5 +1,6 @@
-/* A folder's files are a version's chunks where names, dtypes and shapes say so, in whatever files and order the tensors
- * stand; what is missing, cut short or of another shape is no chunk. P1, P7, P10. */
+/* A folder's files are a version's chunks where names, dtypes and shapes say so, in
+ * whatever files and order the tensors stand; what is missing, cut short or of another
+ * shape is no chunk. P1, P7, P10. */
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -105,7 +106,8 @@ static struct tb_tensor other(const char *name, const char *dtype, uint64_t rows
     return t;
 }
 
-/* Elements of half a byte: an odd count of them, and a block whose rows begin and end on bytes. A dtype that nobody knows: its bytes. */
+/* Elements of half a byte: an odd count of them, and a block whose rows begin and end on bytes. A
+ * dtype that nobody knows: its bytes. */
 static void fractions_of_a_byte_are_read(void **state)
 {
     struct disk_world *w = *state;
@@ -241,7 +243,8 @@ static void bad_files_are_passed_over_and_told(void **state)
     tb_local_close(l);
 }
 
-/* Components of one version have equal tensor names; the version names them by their files. Two versions side by side are none. */
+/* Components of one version have equal tensor names; the version names them by their files. Two
+ * versions side by side are none. */
 static void components_are_read_by_their_files(void **state)
 {
     struct disk_world *w = *state;

@@ -1,5 +1,5 @@
-/* Safetensors headers: what the format allows is read exactly; what a stranger may write is refused with its
- * place. P7, P10. */
+/* Safetensors headers: what the format allows is read exactly; what a stranger may write is refused
+ * with its place. P7, P10. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* scratch_goes.c - a test program that fails leaves no file behind (tests/unit/scratch.h). This program is the failing one as well: with a
- * way to end as its argument. */
+/* scratch_goes.c - a test program that fails leaves no file behind (tests/unit/scratch.h). This
+ * program is the failing one as well: with a way to end as its argument. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* between.c - the source changes bytes between READ and digest, and between digest and use: what is held is still what was sealed.
- * Over every way to move bytes that this machine has.
+/* between.c - the source changes bytes between READ and digest, and between digest and use: what is
+ * held is still what was sealed. Over every way to move bytes that this machine has.
  *
  *   P1  digest follows the end of the READ, digests the reader's own copy, and nothing is written after it */
 #include <stdio.h>
@@ -17,8 +17,9 @@ static const struct way ways[] = {
     {.name = "verbs-clear", .transport = TB_TRANSPORT_VERBS, .memory = MEMORY_OWN, .clear = true},
 };
 
-/* The right bytes stand in the place already (an earlier READ that was cut off), the source's have changed since: whoever digests
- * before the READ is complete holds the chunk, and then the READ spoils it. */
+/* The right bytes stand in the place already (an earlier READ that was cut off), the
+ * source's have changed since: whoever digests before the READ is complete holds the chunk,
+ * and then the READ spoils it. */
 static void P1_digest_waits_for_the_read(void **state)
 {
     const struct way *way = *state;
@@ -61,8 +62,9 @@ static void *scribble(void *user)
     return NULL;
 }
 
-/* A source that writes to its bytes all the time: chunks are held or not, as their copies came out, and those that are held
- * are right for good. Whoever digests memory that the source can write holds wrong ones. */
+/* A source that writes to its bytes all the time: chunks are held or not, as their copies came
+ * out, and those that are held are right for good. Whoever digests memory that the source can
+ * write holds wrong ones. */
 static void P1_a_scribbling_source_spoils_nothing_held(void **state)
 {
     const struct way *way = *state;

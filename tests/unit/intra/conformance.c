@@ -1,4 +1,5 @@
-/* conformance.c - runs what every way to move bytes inside a site must do (conformance.h) over each way; and how a way is chosen. */
+/* conformance.c - runs what every way to move bytes inside a site must do (conformance.h) over each
+ * way; and how a way is chosen. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,8 +18,8 @@ static const struct way ways[] = {
     {.name = "verbs-tls", .transport = TB_TRANSPORT_VERBS, .memory = MEMORY_SHARED},
 };
 
-/* An emulated NIC of 50 MB/s, in and out, is never faster than that. How close it comes is bench/run's to say: a loaded machine
- * may be slower. shm has no NIC: it only has to arrive. */
+/* An emulated NIC of 50 MB/s, in and out, is never faster than that. How close it comes is
+ * bench/run's to say: a loaded machine may be slower. shm has no NIC: it only has to arrive. */
 void pacing_is_never_exceeded(void **state)
 {
     struct scene s;

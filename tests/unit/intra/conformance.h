@@ -1,4 +1,5 @@
-/* conformance.h - what every way to move bytes inside a site must do; conformance.c runs each test over each way.
+/* conformance.h - what every way to move bytes inside a site must do; conformance.c runs
+ * each test over each way.
  *
  *   P1  what is held is what was sealed        P4  no chunk is written twice
  *   P6  a lost source does not stop a reader   P7  hostile peers cost a bounded amount

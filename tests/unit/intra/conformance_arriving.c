@@ -1,4 +1,5 @@
-/* conformance_arriving.c - bytes arrive as they were sealed, whatever way and form they come in, over each way to move them. */
+/* conformance_arriving.c - bytes arrive as they were sealed, whatever way and form they come in,
+ * over each way to move them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,8 +140,9 @@ void P1_encoded_objects_are_decoded(void **state)
     scene_close(&s);
 }
 
-/* Where a place's bytes are a device's, whole chunks and encoded ones come together in memory of the host, and their place's owner takes
- * them from there; but for those of blobs, which stand there. No core looks at the others. */
+/* Where a place's bytes are a device's, whole chunks and encoded ones come together in memory of
+ * the host, and their place's owner takes them from there; but for those of blobs, which stand
+ * there. No core looks at the others. */
 void P1_far_chunks_are_brought_there(void **state)
 {
     struct scene s;
@@ -207,8 +209,9 @@ void P1_a_damaged_object_is_bad(void **state)
     scene_close(&s);
 }
 
-/* A reader of slices takes the chunks that meet them, and not a byte of others: what it reads beyond its own is what those chunks
- * have, whatever moves them. (Where a layout declares the axes, chunks end there: at most 5 %, tests/system/test_python.py.) */
+/* A reader of slices takes the chunks that meet them, and not a byte of others: what it reads
+ * beyond its own is what those chunks have, whatever moves them. (Where a layout declares the axes,
+ * chunks end there: at most 5 %, tests/system/test_python.py.) */
 void only_what_is_wanted_is_read(void **state)
 {
     struct scene s;
@@ -238,7 +241,8 @@ void only_what_is_wanted_is_read(void **state)
     free(wanted);
 }
 
-/* A source that fills while it is read: nothing is asked before its bit is set, all of it arrives. */
+/* A source that fills while it is read: nothing is asked before its bit is set, all of it
+ * arrives. */
 void P1_a_filling_source_is_followed(void **state)
 {
     struct scene s;

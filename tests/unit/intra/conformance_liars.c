@@ -1,4 +1,5 @@
-/* conformance_liars.c - doors that break the protocol or serve what was not sealed, over each way to move bytes that has a door of its own. */
+/* conformance_liars.c - doors that break the protocol or serve what was not sealed, over each way
+ * to move bytes that has a door of its own. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,7 +106,8 @@ void P7_a_false_door_is_dropped(void **state)
     scene_close(&s);
 }
 
-/* A door that serves zeros, and when it is asked for a sign of life either gives it or has just taken its memory back. */
+/* A door that serves zeros, and when it is asked for a sign of life either gives it or has just
+ * taken its memory back. */
 struct lying_door {
     struct false_door base;
     bool revokes;
@@ -148,7 +150,8 @@ static void *lying_door_main(void *user)
     return NULL;
 }
 
-/* Chunk 0 comes with wrong bytes. That is the source's fault only if it then still says that the memory is its reader's. */
+/* Chunk 0 comes with wrong bytes. That is the source's fault only if it then still says that the
+ * memory is its reader's. */
 static void read_from_a_liar(struct scene *s, bool revokes)
 {
     struct lying_door d = {.revokes = revokes};
@@ -239,7 +242,8 @@ static uint32_t asked_for_rdma(struct scene *s, uint64_t again, uint32_t least)
     return d.asked;
 }
 
-/* It would end the hop for a second time. The twin: one that says so is asked until it has a path. */
+/* It would end the hop for a second time. The twin: one that says so is asked until it has a
+ * path. */
 void P9_an_older_door_is_asked_for_rdma_once(void **state)
 {
     const struct way *way = *state;

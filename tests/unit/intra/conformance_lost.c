@@ -1,4 +1,5 @@
-/* conformance_lost.c - sources that die, are killed, go silent or take their memory back, and readers that go on, over each way to move bytes. */
+/* conformance_lost.c - sources that die, are killed, go silent or take their memory back, and
+ * readers that go on, over each way to move bytes. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,7 +11,8 @@
 #include "conformance.h"
 #include "tests/unit/scratch.h"
 
-/* The source dies with half of the version read: LOST, what is held stays, another source completes it. */
+/* The source dies with half of the version read: LOST, what is held stays, another
+ * source completes it. */
 void P6_a_dead_source_is_replaced(void **state)
 {
     struct scene s;
@@ -170,8 +172,8 @@ void P1_corrupted_bytes_are_never_held(void **state)
     scene_close(&s);
 }
 
-/* The owner takes its memory back while it is read, and scribbles over it: the reader sees REVOKED and blames
- * nobody. */
+/* The owner takes its memory back while it is read, and scribbles over it: the reader sees
+ * REVOKED and blames nobody. */
 void P1_revoked_memory_is_nobodys_fault(void **state)
 {
     for (int round = 0; round < 3; round++) {
@@ -263,7 +265,8 @@ void P6_an_idle_source_is_lost(void **state)
     scene_close(&s);
 }
 
-/* A hop to a source that says nothing new for three times as long: is it kept, before and behind the bytes? */
+/* A hop to a source that says nothing new for three times as long: is it kept, before
+ * and behind the bytes? */
 static bool quiet_is_kept(const struct way *way, uint32_t idle_ms)
 {
     struct scene s;
@@ -286,8 +289,9 @@ static bool quiet_is_kept(const struct way *way, uint32_t idle_ms)
     return kept;
 }
 
-/* The twin: a source that has nothing new for longer than idle_ms, but answers, is not lost. One that has no core for so long does
- * not answer: then it gets more time, and with 10 s there is no excuse. */
+/* The twin: a source that has nothing new for longer than idle_ms, but answers, is not
+ * lost. One that has no core for so long does not answer: then it gets more time, and with
+ * 10 s there is no excuse. */
 void P6_a_quiet_source_is_kept(void **state)
 {
     uint32_t idle_ms = 150 * slowness();

@@ -1,4 +1,5 @@
-/* conformance_strangers.c - who may read at a door, and what becomes of those who ask for more or talk nonsense, over each way to move bytes. */
+/* conformance_strangers.c - who may read at a door, and what becomes of those who ask for more or
+ * talk nonsense, over each way to move bytes. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,7 +221,8 @@ void P7_hostile_requests_are_refused(void **state)
     scene_close(&s);
 }
 
-/* More READs than allowed, and answers that nobody reads: the export can still be closed at once. */
+/* More READs than allowed, and answers that nobody reads: the export can still be closed at
+ * once. */
 void P7_a_flood_of_requests_is_bounded(void **state)
 {
     struct scene s;

@@ -1,4 +1,5 @@
-/* door.c - what a door says to a reader whose export is taken back: that it ends, and nothing else (P1). */
+/* door.c - what a door says to a reader whose export is taken back: that it ends,
+ * and nothing else (P1). */
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>
@@ -98,7 +99,8 @@ static void take_back(struct tb_fabric *f, void *arg)
     tb_door_revoke(f->door, export);
 }
 
-/* A PONG would say that the memory may still be read, and a digest that fails over it would be the owner's fault. */
+/* A PONG would say that the memory may still be read, and a digest that fails over it would
+ * be the owner's fault. */
 static void P1_who_is_revoked_hears_no_pong(void **state)
 {
     (void)state;

@@ -114,7 +114,8 @@ static void export_put(struct tb_exports *exports, uint64_t id)
     assert_int_equal(tb_exports_add(exports, &options), TB_OK);
 }
 
-/* P7: versions for ever, each granted to readers that use their token, that never come, or that come when it is gone. */
+/* P7: versions for ever, each granted to readers that use their token, that never come, or that
+ * come when it is gone. */
 static void P7_use_returns_to_where_it_began(void **state)
 {
     (void)state;
@@ -140,7 +141,8 @@ static void P7_use_returns_to_where_it_began(void **state)
     world_fini(&w);
 }
 
-/* P7: a reader that asks for plans and never comes takes no more memory than there is; once tokens have lapsed there is room again. */
+/* P7: a reader that asks for plans and never comes takes no more memory than there is; once tokens
+ * have lapsed there is room again. */
 static void P7_tokens_are_bounded(void **state)
 {
     (void)state;

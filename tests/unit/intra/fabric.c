@@ -1,5 +1,5 @@
-/* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a leak or a wrong byte. And what a
- * hop says of itself: by what it goes, and why. */
+/* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a
+ * leak or a wrong byte. And what a hop says of itself: by what it goes, and why. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -39,7 +39,8 @@ static void opening_answers_each_failure(void **state)
     }
 }
 
-/* One whole transfer with call number nth failing. It ends whole or lost, and what is held is right. */
+/* One whole transfer with call number nth failing. It ends whole or lost, and what is held is
+ * right. */
 static bool transfer(const struct way *way, const struct cargo *cargo, enum tb_fault_point point,
                      uint64_t nth)
 {

@@ -1,5 +1,6 @@
-/* far_place.h - a place whose tensors stand where no core may look, as on a device: where its chunks are said to be stands something
- * else. Its owner, which is a test, has the memory itself. Its blobs stand in memory of the host. */
+/* far_place.h - a place whose tensors stand where no core may look, as on a device: where its
+ * chunks are said to be stands something else. Its owner, which is a test, has the memory itself.
+ * Its blobs stand in memory of the host. */
 #ifndef TB_TESTS_INTRA_FAR_PLACE_H
 #define TB_TESTS_INTRA_FAR_PLACE_H
 

@@ -1,4 +1,5 @@
-/* heartbeat.c - tests of intra/hop/heartbeat.c, in virtual time. P6: a silent source holds nobody up for long, a quiet one is kept. */
+/* heartbeat.c - tests of intra/hop/heartbeat.c, in virtual time. P6: a silent source holds nobody
+ * up for long, a quiet one is kept. */
 #include "intra/hop/heartbeat.h"
 
 #include <setjmp.h>
@@ -65,7 +66,8 @@ static void a_hop_that_moves_bytes_costs_no_beat(void **state)
     }
 }
 
-/* A handshake on a busy host takes longer than three beats, and nothing can be asked before it is done. */
+/* A handshake on a busy host takes longer than three beats, and nothing can be asked before it is
+ * done. */
 static void a_connection_has_longer_to_open(void **state)
 {
     (void)state;
@@ -77,7 +79,8 @@ static void a_connection_has_longer_to_open(void **state)
     expect(&h, 5000, TB_HEARTBEAT_LOST, 0);
 }
 
-/* A reader that stood still itself (stopped, or starved of its core) blames nobody: what came meanwhile is not read yet. */
+/* A reader that stood still itself (stopped, or starved of its core) blames nobody: what came
+ * meanwhile is not read yet. */
 static void who_stood_still_blames_nobody(void **state)
 {
     (void)state;

@@ -133,7 +133,8 @@ static void P7_the_window_bounds_what_is_in_flight(void **state)
     }
 }
 
-/* Two chunks may be in flight however large they are: one on its way while the other is digested. */
+/* Two chunks may be in flight however large they are: one on its way while the other is
+ * digested. */
 static void P6_large_chunks_are_pipelined(void **state)
 {
     (void)state;
@@ -149,7 +150,8 @@ static void P6_large_chunks_are_pipelined(void **state)
     world_fini(&w);
 }
 
-/* A NIC that brings one chunk after another, and threads that digest what came, in its order; time in units of ours. */
+/* A NIC that brings one chunk after another, and threads that digest what came, in its order;
+ * time in units of ours. */
 struct digesters {
     uint32_t nic, digest; /* time of a chunk */
     uint32_t thread_free[8];
@@ -195,7 +197,8 @@ static uint32_t digested_at(struct world *w, struct digesters *d, uint32_t chunk
     }
 }
 
-/* Of the largest chunks two fill the window. That is no reason to digest with two threads alone, nor for the NIC to wait. */
+/* Of the largest chunks two fill the window. That is no reason to digest with two threads alone,
+ * nor for the NIC to wait. */
 static void P6_a_nic_does_not_wait_for_digests(void **state)
 {
     (void)state;
@@ -326,8 +329,9 @@ static void many_at_once_are_as_many_one_after_another(void **state)
     world_fini(&w);
 }
 
-/* P6: a chunk each 8 ms, then none for a second. The first after that is seen 1/64 of the pause late at most, and the next ones as ever: else
- * each hop of a chain would make the pause longer for those behind it. */
+/* P6: a chunk each 8 ms, then none for a second. The first after that is seen 1/64 of the pause
+ * late at most, and the next ones as ever: else each hop of a chain would make the pause longer
+ * for those behind it. */
 static void one_pause_is_no_new_rhythm(void **state)
 {
     (void)state;
@@ -383,7 +387,8 @@ static void it_looks_less_often_at_a_source_that_stopped(void **state)
     world_fini(&w);
 }
 
-/* P6: far down a chain the first chunk comes late; waiting for it the hop looks as often as may be, and does not for ever. */
+/* P6: far down a chain the first chunk comes late; waiting for it the hop looks as often as may be,
+ * and does not for ever. */
 static void before_the_first_chunk_it_looks_often(void **state)
 {
     (void)state;
@@ -398,8 +403,8 @@ static void before_the_first_chunk_it_looks_often(void **state)
     world_fini(&w);
 }
 
-/* The nearer the chain's beginning, the sooner a long wait says that nothing comes: then few looks are left of thousands a second,
- * and with the first chunks they are frequent again. */
+/* The nearer the chain's beginning, the sooner a long wait says that nothing comes: then few looks
+ * are left of thousands a second, and with the first chunks they are frequent again. */
 static void an_idle_hop_near_the_beginning_looks_seldom(void **state)
 {
     (void)state;

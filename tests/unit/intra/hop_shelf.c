@@ -1,5 +1,5 @@
-/* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: who reads encoded chunks, who whole ones, and who waits.
- * P6: no shelf holds a reader up. */
+/* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: who reads encoded
+ * chunks, who whole ones, and who waits. P6: no shelf holds a reader up. */
 #include "intra/hop/hop.h"
 
 #include <stdio.h>
@@ -160,7 +160,8 @@ static void who_does_not_reads_chunks_and_passes_objects_on(void **state)
     world_fini(&w);
 }
 
-/* P1 P6: an object that decodes to something else costs its chunk a second way, and the source no blame. */
+/* P1 P6: an object that decodes to something else costs its chunk a second way, and
+ * the source no blame. */
 static void an_object_that_failed_is_fetched_whole(void **state)
 {
     (void)state;
@@ -179,7 +180,8 @@ static void an_object_that_failed_is_fetched_whole(void **state)
     world_fini(&w);
 }
 
-/* P6: a source that holds chunks and whose shelf says nothing more is read whole after a while, until it says something. */
+/* P6: a source that holds chunks and whose shelf says nothing more is read whole after a while,
+ * until it says something. */
 static void patience_ends(void **state)
 {
     (void)state;
@@ -201,7 +203,8 @@ static void patience_ends(void **state)
     world_fini(&w);
 }
 
-/* The twin: a source that holds nothing new may be silent for as long as it likes, and costs no patience. */
+/* The twin: a source that holds nothing new may be silent for as long as it likes,
+ * and costs no patience. */
 static void a_slow_arrival_costs_no_patience(void **state)
 {
     (void)state;

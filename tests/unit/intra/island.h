@@ -1,4 +1,5 @@
-/* island.h - for tests of the fabric: a source with a shard, a reader of it, and what the reader was told. */
+/* island.h - for tests of the fabric: a source with a shard, a reader of it, and what
+ * the reader was told. */
 #ifndef TB_TESTS_INTRA_ISLAND_H
 #define TB_TESTS_INTRA_ISLAND_H
 
@@ -38,8 +39,8 @@ struct cargo {
     uint32_t tensors;
     uint64_t tensor_bytes; /* as it was made */
 };
-/* `tensors` F32 tensors of tensor_bytes each, one BF16 of 2 MiB + 6 bytes, one U8 of 3 bytes, and a blob;
- * bytes by a seed. */
+/* `tensors` F32 tensors of tensor_bytes each, one BF16 of 2 MiB + 6 bytes, one U8 of 3 bytes, and a
+ * blob; bytes by a seed. */
 void cargo_make(struct cargo *c, uint32_t tensors, uint64_t tensor_bytes);
 void cargo_free(struct cargo *c);
 
@@ -53,8 +54,9 @@ void hold_free(struct hold *h);
 /* P1: whatever is held is what was sealed; and nothing is claimed any more. */
 void hold_check(const struct hold *h, const struct cargo *c);
 
-/* A source: a fabric with one export (id 7) of two buffers: 0 the packed bytes, 1 the bitmap. It may be on another host
- * (island_far.h): then only its shard and its endpoint are here, and the calls below reach it. */
+/* A source: a fabric with one export (id 7) of two buffers: 0 the packed bytes, 1 the bitmap. It
+ * may be on another host (island_far.h): then only its shard and its endpoint are here, and the
+ * calls below reach it. */
 struct owner {
     int far; /* -1: it is here */
     struct stillness *still;
@@ -69,7 +71,8 @@ struct owner {
     const struct cargo *cargo;
 };
 #define EXPORT_ID 7u
-/* Whether this machine has RDMA; if not a line says why. Asked in a process of its own: nothing of it is open in this one. */
+/* Whether this machine has RDMA; if not a line says why. Asked in a process of its own: nothing of
+ * it is open in this one. */
 bool rdma_is_here(void);
 struct tb_fabric *fabric_make(const struct way *way, uint64_t pace_bytes_per_s);
 void owner_open(struct owner *o, const struct way *way, const struct cargo *c, uint64_t pace_bytes_per_s);
@@ -118,14 +121,16 @@ struct told told(struct tale *t);
 #define tale_wait_lost(t)   tale_wait(t, &(t)->told.lost, 1)
 #define tale_wait_opened(t) tale_wait(t, &(t)->told.opened, 1)
 
-/* Options for a hop from the owner into the place, with a fresh token granted to the reader's print. */
+/* Options for a hop from the owner into the place, with a fresh token granted to the reader's
+ * print. */
 struct tb_hop_options hop_to(struct owner *o, struct tb_fabric *reader, const struct way *way,
                              struct tb_hop_place *place, struct tale *t);
 
 /* By how much limits are longer here: 1; 5 where the processor is emulated (sim/vm). */
 uint32_t slowness(void);
 
-/* Polls a condition for at most 40 s: by the clock, as a rest of 1 ms takes what it takes on a busy machine or in the VM lab. */
+/* Polls a condition for at most 40 s: by the clock, as a rest of 1 ms takes what it takes on a busy
+ * machine or in the VM lab. */
 #define wait_until(condition)                                                                                \
     do {                                                                                                     \
         for (const tb_time_ns wait_from = tb_clock_now(); !(condition);) {                                   \

@@ -5,7 +5,8 @@
 
 #include "unit/cuda/fake_cuda.h"
 
-/* Of this process: of an owner all its tensors, of a reader one that is there for its device's sake. */
+/* Of this process: of an owner all its tensors, of a reader one that is there for its device's
+ * sake. */
 static struct {
     struct tb_gpu *gpu;
     struct tb_gpu_memory *memory;

@@ -1,5 +1,6 @@
-/* island_device.h - an owner whose bytes stand on a GPU, of a driver that is none (unit/cuda/fake_cuda.h), and a reader with a GPU of
- * its own. Trays are for other processes, so such an owner is far: in a process of its own on this host (far_begin).
+/* island_device.h - an owner whose bytes stand on a GPU, of a driver that is none
+ * (unit/cuda/fake_cuda.h), and a reader with a GPU of its own. Trays are for other processes, so
+ * such an owner is far: in a process of its own on this host (far_begin).
  *
  * Builds without CUDA's headers have no such ways (island_no_device.c). */
 #ifndef TB_TESTS_INTRA_ISLAND_DEVICE_H
@@ -20,7 +21,8 @@ struct island_device {
 };
 extern const struct island_device *island_device; /* NULL: none */
 
-/* False: this build has none. Before any thread; the server of owners is a child of this process. */
+/* False: this build has none. Before any thread; the server of owners is a child of this
+ * process. */
 bool island_device_begin(void);
 void island_device_end(void);
 

@@ -1,7 +1,10 @@
-/* island_far.h - an owner on another host: what a test does to its owner is done there, over a connection of our own.
+/* island_far.h - an owner on another host: what a test does to its owner is done there, over a
+ * connection of our own.
  *
- * `PROGRAM --serve PORT` serves owners, each in a process of its own; TB_TEST_OWNER_AT=ADDRESS:PORT makes owner_open of the verbs
- * ways use it; those of ways over a device are served by a child of the test. Both ends are the same program, so what goes between them are plain structs. Inside tests alone. */
+ * `PROGRAM --serve PORT` serves owners, each in a process of its own;
+ * TB_TEST_OWNER_AT=ADDRESS:PORT makes owner_open of the verbs ways use it; those of ways over a
+ * device are served by a child of the test. Both ends are the same program, so what goes between
+ * them are plain structs. Inside tests alone. */
 #ifndef TB_TESTS_INTRA_ISLAND_FAR_H
 #define TB_TESTS_INTRA_ISLAND_FAR_H
 
@@ -51,7 +54,8 @@ struct far_answer {
 int far_dial(const struct way *way);
 struct far_answer far_do(int fd, const struct far_ask *ask, const void *payload);
 void far_serve(const char *port); /* for ever */
-/* Serves owners whose bytes stand on a device, in a child of this process; before it has threads. */
+/* Serves owners whose bytes stand on a device, in a child of this process; before it has
+ * threads. */
 void far_begin(void);
 void far_end(void);
 

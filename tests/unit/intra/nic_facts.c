@@ -96,7 +96,8 @@ static const char *root_port_of(const char *gpu)
     return spot.root_port;
 }
 
-/* A GPU and a NIC of one switch have the root port in common, others do not; one in a slot of the host bridge's has none. */
+/* A GPU and a NIC of one switch have the root port in common, others do not; one in a slot of the
+ * host bridge's has none. */
 static void what_shares_a_switch_is_behind_one_root_port(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* nic_rate.c - what sysfs says of interfaces, from a folder that stands in for it: hardware is believed, and nothing else. */
+/* nic_rate.c - what sysfs says of interfaces, from a folder that stands in for it: hardware is
+ * believed, and nothing else. */
 #include "intra/fabric/nic_rate.h"
 
 #include <arpa/inet.h>

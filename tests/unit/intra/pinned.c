@@ -1,5 +1,5 @@
-/* pinned.c - memory that stays is registered once, and nothing outlives its memory (P7); a domain goes to no export of other memory (P8).
- * No device: what region.h promises is counted here. */
+/* pinned.c - memory that stays is registered once, and nothing outlives its memory (P7); a domain
+ * goes to no export of other memory (P8). No device: what region.h promises is counted here. */
 #include "intra/verbs/pinned_regions.h"
 
 #include <errno.h>
@@ -217,7 +217,8 @@ static void P7_what_is_kept_gives_way(void **state)
     tb_pinned_release(&pinned, used);
 }
 
-/* A device's pages count against no limit of the host's: that its dma-buf is refused costs nobody what is kept. */
+/* A device's pages count against no limit of the host's: that its dma-buf is refused costs
+ * nobody what is kept. */
 static void a_device_that_is_refused_costs_nothing(void **state)
 {
     (void)state;
@@ -360,7 +361,8 @@ static void who_wants_the_same_waits_for_it(void **state)
     }
 }
 
-/* Its owner may unmap it when goes has returned: what was being registered then is known by then. */
+/* Its owner may unmap it when goes has returned: what was being registered then is known by
+ * then. */
 static void memory_that_goes_waits_for_who_registers_it(void **state)
 {
     (void)state;

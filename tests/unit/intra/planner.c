@@ -1,5 +1,5 @@
-/* planner.c - trees as the planner makes them, drawn: one member a line, indented under its upstream, '='
- * before a reader that shares its upstream's host. */
+/* planner.c - trees as the planner makes them, drawn: one member a line, indented under its
+ * upstream, '=' before a reader that shares its upstream's host. */
 #include "intra/planner.h"
 
 #include <setjmp.h>
@@ -48,8 +48,8 @@ static void count_readers(struct site *s)
     }
 }
 
-/* The members that are gone stay in the table, so that indexes do not move: the question avoids them, and
- * nobody reads from them. */
+/* The members that are gone stay in the table, so that indexes do not move: the question avoids
+ * them, and nobody reads from them. */
 static enum tb_status site_plan(struct site *s, uint32_t reader)
 {
     uint64_t avoid[SITE_MEMBERS_MAX];
@@ -74,7 +74,8 @@ static uint32_t site_join(struct site *s, const char *name, uint32_t host)
     return i;
 }
 
-/* Its readers lose it, in the order of their numbers, and only they are asked about. Returns how many. */
+/* Its readers lose it, in the order of their numbers, and only they are asked about. Returns how
+ * many. */
 static uint32_t site_leave(struct site *s, uint32_t index)
 {
     uint32_t orphans[SITE_MEMBERS_MAX];
@@ -126,7 +127,8 @@ static void four_hosts_form_a_chain_behind_the_gateway(void **state)
                                        "        d\n");
 }
 
-/* The twin: with slack in the NICs the same hosts make a shallow tree, and the gateway still feeds one. */
+/* The twin: with slack in the NICs the same hosts make a shallow tree, and the
+ * gateway still feeds one. */
 static void fan_out_two_makes_the_tree_shallow(void **state)
 {
     (void)state;
@@ -166,7 +168,8 @@ static void hosts_feed_as_many_as_each_can(void **state)
                                        "      d\n");
 }
 
-/* Slow ones take no reader, so all NICs that may have one are taken: the first of the chain does not get all that come then. */
+/* Slow ones take no reader, so all NICs that may have one are taken: the first of the chain does
+ * not get all that come then. */
 static void where_all_nics_are_taken_each_gets_one_more(void **state)
 {
     (void)state;
@@ -207,7 +210,8 @@ static void a_byte_reaches_a_host_once(void **state)
                                        "    =a3\n");
 }
 
-/* Two workers of a host have one NIC: with fan_out 1 the host feeds one reader, whichever of them it is. */
+/* Two workers of a host have one NIC: with fan_out 1 the host feeds one reader,
+ * whichever of them it is. */
 static void workers_of_a_host_share_its_nic(void **state)
 {
     (void)state;
@@ -240,7 +244,8 @@ static void a_dead_member_moves_only_its_readers(void **state)
                                        "      d\n");
 }
 
-/* gateway - a, of which b and b2 of its host and c elsewhere read, d behind c. a stands still, and b notices first. */
+/* gateway - a, of which b and b2 of its host and c elsewhere read, d behind c. a stands still,
+ * and b notices first. */
 static void stand_still(struct site *s)
 {
     site_init(s, 1);
@@ -256,8 +261,8 @@ static void stand_still(struct site *s)
     s->members[a + 1].upstream = TB_PLANNER_NONE;
 }
 
-/* P6: whoever else depends on it gets nothing either until he has noticed, too: b goes on at the gateway, though that feeds a, and
- * they come behind b. */
+/* P6: whoever else depends on it gets nothing either until he has noticed, too: b goes on at the
+ * gateway, though that feeds a, and they come behind b. */
 static void who_depends_on_what_failed_is_no_way_out(void **state)
 {
     (void)state;
@@ -274,7 +279,8 @@ static void who_depends_on_what_failed_is_no_way_out(void **state)
     assert_int_equal(s.members[d].upstream, c);
 }
 
-/* The twins: where there is nobody else they will do, as they may reach what b does not; but not those that depend on b. */
+/* The twins: where there is nobody else they will do, as they may reach what b does not; but not
+ * those that depend on b. */
 static void who_depends_on_what_failed_is_better_than_nobody(void **state)
 {
     (void)state;
@@ -294,7 +300,8 @@ static void who_depends_on_what_failed_is_better_than_nobody(void **state)
     assert_int_equal(site_plan(&s, b), TB_NOT_FOUND);
 }
 
-/* P6: who does not answer, and who depends on it, is read from when there is nobody else; but what one of those holds can be read. */
+/* P6: who does not answer, and who depends on it, is read from when there is nobody else; but what
+ * one of those holds can be read. */
 static void who_is_silent_is_no_way_for_others(void **state)
 {
     (void)state;
@@ -336,7 +343,8 @@ static void who_is_silent_comes_behind_the_slow(void **state)
     assert_int_equal(s.members[c].upstream, b);
 }
 
-/* The host's leader dies: of those that read from it the most advanced leads, and the other goes on by shm. */
+/* The host's leader dies: of those that read from it the most advanced leads, and the
+ * other goes on by shm. */
 static void the_most_advanced_of_a_host_leads_next(void **state)
 {
     (void)state;
@@ -393,8 +401,8 @@ static bool alone(struct site *s, uint32_t reader)
     return tb_planner_alone(&q);
 }
 
-/* P6: who holds up those behind it is found once the others could have had eight chunks, which are 0.8 s at their rate; who is held
- * up is not blamed. */
+/* P6: who holds up those behind it is found once the others could have had eight chunks, which are
+ * 0.8 s at their rate; who is held up is not blamed. */
 static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
 {
     (void)state;
@@ -418,7 +426,8 @@ static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
     assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
 }
 
-/* P6: who gets nothing although its source has more, while others do; told twice, as all may stand still at first. */
+/* P6: who gets nothing although its source has more, while others do; told twice, as all may
+ * stand still at first. */
 static void who_gets_nothing_though_there_is_more_is_slow(void **state)
 {
     (void)state;
@@ -466,7 +475,8 @@ static void who_is_as_slow_as_the_others_is_not_slow(void **state)
         assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
 }
 
-/* Who leads all others has nobody to be compared with; who follows has, and so has one with a chain beside it. */
+/* Who leads all others has nobody to be compared with; who follows has, and so has one
+ * with a chain beside it. */
 static void who_leads_all_others_is_alone(void **state)
 {
     (void)state;
@@ -523,7 +533,8 @@ static void the_same_rack_is_preferred(void **state)
     assert_int_equal(s.members[c].upstream, a);
 }
 
-/* What no worker has comes from the gateway: the one that is ahead of all others does not read from behind. */
+/* What no worker has comes from the gateway: the one that is ahead of all others does
+ * not read from behind. */
 static void the_gateway_gives_what_nobody_else_holds(void **state)
 {
     (void)state;
@@ -554,8 +565,9 @@ static void the_trainer_comes_last(void **state)
     assert_int_equal(s.members[a].upstream, rank);
 }
 
-/* A publisher's memory is nearer to its own host than the gateway, also one on that host; others of its host read the worker that
- * does. And where it may be read by its own host alone, nobody else does: rather nobody. */
+/* A publisher's memory is nearer to its own host than the gateway, also one on that host; others of
+ * its host read the worker that does. And where it may be read by its own host alone, nobody else
+ * does: rather nobody. */
 static void a_publisher_feeds_its_own_host(void **state)
 {
     (void)state;
@@ -641,8 +653,8 @@ static void assert_reaches_the_end(const struct site *s, uint32_t index)
     }
 }
 
-/* Feeds from outside a host: one for each host of which somebody stages, unless the leader's descendants
- * forbid it. */
+/* Feeds from outside a host: one for each host of which somebody stages, unless the leader's
+ * descendants forbid it. */
 static void assert_no_host_is_fed_twice(const struct site *s)
 {
     uint32_t feeds[16] = {0};
@@ -655,7 +667,8 @@ static void assert_no_host_is_fed_twice(const struct site *s)
         assert_true(feeds[host] <= 1);
 }
 
-/* P6: whoever joins, leaves and moves on, everybody still has a way to a source, and no way is a circle. */
+/* P6: whoever joins, leaves and moves on, everybody still has a way to a source, and no way is a
+ * circle. */
 static void churn_never_makes_a_cycle(void **state)
 {
     (void)state;
@@ -681,7 +694,8 @@ static void churn_never_makes_a_cycle(void **state)
     }
 }
 
-/* 10,000 workers join one after another, 8 a host: 10^8 looks at a member, seconds even in a debug build. */
+/* 10,000 workers join one after another, 8 a host: 10^8 looks at a member, seconds
+ * even in a debug build. */
 static void ten_thousand_members_join(void **state)
 {
     (void)state;

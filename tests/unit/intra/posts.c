@@ -1,6 +1,8 @@
-/* posts.c - what the pool did comes to the fabric's thread, however much waits there, and by few wake-ups (P6).
+/* posts.c - what the pool did comes to the fabric's thread, however much waits there, and
+ * by few wake-ups (P6).
  *
- * Linked with a uv_async_send that counts, and with a tb_pool_waiting whose caller may lose its core. */
+ * Linked with a uv_async_send that counts, and with a tb_pool_waiting whose caller may lose its
+ * core. */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <uv.h>

@@ -1,4 +1,5 @@
-/* rails.c - by which NICs a hop goes: near ones first, load spread, what fails rests twice as long each time. Virtual time. */
+/* rails.c - by which NICs a hop goes: near ones first, load spread, what fails rests twice as long
+ * each time. Virtual time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +91,8 @@ static void a_far_nic_takes_a_third(void **state)
     assert_int_equal(hops[1], 8);
 }
 
-/* Two NICs behind the switch of port A of node 0, one elsewhere at node 0, one at node 1: "f" is far, "n" is near. */
+/* Two NICs behind the switch of port A of node 0, one elsewhere at node 0, one at node 1: "f"
+ * is far, "n" is near. */
 static const char *seen_from(const struct tb_rail_spot *memory, bool first_two_down)
 {
     static char text[5];
@@ -141,7 +143,8 @@ static void of_what_is_not_known_none_is_far(void **state)
     assert_false(soft.far);
 }
 
-/* Processes of a host know each other's load not: what each begins with is drawn. Four rails, of which two are near. */
+/* Processes of a host know each other's load not: what each begins with is drawn. Four rails,
+ * of which two are near. */
 static void draw_rails(struct tb_rails *r, uint32_t near)
 {
     memset(r, 0, sizeof *r);
@@ -302,7 +305,8 @@ static void a_hop_has_a_turn_after_each_rest(void **state)
     }
 }
 
-/* Where no path could rest a port has to come up: ours says so, the source's is looked for, seldom in the end. */
+/* Where no path could rest a port has to come up: ours says so, the source's is looked
+ * for, seldom in the end. */
 static void a_hop_has_a_turn_when_a_port_comes_up(void **state)
 {
     (void)state;
@@ -328,7 +332,8 @@ static void a_hop_has_a_turn_when_a_port_comes_up(void **state)
     assert_true(tb_rails_turn(&w.ours, &turn, w.now + TB_SECONDS(1))); /* counted from the beginning again */
 }
 
-/* P7: who names addresses without end is tried as often as there can be rails, and again at the next turn. */
+/* P7: who names addresses without end is tried as often as there can be rails, and
+ * again at the next turn. */
 static void tries_of_a_turn_are_bounded(void **state)
 {
     (void)state;

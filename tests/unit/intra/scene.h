@@ -1,4 +1,5 @@
-/* scene.h - what nearly every test of the fabric needs: one owner, one reader's fabric, one place. */
+/* scene.h - what nearly every test of the fabric needs: one owner, one reader's
+ * fabric, one place. */
 #ifndef TB_TESTS_INTRA_SCENE_H
 #define TB_TESTS_INTRA_SCENE_H
 

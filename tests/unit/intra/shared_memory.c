@@ -1,4 +1,5 @@
-/* shared_memory.c - sealed memory: nobody can shrink it, nobody else can write it, unsealed memory is not mapped. */
+/* shared_memory.c - sealed memory: nobody can shrink it, nobody else can write it, unsealed
+ * memory is not mapped. */
 #include "intra/fabric/shared_memory.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* shelf_chain.c - encoded chunks along a chain of real fabrics over tcp: a source, a reader without the base, and behind it one
- * with it. P1: whatever a shelf has, what is held is what was sealed. */
+/* shelf_chain.c - encoded chunks along a chain of real fabrics over tcp: a source, a
+ * reader without the base, and behind it one with it. P1: whatever a shelf has, what is
+ * held is what was sealed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,7 +171,8 @@ static void shelve(struct scene *s, uint32_t k, bool damaged)
     tb_codec_free(codec);
 }
 
-/* One object is damaged and one chunk has none: those two come whole, all others as objects, past a reader that cannot decode. */
+/* One object is damaged and one chunk has none: those two come whole, all others as objects, past a
+ * reader that cannot decode. */
 static void P1_objects_pass_a_reader_without_the_base(void **state)
 {
     (void)state;
@@ -204,8 +206,9 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
 
 #define CHAIN 8
 
-/* P6: chain.step. Of a step of two elements in a hundred, or a little more, each of eight hosts that hold the base takes a thirtieth of
- * the version, however deep it stands: what came encoded goes on encoded. */
+/* P6: chain.step. Of a step of two elements in a hundred, or a little more, each of eight hosts
+ * that hold the base takes a thirtieth of the version, however deep it stands: what came
+ * encoded goes on encoded. */
 static void P6_a_step_is_a_thirtieth_for_each_of_eight(void **state)
 {
     (void)state;
@@ -233,8 +236,9 @@ static void P6_a_step_is_a_thirtieth_for_each_of_eight(void **state)
     scene_close(&s);
 }
 
-/* P1 P7: a publisher may have cut the base at other places under the same layout id. A decoder reads as much of the base as it writes,
- * so nothing is decoded from a chunk of another length, nor from one that the base has not. */
+/* P1 P7: a publisher may have cut the base at other places under the same layout id. A decoder
+ * reads as much of the base as it writes, so nothing is decoded from a chunk of another length, nor
+ * from one that the base has not. */
 static void a_base_of_another_cut_is_not_read(void **state)
 {
     (void)state;
@@ -279,8 +283,8 @@ static void nonsense_on_a_shelf_costs_the_shelf_alone(void **state)
     scene_close(&s);
 }
 
-/* How long a reader may sleep before its first chunk is a matter of how deep it stands. Its source says it; one that does not know
- * says nothing, and is taken for deep. */
+/* How long a reader may sleep before its first chunk is a matter of how deep it stands. Its source
+ * says it; one that does not know says nothing, and is taken for deep. */
 static void P6_a_reader_learns_how_deep_it_stands(void **state)
 {
     (void)state;
@@ -338,7 +342,8 @@ static void every_object_comes(bool decodes)
     scene_close(&s);
 }
 
-/* A gateway at home: it has every chunk whole long before the rank has encoded the last, and gets all objects all the same. */
+/* A gateway at home: it has every chunk whole long before the rank has encoded the last, and gets
+ * all objects all the same. */
 static void an_owner_that_wants_every_object_gets_it(void **state)
 {
     (void)state;
@@ -346,7 +351,8 @@ static void an_owner_that_wants_every_object_gets_it(void **state)
     every_object_comes(true);
 }
 
-/* P6: of every chunk it learns what there is: an object that did not decode is none, and nobody waits for it any more. */
+/* P6: of every chunk it learns what there is: an object that did not decode is none, and nobody
+ * waits for it any more. */
 static void an_owner_learns_of_an_object_that_failed(void **state)
 {
     (void)state;

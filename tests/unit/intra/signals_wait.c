@@ -1,4 +1,5 @@
-/* signals_wait.c - large memory for a process that is sent signals: an allocation that a signal may end never would.
+/* signals_wait.c - large memory for a process that is sent signals: an allocation that a signal
+ * may end never would.
  *
  * Linked with a fallocate that does at any signal that may come what tmpfs of many kernels does. */
 #include <errno.h>

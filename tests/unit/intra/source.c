@@ -1,4 +1,5 @@
-/* source.c - source descriptors: what is encoded comes back, what is garbled is refused, runs are where bytes stand. */
+/* source.c - source descriptors: what is encoded comes back, what is garbled is refused, runs
+ * are where bytes stand. */
 #include "intra/fabric/source_descriptor.h"
 
 #include <stdlib.h>
@@ -164,8 +165,8 @@ static void runs_are_where_the_tensors_stand(void **state)
     cargo_free(&c);
 }
 
-/* Tensors that follow one another in the buffer, too, are one run, over an empty one, but not into another buffer, past a gap, back, or
- * into the blobs. */
+/* Tensors that follow one another in the buffer, too, are one run, over an empty one, but not into
+ * another buffer, past a gap, back, or into the blobs. */
 static void neighbours_are_one_run(void **state)
 {
     (void)state;

@@ -1,8 +1,10 @@
-/* trays.c - chunks out of the memory of another process's GPU (intra/transport/shm_tray.h, intra/fabric/door_tray.h), over a driver that is none. What
- * every way must do is conformance.c's to say, over shm-cuda as well; here is what a tray alone can do wrong.
+/* trays.c - chunks out of the memory of another process's GPU (intra/transport/shm_tray.h,
+ * intra/fabric/door_tray.h), over a driver that is none. What every way must do is conformance.c's
+ * to say, over shm-cuda as well; here is what a tray alone can do wrong.
  *
- * The owner's host copy is spoilt, or its device's bytes are, so that what is held shows which of the two was read. Readers are patient:
- * which way a chunk took shall not hang on what else runs here. */
+ * The owner's host copy is spoilt, or its device's bytes are, so that what is held shows
+ * which of the two was read. Readers are patient: which way a chunk took shall not hang on
+ * what else runs here. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,7 +74,8 @@ static void P1_chunks_come_from_the_device(void **state)
     scene_close(&s);
 }
 
-/* Memory that CUDA IPC does not know (cuMemCreate: an engine that sleeps) is read as well: a tray is of ours. */
+/* Memory that CUDA IPC does not know (cuMemCreate: an engine that sleeps) is read as
+ * well: a tray is of ours. */
 static void P1_mapped_memory_is_read_too(void **state)
 {
     (void)state;
@@ -111,7 +114,8 @@ static void who_has_no_gpu_reads_the_copy(void **state)
     scene_close(&s);
 }
 
-/* P1: bytes that changed on the device after they were sealed are never held, and the source is told of. */
+/* P1: bytes that changed on the device after they were sealed are never held, and
+ * the source is told of. */
 static void P1_what_was_written_to_is_never_held(void **state)
 {
     (void)state;
@@ -130,7 +134,8 @@ static void P1_what_was_written_to_is_never_held(void **state)
     scene_close(&s);
 }
 
-/* P6: whatever the reader's driver refuses, at whichever call, the version arrives, and nothing of the tray is left. */
+/* P6: whatever the reader's driver refuses, at whichever call, the version arrives, and nothing
+ * of the tray is left. */
 static void P6_what_the_readers_driver_refuses_costs_no_chunk(void **state)
 {
     (void)state;
@@ -154,7 +159,8 @@ static void P6_what_the_readers_driver_refuses_costs_no_chunk(void **state)
     }
 }
 
-/* The same of the source's: where it lends nothing the hop says so, and where a filling fails the rest comes from its copy. */
+/* The same of the source's: where it lends nothing the hop says so, and where a filling fails the
+ * rest comes from its copy. */
 static void P6_what_the_sources_driver_refuses_costs_no_chunk(void **state)
 {
     (void)state;
@@ -213,8 +219,8 @@ static void read_and_wait(const struct scene *s, const struct tb_hop_options *op
     _exit(fake_cuda_counts().ipc == 0 ? 0 : 4);
 }
 
-/* P6: a reader that stands still has its tray open, and the owner its memory back. The tray goes when the reader has closed it: the fake
- * ends an owner that frees it before. */
+/* P6: a reader that stands still has its tray open, and the owner its memory back. The tray goes
+ * when the reader has closed it: the fake ends an owner that frees it before. */
 static void P6_a_reader_that_stands_still_keeps_its_tray_alone(void **state)
 {
     (void)state;
@@ -333,7 +339,8 @@ static void P7_hostile_requests_for_trays_are_refused(void **state)
     scene_close(&s);
 }
 
-/* P7: a reader that hangs up while it is written to has said that its tray is closed: none is kept for good. */
+/* P7: a reader that hangs up while it is written to has said that its tray is closed:
+ * none is kept for good. */
 static void P7_who_hangs_up_unheard_leaves_no_tray(void **state)
 {
     (void)state;
@@ -412,7 +419,8 @@ static void answer(int fd, const struct tb_hop_answer *a)
     (void)!send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
 }
 
-/* A door's socket of this name that a child is to listen at: the kernel tells a reader whose process that was. */
+/* A door's socket of this name that a child is to listen at: the kernel tells a reader
+ * whose process that was. */
 static int door_make(const char *name)
 {
     socklen_t bytes;
@@ -436,7 +444,8 @@ static pid_t door_fork(int listener)
     return child;
 }
 
-/* A door in another process: it greets, has one buffer, waits to be asked for a tray, and answers that. */
+/* A door in another process: it greets, has one buffer, waits to be asked for a
+ * tray, and answers that. */
 static void lie(int listener, const struct tb_hop_answer *answers, uint32_t count)
 {
     static const struct tb_hop_answer before[] = {
@@ -486,7 +495,8 @@ static void P7_a_lying_source_is_dropped(void **state)
     scene_close(&s);
 }
 
-/* A door in another process that lives, and says nothing of trays until it is read from: then all of it, and goes. */
+/* A door in another process that lives, and says nothing of trays until it is read from: then
+ * all of it, and goes. */
 static void be_silent(int listener, uint64_t tray)
 {
     static const struct tb_hop_answer welcome = {.type = TB_HOP_ANSWER_WELCOME, .kind = 1},
@@ -513,7 +523,8 @@ static void be_silent(int listener, uint64_t tray)
     _exit(0);
 }
 
-/* A reader of it, until its source goes; false: it went before it opened, as it may where this machine is busy. */
+/* A reader of it, until its source goes; false: it went before it opened, as it may where
+ * this machine is busy. */
 static bool opens_without_tray(struct scene *s)
 {
     struct tb_hop *hop = NULL;
@@ -554,7 +565,8 @@ static void P6_no_hop_waits_for_a_tray_for_ever(void **state)
     scene_close(&s);
 }
 
-/* A hop while this process's driver stands still in opening the tray; false: it was lost, as it may be where this machine is busy. */
+/* A hop while this process's driver stands still in opening the tray; false: it was lost, as it may
+ * be where this machine is busy. */
 static bool arrives_while_the_driver_stands(struct scene *s)
 {
     struct tb_hop *hop = NULL;
@@ -577,7 +589,8 @@ static bool arrives_while_the_driver_stands(struct scene *s)
     return true;
 }
 
-/* P6: likewise of the reader's own driver, while it opens the tray: all chunks come out of the copy, and nothing of it is left. */
+/* P6: likewise of the reader's own driver, while it opens the tray: all chunks come out of the
+ * copy, and nothing of it is left. */
 static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
 {
     (void)state;
@@ -591,7 +604,8 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     scene_close(&s);
 }
 
-/* P6: a hop whose source is gone says so, and closes, while this process's driver stands still. What the driver brings is closed. */
+/* P6: a hop whose source is gone says so, and closes, while this process's driver stands still.
+ * What the driver brings is closed. */
 static void P6_a_hop_ends_while_its_driver_stands(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
-/* verbs.c - queue pairs that break, devices and processes that die, memory of devices; and the program of verbs_suite.h, over rdma_rxe
- * (sim/vm); 77 where there is no RDMA.
+/* verbs.c - queue pairs that break, devices and processes that die, memory of devices; and the
+ * program of verbs_suite.h, over rdma_rxe (sim/vm); 77 where there is no RDMA.
  *
- * What rxe cannot be made to do is injected: a device's events through tb_verbs_device_event, dma-buf through
- * tb_region_replace_dmabuf. All else is real. */
+ * What rxe cannot be made to do is injected: a device's events through tb_verbs_device_event,
+ * dma-buf through tb_region_replace_dmabuf. All else is real. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -100,8 +100,8 @@ static void goes_on_by_rdma(struct scene *s, uint32_t opened)
     wait_until(tb_place_whole(&s->hold.place));
 }
 
-/* The queue pair breaks, its source is well: the path rests, then carries the rest of the version for the hop that went by tcp
- * meanwhile. */
+/* The queue pair breaks, its source is well: the path rests, then carries the rest of the version
+ * for the hop that went by tcp meanwhile. */
 void P6_a_broken_queue_pair_rests_its_path(void **state)
 {
     (void)state;
@@ -322,8 +322,8 @@ static void look_at_rails(struct tb_fabric *f, void *arg)
     look->far = rails[0].far;
 }
 
-/* Behind the GPU's switch, though sysfs says another node; else the node counts: the GPU's, not that of the copy in host memory. The
- * GPU is a folder that is found where devices are. */
+/* Behind the GPU's switch, though sysfs says another node; else the node counts: the GPU's, not
+ * that of the copy in host memory. The GPU is a folder that is found where devices are. */
 void a_gpus_memory_is_shown_by_the_nics_beside_it(void **state)
 {
     (void)state;
@@ -379,8 +379,9 @@ static const char *gpu_of_node_two(char *folder, size_t folder_bytes, char *pci,
     return pci;
 }
 
-/* A place on a device: what is not blobs is written there by the NIC, at the address that its dma-buf gives it, and its owner is asked
- * what stands there; or, where the dma-buf is refused, all of it lands in memory of the host, and goes there. */
+/* A place on a device: what is not blobs is written there by the NIC, at the address that its
+ * dma-buf gives it, and its owner is asked what stands there; or, where the dma-buf is refused, all
+ * of it lands in memory of the host, and goes there. */
 static void write_device(tb_region_dmabuf_fn fn, bool refused)
 {
     struct scene s;
@@ -434,8 +435,8 @@ static void note_looks(struct tb_fabric *f, void *arg)
     *(uint64_t *)arg = f->verbs->looks;
 }
 
-/* A hop that is open and has nothing to read looks for its source's bitmap now and then, and once for each of those READs at its
- * completion queue: it sleeps in between, and burns no core. */
+/* A hop that is open and has nothing to read looks for its source's bitmap now and then, and once
+ * for each of those READs at its completion queue: it sleeps in between, and burns no core. */
 void an_idle_fabric_burns_no_core(void **state)
 {
     (void)state;
@@ -451,8 +452,8 @@ void an_idle_fabric_burns_no_core(void **state)
     wait_until(tb_clock_now() - from > TB_SECONDS(2));
     tb_fabric_call(s.reader, note_looks, &after);
     print_message("idle: %.0f looks a second\n", (double)(after - before) / 2);
-    /* After a second a hop whose source has shown nothing polls each 16 to 20 ms, and looks once or twice for each; who spins looks
-     * some hundred thousand times a second. */
+    /* After a second a hop whose source has shown nothing polls each 16 to 20 ms, and looks once or
+     * twice for each; who spins looks some hundred thousand times a second. */
     assert_in_range(after - before, 1, 2 * 500);
     tb_hop_close(hop);
     verbs_close(&s);

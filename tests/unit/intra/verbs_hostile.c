@@ -1,5 +1,6 @@
-/* verbs_hostile.c - a reader of our own, that does what no hop does: wrong keys, another's and stale ones (P8), writes (P1), words where none
- * are expected (P7), and READs without pause while the owner takes its memory back (P1). */
+/* verbs_hostile.c - a reader of our own, that does what no hop does: wrong keys, another's and
+ * stale ones (P8), writes (P1), words where none are expected (P7), and READs without pause while
+ * the owner takes its memory back (P1). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,8 +267,8 @@ static struct tb_verbs_window window_of_other(struct scene *s, struct raw *r)
     return r->window;
 }
 
-/* The key of another export of the same process: while it is open, after it was closed, and after that with its memory still
- * registered for the next. */
+/* The key of another export of the same process: while it is open, after it was closed, and after
+ * that with its memory still registered for the next. */
 void P8_another_exports_key_opens_nothing(void **state)
 {
     (void)state;
@@ -317,8 +318,8 @@ void P1_nobody_writes_remotely(void **state)
     }
 }
 
-/* A reader that SENDs: the owner's one receive has no room for a byte, so the queue pair is lost with it, and what follows is
- * flushed or refused. The door and other readers stay. */
+/* A reader that SENDs: the owner's one receive has no room for a byte, so the queue pair is lost
+ * with it, and what follows is flushed or refused. The door and other readers stay. */
 void P7_who_sends_loses_its_queue_pair(void **state)
 {
     (void)state;
@@ -363,8 +364,9 @@ int __wrap_rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
     return __real_rdma_accept(id, param);
 }
 
-/* Receiver not ready: while the owner's thread stands still, an empty SEND takes its one receive, and nobody posts another. The next is
- * refused, and refused again, and fails; the queue pair with it, at the owner as well. A hop that another reader has goes on. */
+/* Receiver not ready: while the owner's thread stands still, an empty SEND takes its one receive,
+ * and nobody posts another. The next is refused, and refused again, and fails; the queue pair with
+ * it, at the owner as well. A hop that another reader has goes on. */
 void P7_who_sends_to_nobody_is_told_so(void **state)
 {
     (void)state;
@@ -399,8 +401,9 @@ void P7_who_sends_to_nobody_is_told_so(void **state)
 
 /* ---- taking memory back ---- */
 
-/* The reader READs without pause; the owner takes its memory back and writes to it at once. No READ that completed may have
- * seen what was written: until close returned the memory was the readers', from then on it is the owner's. */
+/* The reader READs without pause; the owner takes its memory back and writes to it at once. No READ
+ * that completed may have seen what was written: until close returned the memory was the readers',
+ * from then on it is the owner's. */
 void P1_no_read_ends_after_its_memory_is_given_back(void **state)
 {
     (void)state;
@@ -424,8 +427,9 @@ void P1_no_read_ends_after_its_memory_is_given_back(void **state)
     }
 }
 
-/* Memory that stays is cut anew, as an arena's is for each version, while a reader still READs by the former cut: its region stays as long
- * as that reader's export, whatever else is registered over it. P7: of the two one is kept, when nobody uses either. */
+/* Memory that stays is cut anew, as an arena's is for each version, while a reader still READs by
+ * the former cut: its region stays as long as that reader's export, whatever else is registered
+ * over it. P7: of the two one is kept, when nobody uses either. */
 void P1_a_cut_that_is_read_outlives_the_next(void **state)
 {
     (void)state;

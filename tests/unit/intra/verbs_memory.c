@@ -1,5 +1,6 @@
-/* verbs_memory.c - memory that stays is registered once for each NIC: over plans, paths that failed and versions; and it is its owner's
- * again all the same. pinned.c tests what decides that, without a device. */
+/* verbs_memory.c - memory that stays is registered once for each NIC: over plans, paths that
+ * failed and versions; and it is its owner's again all the same. pinned.c tests what decides
+ * that, without a device. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -50,7 +51,8 @@ static void next_version(struct scene *s)
     assert_int_equal(tb_export_open(s->owner.fabric, &options), TB_OK);
 }
 
-/* Two plans for each of two versions: one registration of the place and one of the export, beside the 512 KiB of each hop's own. */
+/* Two plans for each of two versions: one registration of the place and one of the export, beside
+ * the 512 KiB of each hop's own. */
 void memory_that_stays_is_registered_once(void **state)
 {
     (void)state;
@@ -102,7 +104,8 @@ static void set_dead(struct tb_fabric *f, void *arg)
         f->verbs->nics[i].dead = *(bool *)arg;
 }
 
-/* The owner refuses the queue pair; beside the 512 KiB of each try nothing was registered in vain. */
+/* The owner refuses the queue pair; beside the 512 KiB of each try nothing was
+ * registered in vain. */
 void a_path_that_fails_costs_no_registration(void **state)
 {
     (void)state;
@@ -126,9 +129,10 @@ void a_path_that_fails_costs_no_registration(void **state)
     verbs_close(&s);
 }
 
-/* A page in the middle of memory becomes one of a file that is too short for it, which no NIC registers, with what stood there in
- * `was`. Nothing is read or written there meanwhile: its source holds nothing yet. (mprotect would not do: where only reading is asked
- * for the kernel pins such a page.) */
+/* A page in the middle of memory becomes one of a file that is too short for it, which no NIC
+ * registers, with what stood there in `was`. Nothing is read or written there meanwhile: its
+ * source holds nothing yet. (mprotect would not do: where only reading is asked for the
+ * kernel pins such a page.) */
 struct barred {
     uint8_t *page;
     uint8_t was[4096];
@@ -173,7 +177,8 @@ static void closes(struct scene *s, struct tb_hop *hop)
     wait_until(tb_export_readers(s->owner.fabric, EXPORT_ID) == 0);
 }
 
-/* Which end's memory it is, and whether it is all of it: then what is not registered comes by tcp, and the rest by RDMA. */
+/* Which end's memory it is, and whether it is all of it: then what is not registered comes by tcp,
+ * and the rest by RDMA. */
 void what_is_not_registered_is_told(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* verbs_nics.c - several NICs: they share the load, and stand in for each other when a path or a link is gone (P6). */
+/* verbs_nics.c - several NICs: they share the load, and stand in for each other when a path or
+ * a link is gone (P6). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -29,7 +30,8 @@ static struct loads loads_of(struct tb_fabric *f)
     return l;
 }
 
-/* The newest hop's queue pair breaks, and its path has failed four times before: it rests for 15 s. */
+/* The newest hop's queue pair breaks, and its path has failed four times before: it rests for 15
+ * s. */
 static void break_newest(struct tb_fabric *f, void *arg)
 {
     (void)arg;
@@ -60,8 +62,8 @@ static void scene_of_two_nics(struct scene *s)
     tb_fabric_call(s->reader, same_rate, NULL);
 }
 
-/* Until one is open. A door closes a connection that says nothing for 5 s, which a reader may take on a busy emulated processor: then
- * the reader opens another, as its planner would. */
+/* Until one is open. A door closes a connection that says nothing for 5 s, which a reader may take
+ * on a busy emulated processor: then the reader opens another, as its planner would. */
 static struct tb_hop *open_hop(struct scene *s)
 {
     for (;;) {
@@ -85,8 +87,8 @@ static void two_close(struct tb_hop **hops)
         tb_hop_close(hops[i]);
 }
 
-/* Hops spread over two real NICs. What one carries breaks: it rests, and the rest of the version comes by the other alone. When it has
- * rested both are used again. */
+/* Hops spread over two real NICs. What one carries breaks: it rests, and the rest of the version
+ * comes by the other alone. When it has rested both are used again. */
 void P6_two_nics_share_the_load_and_stand_in_for_each_other(void **state)
 {
     (void)state;
@@ -131,7 +133,8 @@ static void set_draw(struct tb_fabric *f, void *arg)
     f->verbs->rails.draw = *(uint32_t *)arg;
 }
 
-/* By which of two NICs the one hop of a reader goes that has drawn this, of an owner that nobody else reads. */
+/* By which of two NICs the one hop of a reader goes that has drawn this, of an owner
+ * that nobody else reads. */
 static uint32_t begun_on(uint32_t draw)
 {
     struct scene s;
@@ -145,7 +148,8 @@ static uint32_t begun_on(uint32_t draw)
     return rail;
 }
 
-/* Each rank of a host that reads another owner sees idle NICs alone, and the same ones: what it drew decides. */
+/* Each rank of a host that reads another owner sees idle NICs alone, and the same ones:
+ * what it drew decides. */
 void P6_two_nics_are_begun_on_as_drawn(void **state)
 {
     (void)state;
@@ -167,9 +171,10 @@ static void set_link(const char *name, const char *how)
     assert_int_equal(code, 0);
 }
 
-/* The link below one of two NICs is set down, for real: both fabrics of this process hear it, what was read over it ends in bounded
- * time, and the rest of the version comes by the other NIC. When the link is up its port is told of again, and hops open. By which NIC
- * is not asked for: rdma_rxe of Linux 6.1 was seen to take no connection any more after one was closed over a link that was
+/* The link below one of two NICs is set down, for real: both fabrics of this process hear it, what
+ * was read over it ends in bounded time, and the rest of the version comes by the other NIC. When
+ * the link is up its port is told of again, and hops open. By which NIC is not asked for: rdma_rxe
+ * of Linux 6.1 was seen to take no connection any more after one was closed over a link that was
  * down; then that path does not connect, in bounded time, and rests. */
 void P6_a_link_that_goes_down_is_left(void **state)
 {

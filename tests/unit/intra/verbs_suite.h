@@ -1,5 +1,5 @@
-/* verbs_suite.h - what only RDMA can do wrong: the tests of verbs.c, verbs_nics.c, verbs_memory.c and verbs_hostile.c, which are one
- * program.
+/* verbs_suite.h - what only RDMA can do wrong: the tests of verbs.c, verbs_nics.c, verbs_memory.c
+ * and verbs_hostile.c, which are one program.
  *
  *   P1  nobody writes into registered memory; no READ ends after its memory was given back
  *   P6  what broke is left, rested and tried again, on one NIC or among two

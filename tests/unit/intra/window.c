@@ -1,5 +1,5 @@
-/* window.c - how much of a hop's data READs is posted: enough for the path, and little more. Virtual time: a path of one rate and
- * one delay answers in order. */
+/* window.c - how much of a hop's data READs is posted: enough for the path, and little more.
+ * Virtual time: a path of one rate and one delay answers in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +76,8 @@ static void paths_are_filled(void **state)
     }
 }
 
-/* Of what is posted beyond what the path holds a bitmap READ has to wait: at most about as long as the path takes anyway. */
+/* Of what is posted beyond what the path holds a bitmap READ has to wait: at most about as long as
+ * the path takes anyway. */
 static void little_more_than_the_path_holds_is_posted(void **state)
 {
     (void)state;

@@ -213,7 +213,8 @@ static void bytes_before_a_reset_are_read_first(void **state)
     pair_fini(&p);
 }
 
-/* close() with unread bytes resets the connection and takes our last words with it; end does not. */
+/* close() with unread bytes resets the connection and takes our last words with it; end does
+ * not. */
 static void last_words_reach_a_peer_that_talks(void **state)
 {
     struct world *w = *state;
@@ -504,7 +505,8 @@ static void a_chan_closes_once_and_before_it_opens_too(void **state)
     tb_tls_free(tls);
 }
 
-/* A peer that went away is a status and no signal. SIGPIPE has its default action here, which is death. */
+/* A peer that went away is a status and no signal. SIGPIPE has its default action
+ * here, which is death. */
 static void writing_to_a_dead_peer_kills_nobody(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,6 @@
-/* kernel_tls.c - the kernel encrypts what is sent where it was asked to and can, and nothing else changes. On a machine without kTLS the same
- * tests say that OpenSSL does it; with TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to. */
+/* kernel_tls.c - the kernel encrypts what is sent where it was asked to and can, and nothing else
+ * changes. On a machine without kTLS the same tests say that OpenSSL does it; with
+ * TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -43,7 +44,8 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Two gateways whose dialler asks for it, or not, and whose acceptor heeds that, or not; the pair is open. */
+/* Two gateways whose dialler asks for it, or not, and whose acceptor heeds that, or
+ * not; the pair is open. */
 static void open_heeded(struct pair *p, struct world *w, bool bulk, bool heard, uint64_t key_records)
 {
     world_issue(w, "east", "gw", EAST);
@@ -113,8 +115,8 @@ static void who_does_not_ask_is_served_by_openssl(void **state)
     pair_fini(&p);
 }
 
-/* A library in somebody's process: a stranger who says the name and is gone must not kill it, and SIGPIPE, which is what the
- * kernel's way of writing raises, has its default action here. */
+/* A library in somebody's process: a stranger who says the name and is gone must not kill it, and
+ * SIGPIPE, which is what the kernel's way of writing raises, has its default action here. */
 static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
 {
     struct pair p;

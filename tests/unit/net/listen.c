@@ -165,7 +165,8 @@ static void abstract_names_work(void **state)
     guest_fini(&g);
 }
 
-/* P7: without a free descriptor the loop rests instead of spinning, and goes on when there is one. */
+/* P7: without a free descriptor the loop rests instead of spinning, and goes on when there is
+ * one. */
 static void a_full_descriptor_table_does_not_spin(void **state)
 {
     struct world *w = *state;

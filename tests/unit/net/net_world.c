@@ -122,8 +122,8 @@ struct tb_tls *world_tls_expiring(struct world *w, const char *site, const char 
     }
 }
 
-/* Ends. Inside a callback it is TB_ASSERT: cmocka's would jump out of the loop, and the teardown would hang
- * in it. */
+/* Ends. Inside a callback it is TB_ASSERT: cmocka's would jump out of the loop, and the
+ * teardown would hang in it. */
 
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
 {

@@ -1,5 +1,5 @@
-/* net_world.h - what the tests of base/net share: a loop that must end empty, a folder of certificates, and a
- * chan whose life is written down. */
+/* net_world.h - what the tests of base/net share: a loop that must end empty, a folder of
+ * certificates, and a chan whose life is written down. */
 #ifndef TB_TESTS_NET_WORLD_H
 #define TB_TESTS_NET_WORLD_H
 
@@ -40,7 +40,8 @@ void world_fini(struct world *w);
 
 void world_turns(struct world *w, int turns);
 
-/* DIR/SITE is a CA folder; makes it when it is not there. Then SITE/STEM.{crt,key} for the identity. */
+/* DIR/SITE is a CA folder; makes it when it is not there. Then SITE/STEM.{crt,key} for the
+ * identity. */
 void world_issue(struct world *w, const char *site, const char *stem, const char *uri);
 void world_issue_for(struct world *w, const char *site, const char *stem, const char *uri, int64_t start_s,
                      int64_t valid_s);
@@ -51,8 +52,9 @@ size_t world_file_read(const char *path, char *bytes_out, size_t bytes_max);
 void world_file_write(const char *path, const char *how, const char *bytes, size_t count);
 /* Context with SITE/STEM and the CA of ca_site. */
 struct tb_tls *world_tls(struct world *w, const char *site, const char *stem, const char *ca_site);
-/* The same with a certificate of its own, which expires in a few seconds: a context refuses what has expired when it is made, so on a
- * machine that takes longer to make it the certificate gets a longer life. */
+/* The same with a certificate of its own, which expires in a few seconds: a context refuses
+ * what has expired when it is made, so on a machine that takes longer to make it the
+ * certificate gets a longer life. */
 struct tb_tls *world_tls_expiring(struct world *w, const char *site, const char *stem, const char *uri,
                                   const char *ca_site);
 

@@ -141,7 +141,8 @@ static void write_text(const char *path, const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-/* P10: what the caller lacks is told as that, with what to do, and not as a failure of this machine. */
+/* P10: what the caller lacks is told as that, with what to do, and not as a failure of this
+ * machine. */
 static void a_ca_that_is_not_there_is_told_with_what_to_do(void **state)
 {
     struct world *w = *state;

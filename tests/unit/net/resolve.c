@@ -9,8 +9,9 @@
 #include "base/assert.h"
 #include "net_world.h"
 
-/* The name server: "both" has A and AAAA, "four" A alone, "many" forty A; "mute" gets no answer, "half" none to AAAA;
- * anything else does not exist. A name is judged by its first label. Services (SRV) stand in `services`. */
+/* The name server: "both" has A and AAAA, "four" A alone, "many" forty A; "mute" gets no answer,
+ * "half" none to AAAA; anything else does not exist. A name is judged by its first label. Services
+ * (SRV) stand in `services`. */
 struct server {
     uv_poll_t poll;
     int fd;
@@ -280,8 +281,8 @@ static void a_name_that_does_not_exist_is_told_from_silence(void **state)
     server_fini(&s, w);
 }
 
-/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is ours. What c-ares says after it
- * is nobody's any more. */
+/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is ours.
+ * What c-ares says after it is nobody's any more. */
 static void the_deadline_holds_for_several_servers(void **state)
 {
     struct world *w = *state;
@@ -361,7 +362,8 @@ static void numbers_and_paths_need_no_server(void **state)
     server_fini(&s, w);
 }
 
-/* Targets by priority, each with its own port, and the answer is good for as long as the least of its records. */
+/* Targets by priority, each with its own port, and the answer is good for as long as the
+ * least of its records. */
 static void a_service_gives_its_targets_in_order(void **state)
 {
     struct world *w = *state;

@@ -96,7 +96,8 @@ static void unsent_bytes_are_bounded(void **state)
     tb_tcp_unsent_max(e.from, 300000);
     assert_int_equal(getsockopt(e.from, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, &bytes), 0);
     assert_int_equal(value, 300000);
-    /* Nobody reads: the kernel takes what the other end's buffer holds, and 300 kB more, not all of its own buffer. */
+    /* Nobody reads: the kernel takes what the other end's buffer holds, and 300 kB more, not
+     * all of its own buffer. */
     char *more = calloc(1, 64 << 10);
     assert_int_equal(fcntl(e.from, F_SETFL, O_NONBLOCK), 0);
     while (send(e.from, more, 64 << 10, MSG_NOSIGNAL) > 0)

@@ -1,5 +1,5 @@
-/* Who gets past a handshake, and who does not. Both ends are ours, or one is a "stranger": a plain OpenSSL
- * client on a thread, for what our own contexts refuse to send. */
+/* Who gets past a handshake, and who does not. Both ends are ours, or one is a "stranger": a plain
+ * OpenSSL client on a thread, for what our own contexts refuse to send. */
 #include "base/net/tls.h"
 
 #include <errno.h>
@@ -332,7 +332,8 @@ static void strangers_are_refused(void **state)
     tb_tls_free(tls);
 }
 
-/* The twin of the refusals: the same client with the right certificate; what it was offered is as promised. */
+/* The twin of the refusals: the same client with the right certificate; what it was
+ * offered is as promised. */
 static void a_stranger_with_a_good_certificate_gets_no_ticket(void **state)
 {
     struct world *w = *state;
@@ -351,14 +352,15 @@ static void a_stranger_with_a_good_certificate_gets_no_ticket(void **state)
     assert_true(s.shook);
     assert_int_equal(s.got, 3);
     assert_int_equal(s.tickets, 0);
-    /* The client's own order puts AES-256 first: it is the client's list, and the server takes it from there. */
+    /* The client's own order puts AES-256 first: it is the client's list, and the server
+     * takes it from there. */
     assert_non_null(strstr(s.suite, "TLS_AES_"));
     pair_fini(&p);
     tb_tls_free(tls);
 }
 
-/* P8: also while both ends run. Some seconds are waited for, since a context refuses what has expired when it is
- * made. */
+/* P8: also while both ends run. Some seconds are waited for, since a context refuses what has
+ * expired when it is made. */
 static void an_expired_peer_is_refused(void **state)
 {
     struct world *w = *state;
@@ -492,8 +494,8 @@ static size_t next_cut(const struct bundle *b, size_t at)
     return at + (between ? 11 : 1);
 }
 
-/* Cut anywhere in its second certificate, and with one letter of that another, the file at `path` is refused by `because`; but for
- * the newline at its end it has to be whole. */
+/* Cut anywhere in its second certificate, and with one letter of that another, the file at `path`
+ * is refused by `because`; but for the newline at its end it has to be whole. */
 static void bad_when_cut(struct world *w, const struct bundle *b, struct tb_tls_files files, const char *path,
                          const char *because)
 {
@@ -519,7 +521,8 @@ static struct tb_digest trust_of(const struct tb_tls_files *files)
     return trust;
 }
 
-/* P8 P9: a CA file that ends within its second certificate is no smaller trust, and such a chain no shorter one. */
+/* P8 P9: a CA file that ends within its second certificate is no smaller trust, and such a
+ * chain no shorter one. */
 static void a_second_certificate_that_is_cut_is_refused(void **state)
 {
     struct world *w = *state;
@@ -543,7 +546,8 @@ static void a_second_certificate_that_is_cut_is_refused(void **state)
     (void)trust_of(&files);
 }
 
-/* Text around certificates is nobody's business, and a key among them is passed over: as `cat` and `openssl x509 -text` make them. */
+/* Text around certificates is nobody's business, and a key among them is passed over: as `cat` and
+ * `openssl x509 -text` make them. */
 static void text_between_certificates_is_passed_over(void **state)
 {
     struct world *w = *state;
@@ -699,7 +703,8 @@ static void on_message(int sent, int version, int type, const void *bytes, size_
         sent == 1 && type == SSL3_RT_HANDSHAKE && count > 0 && *(const uint8_t *)bytes == SSL3_MT_KEY_UPDATE;
 }
 
-/* P8: no key encrypts more records than it may: the next one is taken in the middle of what is sent, and nothing is lost. */
+/* P8: no key encrypts more records than it may: the next one is taken in the middle of what is
+ * sent, and nothing is lost. */
 static void keys_are_replaced_before_they_wear_out(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,6 @@
-/* tls_bulk.c - records that are sealed and opened by ours are TLS 1.3's: OpenSSL reads them, and what it sends is read, whatever comes in
- * between, however it is cut, and whatever is wrong with it. */
+/* tls_bulk.c - records that are sealed and opened by ours are TLS 1.3's: OpenSSL reads
+ * them, and what it sends is read, whatever comes in between, however it is cut, and
+ * whatever is wrong with it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/ssl.h>
@@ -80,7 +81,8 @@ static void wire_fini(struct wire *w)
     tb_tls_free(w->west);
 }
 
-/* At most one piece from one socket to another; what the second does not take stays in the first. */
+/* At most one piece from one socket to another; what the second does not take stays in the
+ * first. */
 static void carry_one(struct wire *w, int from, int to)
 {
     static uint8_t room[65536];
@@ -182,7 +184,8 @@ static void whoever_seals_the_other_opens(void **state)
     }
 }
 
-/* P8: an operator who does not trust these records has OpenSSL's, whichever end dials and whatever the other has. */
+/* P8: an operator who does not trust these records has OpenSSL's, whichever end dials and
+ * whatever the other has. */
 static void an_end_may_leave_them_to_openssl(void **state)
 {
     struct wire w;
@@ -234,7 +237,8 @@ static void bytes_that_come_with_the_handshake_are_read(void **state)
     bytes_come_with_the_handshake(*state, true); /* in its buffer: it goes on */
 }
 
-/* One call of the kernel takes several records, and they are told as written when they are all gone. */
+/* One call of the kernel takes several records, and they are told as written when they are all
+ * gone. */
 static void records_go_in_batches(void **state)
 {
     struct wire w;
@@ -294,7 +298,8 @@ static void padding_is_no_data(void **state)
     wire_fini(&w);
 }
 
-/* P8: no key encrypts more than it may, whichever end makes the next, and with a peer that asks for ours too. */
+/* P8: no key encrypts more than it may, whichever end makes the next, and with a peer
+ * that asks for ours too. */
 static void keys_are_replaced_in_the_middle(void **state)
 {
     for (int heeds = 0; heeds < 2; heeds++) {
@@ -465,7 +470,8 @@ static void what_waits_is_not_written_over(void **state)
     wire_fini(&w);
 }
 
-/* P7: a length that no record has, and a type that may not come any more, are refused before anything is waited for. */
+/* P7: a length that no record has, and a type that may not come any more, are refused before
+ * anything is waited for. */
 static void what_is_no_record_is_refused(void **state)
 {
     static const struct {
@@ -526,7 +532,8 @@ static void sealed_records_that_may_not_come_are_refused(void **state)
     }
 }
 
-/* One record of so many bytes of data, and of padding behind them, read where there is so much room. */
+/* One record of so many bytes of data, and of padding behind them, read where there is so much
+ * room. */
 static enum tb_status read_padded(struct wire *w, size_t count, size_t padding, size_t room)
 {
     static uint8_t plain[20000], record[20000];
@@ -676,7 +683,8 @@ static void ends_are_what_they_are_with_openssl(void **state)
     }
 }
 
-/* The goodbye is said once, whoever seals, and what came before it or comes after it is read all the same. */
+/* The goodbye is said once, whoever seals, and what came before it or comes after it
+ * is read all the same. */
 static void the_goodbye_is_said_once(void **state)
 {
     for (int sends = 0; sends < 2; sends++) {
@@ -705,7 +713,8 @@ static void the_goodbye_is_said_once(void **state)
     }
 }
 
-/* P8: a dialler whose certificate is refused is done with its own handshake by then. It hears of it in the place of the first bytes. */
+/* P8: a dialler whose certificate is refused is done with its own handshake by then. It hears of it
+ * in the place of the first bytes. */
 static void who_is_refused_hears_it_as_from_openssl(void **state)
 {
     char reasons[2][TB_TLS_REASON_BYTES];

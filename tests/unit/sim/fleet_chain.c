@@ -1,5 +1,5 @@
-/* fleet_chain.c - the longest chain that is promised, hop by hop: the shipped hops look when they look, which the closed form of
- * fleet_model.h leaves out. */
+/* fleet_chain.c - the longest chain that is promised, hop by hop: the shipped hops look when they
+ * look, which the closed form of fleet_model.h leaves out. */
 #include <stdio.h>
 
 #include "sim/fleet/fleet_world.h"
@@ -36,8 +36,9 @@ static double seconds(const struct row *row, unsigned hosts)
     return last;
 }
 
-/* P6: fleet.chain.n1000. At most a fifth more than one host takes; at least what the chunks' way down the chain is. Fast NICs with
- * large chunks (the bench's), and slow ones: a pause far up the chain must neither grow on its way nor have those behind it moved. */
+/* P6: fleet.chain.n1000. At most a fifth more than one host takes; at least what the chunks' way
+ * down the chain is. Fast NICs with large chunks (the bench's), and slow ones: a pause far up the
+ * chain must neither grow on its way nor have those behind it moved. */
 static void a_chain_of_1000_is_within_a_fifth_of_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* fleet_model.c - the model against what can be worked out by hand: one host, a chain, a star, pulls; and what
- * must hold of any fleet. */
+/* fleet_model.c - the model against what can be worked out by hand: one host, a chain, a star,
+ * pulls; and what must hold of any fleet. */
 #include "sim/fleet/fleet_model.h"
 
 #include "intra/planner.h"
@@ -73,7 +73,8 @@ static void pulls_share_the_link(void **state)
     CLOSE(r.nic_in_bytes, 4 * 100);
 }
 
-/* Behind a link of a tenth of the NIC's rate the tree is wide, and the workers have it a few chunks later. */
+/* Behind a link of a tenth of the NIC's rate the tree is wide, and the workers have
+ * it a few chunks later. */
 static void behind_a_slow_link_the_tree_is_shallow(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* fleet_world.c - the fleet event by event: against times worked out by hand, and against losses. */
+/* fleet_world.c - the fleet event by event: against times worked out by hand, and against
+ * losses. */
 #include "sim/fleet/fleet_world.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 
 #define NEAR(a, b, share) assert_true((a) >= (b) * (1 - (share)) && (a) <= (b) * (1 + (share)))
 
-/* East is home and has no workers; west has `hosts` of one worker each behind 1 Gbit/s; a chunk is 4 ms of it. */
+/* East is home and has no workers; west has `hosts` of one worker each behind 1 Gbit/s; a
+ * chunk is 4 ms of it. */
 static struct tb_fleet_scenario chain(unsigned hosts)
 {
     struct tb_fleet_scenario s = {.version = tb_fleet_version_default(), .site_count = 2, .link_count = 1};
@@ -35,7 +37,8 @@ static struct tb_fleet_outcome run(const struct tb_fleet_scenario *s, const stru
     return o;
 }
 
-/* One copy over the link: its bytes over what headers leave of its rate, and the streams' first round trips. */
+/* One copy over the link: its bytes over what headers leave of its rate, and the
+ * streams' first round trips. */
 static void a_link_takes_its_bytes_over_its_rate(void **state)
 {
     (void)state;
@@ -47,8 +50,9 @@ static void a_link_takes_its_bytes_over_its_rate(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A chain: each host is behind the one before it by its chunk's time and by how late it looks (a quarter of that, or the millisecond of
- * a first look). Every NIC carries the version once each way. */
+/* A chain: each host is behind the one before it by its chunk's time and by how late it
+ * looks (a quarter of that, or the millisecond of a first look). Every NIC carries the
+ * version once each way. */
 static void each_host_of_a_chain_is_a_little_behind(void **state)
 {
     (void)state;
@@ -65,7 +69,8 @@ static void each_host_of_a_chain_is_a_little_behind(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* P6: 200 hosts behind a link as fast as their NICs, where nobody catches up: 1,647 chunks of 1,448, and what looking adds. */
+/* P6: 200 hosts behind a link as fast as their NICs, where nobody catches up: 1,647 chunks of
+ * 1,448, and what looking adds. */
 static void a_long_chain_costs_little_more_than_its_chunks(void **state)
 {
     (void)state;
@@ -81,9 +86,10 @@ static void a_long_chain_costs_little_more_than_its_chunks(void **state)
     tb_fleet_outcome_fini(&many);
 }
 
-/* A hundred workers more, worked out by hand. In the version's first second each stages (4 messages), has its GRANT, the answer to that
- * and its PLAN (3), and tells of its progress at most once or twice. Behind that it tells each second, renews its lease each third, and
- * says that it is whole: 12 to 18 in the five seconds. */
+/* A hundred workers more, worked out by hand. In the version's first second each stages (4
+ * messages), has its GRANT, the answer to that and its PLAN (3), and tells of its progress at most
+ * once or twice. Behind that it tells each second, renews its lease each third, and says that it is
+ * whole: 12 to 18 in the five seconds. */
 static void control_messages_are_counted(void **state)
 {
     (void)state;
@@ -99,7 +105,8 @@ static void control_messages_are_counted(void **state)
     tb_fleet_outcome_fini(&all);
 }
 
-/* The closed form of fleet_model.h, which leaves out looking and TCP, is what this comes to where those are small. */
+/* The closed form of fleet_model.h, which leaves out looking and TCP, is what this comes to
+ * where those are small. */
 static void it_agrees_with_the_closed_form(void **state)
 {
     (void)state;
@@ -130,7 +137,8 @@ static void it_agrees_with_the_closed_form(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* Seven of a host's eight workers copy what the first one read, at 0.5 GB/s: 7.2 s of the host's memory, by whatever way it came there. */
+/* Seven of a host's eight workers copy what the first one read, at 0.5 GB/s: 7.2 s of the host's
+ * memory, by whatever way it came there. */
 static void a_host_has_its_memory_also_in_a_star(void **state)
 {
     (void)state;
@@ -144,8 +152,9 @@ static void a_host_has_its_memory_also_in_a_star(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as the first of a chain looks slow. Who follows
- * copies all the while, 2 GB/s for 1.5 GB beside four seconds, whoever it was that read. */
+/* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as the
+ * first of a chain looks slow. Who follows copies all the while, 2 GB/s for 1.5 GB beside four
+ * seconds, whoever it was that read. */
 static void who_follows_copies_while_its_host_reads(void **state)
 {
     (void)state;
@@ -157,8 +166,8 @@ static void who_follows_copies_while_its_host_reads(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* P6: one host has a NIC of an eighth. Wherever it stands in the chain, also first, where all depend on it, the others are held up
- * by less than 1.3 times. */
+/* P6: one host has a NIC of an eighth. Wherever it stands in the chain, also first, where all
+ * depend on it, the others are held up by less than 1.3 times. */
 static void a_slow_host_holds_up_nobody_for_long(void **state)
 {
     (void)state;
@@ -210,10 +219,11 @@ static double alone_s(struct joins j)
     return took;
 }
 
-/* P6: chain.joins, chain.joined_before. Hosts come one after another while the first still reads: none of them takes a tenth longer
- * than a host alone, whoever comes behind it, and every NIC carries the version once each way. The first as the bench has it. Of the
- * others the later ones soon lack little of what the first has: to try it behind them all the same, as is done where all begin together,
- * cost each of the last two chains twice to twelve times its time. */
+/* P6: chain.joins, chain.joined_before. Hosts come one after another while the first still reads:
+ * none of them takes a tenth longer than a host alone, whoever comes behind it, and every NIC
+ * carries the version once each way. The first as the bench has it. Of the others the later ones
+ * soon lack little of what the first has: to try it behind them all the same, as is done where all
+ * begin together, cost each of the last two chains twice to twelve times its time. */
 static void who_joins_slows_nobody_before_it(void **state)
 {
     (void)state;
@@ -236,8 +246,9 @@ static void who_joins_slows_nobody_before_it(void **state)
     }
 }
 
-/* P6: chain.cut_through. Behind a link of an eighth of the NICs' rate all workers have the version as their gateway has: 3 % of the
- * crossing later, and a chunk's time on the link for each hop. As a tree, as the rates say, and as a chain. */
+/* P6: chain.cut_through. Behind a link of an eighth of the NICs' rate all workers have the version
+ * as their gateway has: 3 % of the crossing later, and a chunk's time on the link for each hop. As
+ * a tree, as the rates say, and as a chain. */
 static void workers_have_it_with_their_gateway(void **state)
 {
     (void)state;
@@ -256,8 +267,9 @@ static void workers_have_it_with_their_gateway(void **state)
     }
 }
 
-/* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. What it and its readers had asked for and
- * was not sent yet keeps no NIC busy. Real gateways and workers: 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
+/* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. What it
+ * and its readers had asked for and was not sent yet keeps no NIC busy. Real gateways and workers:
+ * 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
 static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
 {
     (void)state;
@@ -274,7 +286,8 @@ static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A delta crosses in its share of the time, and readers that hold the base read as little; who reads whole reads all of it. */
+/* A delta crosses in its share of the time, and readers that hold the base read as little; who
+ * reads whole reads all of it. */
 static void a_delta_crosses_in_its_share(void **state)
 {
     (void)state;
@@ -316,7 +329,8 @@ static void links_that_share_take_twice_as_long(void **state)
     tb_fleet_outcome_fini(&together);
 }
 
-/* P6: whatever is lost, all others come to hold it: a rack, a gateway that comes back, the site that relays. */
+/* P6: whatever is lost, all others come to hold it: a rack, a gateway that comes back,
+ * the site that relays. */
 static void the_others_come_to_hold_it(void **state)
 {
     (void)state;
@@ -343,7 +357,8 @@ static void the_others_come_to_hold_it(void **state)
     tb_fleet_outcome_fini(&base);
 }
 
-/* P6: until its lease ends a lost rack's worker may be planned as a source: who dials it notices that as fast as who read from it. */
+/* P6: until its lease ends a lost rack's worker may be planned as a source: who dials it notices
+ * that as fast as who read from it. */
 static void who_is_sent_to_the_dead_notices_it(void **state)
 {
     (void)state;
@@ -361,8 +376,8 @@ static void who_is_sent_to_the_dead_notices_it(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* P6: who notices that a worker of a lost rack is silent spares the others that; each noticed each for itself (14.7 s). Those who notice first
- * may be sent to one that nobody has noticed yet. */
+/* P6: who notices that a worker of a lost rack is silent spares the others that; each noticed each
+ * for itself (14.7 s). Those who notice first may be sent to one that nobody has noticed yet. */
 static void the_dead_are_found_once(void **state)
 {
     (void)state;

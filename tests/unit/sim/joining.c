@@ -1,5 +1,6 @@
-/* joining.c - 10,000 workers join within a lease: what the catalog does for them, counted. What that takes of a core is
- * measured (fleet.joins); what grows faster than the workers is seen here. */
+/* joining.c - 10,000 workers join within a lease: what the catalog does for them,
+ * counted. What that takes of a core is measured (fleet.joins); what grows faster than
+ * the workers is seen here. */
 #include "sim/fleet/joining.h"
 
 #include "intra/planner.h"
@@ -38,8 +39,9 @@ bool __wrap_tb_planner_alone(const struct tb_planner_question *q)
     return __real_tb_planner_alone(q);
 }
 
-/* P7: each is a question, over those who came before it: half of 10^8 members in all, which is half a second of a core's ten (planner.h).
- * Nobody is moved for those who come. A judgement looks at all as well: who reads as fast as any gets none. */
+/* P7: each is a question, over those who came before it: half of 10^8 members in all, which is half
+ * a second of a core's ten (planner.h). Nobody is moved for those who come. A judgement looks at
+ * all as well: who reads as fast as any gets none. */
 static void ten_thousand_join_within_a_lease(void **state)
 {
     (void)state;

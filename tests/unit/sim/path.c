@@ -1,4 +1,5 @@
-/* One direction of the emulated WAN in virtual time: each fault and its opposite, and that a seed says it all. */
+/* One direction of the emulated WAN in virtual time: each fault and its opposite, and
+ * that a seed says it all. */
 #include "sim/wan/path.h"
 
 #include <string.h>
@@ -109,7 +110,8 @@ static int64_t leaves(struct tb_path *p, int64_t now)
     return v.arrival - 40 * MS;
 }
 
-/* 100 packets at 0, half of them gone at 500 ms: at a rate a hundred times higher the others take 5 ms. */
+/* 100 packets at 0, half of them gone at 500 ms: at a rate a hundred times higher
+ * the others take 5 ms. */
 static void what_waits_drains_at_the_rate_that_rises(void **state)
 {
     (void)state;
@@ -140,8 +142,8 @@ static void schedule_rate(struct tb_path *p, int64_t at, uint64_t rate)
     assert_true(tb_path_schedule(p, &c));
 }
 
-/* The rate changes when the schedule says so, not when a packet comes next: of 100 packets half are gone at 500 ms, ten more at 501 ms, and
- * the other forty take 400 ms. */
+/* The rate changes when the schedule says so, not when a packet comes next: of 100 packets half are
+ * gone at 500 ms, ten more at 501 ms, and the other forty take 400 ms. */
 static void a_schedule_changes_the_rate_while_no_packet_comes(void **state)
 {
     (void)state;
@@ -154,7 +156,8 @@ static void a_schedule_changes_the_rate_while_no_packet_comes(void **state)
     assert_in_range(leaves(&l.path, 2000 * (int64_t)MS), 2000 * (int64_t)MS, 2001 * (int64_t)MS);
 }
 
-/* Whichever of them comes first after a change tells the queue, and the other one does not tell it again. */
+/* Whichever of them comes first after a change tells the queue, and the other one
+ * does not tell it again. */
 static void paths_that_share_a_queue_change_its_rate_once(void **state)
 {
     (void)state;
@@ -174,8 +177,9 @@ static void paths_that_share_a_queue_change_its_rate_once(void **state)
     assert_in_range(leaves(&l.path, 519 * MS), 522 * MS, 523 * MS);
 }
 
-/* What is read 5 ms late at an idle queue leaves so much later, and so does what was read with it. What comes in time behind them is not
- * counted: on a link that is nearly full one late reading would be told for seconds. */
+/* What is read 5 ms late at an idle queue leaves so much later, and so does what was read with it.
+ * What comes in time behind them is not counted: on a link that is nearly full one late reading
+ * would be told for seconds. */
 static void packets_that_were_read_late_are_late(void **state)
 {
     (void)state;

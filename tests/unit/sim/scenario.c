@@ -45,8 +45,8 @@ static void paths_of_one_name_share_a_queue_each_way(void **state)
     assert_true(s.paths[0].queue != s.paths[1].queue && s.paths[4].queue != s.paths[5].queue);
 }
 
-/* Of 1 Gbit/s and 40 ms 5 MB are under way. A path without a rate, or a short one, has room for 64 packets;
- * none has more than a file may ask for. */
+/* Of 1 Gbit/s and 40 ms 5 MB are under way. A path without a rate, or a short one, has room for 64
+ * packets; none has more than a file may ask for. */
 static void a_queue_that_is_not_given_is_twice_what_is_under_way(void **state)
 {
     (void)state;

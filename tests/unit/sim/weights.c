@@ -1,6 +1,6 @@
-/* Made weights change as real ones do. The measured run (10.9 M parameters, lr 1e-6): 4.1 % of the elements
- * at the first step, falling to 1.8 % at the eighth; 89 % of the changes by one unit in the last place; the
- * chance doubles with each exponent step down. */
+/* Made weights change as real ones do. The measured run (10.9 M parameters, lr 1e-6): 4.1 % of the
+ * elements at the first step, falling to 1.8 % at the eighth; 89 % of the changes by one unit in
+ * the last place; the chance doubles with each exponent step down. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,7 +80,8 @@ static void steps_change_what_real_steps_change(void **state)
     tb_weights_free(&w);
 }
 
-/* Exponent 127 is 2^0. Between 2^-6 and 2^-11 the chance is a fraction of one, and a step down doubles it. */
+/* Exponent 127 is 2^0. Between 2^-6 and 2^-11 the chance is a fraction of one, and a
+ * step down doubles it. */
 static void chance_doubles_with_each_exponent_step_down(void **state)
 {
     (void)state;
@@ -152,7 +153,8 @@ static struct loaded load(const char *dir, const char *name)
     return l;
 }
 
-/* The program's files are safetensors, and the same bytes whatever the threads; another seed gives others. */
+/* The program's files are safetensors, and the same bytes whatever the threads;
+ * another seed gives others. */
 static void files_depend_on_the_seed_and_not_on_threads(void **state)
 {
     (void)state;

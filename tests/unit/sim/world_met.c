@@ -1,4 +1,5 @@
-/* world_met.c - tests of sim/world/world_met.c: a fault or a way that no seed met is told, and nothing else is. */
+/* world_met.c - tests of sim/world/world_met.c: a fault or a way that no seed met is told,
+ * and nothing else is. */
 #include "sim/world/world_met.h"
 #include "tests/unit/check.h"
 

@@ -95,7 +95,8 @@ static void a_buffer_that_is_full_need_not_look_full(void **state)
     }
 }
 
-/* What is needed is named until the ceiling is that high, and again when that is too low once more. */
+/* What is needed is named until the ceiling is that high, and again when that is too low once
+ * more. */
 static void a_ceiling_that_was_raised_is_named_no_more(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* A day's bytes: counted, warned of, held, and never more than the budget however often the gateway is killed. */
+/* A day's bytes: counted, warned of, held, and never more than the budget however often
+ * the gateway is killed. */
 #include "wan/send/budget.h"
 
 #include "tests/unit/check.h"
@@ -23,7 +24,8 @@ static void it_warns_and_then_holds(void **state)
     assert_int_equal(tb_budget_left(&b), UINT64_MAX);
 }
 
-/* What is left is less than a chunk: that is the hold, it outlives a kill, and ends with the day. */
+/* What is left is less than a chunk: that is the hold, it outlives a kill, and ends with the
+ * day. */
 static void too_little_is_nothing(void **state)
 {
     (void)state;
@@ -55,7 +57,8 @@ static void a_new_day_begins_with_nothing(void **state)
     assert_int_equal(tb_budget_left(&b), 990);
 }
 
-/* P6: a clock that was days ahead holds nothing up for days once it is right again, nor is what was sent meanwhile forgotten. */
+/* P6: a clock that was days ahead holds nothing up for days once it is right again, nor is what was
+ * sent meanwhile forgotten. */
 static void a_clock_that_was_days_ahead_holds_for_a_day(void **state)
 {
     (void)state;
@@ -88,7 +91,8 @@ static void what_was_written_down_counts_today(void **state)
     assert_int_equal(tb_budget_left(&b), 1000);
 }
 
-/* P3: killed after each parcel, it has sent no more than the budget and that parcel; killed rarely, nearly all of it. */
+/* P3: killed after each parcel, it has sent no more than the budget and that parcel; killed
+ * rarely, nearly all of it. */
 static void kills_do_not_stretch_it(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* A link's cap in virtual time: streams that wake late, a rate that changes, and no second above it by 2 %. */
+/* A link's cap in virtual time: streams that wake late, a rate that changes, and no
+ * second above it by 2 %. */
 #include "wan/send/rate_cap.h"
 
 #include <string.h>

@@ -116,7 +116,8 @@ static void a_dense_step_changes_the_way(void **state)
     assert_true(c.ways[TB_KIND_BF16][TB_WAY_DENSE].encode > 1.0e9);
 }
 
-/* So many chunks of a step in which sparse and dense differences save that much; of the last hundred, those that went dense. */
+/* So many chunks of a step in which sparse and dense differences save that much; of the last
+ * hundred, those that went dense. */
 static uint32_t dense_of_last_hundred(struct tb_choice *c, uint32_t chunks, double sparse, double dense)
 {
     uint32_t went = 0;
@@ -134,8 +135,9 @@ static uint32_t dense_of_last_hundred(struct tb_choice *c, uint32_t chunks, doub
     return went;
 }
 
-/* With what is believed before anything was measured: where every element changed a dense difference is two thirds of a sparse one, and that
- * is found; what saves less than was hoped is left, and a step as usual is sparse again. */
+/* With what is believed before anything was measured: where every element changed a dense
+ * difference is two thirds of a sparse one, and that is found; what saves less than was hoped is
+ * left, and a step as usual is sparse again. */
 static void a_dense_difference_is_tried_where_it_may_pay(void **state)
 {
     (void)state;
@@ -202,8 +204,8 @@ static void what_is_made_already_goes_unless_another_way_is_sooner(void **state)
     }
 }
 
-/* A tensor of which more changed than of others is so however it is encoded: it goes as its publisher wrote it, and is not encoded here
- * once more for being above the average. */
+/* A tensor of which more changed than of others is so however it is encoded: it goes as its
+ * publisher wrote it, and is not encoded here once more for being above the average. */
 static void a_chunk_that_changed_more_than_most_goes_as_it_was_made(void **state)
 {
     (void)state;
@@ -258,7 +260,8 @@ static void a_link_says_how_steps_are_best_encoded(void **state)
     }
 }
 
-/* Their cores are not ours: how the last step came says what they have. Eight classes cost 0.50 ns a byte, one 0.26: 1.93 times less. */
+/* Their cores are not ours: how the last step came says what they have. Eight classes cost 0.50 ns
+ * a byte, one 0.26: 1.93 times less. */
 static void who_is_slow_at_encoding_gets_one_class(void **state)
 {
     (void)state;
@@ -309,8 +312,9 @@ static void a_pace_is_of_a_step_that_was_work(void **state)
     }
 }
 
-/* One step that a rank was held up in is forgotten once steps come as they did: and of those that are quick in one class, only what is
- * as quick in eight ends it, or every other step would go the other way. */
+/* One step that a rank was held up in is forgotten once steps come as they did: and of those
+ * that are quick in one class, only what is as quick in eight ends it, or every other step
+ * would go the other way. */
 static void a_quick_step_ends_a_bad_pace(void **state)
 {
     (void)state;
@@ -343,7 +347,8 @@ static bool takes(struct tb_choice *c, unsigned classes, uint32_t saving)
     return tb_choice_takes(c, &made);
 }
 
-/* Chunks with next to no changes stand between others in a step: what it takes on the link are its bytes. */
+/* Chunks with next to no changes stand between others in a step: what it takes on
+ * the link are its bytes. */
 static void a_mixed_step_saves_what_its_bytes_do(void **state)
 {
     (void)state;
@@ -374,7 +379,8 @@ static void a_handful_of_changes_says_nothing_of_one_class(void **state)
     assert_int_equal(c.chunks[TB_WAY_GAPS], 60);
 }
 
-/* What is believed of a way that nothing goes in is no reason to go over to it, whatever the pace. */
+/* What is believed of a way that nothing goes in is no reason to go over to it,
+ * whatever the pace. */
 static void a_way_that_was_not_seen_saves_as_the_seen_one_says(void **state)
 {
     (void)state;
@@ -392,7 +398,8 @@ static void a_way_that_was_not_seen_saves_as_the_seen_one_says(void **state)
     assert_int_equal(tb_choice_classes(&c, &(struct tb_choice_pace){1, 500e6, 20}), TB_CODEC_CLASSES);
 }
 
-/* Half of everything changed: the differences that ranks made would be sent at twice the bytes of dense ones. */
+/* Half of everything changed: the differences that ranks made would be sent at twice the
+ * bytes of dense ones. */
 static void a_dense_step_of_ranks_goes_dense(void **state)
 {
     (void)state;
@@ -410,7 +417,8 @@ static void a_dense_step_of_ranks_goes_dense(void **state)
     assert_int_equal(tb_choice_classes(&c, &(struct tb_choice_pace){0}), 0);
 }
 
-/* A gateway that has just made it for its workers may still make it in more classes for a thin link. */
+/* A gateway that has just made it for its workers may still make it in more classes for a thin
+ * link. */
 static void what_was_made_elsewhere_is_not_made_again(void **state)
 {
     (void)state;
@@ -430,7 +438,8 @@ static void what_was_made_elsewhere_is_not_made_again(void **state)
     }
 }
 
-/* Steps in one class and in several differ in bytes alike: what goes in one of them says what the other would save. */
+/* Steps in one class and in several differ in bytes alike: what goes in one of them says what
+ * the other would save. */
 static void what_was_made_says_what_it_saves(void **state)
 {
     (void)state;
@@ -447,7 +456,8 @@ static void what_was_made_says_what_it_saves(void **state)
     assert_in_range((uint64_t)c.ways[TB_KIND_BF16][TB_WAY_GAPS].saving, 29, 31);
     assert_int_equal((uint64_t)c.ways[TB_KIND_BF16][TB_WAY_CLASSES].saving, 90);
     assert_int_equal(c.chunks[TB_WAY_GAPS], 60);
-    /* In one class the link moves 187 MB of it a second, and in eight 250: ranks that bring 200 in one, 104 in eight, stay with it. */
+    /* In one class the link moves 187 MB of it a second, and in eight 250: ranks that bring 200 in
+     * one, 104 in eight, stay with it. */
     assert_int_equal(tb_choice_classes(&c, &(struct tb_choice_pace){1, 200e6, 30}), 1);
     assert_int_equal(tb_choice_classes(&c, &(struct tb_choice_pace){1, 900e6, 30}), TB_CODEC_CLASSES);
 }
@@ -492,8 +502,8 @@ static void a_chunk_is_of_its_elements_and_of_how_many_changed(void **state)
     assert_int_equal(tb_choice_kind_of(&nothing), TB_KIND_BF16);
 }
 
-/* A step that changed most of some tensors and little of the others, by turns: each chunk goes as is best for it, which is less than any
- * one way for all of them. What a try costs is in it. */
+/* A step that changed most of some tensors and little of the others, by turns: each chunk goes as
+ * is best for it, which is less than any one way for all of them. What a try costs is in it. */
 static void each_chunk_goes_as_its_own_changes_say(void **state)
 {
     (void)state;
@@ -524,7 +534,8 @@ static void each_chunk_goes_as_its_own_changes_say(void **state)
         assert_true(sent < 0.75 * fixed[w]);
 }
 
-/* Weights that are others altogether: each difference is tried once, and then they go whole, but for one in 32. */
+/* Weights that are others altogether: each difference is tried once, and then they go
+ * whole, but for one in 32. */
 static void what_is_new_everywhere_soon_goes_whole(void **state)
 {
     (void)state;
@@ -546,7 +557,8 @@ static void what_is_new_everywhere_soon_goes_whole(void **state)
     assert_in_range(planes, 94, 97);
 }
 
-/* What a rank made sparse of a chunk that changed everywhere is made dense here, and not sparse again; what it made of the others goes. */
+/* What a rank made sparse of a chunk that changed everywhere is made dense here, and not sparse
+ * again; what it made of the others goes. */
 static void what_is_made_anew_is_of_another_form(void **state)
 {
     (void)state;
@@ -566,7 +578,8 @@ static void what_is_made_anew_is_of_another_form(void **state)
     assert_true(tb_choice_takes(&c, &made));
 }
 
-/* So many chunks of a step that went as ranks made them, or dense where that is less; then, in how many classes the next had best come. */
+/* So many chunks of a step that went as ranks made them, or dense where that is less; then, in how
+ * many classes the next had best come. */
 static unsigned classes_after(struct tb_choice *c, uint32_t few, uint32_t most)
 {
     for (uint32_t i = 0; i < few; i++)
@@ -648,7 +661,8 @@ static void names_come_back(void **state)
     assert_string_equal(tb_choice_kind_name(TB_KIND_F32_MOST), "f32-most");
 }
 
-/* Steps that were kept go where they are sooner there than the whole chunk, and only where differences may go at all. */
+/* Steps that were kept go where they are sooner there than the whole chunk, and only where
+ * differences may go at all. */
 static void steps_are_joined_where_that_is_sooner(void **state)
 {
     (void)state;

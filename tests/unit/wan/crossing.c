@@ -213,7 +213,8 @@ static void claims_that_cannot_be_are_refused(void **state)
     free(f.memory);
 }
 
-/* A stream that is gone: what it had on its way goes again, but for what the peer holds. Its neighbour's does not. */
+/* A stream that is gone: what it had on its way goes again, but for what the peer holds. Its
+ * neighbour's does not. */
 static void a_lost_stream_gives_back_what_did_not_arrive(void **state)
 {
     (void)state;
@@ -249,7 +250,8 @@ static void a_parcel_nobody_took_goes_back(void **state)
     free(f.memory);
 }
 
-/* P1: a refused chunk goes again and is counted; a refusal of what is held, or does not exist, is the peer's mistake. */
+/* P1: a refused chunk goes again and is counted; a refusal of what is held, or does not exist,
+ * is the peer's mistake. */
 static void a_refused_chunk_goes_again(void **state)
 {
     (void)state;
@@ -320,7 +322,8 @@ struct based {
     struct tb_digest digests[4][8]; /* of the version's shards, then of the base's */
 };
 
-/* Eight chunks a shard; those of shard 0 with an odd number differ from the base, and all of shard 1. */
+/* Eight chunks a shard; those of shard 0 with an odd number differ from the base, and all of shard
+ * 1. */
 static void setup_based(struct based *b, uint32_t chunk_bytes)
 {
     memset(b, 0, sizeof *b);
@@ -380,7 +383,8 @@ static void a_base_that_does_not_fit_is_none(void **state)
     }
 }
 
-/* no-base, and that chunk alone comes whole; lost by another writer, it may be a difference again. */
+/* no-base, and that chunk alone comes whole; lost by another writer, it may be a
+ * difference again. */
 static void a_chunk_without_a_base_goes_whole(void **state)
 {
     (void)state;

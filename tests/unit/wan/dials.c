@@ -1,4 +1,5 @@
-/* dials.c - which dial ends which, and when the next may begin: a link by itself, without a connection (P6). */
+/* dials.c - which dial ends which, and when the next may begin: a link by itself,
+ * without a connection (P6). */
 #include <string.h>
 
 #include "base/clock.h"
@@ -27,10 +28,11 @@ static void begin(struct racing *r)
 static void won_by(struct racing *r, bool racing)
 {
     struct conn won = {.links = &r->links, .link = &r->link, .dialled = true, .racing = racing};
-    link_dial_won(&won);
+    tb_link_dial_won(&won);
 }
 
-/* P5: its other dials are closed, so nothing would end it; while it is on the name is not asked for, and a peer that moved is lost. */
+/* P5: its other dials are closed, so nothing would end it; while it is on the name is not asked
+ * for, and a peer that moved is lost. */
 static void a_fresh_dial_that_opens_ends_the_race(void **state)
 {
     static struct racing r;
@@ -61,7 +63,8 @@ static void without_a_race_none_begins(void **state)
     assert_false(r.link.path.race.on);
 }
 
-/* Whether a fresh dial begins beside this one. There is no memory for a connection, so it fails at once. */
+/* Whether a fresh dial begins beside this one. There is no memory for a connection,
+ * so it fails at once. */
 static bool dials_beside(const struct conn *beside)
 {
     static struct racing r;
@@ -75,7 +78,7 @@ static bool dials_beside(const struct conn *beside)
     c.dialled = true;
     r.links.conns = &c;
     tb_fault_arm(TB_FAULT_malloc, 1, true);
-    link_dial(&r.link);
+    tb_link_dial(&r.link);
     tb_fault_arm(TB_FAULT_malloc, 0, false);
     return r.link.stats.dials > 0;
 }
@@ -102,13 +105,14 @@ static void strangers_take_no_room_of_ours(void **state)
     (void)state;
     begin(&r);
     r.links.accepted_count = LINK_CONNS_MAX;
-    assert_false(links_have_room(&r.links, NULL));
-    assert_true(links_have_room(&r.links, &r.link));
+    assert_false(tb_links_have_room(&r.links, NULL));
+    assert_true(tb_links_have_room(&r.links, &r.link));
     r.link.session.conn_count = LINK_CONNS_PER_PEER; /* the twin: a peer has so many and no more */
-    assert_false(links_have_room(&r.links, &r.link));
+    assert_false(tb_links_have_room(&r.links, &r.link));
 }
 
-/* The other way round: peers that are silent, each of which is dialled as often as may be, keep nobody away who comes. */
+/* The other way round: peers that are silent, each of which is dialled as often as may be, keep
+ * nobody away who comes. */
 static void our_dials_take_no_room_of_those_who_come(void **state)
 {
     static struct racing r;
@@ -118,15 +122,15 @@ static void our_dials_take_no_room_of_those_who_come(void **state)
     CHECK_OK(tb_tls_new_ephemeral(&r.links.options.tls));
     for (size_t i = 0; i < sizeof silent / sizeof silent[0]; i++)
         for (uint32_t dial = 0; dial < LINK_CONNS_PER_PEER; dial++)
-            assert_non_null(link_conn_new(&r.links, &silent[i]));
-    assert_true(links_have_room(&r.links, NULL));
-    struct conn *came = link_conn_new(&r.links, NULL);
+            assert_non_null(tb_link_conn_new(&r.links, &silent[i]));
+    assert_true(tb_links_have_room(&r.links, NULL));
+    struct conn *came = tb_link_conn_new(&r.links, NULL);
     assert_non_null(came);
     assert_int_equal(r.links.accepted_count, 1);
     came->link = &silent[0]; /* it has shown whose it is: came, all the same */
     silent[0].session.conn_count++;
     while (r.links.conns != NULL)
-        link_conn_free(r.links.conns);
+        tb_link_conn_free(r.links.conns);
     assert_int_equal(r.links.accepted_count, 0);
     assert_int_equal(silent[0].session.conn_count, 0);
     tb_tls_free(r.links.options.tls);
@@ -140,7 +144,8 @@ static void an_open_dial_without_hello_is_waited_for_as_long_as_a_session(void *
     assert_true(dials_beside_opened(TB_SECONDS(1)));
 }
 
-/* P6: a path that was away for seconds: the first SYN that arrives is one that TCP repeats, of a dial that is as old as that. */
+/* P6: a path that was away for seconds: the first SYN that arrives is one that TCP repeats, of a
+ * dial that is as old as that. */
 static void a_dial_that_is_answered_late_is_answered(void **state)
 {
     (void)state;
@@ -183,11 +188,12 @@ static uint64_t dials_after(struct moving *m, uint8_t last, tb_time_ns now)
 {
     const uint64_t before = m->r.link.stats.dials;
     const struct tb_address a = address(last);
-    link_take_addresses(&m->r.link, &a, 1, now);
+    tb_link_take_addresses(&m->r.link, &a, 1, now);
     return m->r.link.stats.dials - before;
 }
 
-/* P6: what will be taken away is left while it still works. One answer without the address may be another part of many. */
+/* P6: what will be taken away is left while it still works. One answer without the address may be
+ * another part of many. */
 static void a_session_follows_its_name(void **state)
 {
     static struct moving m;
@@ -196,7 +202,7 @@ static void a_session_follows_its_name(void **state)
     assert_int_equal(dials_after(&m, 1, TB_SECONDS(1)), 0);
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(2)), 0);
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(3)), 1);
-    assert_true(link_is_up(&m.r.link)); /* the dial failed, and nothing else did */
+    assert_true(tb_link_is_up(&m.r.link)); /* the dial failed, and nothing else did */
     assert_int_equal(m.r.link.session.life.state, TB_LINK_UP);
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(8)), 0); /* not again at once */
     assert_int_equal(dials_after(&m, 2, TB_SECONDS(40)), 1);
@@ -234,12 +240,13 @@ static enum tb_link_session_state after_a_dial_that_came(enum tb_chan_reach reac
                                                                  .silent = TB_SECONDS(1)};
     const tb_time_ns now = tb_clock_now();
     r.link.session.life.next_dial_at = now + TB_SECONDS(60);
-    link_dial_ended(&r.link, false, TB_PEER_UNREACHABLE, reach);
+    tb_link_dial_ended(&r.link, false, TB_PEER_UNREACHABLE, reach);
     *next_ms_out = tb_time_since(now, r.link.session.life.next_dial_at) / TB_MS(1);
     return r.link.session.life.state;
 }
 
-/* P6: "no" is the peer's word. A router that leads nowhere, or a device of ours that is down, has not said it. */
+/* P6: "no" is the peer's word. A router that leads nowhere, or a device of ours that is
+ * down, has not said it. */
 static void only_the_peer_says_no(void **state)
 {
     (void)state;
@@ -261,8 +268,8 @@ static void an_answer_of_one_address_counts(void **state)
         r.link.session.life.state = TB_LINK_DIALLING;
         r.link.session.life.config.can_dial = true;
         r.link.path.race_reach = TB_CHAN_NOWHERE;
-        link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, answers ? TB_CHAN_HEARD : TB_CHAN_UNHEARD);
-        link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, TB_CHAN_NOWHERE);
+        tb_link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, answers ? TB_CHAN_HEARD : TB_CHAN_UNHEARD);
+        tb_link_dial_ended(&r.link, true, TB_PEER_UNREACHABLE, TB_CHAN_NOWHERE);
         assert_false(r.link.path.race.on);
         assert_int_equal(r.link.session.life.state, answers ? TB_LINK_RESTING : TB_LINK_DIALLING);
     }

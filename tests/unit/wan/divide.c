@@ -1,5 +1,6 @@
-/* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody holds it up. Virtual time: a
- * source sends what it may, at its rate, and what it sends is here half a round trip later. */
+/* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody
+ * holds it up. Virtual time: a source sends what it may, at its rate, and what it sends is here
+ * half a round trip later. */
 #include "wan/send/source_division.h"
 
 #include <string.h>
@@ -146,7 +147,8 @@ static void send_more(struct world *w, struct sender *s)
         stream_more(w, s, i);
 }
 
-/* What is told is known half a round trip later; here: at once, and the way back takes all of it. */
+/* What is told is known half a round trip later; here: at once, and the way back takes all of
+ * it. */
 static void told(struct world *w, struct sender *s)
 {
     struct tb_held_word words[8];
@@ -269,7 +271,8 @@ static void who_falls_silent_is_done_without(void **state)
     world_fini(&w);
 }
 
-/* P6: one brings no chunk any more, and still bytes: a trickle, or many that are dropped. What it was given comes from the other. */
+/* P6: one brings no chunk any more, and still bytes: a trickle, or many that are dropped. What it
+ * was given comes from the other. */
 static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
 {
     (void)state;
@@ -361,7 +364,8 @@ static void our_own_sleep_is_nobodys_silence(void **state)
     world_fini(&w);
 }
 
-/* ---- lanes: two gateways of one site, each with a far source of its own and the other one near ---- */
+/* ---- lanes: two gateways of one site, each with a far source of its own and the other one near
+ * ---- */
 
 #define NEAR_PER_S ((uint64_t)400 << 20)
 
@@ -396,7 +400,8 @@ static uint32_t run_both(struct world *a, struct world *b, uint32_t until_ms)
     return a->ms;
 }
 
-/* P5: two paths are twice one, and nothing crosses by both. Wherever the site begins: a share may go around the end. */
+/* P5: two paths are twice one, and nothing crosses by both. Wherever the site begins: a share
+ * may go around the end. */
 static void two_lanes_are_twice_one(void **state)
 {
     (void)state;
@@ -413,8 +418,9 @@ static void two_lanes_are_twice_one(void **state)
     }
 }
 
-/* P5: streams have a chunk each in hand when a lane is done, and those are not fetched by both paths; be they so many that each takes
- * half a second for it, or four, and one lane much faster than the other. */
+/* P5: streams have a chunk each in hand when a lane is done, and those are not fetched by both
+ * paths; be they so many that each takes half a second for it, or four, and one lane much
+ * faster than the other. */
 static void what_another_lane_has_in_hand_is_left_to_it(void **state)
 {
     (void)state;
@@ -453,7 +459,8 @@ static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void *
     world_fini(&b);
 }
 
-/* Far away and fast: a path has the content of half a second, and is full from the first round trip on, however seldom we look. */
+/* Far away and fast: a path has the content of half a second, and is full from the first round trip
+ * on, however seldom we look. */
 static void a_share_is_given_whole(void **state)
 {
     (void)state;
@@ -491,7 +498,8 @@ static void shares_have_as_many_bytes(void **state)
     }
 }
 
-/* A site that was alone was given all of a share: one that joins it gets its part of that, and hardly anything comes twice. */
+/* A site that was alone was given all of a share: one that joins it gets its part of that, and
+ * hardly anything comes twice. */
 static void who_joins_gets_a_part(void **state)
 {
     (void)state;
@@ -525,7 +533,8 @@ static void a_slow_lane_is_helped(void **state)
     world_fini(&b);
 }
 
-/* P6: the other lane's gateway is killed: its share comes by the path that is left, and none of what it had given. */
+/* P6: the other lane's gateway is killed: its share comes by the path that is left, and none
+ * of what it had given. */
 static void a_lane_that_goes_is_done_without(void **state)
 {
     (void)state;
@@ -544,7 +553,8 @@ static void a_lane_that_goes_is_done_without(void **state)
     world_fini(&b);
 }
 
-/* P6: another lane that has everything and is slow: what the path from far takes over from it stays taken over. */
+/* P6: another lane that has everything and is slow: what the path from far takes over from
+ * it stays taken over. */
 static void what_is_stolen_stays_stolen(void **state)
 {
     (void)state;

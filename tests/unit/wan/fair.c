@@ -1,4 +1,5 @@
-/* Models that share a link: by weight while they want it, all of it when they are alone, nothing for what they let pass. */
+/* Models that share a link: by weight while they want it, all of it when they are alone, nothing
+ * for what they let pass. */
 #include "wan/send/fair_queue.h"
 
 #include "base/time.h"
@@ -61,7 +62,8 @@ static void who_is_alone_has_all(void **state)
     assert_int_equal(tb_fair_next(&f, 3), TB_FAIR_NONE);
 }
 
-/* P6: one that was silent for long does not shut the other out when it speaks again, nor is it shut out. */
+/* P6: one that was silent for long does not shut the other out when it speaks again, nor is it shut
+ * out. */
 static void silence_gives_no_claim(void **state)
 {
     (void)state;
@@ -92,8 +94,9 @@ static void there_is_room_for_as_many_as_said(void **state)
     assert_int_equal(tb_fair_join(&f, 1), 3);
 }
 
-/* P6: parcels are handed out before anybody knows what they come to. A model whose chunks cross as a fiftieth gets, of the wire, what its
- * weight says, also when its first parcels were reckoned whole. */
+/* P6: parcels are handed out before anybody knows what they come to. A model whose chunks
+ * cross as a fiftieth gets, of the wire, what its weight says, also when its first parcels
+ * were reckoned whole. */
 static void what_crosses_is_shared_not_what_it_stands_for(void **state)
 {
     (void)state;

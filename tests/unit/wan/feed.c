@@ -1,4 +1,5 @@
-/* feed.c - what streams and the main loop share: bases that go, notes that wait, what the link carries. */
+/* feed.c - what streams and the main loop share: bases that go, notes that wait,
+ * what the link carries. */
 #include "wan/send/feed.h"
 
 #include <string.h>
@@ -83,7 +84,8 @@ static void what_goes_again_can_be_recalled(void **state)
     tb_share_free(version);
 }
 
-/* Who asks for a landing hears that it had a base, also when that went: then a difference is no mistake of the peer's. */
+/* Who asks for a landing hears that it had a base, also when that went: then a difference is no
+ * mistake of the peer's. */
 static void a_landing_remembers_that_it_had_a_base(void **state)
 {
     (void)state;
@@ -112,7 +114,8 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     tb_share_free(base);
 }
 
-/* Before it lands, who asks hears that it may; then that it does, or never will. As many as are told of. */
+/* Before it lands, who asks hears that it may; then that it does, or never will. As
+ * many as are told of. */
 static void what_is_expected_may_land_yet(void **state)
 {
     (void)state;
@@ -164,8 +167,8 @@ static double goodput(struct tb_feed *f)
     return c.goodput;
 }
 
-/* Eight streams that are busy together carry the sum, however rarely each is heard of; a writer that encodes most of the time
- * makes no slow link. */
+/* Eight streams that are busy together carry the sum, however rarely each is heard of; a writer
+ * that encodes most of the time makes no slow link. */
 static void a_link_carries_what_its_streams_carry(void **state)
 {
     (void)state;
@@ -186,7 +189,8 @@ static void a_link_carries_what_its_streams_carry(void **state)
     tb_feed_free(f);
 }
 
-/* P7: no frame goes over a day's bytes, whichever streams begin them; what a stream that ended did not send goes again. */
+/* P7: no frame goes over a day's bytes, whichever streams begin them; what a stream that ended did
+ * not send goes again. */
 static void a_days_bytes_are_not_gone_over(void **state)
 {
     (void)state;

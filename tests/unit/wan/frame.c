@@ -1,12 +1,14 @@
-/* frame.c - every message there and back, every truncation and tail refused; chunk frames and held words at their limits (P7). */
+/* frame.c - every message there and back, every truncation and tail refused; chunk frames and held
+ * words at their limits (P7). */
 #include "wan/frame/frame.h"
 
 #include <string.h>
 
 #include "tests/unit/check.h"
 
-/* For each message: a sample comes back equal; every truncation and one byte more is refused. Spans are compared by the caller's
- * eye: samples have none but `page`, which points into the frame after a decode. */
+/* For each message: a sample comes back equal; every truncation and one byte more is refused.
+ * Spans are compared by the caller's eye: samples have none but `page`, which points into the
+ * frame after a decode. */
 #define WALK(message, sample)                                                                                \
     do {                                                                                                     \
         uint8_t bytes[1024];                                                                                 \

@@ -1,4 +1,5 @@
-/* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1 MiB, in virtual time. */
+/* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1
+ * MiB, in virtual time. */
 #include "wan/send/hedge.h"
 
 #include <stdlib.h>
@@ -152,7 +153,8 @@ static void a_slow_stream_is_left_alone_before_the_end(void **state)
     free(f.memory);
 }
 
-/* P6: one that stands still altogether loses what it has in the middle, so that the end does not wait for it. */
+/* P6: one that stands still altogether loses what it has in the middle, so that the end
+ * does not wait for it. */
 static void a_stalled_stream_loses_its_parcel_before_the_end(void **state)
 {
     (void)state;
@@ -170,7 +172,8 @@ static void a_stalled_stream_loses_its_parcel_before_the_end(void **state)
     free(f.memory);
 }
 
-/* A stream that is known to be slow is not waited for near the end: its parcels go again at once. */
+/* A stream that is known to be slow is not waited for near the end: its parcels go again at
+ * once. */
 static void a_known_slow_stream_is_not_waited_for(void **state)
 {
     (void)state;
@@ -192,7 +195,8 @@ static void a_known_slow_stream_is_not_waited_for(void **state)
     free(f.memory);
 }
 
-/* When nothing moves anywhere it is the link that stands still: a second copy would stand behind the first. */
+/* When nothing moves anywhere it is the link that stands still: a second copy would
+ * stand behind the first. */
 static void a_link_that_stands_still_hedges_nothing(void **state)
 {
     (void)state;
@@ -225,8 +229,8 @@ static void hedges_stay_within_their_share(void **state)
     free(f.memory);
 }
 
-/* P7: 64 versions before went without a hedge. The last four parcels of this one are stuck: what it sent itself pays for one of them,
- * those before it for another, and no more. */
+/* P7: 64 versions before went without a hedge. The last four parcels of this one are stuck: what it
+ * sent itself pays for one of them, those before it for another, and no more. */
 static void versions_before_pay_for_one_parcel(void **state)
 {
     (void)state;
@@ -270,8 +274,8 @@ static void a_small_version_hedges_one_parcel(void **state)
     }
 }
 
-/* Steps come in a tenth of the time: a whole chunk behind them is not late for that, and the bytes they stand for pay for no second
- * copy of it. */
+/* Steps come in a tenth of the time: a whole chunk behind them is not late for that, and the bytes
+ * they stand for pay for no second copy of it. */
 static void steps_say_nothing_of_a_full_copy(void **state)
 {
     (void)state;
@@ -327,7 +331,8 @@ static void a_full_copy_says_nothing_of_steps(void **state)
     free(f.memory);
 }
 
-/* A chunk whose base its peer has lost goes whole in the middle of a step, and is as slow as others that do. */
+/* A chunk whose base its peer has lost goes whole in the middle of a step, and is as
+ * slow as others that do. */
 static void a_chunk_without_its_base_is_no_step(void **state)
 {
     (void)state;
@@ -361,7 +366,8 @@ static void a_chunk_without_its_base_is_no_step(void **state)
     free(f.memory);
 }
 
-/* The second way dies with its stream: the first is the only one again, and may be given a second. */
+/* The second way dies with its stream: the first is the only one again, and may be given a
+ * second. */
 static void a_second_way_that_is_lost_is_made_up_for(void **state)
 {
     (void)state;
@@ -402,7 +408,8 @@ static void a_first_way_that_is_lost_leaves_the_second(void **state)
     free(f.memory);
 }
 
-/* It came, was refused, and goes again: of its two journeys the one that ended is not late, and one second way is given. */
+/* It came, was refused, and goes again: of its two journeys the one that ended is not late, and one
+ * second way is given. */
 static void a_chunk_that_was_refused_has_one_way(void **state)
 {
     (void)state;
@@ -448,7 +455,8 @@ static void what_came_with_a_refused_chunk_is_still_late(void **state)
     free(f.memory);
 }
 
-/* What came by its first way while the second waited for a stream is not on its way, and no sign of the stream that took it then. */
+/* What came by its first way while the second waited for a stream is not on its way, and no sign of
+ * the stream that took it then. */
 static void what_is_there_is_not_on_its_way(void **state)
 {
     (void)state;

@@ -96,7 +96,8 @@ static void held_goes_at_most_every_10_ms(void **state)
     free(f.memory);
 }
 
-/* A chunk that was told and is gone (re-verification): no lie is told, the crossing has to begin again. */
+/* A chunk that was told and is gone (re-verification): no lie is told, the crossing has to begin
+ * again. */
 static void a_chunk_lost_after_it_was_told_is_noticed(void **state)
 {
     (void)state;
@@ -138,8 +139,8 @@ static void a_frame_that_does_not_fit_is_refused(void **state)
     free(f.memory);
 }
 
-/* P6: a duplicate was dropped because another writer had claimed the chunk. If that writer fails it is asked for again;
- * while it writes, or once it is held, it is not. */
+/* P6: a duplicate was dropped because another writer had claimed the chunk. If that writer fails it
+ * is asked for again; while it writes, or once it is held, it is not. */
 static void a_dropped_duplicate_is_asked_for_when_its_writer_fails(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* link_session.c - all pairs of the table, the tie-break as both sides see it, who is refused, and when is dialled again. */
+/* link_session.c - all pairs of the table, the tie-break as both sides see it, who is refused, and
+ * when is dialled again. */
 #include "wan/link/session/link_session.h"
 
 #include <string.h>
@@ -92,7 +93,8 @@ static void waits_double_with_full_jitter(void **state)
     assert_int_equal(s.next_dial_at, TB_SECONDS(30) + TB_MS(200));
 }
 
-/* P6: a path that swallows every packet for a minute is asked four times a second until the end of it; a "no" is not. */
+/* P6: a path that swallows every packet for a minute is asked four times a second until the end
+ * of it; a "no" is not. */
 static void who_says_nothing_is_asked_again_and_again(void **state)
 {
     (void)state;
@@ -112,7 +114,8 @@ static void who_says_nothing_is_asked_again_and_again(void **state)
     assert_int_equal(s.next_dial_at, rests_until);
 }
 
-/* P6: while this machine's own device is down it looks every retry_min, in both states in which it seeks; nobody is bothered by that. */
+/* P6: while this machine's own device is down it looks every retry_min, in both states in which it
+ * seeks; nobody is bothered by that. */
 static void who_has_no_way_looks_often(void **state)
 {
     (void)state;
@@ -153,7 +156,8 @@ static void who_cannot_dial_waits_to_be_dialled(void **state)
     assert_int_equal(s.next_dial_at, TB_TIME_NEVER);
 }
 
-/* A silent peer: a fresh dial at once and then every 0.25 s, until one is greeted or the old session is heard again. */
+/* A silent peer: a fresh dial at once and then every 0.25 s, until one is greeted or the old
+ * session is heard again. */
 static void a_silent_peer_is_dialled_afresh(void **state)
 {
     (void)state;
@@ -172,7 +176,8 @@ static void a_silent_peer_is_dialled_afresh(void **state)
     assert_true(step_at(&s, TB_LINK_GREETED, TB_SECONDS(6), 0).replaced);
 }
 
-/* P6: where queues hold more than a second of bytes, every answer takes longer than silent_ms, and sessions still last. */
+/* P6: where queues hold more than a second of bytes, every answer takes longer than silent_ms, and
+ * sessions still last. */
 static void a_slow_path_is_not_silent(void **state)
 {
     (void)state;
@@ -246,7 +251,8 @@ static void protocols_are_negotiated(void **state)
     CHECK_STATUS(tb_link_session_judge(&s, &h, false, &v), TB_PEER_GARBLED);
 }
 
-/* P9: the release before is spoken to in its own protocol, and so is one that an operator holds back, here or there. */
+/* P9: the release before is spoken to in its own protocol, and so is one that an operator holds
+ * back, here or there. */
 static void the_release_before_is_spoken_to(void **state)
 {
     (void)state;
@@ -273,7 +279,8 @@ static void greet(struct tb_link_session *s, bool dialled_by_us)
     CHECK_OK(tb_link_session_step(s, &ev, &todo));
 }
 
-/* Both dialled, in either order, at either side: what east dialled stays, because its URI is the smaller. */
+/* Both dialled, in either order, at either side: what east dialled stays, because
+ * its URI is the smaller. */
 static void the_smaller_uri_s_session_stays(void **state)
 {
     (void)state;
@@ -317,8 +324,8 @@ static void greet_life(struct tb_link_session *s, bool dialled_by_us, const stru
     CHECK_OK(tb_link_session_step(s, &ev, &todo));
 }
 
-/* P6: two gateways with one identity. Whoever has a session that answers keeps it, whichever side dialled, and whatever
- * the other's incarnation is: both go on counting above each other. */
+/* P6: two gateways with one identity. Whoever has a session that answers keeps it, whichever side
+ * dialled, and whatever the other's incarnation is: both go on counting above each other. */
 static void a_twin_waits_while_the_session_answers(void **state)
 {
     (void)state;
@@ -342,7 +349,8 @@ static void a_twin_waits_while_the_session_answers(void **state)
     }
 }
 
-/* The twin of that: a peer that restarted with another arena is let in as soon as the session of its life before is silent or over. */
+/* The twin of that: a peer that restarted with another arena is let in as soon as the session of
+ * its life before is silent or over. */
 static void a_peer_with_a_new_life_is_let_in(void **state)
 {
     (void)state;

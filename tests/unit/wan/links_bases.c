@@ -1,4 +1,5 @@
-/* links_bases.c - consecutive versions cross as differences, bit for bit; where a base is missing, that chunk comes whole. */
+/* links_bases.c - consecutive versions cross as differences, bit for bit; where a base is missing,
+ * that chunk comes whole. */
 #include "links_world.h"
 
 #include <string.h>
@@ -73,8 +74,8 @@ static void a_step_crosses_as_differences(void **state)
     steps_free(&s);
 }
 
-/* A step's chunks that are late on three streams go again by the fourth: what that comes to is counted as it goes, and not as the whole
- * chunks that it stands for. */
+/* A step's chunks that are late on three streams go again by the fourth: what that comes to is
+ * counted as it goes, and not as the whole chunks that it stands for. */
 static void what_goes_again_is_counted_as_it_goes(void **state)
 {
     (void)state;
@@ -102,8 +103,8 @@ static void limit(struct site *s, uint64_t until_bytes)
     tb_links_limit(s->links, 0, &l);
 }
 
-/* P7: a day's bytes have room for part of a step as it goes, which is less than one whole chunk: so much of it crosses, not a byte goes
- * over, and the rest follows when there is more. */
+/* P7: a day's bytes have room for part of a step as it goes, which is less than one whole chunk: so
+ * much of it crosses, not a byte goes over, and the rest follows when there is more. */
 static void a_days_bytes_hold_what_goes(void **state)
 {
     (void)state;
@@ -128,8 +129,8 @@ static void a_days_bytes_hold_what_goes(void **state)
     steps_free(&s);
 }
 
-/* P10, P9: who waits for what a day's bytes hold is told so, in each session anew, and when it is over; a peer of the release before hears
- * nothing that it does not know. */
+/* P10, P9: who waits for what a day's bytes hold is told so, in each session anew, and when it is
+ * over; a peer of the release before hears nothing that it does not know. */
 static void who_waits_hears_of_the_day(void **state)
 {
     (void)state;
@@ -175,7 +176,8 @@ static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
     }
 }
 
-/* The receiver's base cannot be used (a chunk of it failed its re-verification): each such chunk comes whole, by no-base. */
+/* The receiver's base cannot be used (a chunk of it failed its re-verification): each such chunk
+ * comes whole, by no-base. */
 static void chunks_without_a_base_come_whole(void **state)
 {
     (void)state;
@@ -216,8 +218,8 @@ static void note_done(void *user)
     ++*(int *)user;
 }
 
-/* The base goes in the middle of the crossing, at the receiver or at the sender: the rest comes whole, and what was given
- * back is nobody's any more. */
+/* The base goes in the middle of the crossing, at the receiver or at the sender: the rest comes
+ * whole, and what was given back is nobody's any more. */
 static void a_base_that_goes_is_missed_by_its_chunks_alone(void **state)
 {
     (void)state;
@@ -252,7 +254,8 @@ static void a_base_that_goes_is_missed_by_its_chunks_alone(void **state)
     }
 }
 
-/* P1: a difference that decodes to something else (the sender's base went bad in memory) is refused, and comes whole. */
+/* P1: a difference that decodes to something else (the sender's base went bad in memory) is
+ * refused, and comes whole. */
 static void a_wrong_difference_is_refused_and_comes_whole(void **state)
 {
     (void)state;
@@ -274,7 +277,8 @@ static void a_wrong_difference_is_refused_and_comes_whole(void **state)
     steps_free(&s);
 }
 
-/* News of a rank from a time to come: what it still makes is awaited for as long as a test lasts. */
+/* News of a rank from a time to come: what it still makes is awaited for as long as a test
+ * lasts. */
 static tb_time_ns for_long(void)
 {
     return tb_time_add(tb_clock_now(), TB_SECONDS(3600));
@@ -317,8 +321,9 @@ static void rank_encodes(const struct steps *s, struct tb_objects *objects, uint
     tb_codec_free(codec);
 }
 
-/* P1, P7: what a rank encoded goes as it is, and is made by nobody else. Of a hostile rank, or one whose memory rots: what decodes to
- * other bytes, or to nothing, costs its chunk a second way and the session nothing; and no other peer gets it. */
+/* P1, P7: what a rank encoded goes as it is, and is made by nobody else. Of a hostile rank, or one
+ * whose memory rots: what decodes to other bytes, or to nothing, costs its chunk a second way and
+ * the session nothing; and no other peer gets it. */
 static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
 {
     (void)state;
@@ -364,7 +369,8 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     tb_objects_free(objects);
 }
 
-/* P7: a chunk that went whole, because the peer lacked its base, came wrong: that says nothing of the object that others get. */
+/* P7: a chunk that went whole, because the peer lacked its base, came wrong: that says nothing of
+ * the object that others get. */
 static void a_wrong_whole_chunk_costs_no_object(void **state)
 {
     (void)state;
@@ -394,7 +400,8 @@ static void a_wrong_whole_chunk_costs_no_object(void **state)
     tb_objects_free(objects);
 }
 
-/* P6: a rank's objects are on their way, and this link writes chunks in a way of its own: it does not wait. */
+/* P6: a rank's objects are on their way, and this link writes chunks in a way of its
+ * own: it does not wait. */
 static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
 {
     (void)state;
@@ -432,7 +439,8 @@ static void change_the_others_whole(struct steps *s)
     s->v2.key.root = tb_version_root(&s->v2.key, &m->root);
 }
 
-/* Some tensors of a step changed everywhere, others hardly: over a thin link each chunk goes in the form for its own changes. */
+/* Some tensors of a step changed everywhere, others hardly: over a thin link each chunk goes in the
+ * form for its own changes. */
 static void each_chunk_goes_in_a_form_of_its_own(void **state)
 {
     (void)state;
@@ -491,8 +499,8 @@ static void check_begun(const struct steps *s, tb_time_ns published)
     assert_int_equal(p.begun_for, 0);
 }
 
-/* A step is pushed while its rank still compares and encodes: each chunk goes as soon as its difference is there, and waits for none that
- * comes later. */
+/* A step is pushed while its rank still compares and encodes: each chunk goes as soon as its
+ * difference is there, and waits for none that comes later. */
 static void a_step_is_pushed_while_its_rank_encodes(void **state)
 {
     (void)state;
@@ -527,8 +535,8 @@ static void a_step_is_pushed_while_its_rank_encodes(void **state)
     tb_objects_free(objects);
 }
 
-/* And it goes in the order of its tensors: what a day's bytes have room for are the first ones. By one stream, as several are in hand at
- * once. */
+/* And it goes in the order of its tensors: what a day's bytes have room for are the first ones. By
+ * one stream, as several are in hand at once. */
 static void a_pushed_step_begins_with_its_first_tensors(void **state)
 {
     (void)state;
@@ -553,7 +561,8 @@ static void a_pushed_step_begins_with_its_first_tensors(void **state)
     steps_free(&s);
 }
 
-/* P5: streams are cut again and again while differences cross; nothing that was acknowledged is sent again. */
+/* P5: streams are cut again and again while differences cross; nothing that was
+ * acknowledged is sent again. */
 static void cuts_repeat_no_difference(void **state)
 {
     (void)state;
@@ -575,7 +584,8 @@ static void cuts_repeat_no_difference(void **state)
     steps_free(&s);
 }
 
-/* A gateway that restarts names its base again: the links begin anew, and the step still crosses as differences. */
+/* A gateway that restarts names its base again: the links begin anew, and the step still
+ * crosses as differences. */
 static void a_receiver_that_restarts_keeps_its_base(void **state)
 {
     (void)state;
@@ -618,8 +628,9 @@ static void a_peer_that_missed_a_step_gets_both_at_once(void **state)
     truth_free(&v3);
 }
 
-/* P6: two chunks that are the same in the base are being written by another way when their turn to be copied comes. One of its
- * writers gives up: that chunk is asked for. The other ends well: its chunk is not. */
+/* P6: two chunks that are the same in the base are being written by another way when their turn
+ * to be copied comes. One of its writers gives up: that chunk is asked for. The other ends
+ * well: its chunk is not. */
 static void a_copy_that_another_writer_stood_for_is_asked_for_if_it_gives_up(void **state)
 {
     (void)state;

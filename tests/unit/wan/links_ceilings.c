@@ -1,4 +1,5 @@
-/* links_ceilings.c - the kernel's ceilings, as they are now: an operator raises them while links run. */
+/* links_ceilings.c - the kernel's ceilings, as they are now: an operator raises them while links
+ * run. */
 #include "base/net/tcp.h"
 #include "check.h"
 #include "links_world.h"
@@ -19,9 +20,10 @@ static bool knows(const struct site *s, struct tb_tcp_ceilings c)
     return stats.send_ceiling_bytes == c.send_bytes && stats.receive_ceiling_bytes == c.receive_bytes;
 }
 
-/* The tuner assumes 1 Gbit/s: 125 bytes for each microsecond of RTT. Of 32 bytes a connection it wants four even over the shortest RTT that the
- * kernel tells, a microsecond; of a MiB as many as there are loops. So no measured RTT looks like raised ceilings. A receiver's window is
- * half of its buffer. */
+/* The tuner assumes 1 Gbit/s: 125 bytes for each microsecond of RTT. Of 32 bytes a connection
+ * it wants four even over the shortest RTT that the kernel tells, a microsecond; of a MiB as
+ * many as there are loops. So no measured RTT looks like raised ceilings. A receiver's window
+ * is half of its buffer. */
 static void a_number_of_streams_follows_the_ceilings(void **state)
 {
     (void)state;
@@ -44,7 +46,8 @@ static void a_number_of_streams_follows_the_ceilings(void **state)
         kernel = raised;
         WORLD_UNTIL(&w.net, knows(west, raised));
         WORLD_UNTIL(&w.net, site_stats(west, 0).streams_wanted == 2);
-        /* They cannot be read now: the last ones stay known. Each site has read, and a second has passed in which it looked at its stats. */
+        /* They cannot be read now: the last ones stay known. Each site has read, and a second has
+         * passed in which it looked at its stats. */
         kernel = (struct tb_tcp_ceilings){0};
         const int before = reads;
         WORLD_UNTIL(&w.net, reads >= before + 4);

@@ -2,7 +2,8 @@
 #include "check.h"
 #include "links_pair.h"
 
-/* P1, P10: bytes that changed after their digest are refused, counted and asked for again; when that does not help the landing fails. */
+/* P1, P10: bytes that changed after their digest are refused, counted and asked for again; when
+ * that does not help the landing fails. */
 static void a_corrupted_chunk_is_refused(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 16 << 20);
@@ -22,7 +23,8 @@ static void a_corrupted_chunk_is_refused(void **state)
     assert_false(tb_place_held(&site_copy(p->west, &p->t)->places[0], 5));
 }
 
-/* P6: what failed may be landed again from the same peer, with what is held: found by the seeded world. */
+/* P6: what failed may be landed again from the same peer, with what is held: found
+ * by the seeded world. */
 static void a_landing_that_failed_begins_again(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 16 << 20);

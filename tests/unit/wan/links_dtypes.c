@@ -1,4 +1,5 @@
-/* Versions of dtypes that a protocol cannot name: refused to a peer that speaks it, and to no other.
+/* Versions of dtypes that a protocol cannot name: refused to a peer that speaks it, and to no
+ * other.
  *
  * Covers: wan/link/traffic/link_dtypes.c */
 #include "links_world.h"

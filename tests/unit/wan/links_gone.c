@@ -1,4 +1,5 @@
-/* links_gone.c - what a link forgets when a version leaves, and how many versions stand on it at once.
+/* links_gone.c - what a link forgets when a version leaves, and how many versions
+ * stand on it at once.
  *
  * P7: what a peer held is known for as long as the peer holds it. */
 #include "links_world.h"
@@ -45,7 +46,8 @@ static void a_peer_that_dropped_a_version_holds_none_of_it(void **state)
     truth_free(&t);
 }
 
-/* P6: landings that are over stay with their version and are none of those that may be under way at once. */
+/* P6: landings that are over stay with their version and are none of those that may
+ * be under way at once. */
 static void more_versions_land_than_may_be_under_way(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* links_mtu.c - attempts with smaller segments, against an acceptor that lets TCP in at once and TLS when the test wants it (P6). What a
- * real path does to packets is in tests/system/test_links.py. */
+/* links_mtu.c - attempts with smaller segments, against an acceptor that lets TCP in at once and
+ * TLS when the test wants it (P6). What a real path does to packets is in
+ * tests/system/test_links.py. */
 #include "links_world.h"
 
 #include <netinet/in.h>
@@ -191,7 +192,8 @@ static void what_opens_late_clears_it(void **state)
     acceptor_fini(&a);
 }
 
-/* An acceptor whose full segments do not arrive says so: the dialler moves the session to smaller ones. */
+/* An acceptor whose full segments do not arrive says so: the dialler moves the
+ * session to smaller ones. */
 static void a_dialler_does_what_it_is_told(void **state)
 {
     (void)state;

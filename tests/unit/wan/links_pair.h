@@ -1,6 +1,7 @@
 /* links_pair.h - a fixture: east has a version, west lands it. West dials, east listens.
  *
- * A test that is listed by PAIR_TEST gets the pair from pair_of(), and its teardown closes and frees it. */
+ * A test that is listed by PAIR_TEST gets the pair from pair_of(), and its teardown
+ * closes and frees it. */
 #ifndef TB_TESTS_LINKS_PAIR_H
 #define TB_TESTS_LINKS_PAIR_H
 
@@ -17,7 +18,8 @@ struct pair_of_sites {
 
 int pair_setup(void **state);
 int pair_teardown(void **state);
-/* The pair of this test, with a version of so many shards of so many bytes. Neither site has started. */
+/* The pair of this test, with a version of so many shards of so many bytes. Neither site has
+ * started. */
 struct pair_of_sites *pair_of(void **state, uint32_t shards, uint64_t shard_bytes);
 void pair_start(struct pair_of_sites *p);
 /* Starts both, and waits for the session. */

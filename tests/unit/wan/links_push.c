@@ -1,4 +1,5 @@
-/* links_push.c - a version that is expected crosses before it is asked for; where it is not taken, it is asked for as ever. */
+/* links_push.c - a version that is expected crosses before it is asked for; where it is not taken,
+ * it is asked for as ever. */
 #include "links_world.h"
 
 #include <string.h>
@@ -58,7 +59,8 @@ static uint32_t changed(const struct truth *t, const struct truth *from)
     return count;
 }
 
-/* One use each: with v2 whole the next is expected. Each chunk that changed goes once, as a difference. */
+/* One use each: with v2 whole the next is expected. Each chunk that changed goes
+ * once, as a difference. */
 static void steps_that_are_expected_come_unasked(void **state)
 {
     (void)state;
@@ -86,7 +88,8 @@ static void steps_that_are_expected_come_unasked(void **state)
     steps_free(&s);
 }
 
-/* P9, and the twin: nobody pushes to who did not say that it expects it, or speaks the protocol before. */
+/* P9, and the twin: nobody pushes to who did not say that it expects it, or speaks
+ * the protocol before. */
 static void who_expects_nothing_is_pushed_nothing(void **state)
 {
     (void)state;
@@ -106,8 +109,8 @@ static void who_expects_nothing_is_pushed_nothing(void **state)
     }
 }
 
-/* P5, P7: chunks are there before it is decided whether they land: their streams wait, nothing is kept for them, and nothing is sent
- * a second time once they do. */
+/* P5, P7: chunks are there before it is decided whether they land: their streams wait, nothing is
+ * kept for them, and nothing is sent a second time once they do. */
 static void chunks_wait_until_it_is_decided(void **state)
 {
     (void)state;
@@ -165,8 +168,9 @@ static void check_not_taken(uint32_t push_ms, uint32_t most_ms, bool rests)
     steps_free(&s);
 }
 
-/* P6, P10: who does not take it in time says so; its streams go on, and it crosses when it is asked for. The next one of the model is
- * not expected before a rest: all streams would stand still for it again. */
+/* P6, P10: who does not take it in time says so; its streams go on, and it crosses when it
+ * is asked for. The next one of the model is not expected before a rest: all streams would
+ * stand still for it again. */
 static void what_is_not_taken_is_asked_for_later(void **state)
 {
     (void)state;
@@ -230,7 +234,8 @@ static uint64_t manifest_memory(const struct truth *t)
     return bytes;
 }
 
-/* P7: all that nobody asked for has the room that one version may have. What finds none is declined, and crosses when it is asked for. */
+/* P7: all that nobody asked for has the room that one version may have. What finds none is
+ * declined, and crosses when it is asked for. */
 static void manifests_nobody_asked_for_share_one_room(void **state)
 {
     (void)state;
@@ -330,7 +335,8 @@ static void a_second_one_is_not_pushed(void **state)
     steps_free(&s);
 }
 
-/* The peer has heard of another one, and is about to ask for it: what follows that is not what it expects. */
+/* The peer has heard of another one, and is about to ask for it: what follows that is
+ * not what it expects. */
 static void what_follows_another_is_not_pushed(void **state)
 {
     (void)state;
@@ -349,7 +355,8 @@ static void what_follows_another_is_not_pushed(void **state)
     truth_free(&other);
 }
 
-/* P5: home lost its arena. What it takes back and serves anew is no next version to a site that has had it. */
+/* P5: home lost its arena. What it takes back and serves anew is no next version to a
+ * site that has had it. */
 static void what_was_here_before_is_not_expected(void **state)
 {
     (void)state;
@@ -371,8 +378,8 @@ static void what_was_here_before_is_not_expected(void **state)
     steps_free(&s);
 }
 
-/* P5, P6: streams, or the whole session, break while chunks wait, and while they land: it ends whole, and nothing that was
- * acknowledged goes again. */
+/* P5, P6: streams, or the whole session, break while chunks wait, and while they land: it ends
+ * whole, and nothing that was acknowledged goes again. */
 static void a_push_outlives_cuts(void **state)
 {
     (void)state;

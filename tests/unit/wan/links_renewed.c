@@ -1,5 +1,5 @@
-/* links_renewed.c - how few round trips a session takes that follows another one (P6): a gateway against an acceptor that answers HELLO
- * when the test wants it. */
+/* links_renewed.c - how few round trips a session takes that follows another one (P6): a gateway
+ * against an acceptor that answers HELLO when the test wants it. */
 #include "links_world.h"
 
 #include <arpa/inet.h>
@@ -171,7 +171,8 @@ static void come_and_go(struct acceptor *a)
         WORLD_UNTIL(&a->w.net, a->conns[i].wire == NULL);
 }
 
-/* P6: what a dialler wants it says behind its HELLO, and does not wait a round trip for the answer. */
+/* P6: what a dialler wants it says behind its HELLO, and does not wait a round trip for the
+ * answer. */
 static void a_dialler_subscribes_behind_its_hello(void **state)
 {
     (void)state;
@@ -181,7 +182,8 @@ static void a_dialler_subscribes_behind_its_hello(void **state)
     acceptor_fini(&a);
 }
 
-/* P6: to a peer that was here before, data streams are dialled while HELLO is unanswered, and bind once it is. */
+/* P6: to a peer that was here before, data streams are dialled while HELLO is unanswered,
+ * and bind once it is. */
 static void streams_are_there_when_the_session_is(void **state)
 {
     (void)state;
@@ -231,8 +233,8 @@ static void a_binding_answered_unasked_is_refused(void **state)
     acceptor_fini(&a);
 }
 
-/* P8: what an authority that is trusted no more may have vouched for becomes no session: not the connection that waits for HELLO, nor
- * the streams beside it. */
+/* P8: what an authority that is trusted no more may have vouched for becomes no session: not the
+ * connection that waits for HELLO, nor the streams beside it. */
 static void nothing_of_the_old_trust_becomes_a_session(void **state)
 {
     (void)state;
@@ -256,7 +258,8 @@ static void nothing_of_the_old_trust_becomes_a_session(void **state)
     acceptor_fini(&a);
 }
 
-/* Of a certificate renewed since the last session began: the connection that waits for its HELLO. */
+/* Of a certificate renewed since the last session began: the connection that waits for its
+ * HELLO. */
 static struct accepted *renewer(struct acceptor *a)
 {
     for (uint32_t i = 0; i < a->count; i++)
@@ -275,8 +278,8 @@ static struct tb_tls *issue_again(struct acceptor *a, const char *stem)
     return tls;
 }
 
-/* P6 P9: certificates that come while a renewal with those before is under way have one of their own when it ends, and not in their
- * predecessors' last minute. */
+/* P6 P9: certificates that come while a renewal with those before is under way have one of their
+ * own when it ends, and not in their predecessors' last minute. */
 static void what_comes_during_a_renewal_is_renewed_too(void **state)
 {
     (void)state;

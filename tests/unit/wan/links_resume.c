@@ -1,10 +1,12 @@
-/* links_resume.c - a crossing that is cut, slowed, stopped or restarted goes on, and repeats nothing. */
+/* links_resume.c - a crossing that is cut, slowed, stopped or restarted goes on, and repeats
+ * nothing. */
 #include <string.h>
 
 #include "check.h"
 #include "links_pair.h"
 
-/* P5: streams are cut again and again; what was acknowledged is not sent again, and it arrives whole. */
+/* P5: streams are cut again and again; what was acknowledged is not sent again, and it arrives
+ * whole. */
 static void lost_streams_repeat_nothing_that_arrived(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 96 << 20);
@@ -23,8 +25,9 @@ static void lost_streams_repeat_nothing_that_arrived(void **state)
     assert_int_equal(west.chunks_received, p->t.chunks);
 }
 
-/* P6: on a slow path the kernel takes no byte from a stream for longer than a stream may stand still, while the peer acknowledges what waits.
- * The stream is not lost: else each is, in the middle of its chunk, and no chunk ever crosses. */
+/* P6: on a slow path the kernel takes no byte from a stream for longer than a stream may stand
+ * still, while the peer acknowledges what waits. The stream is not lost: else each is, in the
+ * middle of its chunk, and no chunk ever crosses. */
 static void a_stream_that_is_acknowledged_is_not_idle(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 3 << 20);
@@ -40,8 +43,9 @@ static void a_stream_that_is_acknowledged_is_not_idle(void **state)
     check_equal(site_copy(p->west, &p->t), &p->t);
 }
 
-/* P4, P6: one of four streams is let send 64 kB/s in the middle of a version. What it has goes again by the others, lands once, and nobody
- * waits for it: when all is there, bytes of it are still under way. */
+/* P4, P6: one of four streams is let send 64 kB/s in the middle of a version. What it has
+ * goes again by the others, lands once, and nobody waits for it: when all is there, bytes of
+ * it are still under way. */
 static void a_slow_stream_is_not_waited_for(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 96 << 20);
@@ -60,7 +64,8 @@ static void a_slow_stream_is_not_waited_for(void **state)
     assert_true(pace_stream(p->east, 0, 1, UINT64_MAX));
 }
 
-/* P5: everything is cut; the session comes back and goes on where the peer's held bits say. Counted in bytes. */
+/* P5: everything is cut; the session comes back and goes on where the peer's held bits
+ * say. Counted in bytes. */
 static void a_cut_of_everything_resumes(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 2, 48 << 20);
@@ -79,7 +84,8 @@ static void a_cut_of_everything_resumes(void **state)
     assert_true(west.bytes_received <= p->t.total_bytes + p->t.chunks * 28 + 2 * 4 * ((uint64_t)2 << 20));
 }
 
-/* P3, P5: the sending gateway is closed and started again in the middle; the receiver's landing goes on by itself. */
+/* P3, P5: the sending gateway is closed and started again in the middle; the receiver's
+ * landing goes on by itself. */
 static void a_sender_that_restarts_goes_on(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 64 << 20);
@@ -102,7 +108,8 @@ static void note_done(void *user)
     ++*(int *)user;
 }
 
-/* The owner gets its memory back in the middle of a crossing, at both ends; the peer hears of it. */
+/* The owner gets its memory back in the middle of a crossing, at both ends; the peer hears of
+ * it. */
 static void places_are_given_back_in_mid_crossing(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 96 << 20);
@@ -132,7 +139,8 @@ static void places_are_given_back_in_mid_crossing(void **state)
     truth_free(&t);
 }
 
-/* The receiver stops a landing in the middle: its places are its own at once, and another landing may begin. */
+/* The receiver stops a landing in the middle: its places are its own at once, and
+ * another landing may begin. */
 static void a_landing_is_stopped_and_begun_again(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 96 << 20);

@@ -1,5 +1,6 @@
-/* links_rogue.c - a peer with a good certificate that breaks the protocol in what it says: no greeting, words out of
- * order, bases nobody has. P7, P10: it is dropped, counted, and nobody else notices. */
+/* links_rogue.c - a peer with a good certificate that breaks the protocol in what it says:
+ * no greeting, words out of order, bases nobody has. P7, P10: it is dropped, counted, and
+ * nobody else notices. */
 #include "rogue.h"
 
 #include "check.h"
@@ -50,7 +51,8 @@ static void what_is_no_greeting_is_refused(void **state)
     before_hello(bind_nothing, TB_PEER_TOKEN);
 }
 
-/* P7: refused from its header. What had been sent may be cut off, so the end is all the rogue sees. */
+/* P7: refused from its header. What had been sent may be cut off, so the end is all the rogue
+ * sees. */
 static void a_frame_over_the_limit_is_refused(void **state)
 {
     (void)state;
@@ -369,7 +371,8 @@ static struct tb_links_usage usage_of(const struct rogue *r, enum tb_links_table
     return usage;
 }
 
-/* P6, P7: so many asks there may be, and those of a session before, which nobody may answer, give way to new ones. Who asked hears it. */
+/* P6, P7: so many asks there may be, and those of a session before, which nobody may answer, give
+ * way to new ones. Who asked hears it. */
 static void asks_that_nobody_will_answer_give_way(void **state)
 {
     (void)state;

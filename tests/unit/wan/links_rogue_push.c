@@ -1,4 +1,5 @@
-/* links_rogue_push.c - what a peer sends unasked: pushes out of order end its session (P7, P9), honest ones that came too late do not. */
+/* links_rogue_push.c - what a peer sends unasked: pushes out of order end its session (P7, P9),
+ * honest ones that came too late do not. */
 #include "rogue.h"
 
 #include "check.h"
@@ -68,8 +69,9 @@ static void say_head(struct rogue *r, const struct truth *t, const struct tb_spa
                .page = {head->bytes + from, count});
 }
 
-/* An honest one: its PUSH is declined before its VERSION comes, and its manifests are under way when they are asked for. What comes of
- * them is passed over; the answer that was asked for follows. */
+/* An honest one: its PUSH is declined before its VERSION comes, and its manifests are
+ * under way when they are asked for. What comes of them is passed over; the answer that
+ * was asked for follows. */
 static void manifests_of_a_declined_push_are_passed_over(void **state)
 {
     (void)state;
@@ -109,7 +111,8 @@ static void manifests_of_a_declined_push_are_passed_over(void **state)
     truth_free(&next);
 }
 
-/* P6: a chunk waits for the PUSH of its number, which is over before it comes: the stream reads on. */
+/* P6: a chunk waits for the PUSH of its number, which is over before it comes: the stream reads
+ * on. */
 static void what_waits_for_a_push_that_is_over_is_dropped(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* links_rogue_streams.c - data streams of a peer with a good certificate: what is no chunk frame, or of nothing that was wanted, ends its
- * session (P7, P8); what lands is held, and said to be, whatever becomes of the stream (P4, P5, P6). */
+/* links_rogue_streams.c - data streams of a peer with a good certificate: what is no chunk frame,
+ * or of nothing that was wanted, ends its session (P7, P8); what lands is held, and said to be,
+ * whatever becomes of the stream (P4, P5, P6). */
 #include "rogue.h"
 
 #include <string.h>
@@ -137,8 +138,8 @@ static void send_chunk(struct landing_scene *s)
     }
 }
 
-/* P9: what the peers of a shared crossing say is no word of protocol 1; in protocol 2 a crossing that nobody shares may hear it, as
- * one that is shared no more does. */
+/* P9: what the peers of a shared crossing say is no word of protocol 1; in protocol 2 a crossing
+ * that nobody shares may hear it, as one that is shared no more does. */
 static void have_is_no_word_of_protocol_1(void **state)
 {
     (void)state;
@@ -156,8 +157,8 @@ static void have_is_no_word_of_protocol_1(void **state)
     }
 }
 
-/* P5: a stream brings a chunk and is gone before the main loop turns: that the chunk is held is said before that the
- * stream is gone, so the peer does not send it again. */
+/* P5: a stream brings a chunk and is gone before the main loop turns: that the chunk is held is
+ * said before that the stream is gone, so the peer does not send it again. */
 static void what_a_lost_stream_brought_is_told_first(void **state)
 {
     (void)state;
@@ -177,8 +178,9 @@ static void what_a_lost_stream_brought_is_told_first(void **state)
     landing_close(&s);
 }
 
-/* P4, P6: a chunk that another writer has claimed lands beside the place, and is moved there when that writer gives up. What comes a third
- * time is dropped, and where too many are dropped to be remembered the peer is told at once. */
+/* P4, P6: a chunk that another writer has claimed lands beside the place, and is moved there when
+ * that writer gives up. What comes a third time is dropped, and where too many are dropped to be
+ * remembered the peer is told at once. */
 static void what_another_writer_claimed_lands_beside_it(void **state)
 {
     (void)state;

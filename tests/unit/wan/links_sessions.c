@@ -1,4 +1,5 @@
-/* links_sessions.c - which sessions begin: certificates, identities, incarnations, two dials at once. */
+/* links_sessions.c - which sessions begin: certificates, identities, incarnations, two dials at
+ * once. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -144,7 +145,8 @@ static void an_older_incarnation_is_refused(void **state)
     WORLD_UNTIL(&p->w.net, p->west->ups == 2);
 }
 
-/* The twin: the acceptor is in the session already when the dialler judges its HELLO, and hears of it all the same. */
+/* The twin: the acceptor is in the session already when the dialler judges its HELLO, and
+ * hears of it all the same. */
 static void an_older_incarnation_of_the_acceptor_is_told(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 4 << 20);

@@ -1,4 +1,5 @@
-/* links_silent.c - a path that goes silent, without a word to either end (P6): a proxy stands between two gateways and freezes. */
+/* links_silent.c - a path that goes silent, without a word to either end (P6): a proxy stands
+ * between two gateways and freezes. */
 #include "links_world.h"
 
 #include <signal.h>
@@ -131,7 +132,8 @@ static uint16_t proxy_start(struct proxy *p, uv_loop_t *loop, uint16_t to_port)
     return ntohs(at.sin_port);
 }
 
-/* What goes through now goes nowhere from here on, without a word to either end. New connections go through. */
+/* What goes through now goes nowhere from here on, without a word to either end. New
+ * connections go through. */
 static void proxy_freeze(struct proxy *p)
 {
     for (uint32_t i = 0; i < p->count; i++) {
@@ -147,8 +149,9 @@ static void proxy_stop(struct proxy *p)
         pipe_close(&p->ends[i]);
 }
 
-/* P6: a path goes silent in the middle of a version: long before TCP would give up, or the session is down, a fresh
- * session takes over and the version arrives. The daemon hears only that it may say again what went into the silence. */
+/* P6: a path goes silent in the middle of a version: long before TCP would give up, or the session
+ * is down, a fresh session takes over and the version arrives. The daemon hears only that it may
+ * say again what went into the silence. */
 static void a_silent_path_is_replaced(void **state)
 {
     (void)state;
@@ -189,7 +192,8 @@ static void a_silent_path_is_replaced(void **state)
     truth_free(&t);
 }
 
-/* And its twin: nothing gets through any more: the session is down after down_ms, and the daemon is told why. */
+/* And its twin: nothing gets through any more: the session is down after down_ms, and
+ * the daemon is told why. */
 static void a_path_that_stays_silent_is_down(void **state)
 {
     (void)state;
@@ -225,7 +229,8 @@ int main(void)
         cmocka_unit_test(a_silent_path_is_replaced),
         cmocka_unit_test(a_path_that_stays_silent_is_down),
     };
-    /* libuv writes without MSG_NOSIGNAL: the proxy of this test would die of it. Ours never does. */
+    /* libuv writes without MSG_NOSIGNAL: the proxy of this test would die of it. Ours never
+     * does. */
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

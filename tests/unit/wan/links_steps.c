@@ -1,5 +1,6 @@
-/* links_steps.c - a peer that stands on a version which its source has given back gets on by the steps that were kept: bit for bit, in a
- * small part of the bytes. Where a step lacks, or is wrong, its chunks come whole. */
+/* links_steps.c - a peer that stands on a version which its source has given back gets on by the
+ * steps that were kept: bit for bit, in a small part of the bytes. Where a step lacks, or is wrong,
+ * its chunks come whole. */
 #include "links_world.h"
 
 #include <stdlib.h>
@@ -64,7 +65,8 @@ static int story_down(void **state)
     return 0;
 }
 
-/* As the rank of version v would encode its chunk k; `as` is the version whose bytes it takes for v's. */
+/* As the rank of version v would encode its chunk k; `as` is the version whose bytes it takes for
+ * v's. */
 static void rank_encodes(struct story *s, uint32_t v, uint32_t k, uint32_t as)
 {
     static uint8_t room[4 << 20];
@@ -144,7 +146,8 @@ static uint64_t by_steps(const struct story *s)
     return c.chunks[TB_WAY_STEPS];
 }
 
-/* P4, P5: five steps behind, of which home keeps two versions. Each chunk crosses once, as the five steps that ranks encoded. */
+/* P4, P5: five steps behind, of which home keeps two versions. Each chunk crosses once, as the five
+ * steps that ranks encoded. */
 static void who_is_behind_gets_on_by_steps(void **state)
 {
     struct story *s = *state;
@@ -164,7 +167,8 @@ static void who_is_behind_gets_on_by_steps(void **state)
     assert_int_equal(site_stats(s->west, 0).chunks_no_base, 0);
 }
 
-/* What came so is kept as it came: it leads from the first to the last, for whoever comes behind. */
+/* What came so is kept as it came: it leads from the first to the last, for whoever comes
+ * behind. */
 static void a_relay_keeps_steps_as_they_came(void **state)
 {
     struct story *s = *state;
@@ -196,7 +200,8 @@ static void a_step_that_lacks_costs_its_chunk_alone(void **state)
     assert_int_equal(by_steps(s), s->changed - 1);
 }
 
-/* P1: a step that a rank encoded wrong is refused with its chunk, which comes whole; and the object leads nobody astray again. */
+/* P1: a step that a rank encoded wrong is refused with its chunk, which comes whole; and the object
+ * leads nobody astray again. */
 static void a_wrong_step_is_refused_and_comes_whole(void **state)
 {
     struct story *s = *state;
@@ -211,7 +216,8 @@ static void a_wrong_step_is_refused_and_comes_whole(void **state)
     assert_int_equal(objects.bad, VERSIONS - 1); /* which of them it was, nobody can tell */
 }
 
-/* A version that was broken or withdrawn is forgotten with all that was encoded of it: nothing leads over it. */
+/* A version that was broken or withdrawn is forgotten with all that was encoded of it:
+ * nothing leads over it. */
 static void nothing_leads_over_what_was_withdrawn(void **state)
 {
     struct story *s = *state;
@@ -222,7 +228,8 @@ static void nothing_leads_over_what_was_withdrawn(void **state)
     assert_int_equal(by_steps(s), 0);
 }
 
-/* The base goes at the sender while its difference crosses: the rest goes by the steps that it was made of. */
+/* The base goes at the sender while its difference crosses: the rest goes by the steps
+ * that it was made of. */
 static void a_base_that_leaves_in_mid_crossing_leaves_its_steps(void **state)
 {
     struct story *s = *state;
@@ -250,7 +257,8 @@ static void a_base_that_leaves_in_mid_crossing_leaves_its_steps(void **state)
     assert_int_equal(site_stats(s->west, 0).chunks_bad, 0);
 }
 
-/* Who went away is encoded for a while: for as many versions as steps are joined, and no longer (P7). */
+/* Who went away is encoded for a while: for as many versions as steps are joined, and no longer
+ * (P7). */
 static void who_went_away_is_thought_of_for_a_while(void **state)
 {
     struct story *s = *state;

@@ -64,7 +64,8 @@ static void who_says_nothing_has_a_loop_a_core(void **state)
     }
 }
 
-/* Where the receiver dials, the sender says how many streams would serve it, and they are opened; a number of the operator's stays. */
+/* Where the receiver dials, the sender says how many streams would serve it, and they are opened; a
+ * number of the operator's stays. */
 static void the_dialler_opens_what_the_sender_wants(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 64 << 20);
@@ -89,8 +90,8 @@ static bool all_are_fresh(struct site *s)
     return stats.stream_count == 4;
 }
 
-/* P6, P8: with a tiny limit every stream wears out again and again in one version: they are replaced, nothing is sent twice, and none that
- * has worn out stays. */
+/* P6, P8: with a tiny limit every stream wears out again and again in one version: they are
+ * replaced, nothing is sent twice, and none that has worn out stays. */
 static void streams_are_replaced_before_their_keys_wear_out(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 256 << 20);
@@ -100,12 +101,14 @@ static void streams_are_replaced_before_their_keys_wear_out(void **state)
     assert_int_equal(site_stats(p->west, 0).chunks_duplicate, 0);
     assert_int_equal(site_stats(p->west, 0).chunks_received, p->t.chunks);
     assert_int_equal(p->west->downs, 0);
-    /* The worn ones are closed once nothing moves on them, or ended at twice the limit where fresh ones were slow to come. */
+    /* The worn ones are closed once nothing moves on them, or ended at twice the limit where fresh
+     * ones were slow to come. */
     WORLD_UNTIL(&p->w.net, all_are_fresh(p->west));
 }
 
-/* P6: what has worn out is closed by the dialler when a fresh one is there, also where it is the only one: on one stream nothing comes near
- * twice the limit, at which it would end by itself, however slow the machine is. */
+/* P6: what has worn out is closed by the dialler when a fresh one is there, also where it is the
+ * only one: on one stream nothing comes near twice the limit, at which it would end by itself,
+ * however slow the machine is. */
 static void a_worn_stream_is_closed_for_a_fresh_one(void **state)
 {
     struct pair_of_sites *p =
@@ -123,7 +126,8 @@ static void a_worn_stream_is_closed_for_a_fresh_one(void **state)
     assert_int_equal(p->west->downs, 0);
 }
 
-/* P10: a congestion control that this kernel does not have is refused when the links are opened, with what there is. */
+/* P10: a congestion control that this kernel does not have is refused when the links are
+ * opened, with what there is. */
 static void a_congestion_control_that_is_not_offered_is_refused(void **state)
 {
     char error[256];

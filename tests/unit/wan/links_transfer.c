@@ -1,10 +1,12 @@
-/* links_transfer.c - a version crosses, from one site or from several, and is the same at the other end. */
+/* links_transfer.c - a version crosses, from one site or from several, and is the
+ * same at the other end. */
 #include <string.h>
 
 #include "check.h"
 #include "links_pair.h"
 
-/* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side knows that it did. */
+/* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side
+ * knows that it did. */
 static void transfer(enum tb_choice_wish codec, bool receiver_dials)
 {
     struct links_world w;
@@ -107,7 +109,8 @@ static struct site *sink_of_two(struct links_world *w, struct truth *t, uint64_t
     return west;
 }
 
-/* P4, P6: two sites hold it, one lands from both; a chunk is written once, and the loss of one source ends nothing. */
+/* P4, P6: two sites hold it, one lands from both; a chunk is written once, and the loss of one
+ * source ends nothing. */
 static void two_sources_fill_one_place(void **state)
 {
     (void)state;
@@ -143,7 +146,8 @@ static void publish_first_chunk(struct site *s, const struct truth *t)
     CHECK_OK(tb_links_offer(s->links, &c->key, c->places));
 }
 
-/* P6: of peers that cannot send at once one began, and lacks the rest: another, which has it, has its turn. */
+/* P6: of peers that cannot send at once one began, and lacks the rest: another, which
+ * has it, has its turn. */
 static void who_brings_nothing_has_had_its_turn(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* links_why.c - what a link says of itself: each failure of a dial or a handshake has its name at both ends, a session
- * that comes up clears it, and a link that is down says since when (P10). */
+/* links_why.c - what a link says of itself: each failure of a dial or a handshake has its name at
+ * both ends, a session that comes up clears it, and a link that is down says since when (P10). */
 #include "rogue.h"
 
 #include <stdio.h>
@@ -69,7 +69,8 @@ static void a_closed_port_is_named(void **state)
     links_world_fini(&t.w);
 }
 
-/* The dialler does not trust the acceptor: the alert comes before its certificate, and its address says who it is. */
+/* The dialler does not trust the acceptor: the alert comes before its certificate, and its
+ * address says who it is. */
 static void a_dialler_that_does_not_trust_is_named_at_both_ends(void **state)
 {
     (void)state;
@@ -91,7 +92,8 @@ static void a_dialler_that_does_not_trust_is_named_at_both_ends(void **state)
     links_world_fini(&t.w);
 }
 
-/* The acceptor does not trust the dialler: whom its certificate claims to be is who it is told of. */
+/* The acceptor does not trust the dialler: whom its certificate claims to be is who it is told
+ * of. */
 static void an_acceptor_that_does_not_trust_is_named_at_both_ends(void **state)
 {
     (void)state;
@@ -125,7 +127,8 @@ static void another_gateway_at_the_address_is_named(void **state)
     links_world_fini(&t.w);
 }
 
-/* East expects another gateway of west's site than dials it: west hears that it is no peer there. */
+/* East expects another gateway of west's site than dials it: west hears that it is no peer
+ * there. */
 static void another_gateway_that_dials_is_named(void **state)
 {
     (void)state;
@@ -141,7 +144,8 @@ static void another_gateway_that_dials_is_named(void **state)
     links_world_fini(&t.w);
 }
 
-/* A certificate that ends while both run: the session ends with it, and its dates are the reason at both ends. */
+/* A certificate that ends while both run: the session ends with it, and its dates are the
+ * reason at both ends. */
 static void a_certificate_that_ends_is_named(void **state)
 {
     (void)state;
@@ -162,7 +166,8 @@ static void a_certificate_that_ends_is_named(void **state)
     links_world_fini(&t.w);
 }
 
-/* P8: who may not read is told at both ends, for as long as the session lasts in which it was said. */
+/* P8: who may not read is told at both ends, for as long as the session lasts in
+ * which it was said. */
 static void a_right_that_lacks_is_told(void **state)
 {
     (void)state;
@@ -190,7 +195,8 @@ static void a_right_that_lacks_is_told(void **state)
     links_world_fini(&t.w);
 }
 
-/* P7: a peer that asks for models without end, or denies what nobody asked for, takes no more than its place. */
+/* P7: a peer that asks for models without end, or denies what nobody asked for, takes no
+ * more than its place. */
 static void models_without_end_are_bounded(void **state)
 {
     (void)state;
@@ -262,7 +268,8 @@ static void a_twin_with_a_cloned_arena_is_named_too(void **state)
                 &(struct tb_links_options){.life = {{1}}, .process = {{2}}});
 }
 
-/* A peer that restarted without its arena, and whose old connection nobody closed, is let in once that has been silent. */
+/* A peer that restarted without its arena, and whose old connection nobody closed, is let in once
+ * that has been silent. */
 static void a_restart_without_a_goodbye_is_no_twin(void **state)
 {
     (void)state;

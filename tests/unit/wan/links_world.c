@@ -255,7 +255,8 @@ static void on_refused(void *user, uint32_t peer, enum tb_status why, uint64_t d
     s->refused_detail = detail;
 }
 
-/* True: done, or done before. Memory may be short where the test made it so; the test tries again then. */
+/* True: done, or done before. Memory may be short where the test made it so; the
+ * test tries again then. */
 static bool fine(struct site *s, enum tb_status status)
 {
     if (s->forgiving && status == TB_SITE_NOMEM) {

@@ -1,4 +1,5 @@
-/* links_world.h - gateways of several sites in one process, over loopback TLS with certificates of a CA made for the test. */
+/* links_world.h - gateways of several sites in one process, over loopback TLS with certificates of
+ * a CA made for the test. */
 #ifndef TB_TESTS_LINKS_WORLD_H
 #define TB_TESTS_LINKS_WORLD_H
 
@@ -26,7 +27,8 @@ void truth_make(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t s
 /* The same, of tensors of that dtype. */
 void truth_make_of(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_t shard_bytes,
                    const char *dtype);
-/* The version after `from`: of each chunk with an odd number one bf16 in a hundred is a step further; the others are the same. */
+/* The version after `from`: of each chunk with an odd number one bf16 in a hundred is a step
+ * further; the others are the same. */
 void truth_step(struct truth *t, const struct truth *from);
 void truth_free(struct truth *t);
 
@@ -83,7 +85,8 @@ struct links_world {
 void links_world_init(struct links_world *w);
 void links_world_fini(struct links_world *w); /* closes what runs */
 
-/* Makes the certificate tombolo://NAME/gw and default options; `listens` makes it listen on a port of its own. */
+/* Makes the certificate tombolo://NAME/gw and default options; `listens` makes it listen
+ * on a port of its own. */
 struct site *site_new(struct links_world *w, const char *name, bool listens);
 /* from wants the model of to (wants), and dials it (dials). */
 void site_peer(struct site *from, struct site *to, bool dials, bool wants);
@@ -102,14 +105,17 @@ uint32_t copy_held(const struct copy *c);
 bool copy_whole(const struct copy *c);
 void check_equal(const struct copy *c, const struct truth *t);
 
-/* Shuts sockets of this process's TCP connections to or from that port down: data streams alone (those of the stats), or all. */
+/* Shuts sockets of this process's TCP connections to or from that port down: data streams alone
+ * (those of the stats), or all. */
 int cut_streams(struct site *s, uint32_t peer, uint32_t count);
-/* The kernel lets the site's n-th bound stream to that peer send so many bytes a second; ~0: as many as it can. False: it is not bound. */
+/* The kernel lets the site's n-th bound stream to that peer send so many bytes a second; ~0: as
+ * many as it can. False: it is not bound. */
 bool pace_stream(struct site *s, uint32_t peer, uint32_t n, uint64_t bytes_per_s);
 int cut_all(struct links_world *w, uint16_t port);
 
 /* Up, at both. */
-/* So many chunks went to its first peer. A stream counts what it wrote when it has, and the peer may have answered before. */
+/* So many chunks went to its first peer. A stream counts what it wrote when it has, and the peer
+ * may have answered before. */
 #define SITE_SENT(w, site, count)                                                                            \
     do {                                                                                                     \
         WORLD_UNTIL(&(w)->net, site_stats(site, 0).chunks_sent >= (count));                                  \

@@ -1,5 +1,6 @@
-/* A peer k versions behind is sent one difference that is the k steps merged, or whole chunks where these are fewer bytes: never
- * more than the k steps one by one. Over made weights with the statistics of real ones, small steps and huge ones. */
+/* A peer k versions behind is sent one difference that is the k steps merged, or whole chunks where
+ * these are fewer bytes: never more than the k steps one by one. Over made weights with the
+ * statistics of real ones, small steps and huge ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,7 +76,8 @@ static size_t coded_bytes(struct world *w, uint32_t from, uint32_t to, enum tb_c
     return coded.count;
 }
 
-/* What `auto` sends of a chunk of a step from one version to another once it has seen some; *all_out of `chunks` of them. */
+/* What `auto` sends of a chunk of a step from one version to another once it has seen some;
+ * *all_out of `chunks` of them. */
 static size_t chosen_of(struct world *w, struct tb_choice *c, uint32_t from, uint32_t to, uint32_t chunks,
                         size_t *all_out)
 {
@@ -145,8 +147,9 @@ static void huge_steps_are_not_worth_a_difference(void **state)
     assert_int_equal(chosen_bytes(w, 0, VERSIONS - 1), coded_bytes(w, 0, VERSIONS - 1, TB_WAY_PLANES));
 }
 
-/* `auto` stays within 5 % of the best fixed way over 1,000 chunks of steps that turned from small to huge, what it took to find
- * that out and to try the other way included; and when they are small again it finds back. */
+/* `auto` stays within 5 % of the best fixed way over 1,000 chunks of steps that turned from small
+ * to huge, what it took to find that out and to try the other way included; and when they are small
+ * again it finds back. */
 static void auto_follows_what_steps_become(void **state)
 {
     struct world *w = *state;

@@ -1,4 +1,5 @@
-/* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first (P7). */
+/* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first
+ * (P7). */
 #include "wan/send/encoded_chunks.h"
 
 #include <stdio.h>
@@ -227,7 +228,8 @@ static void what_is_on_its_way_is_waited_for(void **state)
     tb_objects_free(o);
 }
 
-/* P6: nobody brings what was said to come. What is made here in the meantime does not make anybody wait again. */
+/* P6: nobody brings what was said to come. What is made here in the meantime does not
+ * make anybody wait again. */
 static void what_does_not_come_is_not_waited_for_again(void **state)
 {
     (void)state;
@@ -250,7 +252,8 @@ static void what_does_not_come_is_not_waited_for_again(void **state)
     }
 }
 
-/* P7: a rank that shows an object now and then, and says again and again that more come, is not waited for in all of them. */
+/* P7: a rank that shows an object now and then, and says again and again that more come, is not
+ * waited for in all of them. */
 static void a_slow_rank_is_not_waited_for(void **state)
 {
     (void)state;
@@ -271,7 +274,8 @@ static void a_slow_rank_is_not_waited_for(void **state)
     tb_objects_free(o);
 }
 
-/* A large shard takes a rank longer than the 2 s, and it is as fast as was asked. P7: to say one again does not count. */
+/* A large shard takes a rank longer than the 2 s, and it is as fast as was asked. P7: to say one
+ * again does not count. */
 static void a_rank_that_keeps_up_is_waited_for(void **state)
 {
     (void)state;
@@ -291,7 +295,8 @@ static void a_rank_that_keeps_up_is_waited_for(void **state)
     tb_objects_free(o);
 }
 
-/* P1: one that somebody decoded to something else is given to nobody any more, but by whoever makes it again. */
+/* P1: one that somebody decoded to something else is given to nobody any more, but by
+ * whoever makes it again. */
 static void a_bad_object_goes(void **state)
 {
     (void)state;
@@ -322,7 +327,8 @@ static void a_bad_object_goes(void **state)
     tb_objects_free(o);
 }
 
-/* P1: memory failed under an object that was made here. A report makes its holder look, and it is made again. */
+/* P1: memory failed under an object that was made here. A report makes its holder look,
+ * and it is made again. */
 static void an_object_that_is_damaged_where_it_stands_goes(void **state)
 {
     (void)state;
@@ -483,7 +489,8 @@ static void steps_are_bounded(void **state)
     tb_objects_free(o);
 }
 
-/* P7: digests are kept of so many versions, and in a quarter of the budget; one in use counts until it is given back. */
+/* P7: digests are kept of so many versions, and in a quarter of the budget; one in use counts
+ * until it is given back. */
 static void what_is_known_is_bounded(void **state)
 {
     (void)state;
@@ -511,7 +518,8 @@ static void what_is_known_is_bounded(void **state)
     tb_objects_free(o);
 }
 
-/* P1: a way of which somebody says that it leads to something else is none any more; what was made here is not to blame. */
+/* P1: a way of which somebody says that it leads to something else is none any more; what was made
+ * here is not to blame. */
 static void a_wrong_way_goes(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* recorded.c - P9: what the release before said is still understood, and what we say to it is what it said itself. */
+/* recorded.c - P9: what the release before said is still understood, and what we say to it is
+ * what it said itself. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +46,8 @@ static void check_header(const struct recorded *r, uint16_t type)
     assert_int_equal(tb_read_u64(&reader), 0);
 }
 
-/* The fields that were recorded are those that are read, and both are written to the same bytes today. */
+/* The fields that were recorded are those that are read, and both are written to the same bytes
+ * today. */
 #define CHECK_ONE(message, type, ...)                                                                        \
     if (strcmp(r.name, #message) == 0) {                                                                     \
         const struct tb_frame_##message said = {__VA_ARGS__};                                                \

@@ -1,8 +1,9 @@
-/* recorded_frames.h - what the frames in recorded_frames_1.txt say, which the release wrote that spoke protocol 1 alone, and those in
- * recorded_frames_2.txt: what protocol 2 brought.
+/* recorded_frames.h - what the frames in recorded_frames_1.txt say, which the release wrote that
+ * spoke protocol 1 alone, and those in recorded_frames_2.txt: what protocol 2 brought.
  *
- * S(message, type, fields...). A line of the file is the message's name and the frame as it stood on the wire, header
- * included. Files of later protocols get lists of their own; these do not change. */
+ * S(message, type, fields...). A line of the file is the message's name and the frame as it
+ * stood on the wire, header included. Files of later protocols get lists of their own;
+ * these do not change. */
 #ifndef TB_TESTS_RECORDED_FRAMES_H
 #define TB_TESTS_RECORDED_FRAMES_H
 

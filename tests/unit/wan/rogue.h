@@ -1,4 +1,5 @@
-/* rogue.h - a peer with a good certificate whose every frame is the test's: it may break the protocol. */
+/* rogue.h - a peer with a good certificate whose every frame is the test's: it may break the
+ * protocol. */
 #ifndef TB_TESTS_ROGUE_H
 #define TB_TESTS_ROGUE_H
 
@@ -52,13 +53,15 @@ void rogue_manifests(struct rogue *r, const struct truth *t, const struct tb_ver
 
 /* Waits until its connection ends for that: BYE said so, or nothing and the wire did. */
 void rogue_dropped(struct rogue *r, enum tb_status why);
-/* A session of that protocol is dropped for what is said in it; the rogue may come back and behave. */
+/* A session of that protocol is dropped for what is said in it; the rogue may come back and
+ * behave. */
 void rogue_in_session(uint32_t protocol, void (*say)(struct rogue *r));
 
 /* The rogue offers `t` to an east that expects what comes after it: its EXPECT is there. */
 void rogue_expected(struct rogue *r);
 
-/* A data stream: BIND with the session's id, then `count` bytes that are to be chunk frames. *phase: 1, open; 2, closed. */
+/* A data stream: BIND with the session's id, then `count` bytes that are to be chunk frames.
+ * *phase: 1, open; 2, closed. */
 void rogue_bind(struct rogue *r, int *phase, struct tb_chan **chan_out, const void *bytes, size_t count);
 
 #endif

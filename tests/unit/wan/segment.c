@@ -1,4 +1,5 @@
-/* segment.c - which sizes are tried, and when one is guilty: two connections in a row, and nothing that arrives between. */
+/* segment.c - which sizes are tried, and when one is guilty: two connections in a row, and nothing
+ * that arrives between. */
 #include "wan/link/path/segment.h"
 
 #include "tests/unit/check.h"

@@ -1,4 +1,5 @@
-/* small_places.h - places of a few chunks without bytes behind them, for cores that only look at bitmaps. */
+/* small_places.h - places of a few chunks without bytes behind them, for cores that
+ * only look at bitmaps. */
 #ifndef TB_TESTS_SMALL_PLACES_H
 #define TB_TESTS_SMALL_PLACES_H
 

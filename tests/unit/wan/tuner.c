@@ -1,4 +1,5 @@
-/* tuner.c - the number of streams against models of paths, in virtual time: it ends near the best, and then it rests. */
+/* tuner.c - the number of streams against models of paths, in virtual time: it ends near the
+ * best, and then it rests. */
 #include "wan/stream/tuner.h"
 
 #include <string.h>
@@ -7,7 +8,8 @@
 
 #define EVERY TB_MS(250)
 
-/* What n streams bring on a path: each at most `each`, all at most `all`, and `cost` of a thousandth less for each above the cores. */
+/* What n streams bring on a path: each at most `each`, all at most `all`, and `cost` of a
+ * thousandth less for each above the cores. */
 struct path {
     uint64_t each, all;
     uint32_t cost;
@@ -62,7 +64,8 @@ static void run(struct fixture *f, uint32_t seconds, bool full)
 
 static const struct tb_tuner_options both = {.cores = 2, .bbr = true, .cubic = true};
 
-/* Where losses hold each stream to a thirtieth of the link, so many are found; and once they are, they stay. */
+/* Where losses hold each stream to a thirtieth of the link, so many are found; and once
+ * they are, they stay. */
 static void a_lossy_path_gets_many(void **state)
 {
     (void)state;
@@ -76,7 +79,8 @@ static void a_lossy_path_gets_many(void **state)
     assert_int_equal(f.changes, 0);
 }
 
-/* On a near path as many as there are cores to begin with, but not dozens: more are found where they bring more. */
+/* On a near path as many as there are cores to begin with, but not dozens: more are found
+ * where they bring more. */
 static void a_near_path_begins_with_few(void **state)
 {
     (void)state;
@@ -170,8 +174,8 @@ static void a_changed_path_is_searched_again(void **state)
     assert_int_equal(f.changes, 0);
 }
 
-/* What was found under an operator's limit, or at a path's busiest hour, is few: they are not enough when that is over, and an earlier process's
- * neither. */
+/* What was found under an operator's limit, or at a path's busiest hour, is few: they are not
+ * enough when that is over, and an earlier process's neither. */
 static void a_path_that_became_wider_is_searched_again(void **state)
 {
     (void)state;
@@ -234,7 +238,8 @@ static void what_was_broken_for_seconds_is_not_slow_for_good(void **state)
     assert_int_equal(f.changes, 0);
 }
 
-/* A session that ended while its streams came up, and the next one: what is not open at once is not what does not come up. */
+/* A session that ended while its streams came up, and the next one: what is not open at once is not
+ * what does not come up. */
 static void a_time_in_which_nobody_looked_is_no_shortage(void **state)
 {
     (void)state;
@@ -307,7 +312,8 @@ static void congestion_follows_the_path(void **state)
     assert_int_equal(tb_tuner_congestion(&none, TB_MS(80)), TB_CONGESTION_SYSTEM);
 }
 
-/* What an earlier process found is begun with and kept; only where it brings much less is searched again. */
+/* What an earlier process found is begun with and kept; only where it brings much
+ * less is searched again. */
 static void a_number_that_was_found_is_recalled(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Peers that send a version by turns, in virtual time (P6): who brings something goes on, who brings nothing is followed by whoever
- * waits longest, and sites that draw from each other come to the one that has it. */
+/* Peers that send a version by turns, in virtual time (P6): who brings something goes on, who
+ * brings nothing is followed by whoever waits longest, and sites that draw from each other come to
+ * the one that has it. */
 #include "wan/send/sender_turn.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@
 #define STEP  TB_MS(5)
 #define NONE  UINT32_MAX
 
-/* One receiver and its peers. A peer brings so many bytes a step when it sends, until it has brought all it has. */
+/* One receiver and its peers. A peer brings so many bytes a step when it sends, until it
+ * has brought all it has. */
 struct run {
     tb_time_ns now;
     struct tb_turn turns[PEERS];
@@ -71,7 +73,8 @@ static void one_that_brings_little_goes_on(void **state)
     assert_int_equal(r.turn_count, 1);
 }
 
-/* P6: neither the first nor the second has anything; the third is not passed over for the first again. */
+/* P6: neither the first nor the second has anything; the third is not passed over
+ * for the first again. */
 static void those_without_anything_hold_up_nobody(void **state)
 {
     struct run r;
@@ -101,7 +104,8 @@ static void each_has_its_turn_again(void **state)
     assert_int_equal(r.left[0], 0);
 }
 
-/* The patience grows by two round trips: what was asked for over a far link has not been silent when it could not answer yet. */
+/* The patience grows by two round trips: what was asked for over a far link has not been silent
+ * when it could not answer yet. */
 static void a_far_peer_has_time_to_answer(void **state)
 {
     struct tb_turn t = {0};

@@ -1,8 +1,10 @@
-/* link_dial.c - where a peer is dialled: its name becomes addresses, and these race each other (base/dial_race.h).
+/* link_dial.c - where a peer is dialled: its name becomes addresses, and these race each
+ * other (base/dial_race.h).
  *
- * A name is asked for before each round of dials, when its answer has become old, and when its peer falls silent. A session whose
- * address is in none of the last answers moves to one that is: a fresh connection is dialled there, and the session goes on over it
- * once it is greeted. Until then, and where it fails, the one that works stays. */
+ * A name is asked for before each round of dials, when its answer has become old, and when its peer
+ * falls silent. A session whose address is in none of the last answers moves to one that is: a
+ * fresh connection is dialled there, and the session goes on over it once it is greeted. Until
+ * then, and where it fails, the one that works stays. */
 #include "wan/link/path/link_dial.h"
 
 #include <string.h>
@@ -21,11 +23,12 @@
 #define ASK_AGAIN TB_SECONDS(5) /* after a name server did not answer */
 #define ASK_LEAST TB_SECONDS(1) /* between two questions, while networks say at once that they lead nowhere */
 
-/* A name with more addresses than an answer holds says others each time: only one that is gone for good is left, and not often. */
+/* A name with more addresses than an answer holds says others each time: only one that is gone for
+ * good is left, and not often. */
 #define ELSEWHERE_MIN 2u
 #define MOVE_EVERY    TB_SECONDS(30)
 
-struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
+struct tb_wire_options tb_links_wire_options(struct tb_links *ls, struct conn *c)
 {
     const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
                                                      .tls = ls->options.tls,
@@ -36,14 +39,14 @@ struct tb_wire_options links_wire_options(struct tb_links *ls, struct conn *c)
     return options;
 }
 
-/* Nothing came from there: a connection that did not open in time, or was not greeted, or a network that leads nowhere. That is
- * no answer of the peer's, and not waited for like one. */
+/* Nothing came from there: a connection that did not open in time, or was not greeted, or a network
+ * that leads nowhere. That is no answer of the peer's, and not waited for like one. */
 static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach reach)
 {
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.nowhere = reach == TB_CHAN_NOWHERE};
     const bool unanswered = why == TB_STREAM_IDLE || reach != TB_CHAN_HEARD;
-    link_step(l, unanswered ? TB_LINK_UNANSWERED : TB_LINK_FAILED, &ev, &todo);
+    tb_link_step(l, unanswered ? TB_LINK_UNANSWERED : TB_LINK_FAILED, &ev, &todo);
 }
 
 static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach)
@@ -56,17 +59,17 @@ static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach
 static bool dial_address(struct link *l, const struct tb_address *to, bool racing)
 {
     l->stats.dials++;
-    struct conn *c = link_conn_new(l->links, l);
+    struct conn *c = tb_link_conn_new(l->links, l);
     if (c == NULL) return false;
-    struct tb_wire_options options = links_wire_options(l->links, c);
+    struct tb_wire_options options = tb_links_wire_options(l->links, c);
     options.chan.expect.identity = l->identity;
     c->racing = racing;
     c->address = *to;
-    c->segment_max = link_segment_to_try(l);
+    c->segment_max = tb_link_segment_to_try(l);
     options.chan.segment_bytes_max = c->segment_max;
     tb_address_format(&c->address, c->address_text, sizeof c->address_text);
     if (tb_wire_dial(&options, &c->address, &c->wire) == TB_OK) return true;
-    link_conn_free(c);
+    tb_link_conn_free(c);
     return false;
 }
 
@@ -87,7 +90,7 @@ static void race_on(struct link *l, tb_time_ns now)
 static void good_first(struct link *l)
 {
     for (uint32_t i = 1; i < l->path.address_count; i++) {
-        if (!link_same_address(&l->path.addresses[i], &l->path.good)) continue;
+        if (!tb_link_same_address(&l->path.addresses[i], &l->path.good)) continue;
         memmove(&l->path.addresses[1], &l->path.addresses[0], i * sizeof l->path.addresses[0]);
         l->path.addresses[0] = l->path.good;
         return;
@@ -104,29 +107,29 @@ static void race_begin(struct link *l)
     race_on(l, now);
 }
 
-/* One that came up later would replace the session, and all its streams, for nothing. What is open already stays: the peer may have
- * made it the session. */
+/* One that came up later would replace the session, and all its streams, for nothing. What is open
+ * already stays: the peer may have made it the session. */
 static void dials_end(struct link *l)
 {
     for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
         if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
         if (c->probe) continue;
         c->outrun = true;
-        link_conn_close(c, TB_CANCELLED);
+        tb_link_conn_close(c, TB_CANCELLED);
     }
 }
 
-void link_race_end(struct link *l)
+void tb_link_race_end(struct link *l)
 {
     tb_race_end(&l->path.race);
     dials_end(l);
 }
 
-void link_dial_won(struct conn *won)
+void tb_link_dial_won(struct conn *won)
 {
     struct link *l = won->link;
     l->path.good = won->address;
-    link_segment_won(won);
+    tb_link_segment_won(won);
     dials_end(l);
     if (!l->path.race.on) return;
     if (won->racing)
@@ -136,7 +139,7 @@ void link_dial_won(struct conn *won)
             &l->path.race); /* its addresses are closed: should this one fail, the name is asked again */
 }
 
-void link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
+void tb_link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
 {
     const tb_time_ns now = tb_clock_now();
     l->stats.dials_failed++;
@@ -157,15 +160,15 @@ struct link_resolving {
     struct link *link; /* NULL: nobody waits for the answer any more */
 };
 
-void link_forget_resolving(struct link *l)
+void tb_link_forget_resolving(struct link *l)
 {
     if (l->path.resolving != NULL) l->path.resolving->link = NULL;
     l->path.resolving = NULL;
 }
 
-void link_renew(struct link *l, tb_time_ns now)
+void tb_link_renew(struct link *l, tb_time_ns now)
 {
-    if (link_life_state(l) != TB_LINK_UP || !link_control(l)->dialled || l->path.race.on ||
+    if (tb_link_life_state(l) != TB_LINK_UP || !tb_link_control(l)->dialled || l->path.race.on ||
         l->path.address_count == 0)
         return;
     l->path.renewed_at = now;
@@ -174,9 +177,9 @@ void link_renew(struct link *l, tb_time_ns now)
 
 static bool is_elsewhere(const struct link *l)
 {
-    if (!link_is_up(l) || !link_control(l)->dialled) return false;
+    if (!tb_link_is_up(l) || !tb_link_control(l)->dialled) return false;
     for (uint32_t i = 0; i < l->path.address_count; i++)
-        if (link_same_address(&l->path.addresses[i], &link_control(l)->address)) return false;
+        if (tb_link_same_address(&l->path.addresses[i], &tb_link_control(l)->address)) return false;
     return true;
 }
 
@@ -185,12 +188,14 @@ static void follow_the_name(struct link *l, tb_time_ns now)
 {
     l->path.elsewhere = is_elsewhere(l) ? l->path.elsewhere + 1 : 0;
     if (l->path.elsewhere == 1)
-        link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, link_control(l)->address_text);
+        tb_link_log(l, TB_LOG_INFO, "link.address_moved", TB_OK, tb_link_control(l)->address_text);
     if (l->path.elsewhere < ELSEWHERE_MIN) return;
-    if (l->path.renewed_at == 0 || tb_time_since(l->path.renewed_at, now) >= MOVE_EVERY) link_renew(l, now);
+    if (l->path.renewed_at == 0 || tb_time_since(l->path.renewed_at, now) >= MOVE_EVERY)
+        tb_link_renew(l, now);
 }
 
-void link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count, tb_time_ns now)
+void tb_link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count,
+                            tb_time_ns now)
 {
     const uint32_t before = l->path.address_count;
     const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
@@ -211,18 +216,18 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     tb_free(r);
     if (l == NULL) return;
     l->path.resolving = NULL;
-    const bool dialling = link_life_state(l) == TB_LINK_DIALLING && !l->path.race.on;
+    const bool dialling = tb_link_life_state(l) == TB_LINK_DIALLING && !l->path.race.on;
     const bool good = status == TB_OK && count > 0;
     l->path.fresh_until = tb_clock_now() + (good ? TB_SECONDS(ttl_s) : ASK_AGAIN);
-    if (good && !l->path.race.on) link_take_addresses(l, addresses, count, tb_clock_now());
+    if (good && !l->path.race.on) tb_link_take_addresses(l, addresses, count, tb_clock_now());
     if (!dialling) return;
     if (good) {
         race_begin(l);
         return;
     }
-    link_log(l, link_attempts(l) == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
-             l->path.endpoint.host);
-    link_said_unresolved(l, status);
+    tb_link_log(l, tb_link_attempts(l) == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.resolve_failed", status,
+                l->path.endpoint.host);
+    tb_link_said_unresolved(l, status);
     l->stats.dials_failed++;
     give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
 }
@@ -238,7 +243,7 @@ static bool resolve(struct link *l)
     return true;
 }
 
-void link_names_doubt(struct link *l)
+void tb_link_names_doubt(struct link *l)
 {
     if (l->path.fresh_until != TB_TIME_NEVER) l->path.fresh_until = 0;
 }
@@ -255,7 +260,8 @@ static bool is_number(struct link *l)
     return true;
 }
 
-/* A path that opens again is mostly found by a SYN that TCP repeats, of a dial of seconds ago: what counts is when that was answered. */
+/* A path that opens again is mostly found by a SYN that TCP repeats, of a dial of seconds ago: what
+ * counts is when that was answered. */
 static void note_connected(const struct link *l, tb_time_ns now)
 {
     for (struct conn *c = l->links->conns; c != NULL; c = c->next)
@@ -264,17 +270,18 @@ static void note_connected(const struct link *l, tb_time_ns now)
             c->connected_at = now;
 }
 
-/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a silent session is silent, too; and so is
- * what has less time than that left. */
+/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a
+ * silent session is silent, too; and so is what has less time than that left. */
 static bool moves(const struct conn *c, tb_time_ns now)
 {
-    const tb_time_ns silent = link_silent_after(c->link);
+    const tb_time_ns silent = tb_link_silent_after(c->link);
     if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
     if (c->connected_at == 0 || c->greet_by < tb_time_add(c->connected_at, silent)) return false;
     return tb_time_since(c->connected_at, now) < silent;
 }
 
-/* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL: none. */
+/* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL:
+ * none. */
 static struct conn *answered(const struct link *l)
 {
     const tb_time_ns now = tb_clock_now();
@@ -287,9 +294,9 @@ static struct conn *answered(const struct link *l)
 static void dial_next(struct link *l)
 {
     const uint32_t count = l->path.address_count;
-    if (count == 0 || link_conn_count(l) >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    if (count == 0 || tb_link_conn_count(l) >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
     if (dial_address(l, &l->path.addresses[l->path.address_at++ % count], false)) return;
-    link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
+    tb_link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
 }
 
 /* And since then nobody but a network has said no. */
@@ -300,12 +307,13 @@ static bool asked_lately(const struct link *l)
     return tb_time_since(l->path.asked_at, tb_clock_now()) < ASK_LEAST;
 }
 
-/* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next one: waiting for a name server
- * would be silence too. Otherwise the name is asked for first, since the peer may have moved. */
-void link_dial(struct link *l)
+/* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next
+ * one: waiting for a name server would be silence too. Otherwise the name is asked for first, since
+ * the peer may have moved. */
+void tb_link_dial(struct link *l)
 {
     const bool raced = l->path.race.on && l->path.race.next == l->path.race.count;
-    if ((link_life_state(l) == TB_LINK_SILENT && l->path.address_count > 0) || raced) {
+    if ((tb_link_life_state(l) == TB_LINK_SILENT && l->path.address_count > 0) || raced) {
         dial_next(l);
     } else if (l->path.race.on) {
         return; /* it has addresses of its own to dial */
@@ -317,25 +325,25 @@ void link_dial(struct link *l)
     }
 }
 
-/* A peer that was here before, and whose machine answers again: its data streams need not wait for HELLO. Two round trips less until
- * chunks move again. */
+/* A peer that was here before, and whose machine answers again: its data streams need not wait for
+ * HELLO. Two round trips less until chunks move again. */
 static void dial_ahead(struct link *l)
 {
-    const bool seeks = link_life_state(l) == TB_LINK_SILENT || link_life_state(l) == TB_LINK_DIALLING;
-    struct conn *c = seeks && link_session_seq(l) > 0 ? answered(l) : NULL;
+    const bool seeks = tb_link_life_state(l) == TB_LINK_SILENT || tb_link_life_state(l) == TB_LINK_DIALLING;
+    struct conn *c = seeks && tb_link_session_seq(l) > 0 ? answered(l) : NULL;
     if (c == NULL) {
-        link_streams_ahead_end(l);
-    } else if (!link_streams_are_ahead(l) && !c->ahead) {
+        tb_link_streams_ahead_end(l);
+    } else if (!tb_link_streams_are_ahead(l) && !c->ahead) {
         c->ahead = true;
-        link_streams_ahead(l, &c->address);
+        tb_link_streams_ahead(l, &c->address);
     }
 }
 
-void link_dial_tick(struct link *l, tb_time_ns now)
+void tb_link_dial_tick(struct link *l, tb_time_ns now)
 {
     race_on(l, now);
     note_connected(l, now);
     dial_ahead(l);
     if (!l->path.has_address || l->path.fresh_until == TB_TIME_NEVER || now < l->path.fresh_until) return;
-    if (link_is_up(l) && l->path.address_count > 0 && l->path.resolving == NULL) (void)resolve(l);
+    if (tb_link_is_up(l) && l->path.address_count > 0 && l->path.resolving == NULL) (void)resolve(l);
 }

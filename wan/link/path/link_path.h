@@ -45,17 +45,17 @@ struct link_path {
     char congestion[TB_TCP_CONGESTION_BYTES]; /* that tcp points to */
 };
 
-void link_path_init(struct link *l, const struct tb_links_peer_options *p);
-bool link_can_dial(const struct link *l);
+void tb_link_path_init(struct link *l, const struct tb_links_peer_options *p);
+bool tb_link_can_dial(const struct link *l);
 /* A session began. */
-void link_path_up(struct link *l);
+void tb_link_path_up(struct link *l);
 /* For each connection of the link. */
-const struct tb_tcp_path_options *link_tcp_options(const struct link *l);
+const struct tb_tcp_path_options *tb_link_tcp_options(const struct link *l);
 /* The kernel allows so many bytes under way. */
-void link_path_ceiling(struct link *l, uint64_t send_bytes);
+void tb_link_path_ceiling(struct link *l, uint64_t send_bytes);
 /* TCP_MAXSEG of new connections; 0: the path's own. */
-uint32_t link_segment_bytes(const struct link *l);
+uint32_t tb_link_segment_bytes(const struct link *l);
 /* A fresh connection was dialled beside a session that works; 0: never. */
-tb_time_ns link_renewed_at(const struct link *l);
+tb_time_ns tb_link_renewed_at(const struct link *l);
 
 #endif

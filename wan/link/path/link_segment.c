@@ -1,16 +1,17 @@
-/* link_segment.c - an MTU black hole: what of a link's connections stalls, what is done about it, and who is told.
+/* link_segment.c - an MTU black hole: what of a link's connections stalls, what is done about
+ * it, and who is told.
  *
- * The dialler of a session makes all its connections, so it alone can lower their segments for both ways (TCP_MAXSEG goes
- * into the SYN). The other end tells it by SEGMENT. A session goes on over a fresh connection with smaller segments, as
- * for new certificates; what was crossing resumes.
+ * The dialler of a session makes all its connections, so it alone can lower their segments for both
+ * ways (TCP_MAXSEG goes into the SYN). The other end tells it by SEGMENT. A session goes on over a
+ * fresh connection with smaller segments, as for new certificates; what was crossing resumes.
  *
  * After a while the dialler tries the path's own size again: it says so by SEGMENT with
  * TB_SEGMENT_BYTES_MAX, so that the other end forgets its bound, too, and goes on over a fresh
  * connection.
  *
- * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries a smaller size. The
- * first of those that opens becomes the session, and one that stalls stays as a probe: if it opens after all, the peer
- * was only slow. */
+ * Where not even the handshake passes, each attempt after one that TCP opened and TLS did not tries
+ * a smaller size. The first of those that opens becomes the session, and one that stalls stays as a
+ * probe: if it opens after all, the peer was only slow. */
 #include "wan/link/path/link_segment.h"
 
 #include "base/clock.h"
@@ -35,25 +36,25 @@ static void tell(struct link *l, bool by_peer)
     tb_log_begin(&line, TB_LOG_WARN, "link.mtu");
     tb_log_str(&line, "peer", uri);
     tb_log_str(&line, "by", by_peer ? "peer" : "us");
-    if (link_control(l) != NULL) tb_log_str(&line, "address", link_control(l)->address_text);
+    if (tb_link_control(l) != NULL) tb_log_str(&line, "address", tb_link_control(l)->address_text);
     tb_log_u64(&line, "stalled_segment_bytes", l->path.segment.from);
     tb_log_u64(&line, "segment_bytes", l->path.segment.bytes_max);
     tb_log_end(&line);
-    link_said_mtu(l);
+    tb_link_said_mtu(l);
 }
 
 static void say(struct link *l)
 {
-    if (link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT) return;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT) return;
     LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->path.segment.bytes_max);
 }
 
 /* The session's connections are larger. */
 static void renew(struct link *l)
 {
-    const uint32_t of_session = link_control(l)->segment_max;
-    if (link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
-        link_renew(l, tb_clock_now());
+    const uint32_t of_session = tb_link_control(l)->segment_max;
+    if (tb_link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
+        tb_link_renew(l, tb_clock_now());
 }
 
 static void try_own(struct link *l, tb_time_ns now)
@@ -61,10 +62,10 @@ static void try_own(struct link *l, tb_time_ns now)
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
     tb_log(TB_LOG_INFO, "link.mtu_again", "peer=%s segment_bytes=%u", uri, l->path.segment.back);
-    if (link_protocol(l) >= TB_LINK_PROTOCOL_SEGMENT)
+    if (tb_link_protocol(l) >= TB_LINK_PROTOCOL_SEGMENT)
         LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = TB_SEGMENT_BYTES_MAX);
-    link_said_no_mtu(l);
-    link_renew(l, now);
+    tb_link_said_no_mtu(l);
+    tb_link_renew(l, now);
 }
 
 static void lowered(struct link *l)
@@ -84,7 +85,8 @@ static bool stream_moved(struct tb_stream *s)
     return true;
 }
 
-/* A heartbeat that was sent since then has been answered: small packets pass while these segments do not. */
+/* A heartbeat that was sent since then has been answered: small packets pass while
+ * these segments do not. */
 static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns now)
 {
     if (atomic_load_explicit(&s->stalled_segment, memory_order_relaxed) == 0) {
@@ -93,24 +95,25 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
         return false;
     }
     if (s->stalled_at == 0) s->stalled_at = now;
-    if (s->stall_counted || link_answered_at(l) < s->stalled_at) return false;
+    if (s->stall_counted || tb_link_answered_at(l) < s->stalled_at) return false;
     s->stall_counted = true;
     return true;
 }
 
-/* Connections that stall at one time may have one fault, as on a path that comes and goes: what was open then counts once. */
+/* Connections that stall at one time may have one fault, as on a path that comes and goes: what was
+ * open then counts once. */
 static bool is_fresh(const struct link *l, const struct tb_stream *s)
 {
-    return l->path.segment_seq != link_session_seq(l) || s->plan.number > l->path.segment_number;
+    return l->path.segment_seq != tb_link_session_seq(l) || s->plan.number > l->path.segment_number;
 }
 
 static bool count_stalled(struct link *l, uint32_t bytes)
 {
-    l->path.segment_seq = link_session_seq(l);
+    l->path.segment_seq = tb_link_session_seq(l);
     l->path.segment_number = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        const struct tb_stream *s = link_stream_at(l, i);
-        if (s == NULL || s->plan.session_seq != link_session_seq(l)) continue;
+        const struct tb_stream *s = tb_link_stream_at(l, i);
+        if (s == NULL || s->plan.session_seq != tb_link_session_seq(l)) continue;
         if (s->plan.number > l->path.segment_number) l->path.segment_number = s->plan.number;
     }
     return tb_segment_stalled(&l->path.segment, bytes);
@@ -120,34 +123,35 @@ static bool count_stalled(struct link *l, uint32_t bytes)
 static void watch_control(struct link *l, tb_time_ns now)
 {
     struct tb_tcp_seen seen;
-    if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(link_control(l)->wire)), &seen)) return;
+    if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(tb_link_control(l)->wire)), &seen)) return;
     if (seen.bytes_acked == l->path.control_acked && l->path.control_at != 0) return;
     l->path.control_acked = seen.bytes_acked;
     l->path.control_at = now;
 }
 
-void link_segment_tick(struct link *l, tb_time_ns now)
+void tb_link_segment_tick(struct link *l, tb_time_ns now)
 {
     bool low = false, moved = false;
-    if (!link_is_up(l) || tb_time_since(l->path.segment_at, now) < LOOK_EVERY) return;
+    if (!tb_link_is_up(l) || tb_time_since(l->path.segment_at, now) < LOOK_EVERY) return;
     l->path.segment_at = now;
     watch_control(l, now);
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
-        struct tb_stream *s = link_stream_at(l, i);
-        if (s == NULL || s->plan.session_seq != link_session_seq(l)) continue;
+        struct tb_stream *s = tb_link_stream_at(l, i);
+        if (s == NULL || s->plan.session_seq != tb_link_session_seq(l)) continue;
         moved |= stream_moved(s);
         const uint32_t bytes = atomic_load_explicit(&s->stalled_segment, memory_order_relaxed);
         if (stream_stalled(l, s, now) && is_fresh(l, s)) low |= count_stalled(l, bytes);
     }
     if (moved) tb_segment_moved(&l->path.segment);
     if (low) lowered(l);
-    if (link_control(l)->dialled && tb_segment_again(&l->path.segment, now)) try_own(l, now);
+    if (tb_link_control(l)->dialled && tb_segment_again(&l->path.segment, now)) try_own(l, now);
 }
 
 /* ---- sessions ---- */
 
-/* The peer went on speaking on it while nothing of ours was acknowledged: a path that is cut is silent both ways. */
-bool link_segment_replaced(struct link *l, const struct conn *old)
+/* The peer went on speaking on it while nothing of ours was acknowledged: a path that is cut
+ * is silent both ways. */
+bool tb_link_segment_replaced(struct link *l, const struct conn *old)
 {
     const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
     const bool heard = l->path.control_at != 0 &&
@@ -155,29 +159,29 @@ bool link_segment_replaced(struct link *l, const struct conn *old)
     return bytes != 0 && heard && tb_segment_stalled(&l->path.segment, bytes);
 }
 
-void link_segment_up(struct link *l, bool low)
+void tb_link_segment_up(struct link *l, bool low)
 {
     if (low) {
         lowered(l);
     } else if (l->path.segment.proven) {
-        link_said_mtu(l);
+        tb_link_said_mtu(l);
         say(l);
         renew(l);
     }
 }
 
-enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_segment m;
     const enum tb_status status = tb_frame_segment_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT || m.bytes < TB_SEGMENT_BYTES_MIN ||
         m.bytes > TB_SEGMENT_BYTES_MAX)
         return TB_PEER_GARBLED;
     if (m.bytes == TB_SEGMENT_BYTES_MAX) {
-        if (link_control(l)->dialled || !l->path.segment.proven) return TB_OK;
+        if (tb_link_control(l)->dialled || !l->path.segment.proven) return TB_OK;
         tb_segment_try_own(&l->path.segment);
-        link_said_no_mtu(l);
+        tb_link_said_no_mtu(l);
         return TB_OK;
     }
     if (!tb_segment_told(&l->path.segment, m.bytes)) return TB_OK;
@@ -189,11 +193,11 @@ enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f)
 /* ---- handshakes ---- */
 
 /* It opened after all, or never did. */
-void link_segment_probed(struct link *l, bool opened)
+void tb_link_segment_probed(struct link *l, bool opened)
 {
     if (opened && !l->path.segment.proven)
         l->path.segment = (struct tb_segment){0};
-    else if (!opened && link_is_up(l) && l->path.segment.bytes_max != 0 && !l->path.segment.proven) {
+    else if (!opened && tb_link_is_up(l) && l->path.segment.bytes_max != 0 && !l->path.segment.proven) {
         (void)tb_segment_told(&l->path.segment, l->path.segment.bytes_max);
         lowered(l);
     }

@@ -8,11 +8,12 @@ struct conn;
 struct link;
 struct tb_wire_frame;
 
-void link_segment_tick(struct link *l, tb_time_ns now);
-/* A session is about to take the place of `old`. True: that was stalled, and segments are to be smaller: say so to link_segment_up. */
-bool link_segment_replaced(struct link *l, const struct conn *old);
-void link_segment_up(struct link *l, bool lowered);
-enum tb_status link_on_segment(struct link *l, struct tb_wire_frame *f);
-void link_segment_probed(struct link *l, bool opened);
+void tb_link_segment_tick(struct link *l, tb_time_ns now);
+/* A session is about to take the place of `old`. True: that was stalled, and segments are to be
+ * smaller: say so to tb_link_segment_up. */
+bool tb_link_segment_replaced(struct link *l, const struct conn *old);
+void tb_link_segment_up(struct link *l, bool lowered);
+enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f);
+void tb_link_segment_probed(struct link *l, bool opened);
 
 #endif

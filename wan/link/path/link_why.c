@@ -1,9 +1,11 @@
-/* link_why.c - what a link says of itself: why it is down, since when, and what ails one that is up.
+/* link_why.c - what a link says of itself: why it is down, since when, and what ails one that is
+ * up.
  *
- * A link has one reason at a time. A session that comes up clears the reason of the time before; what fails beside
- * a session that is up is not told here. Attempts of both ends, and to several addresses, fail in turns and not all
- * alike: the one that came furthest speaks for the link. A refused certificate says more than a closed port, so the
- * port waits until no certificate was refused for STANDS. */
+ * A link has one reason at a time. A session that comes up clears the reason of the time
+ * before; what fails beside a session that is up is not told here. Attempts of both ends, and
+ * to several addresses, fail in turns and not all alike: the one that came furthest speaks for
+ * the link. A refused certificate says more than a closed port, so the port waits until no
+ * certificate was refused for STANDS. */
 #include "wan/link/path/link_why.h"
 
 #include <stdarg.h>
@@ -40,7 +42,7 @@ __attribute__((format(printf, 3, 4))) static void down_for(struct link *l, enum 
                                                            const char *format, ...)
 {
     va_list args;
-    if (link_is_up(l)) return;
+    if (tb_link_is_up(l)) return;
     va_start(args, format);
     set(l, why, false, format, args);
     va_end(args);
@@ -51,7 +53,7 @@ __attribute__((format(printf, 3, 4))) static void refused_for(struct link *l, en
                                                               const char *format, ...)
 {
     va_list args;
-    if (link_is_up(l)) return;
+    if (tb_link_is_up(l)) return;
     va_start(args, format);
     set(l, why, true, format, args);
     va_end(args);
@@ -73,13 +75,13 @@ static const char *us_of(const struct link *l)
 
 /* ---- up and down ---- */
 
-void link_said_up(struct link *l)
+void tb_link_said_up(struct link *l)
 {
     const tb_time_ns since = l->path.said.up ? l->path.said.since : tb_clock_now();
     l->path.said = (struct link_said){.up = true, .since = since};
 }
 
-void link_said_down(struct link *l, enum tb_status why)
+void tb_link_said_down(struct link *l, enum tb_status why)
 {
     l->path.said = (struct link_said){.since = tb_clock_now()};
     if (why == TB_STREAM_IDLE)
@@ -89,24 +91,24 @@ void link_said_down(struct link *l, enum tb_status why)
         down_for(l, TB_LINKS_WHY_DOWN, "the session with %s ended: %s", peer_of(l), tb_status_text(why));
 }
 
-void link_said_expired(struct link *l, bool ours)
+void tb_link_said_expired(struct link *l, bool ours)
 {
     refused_for(l, TB_LINKS_WHY_CLOCK, "the certificate of %s ended, and with it the session",
                 ours ? us_of(l) : peer_of(l));
 }
 
-void link_said_init(struct link *l)
+void tb_link_said_init(struct link *l)
 {
     l->path.said.since = tb_clock_now();
     l->path.said.why = TB_LINKS_WHY_DOWN;
 }
 
-enum tb_links_why link_why(const struct link *l)
+enum tb_links_why tb_link_why(const struct link *l)
 {
     return l->path.said.why;
 }
 
-void link_said_show(const struct link *l, struct tb_links_stats *stats_out)
+void tb_link_said_show(const struct link *l, struct tb_links_stats *stats_out)
 {
     stats_out->turned_away = l->path.said.refused;
     stats_out->why = l->path.said.why;
@@ -150,7 +152,7 @@ static void handshake_refused(struct link *l, const struct conn *c, const char *
         refused_for(l, why_of_fault(r.fault), "%s at %s: %s", peer_of(l), c->address_text, reason);
 }
 
-void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
+void tb_link_said_bye(struct link *l, enum tb_status why, bool by_peer)
 {
     const char *text = tb_status_text(why);
     if (why == TB_PEER_TWIN)
@@ -177,26 +179,26 @@ void link_said_bye(struct link *l, enum tb_status why, bool by_peer)
 
 /* ---- of a link that is up ---- */
 
-void link_said_twin(struct link *l, const struct conn *twin)
+void tb_link_said_twin(struct link *l, const struct conn *twin)
 {
     l->path.said.why = TB_LINKS_WHY_TWIN;
     snprintf(l->path.said.error, sizeof l->path.said.error,
              "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "
              "the two, or issue a certificate of its own to it",
-             peer_of(l), link_control(l)->address_text, twin->address_text);
+             peer_of(l), tb_link_control(l)->address_text, twin->address_text);
 }
 
-void link_said_no_twin(struct link *l)
+void tb_link_said_no_twin(struct link *l)
 {
     if (l->path.said.why != TB_LINKS_WHY_TWIN) return;
     l->path.said.why = TB_LINKS_WHY_NONE;
     l->path.said.error[0] = '\0';
-    if (l->path.segment.proven) link_said_mtu(l);
+    if (l->path.segment.proven) tb_link_said_mtu(l);
 }
 
-void link_said_mtu(struct link *l)
+void tb_link_said_mtu(struct link *l)
 {
-    if (!link_is_up(l)) return;
+    if (!tb_link_is_up(l)) return;
     l->path.said.why = TB_LINKS_WHY_MTU;
     snprintf(
         l->path.said.error, sizeof l->path.said.error,
@@ -205,7 +207,7 @@ void link_said_mtu(struct link *l)
         peer_of(l), l->path.segment.bytes_max);
 }
 
-void link_said_no_mtu(struct link *l)
+void tb_link_said_no_mtu(struct link *l)
 {
     if (l->path.said.why != TB_LINKS_WHY_MTU) return;
     l->path.said.why = TB_LINKS_WHY_NONE;
@@ -214,7 +216,7 @@ void link_said_no_mtu(struct link *l)
 
 /* ---- dials ---- */
 
-void link_said_unresolved(struct link *l, enum tb_status why)
+void tb_link_said_unresolved(struct link *l, enum tb_status why)
 {
     down_for(l, TB_LINKS_WHY_DNS, "%s: the name %s has no address: %s", peer_of(l), l->path.endpoint.host,
              why == TB_OK ? "the answer is empty" : tb_status_text(why));
@@ -229,7 +231,7 @@ static enum tb_links_why why_of_dial(const struct conn *c, enum tb_status why)
     return TB_LINKS_WHY_DOWN;
 }
 
-void link_said_undialled(struct conn *c, enum tb_status status)
+void tb_link_said_undialled(struct conn *c, enum tb_status status)
 {
     struct link *l = c->link;
     const enum tb_links_why why = why_of_dial(c, status);
@@ -311,7 +313,7 @@ static bool is_judgement(enum tb_tls_fault fault)
     return fault != TB_TLS_FAULT_NONE && fault != TB_TLS_FAULT_OTHER;
 }
 
-void links_said_stranger(struct conn *c, enum tb_status why)
+void tb_links_said_stranger(struct conn *c, enum tb_status why)
 {
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     char claim[TB_URI_BYTES_MAX];

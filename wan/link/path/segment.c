@@ -3,7 +3,8 @@
 
 #define STALLED_MIN 2u
 
-/* Below Ethernet's, for tunnels and overlays; what a path of 1280 leaves; a margin; what must pass. */
+/* Below Ethernet's, for tunnels and overlays; what a path of 1280 leaves; a margin; what must
+ * pass. */
 static const uint32_t sizes[TB_SEGMENT_STEPS] = {1360, 1200, 1000, TB_SEGMENT_BYTES_MIN};
 
 uint32_t tb_segment_below(uint32_t bytes, uint32_t steps)

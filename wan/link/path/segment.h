@@ -1,10 +1,12 @@
-/* segment.h - how large the segments of a link's connections may be: a path on which small packets pass and large ones
- * vanish without a word (an MTU black hole) is told from one that is cut or slow. Pure.
+/* segment.h - how large the segments of a link's connections may be: a path on which small
+ * packets pass and large ones vanish without a word (an MTU black hole) is told from one that
+ * is cut or slow. Pure.
  *
- * A stalled connection is one whose full segments go again and again and are never acknowledged, while a heartbeat that
- * was sent meanwhile is answered. One such connection may have a fault of its own (one of several paths, a stopped
- * reader's machine), so two in a row, without a full segment that arrives between them, make the size guilty. Once a
- * size was found guilty, one connection is enough for the next.
+ * A stalled connection is one whose full segments go again and again and are never acknowledged,
+ * while a heartbeat that was sent meanwhile is answered. One such connection may have a fault of
+ * its own (one of several paths, a stopped reader's machine), so two in a row, without a full
+ * segment that arrives between them, make the size guilty. Once a size was found guilty, one
+ * connection is enough for the next.
  *
  * A path may be mended. So after a while the path's own size is tried again, and where one
  * connection stalls, what passed before counts at once, and the next trial is twice as far away, up
@@ -34,9 +36,11 @@ struct tb_segment {
     tb_time_ns again_at; /* 0: no look was taken since */
 };
 
-/* The `steps`-th size below `bytes`; 0 is the path's own, above all. The last one for more steps than there are. */
+/* The `steps`-th size below `bytes`; 0 is the path's own, above all. The last one for more
+ * steps than there are. */
 uint32_t tb_segment_below(uint32_t bytes, uint32_t steps);
-/* A connection whose segments have so many bytes is stalled. True: bytes_max is lower now, and proven. */
+/* A connection whose segments have so many bytes is stalled. True: bytes_max is
+ * lower now, and proven. */
 bool tb_segment_stalled(struct tb_segment *s, uint32_t bytes);
 /* Full segments arrived. */
 void tb_segment_moved(struct tb_segment *s);
@@ -44,7 +48,8 @@ void tb_segment_moved(struct tb_segment *s);
 bool tb_segment_again(struct tb_segment *s, tb_time_ns now);
 /* The same now: whoever makes the connections tries. */
 void tb_segment_try_own(struct tb_segment *s);
-/* The peer, or a handshake, says that no more than this passes. True: that is lower than before, or new. */
+/* The peer, or a handshake, says that no more than this passes. True: that is lower
+ * than before, or new. */
 bool tb_segment_told(struct tb_segment *s, uint32_t bytes);
 
 #endif

@@ -10,10 +10,10 @@
 static bool shakes_too_long(const struct conn *c, tb_time_ns now)
 {
     if (!c->dialled || c->ended || c->opened_at != 0 || c->connected_at == 0) return false;
-    return tb_time_since(c->connected_at, now) >= link_silent_after(c->link);
+    return tb_time_since(c->connected_at, now) >= tb_link_silent_after(c->link);
 }
 
-uint32_t link_segment_to_try(const struct link *l)
+uint32_t tb_link_segment_to_try(const struct link *l)
 {
     uint32_t stalled = 0;
     const tb_time_ns now = tb_clock_now();
@@ -23,7 +23,7 @@ uint32_t link_segment_to_try(const struct link *l)
 }
 
 /* Before those that run against it are closed. */
-void link_segment_won(const struct conn *won)
+void tb_link_segment_won(const struct conn *won)
 {
     struct link *l = won->link;
     const tb_time_ns now = tb_clock_now();

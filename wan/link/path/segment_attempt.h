@@ -7,7 +7,7 @@
 struct conn;
 struct link;
 
-uint32_t link_segment_to_try(const struct link *l); /* of the next dial */
-void link_segment_won(const struct conn *won);
+uint32_t tb_link_segment_to_try(const struct link *l); /* of the next dial */
+void tb_link_segment_won(const struct conn *won);
 
 #endif

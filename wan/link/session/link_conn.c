@@ -1,4 +1,5 @@
-/* link_conn.c - connections that are or may become control streams, ours and those of peers that dial. */
+/* link_conn.c - connections that are or may become control streams, ours and those of peers that
+ * dial. */
 #include "wan/link/session/link_conn.h"
 
 #include <string.h>
@@ -11,14 +12,14 @@
 
 #define BYE_LINGER_MS 500
 
-void link_conn_close(struct conn *c, enum tb_status why)
+void tb_link_conn_close(struct conn *c, enum tb_status why)
 {
     if (c->ended) return;
     c->ended = true;
     tb_wire_close(c->wire, why);
 }
 
-void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
+void tb_link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
 {
     if (c->ended) return;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_BYE, 0, LINK_SMALL);
@@ -30,7 +31,7 @@ void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
     tb_wire_finish(c->wire, why, BYE_LINGER_MS);
 }
 
-void link_conn_free(struct conn *c)
+void tb_link_conn_free(struct conn *c)
 {
     struct conn **at = &c->links->conns;
     while (*at != c)
@@ -41,17 +42,17 @@ void link_conn_free(struct conn *c)
     tb_free(c);
 }
 
-/* P6: strangers take the room of those who come, and none of ours who dial; and our dials to peers that are silent take none of
- * those who come. */
-bool links_have_room(const struct tb_links *ls, const struct link *l)
+/* P6: strangers take the room of those who come, and none of ours who dial; and our dials to peers
+ * that are silent take none of those who come. */
+bool tb_links_have_room(const struct tb_links *ls, const struct link *l)
 {
     return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->session.conn_count < LINK_CONNS_PER_PEER;
 }
 
-struct conn *link_conn_new(struct tb_links *ls, struct link *l)
+struct conn *tb_link_conn_new(struct tb_links *ls, struct link *l)
 {
-    if (!links_have_room(ls, l)) {
-        if (l == NULL) links_table_refused(ls, TB_LINKS_TABLE_CONNS, NULL);
+    if (!tb_links_have_room(ls, l)) {
+        if (l == NULL) tb_links_table_refused(ls, TB_LINKS_TABLE_CONNS, NULL);
         return NULL;
     }
     struct conn *c = tb_calloc(1, sizeof *c);
@@ -67,16 +68,16 @@ struct conn *link_conn_new(struct tb_links *ls, struct link *l)
     if (l != NULL)
         l->session.conn_count++;
     else
-        links_table_took(ls, TB_LINKS_TABLE_CONNS, ++ls->accepted_count);
+        tb_links_table_took(ls, TB_LINKS_TABLE_CONNS, ++ls->accepted_count);
     return c;
 }
 
-uint32_t link_conn_count(const struct link *l)
+uint32_t tb_link_conn_count(const struct link *l)
 {
     return l->session.conn_count;
 }
 
-uint32_t link_conn_accepted(const struct link *l)
+uint32_t tb_link_conn_accepted(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
@@ -84,14 +85,14 @@ uint32_t link_conn_accepted(const struct link *l)
     return count;
 }
 
-bool link_has_candidate(const struct link *l)
+bool tb_link_has_candidate(const struct link *l)
 {
     for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
         if (c->link == l && c->dialled && !c->is_session && !c->ended && c->greet_by != 0) return true;
     return false;
 }
 
-bool link_same_address(const struct tb_address *a, const struct tb_address *b)
+bool tb_link_same_address(const struct tb_address *a, const struct tb_address *b)
 {
     return a->bytes == b->bytes && memcmp(&a->any, &b->any, a->bytes) == 0;
 }

@@ -44,19 +44,20 @@ struct conn {
     uint64_t binding_session;
 };
 
-void link_conn_close(struct conn *c, enum tb_status why);
+void tb_link_conn_close(struct conn *c, enum tb_status why);
 /* Says why, then ends. */
-void link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail);
-void link_conn_free(struct conn *c);
+void tb_link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail);
+void tb_link_conn_free(struct conn *c);
 /* For one more: dialled by this link; NULL: accepted. */
-bool links_have_room(const struct tb_links *ls, const struct link *l);
-struct conn *link_conn_new(struct tb_links *ls, struct link *l); /* likewise; NULL: no memory, or no room */
+bool tb_links_have_room(const struct tb_links *ls, const struct link *l);
+/* likewise; NULL: no memory, or no room */
+struct conn *tb_link_conn_new(struct tb_links *ls, struct link *l);
 /* Ours, and those of the peer that were identified. */
-uint32_t link_conn_count(const struct link *l);
+uint32_t tb_link_conn_count(const struct link *l);
 /* That came from outside, and turned out to be the peer's. */
-uint32_t link_conn_accepted(const struct link *l);
+uint32_t tb_link_conn_accepted(const struct link *l);
 /* An attempt of ours may still become the session. */
-bool link_has_candidate(const struct link *l);
-bool link_same_address(const struct tb_address *a, const struct tb_address *b);
+bool tb_link_has_candidate(const struct link *l);
+bool tb_link_same_address(const struct tb_address *a, const struct tb_address *b);
 
 #endif

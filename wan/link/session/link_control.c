@@ -1,4 +1,5 @@
-/* link_control.c - the control stream of a link: is it up, what is written to it, and a step of its life. */
+/* link_control.c - the control stream of a link: is it up, what is written to it,
+ * and a step of its life. */
 #include "wan/link/session/link_control.h"
 
 #include <stdio.h>
@@ -11,14 +12,14 @@
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_conn.h"
 
-void link_session_init(struct link *l, uint32_t lane)
+void tb_link_control_init(struct link *l, uint32_t lane)
 {
     const struct tb_links_options *o = &l->links->options;
     const struct tb_link_session_config config = {.self = l->links->identity,
                                                   .peer = l->identity,
                                                   .peer_lane = lane,
                                                   .protocol_max = o->protocol_max,
-                                                  .can_dial = link_can_dial(l),
+                                                  .can_dial = tb_link_can_dial(l),
                                                   .retry_min = TB_MS(o->retry_min_ms),
                                                   .retry_max = TB_MS(o->retry_max_ms),
                                                   .fresh_dial = TB_MS(o->fresh_dial_ms),
@@ -26,47 +27,47 @@ void link_session_init(struct link *l, uint32_t lane)
     tb_link_session_init(&l->session.life, &config, tb_clock_now());
 }
 
-struct conn *link_control(const struct link *l)
+struct conn *tb_link_control(const struct link *l)
 {
     return l->session.control;
 }
 
-uint32_t link_protocol(const struct link *l)
+uint32_t tb_link_protocol(const struct link *l)
 {
     return l->session.protocol;
 }
 
-uint64_t link_session_seq(const struct link *l)
+uint64_t tb_link_session_seq(const struct link *l)
 {
     return l->session.seq;
 }
 
-struct tb_id link_session_id(const struct link *l)
+struct tb_id tb_link_session_id(const struct link *l)
 {
     return l->session.id;
 }
 
-enum tb_link_session_state link_life_state(const struct link *l)
+enum tb_link_session_state tb_link_life_state(const struct link *l)
 {
     return l->session.life.state;
 }
 
-uint32_t link_attempts(const struct link *l)
+uint32_t tb_link_attempts(const struct link *l)
 {
     return l->session.life.attempts;
 }
 
-tb_time_ns link_silent_after(const struct link *l)
+tb_time_ns tb_link_silent_after(const struct link *l)
 {
     return l->session.life.config.silent;
 }
 
-tb_time_ns link_answered_at(const struct link *l)
+tb_time_ns tb_link_answered_at(const struct link *l)
 {
     return l->session.beat.answered;
 }
 
-void link_session_show(const struct link *l, struct tb_links_stats *stats_out)
+void tb_link_session_show(const struct link *l, struct tb_links_stats *stats_out)
 {
     const struct conn *c = l->session.control;
     stats_out->up = c != NULL;
@@ -80,25 +81,25 @@ void link_session_show(const struct link *l, struct tb_links_stats *stats_out)
     snprintf(stats_out->address, sizeof stats_out->address, "%s", c->address_text);
 }
 
-bool link_is_up(const struct link *l)
+bool tb_link_is_up(const struct link *l)
 {
     return l->session.control != NULL;
 }
 
-struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max)
+struct tb_writer *tb_link_begin(struct link *l, enum tb_frame_type type, size_t payload_max)
 {
     return l->session.control != NULL
                ? tb_wire_begin(l->session.control->wire, (uint16_t)type, 0, payload_max)
                : NULL;
 }
 
-void link_end(struct link *l)
+void tb_link_end(struct link *l)
 {
     tb_wire_end(l->session.control->wire);
 }
 
-void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
-              const char *address)
+void tb_link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+                 const char *address)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -110,13 +111,13 @@ void link_log(const struct link *l, enum tb_log_level level, const char *event, 
     tb_log_end(&line);
 }
 
-void link_step(struct link *l, enum tb_link_session_event_kind kind, const struct tb_link_session_event *more,
-               struct tb_link_session_todo *todo_out)
+void tb_link_step(struct link *l, enum tb_link_session_event_kind kind,
+                  const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out)
 {
     struct tb_link_session_event ev = {0};
     if (more != NULL) ev = *more;
     ev.kind = kind;
     ev.now = tb_clock_now();
-    ev.random = links_random();
+    ev.random = tb_links_random();
     if (tb_link_session_step(&l->session.life, &ev, todo_out) != TB_OK) memset(todo_out, 0, sizeof *todo_out);
 }

@@ -39,38 +39,38 @@ struct link_session_part {
     struct link_twin twin;
 };
 
-void link_session_init(struct link *l, uint32_t lane);
+void tb_link_control_init(struct link *l, uint32_t lane);
 /* The control stream; NULL: the link is down. */
-struct conn *link_control(const struct link *l);
-uint32_t link_protocol(const struct link *l);
+struct conn *tb_link_control(const struct link *l);
+uint32_t tb_link_protocol(const struct link *l);
 /* Grows with each session, 1.. */
-uint64_t link_session_seq(const struct link *l);
-struct tb_id link_session_id(const struct link *l);
-enum tb_link_session_state link_life_state(const struct link *l);
+uint64_t tb_link_session_seq(const struct link *l);
+struct tb_id tb_link_session_id(const struct link *l);
+enum tb_link_session_state tb_link_life_state(const struct link *l);
 /* That failed in a row. */
-uint32_t link_attempts(const struct link *l);
+uint32_t tb_link_attempts(const struct link *l);
 /* A heartbeat unanswered for so long is silence. */
-tb_time_ns link_silent_after(const struct link *l);
+tb_time_ns tb_link_silent_after(const struct link *l);
 /* When the heartbeat was sent that was answered last. */
-tb_time_ns link_answered_at(const struct link *l);
+tb_time_ns tb_link_answered_at(const struct link *l);
 /* What the session says in the statistics. */
-void link_session_show(const struct link *l, struct tb_links_stats *stats_out);
-bool link_is_up(const struct link *l);
+void tb_link_session_show(const struct link *l, struct tb_links_stats *stats_out);
+bool tb_link_is_up(const struct link *l);
 /* NULL: not up, or ending. */
-struct tb_writer *link_begin(struct link *l, enum tb_frame_type type, size_t payload_max);
-void link_end(struct link *l);
-void link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
-              const char *address);
-void link_step(struct link *l, enum tb_link_session_event_kind kind, const struct tb_link_session_event *more,
-               struct tb_link_session_todo *todo_out);
+struct tb_writer *tb_link_begin(struct link *l, enum tb_frame_type type, size_t payload_max);
+void tb_link_end(struct link *l);
+void tb_link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+                 const char *address);
+void tb_link_step(struct link *l, enum tb_link_session_event_kind kind,
+                  const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out);
 
 /* Sends a control message to the peer; nothing happens when the session is not up. */
 #define LINK_SEND(link, type, message, payload_max, ...)                                                     \
     do {                                                                                                     \
-        struct tb_writer *w_ = link_begin(link, type, payload_max);                                          \
+        struct tb_writer *w_ = tb_link_begin(link, type, payload_max);                                       \
         if (w_ == NULL) break;                                                                               \
         message##_encode(&(const struct message){__VA_ARGS__}, w_);                                          \
-        link_end(link);                                                                                      \
+        tb_link_end(link);                                                                                   \
     } while (0)
 
 #define LINK_SMALL 1024u /* payload_max of messages without a page */

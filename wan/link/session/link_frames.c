@@ -1,4 +1,5 @@
-/* link_frames.c - what comes on connections: opened, greeted, refused, frames of a session, closed. */
+/* link_frames.c - what comes on connections: opened, greeted, refused, frames of a session,
+ * closed. */
 #include "wan/link/session/link_frames.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ static void refuse_stranger(struct conn *c, enum tb_status why)
     tb_log_str(&line, "status", tb_status_name(why));
     tb_log_str(&line, "reason", tb_chan_reason(tb_wire_chan(c->wire)));
     tb_log_end(&line);
-    links_said_stranger(c, why);
+    tb_links_said_stranger(c, why);
 }
 
 static struct link *link_of_identity(struct tb_links *ls, const struct tb_identity *identity)
@@ -77,12 +78,12 @@ static void send_hello(struct conn *c, const struct tb_id *session)
     tb_wire_end(c->wire);
 }
 
-/* What is said on a control stream is small, but it is what a version waits for first. A data stream is asked again when it has
- * found its loop. */
+/* What is said on a control stream is small, but it is what a version waits for first. A data
+ * stream is asked again when it has found its loop. */
 static void conn_path(struct conn *c)
 {
     struct tb_tcp_path path;
-    tb_tcp_path_open(&path, link_tcp_options(c->link), tb_chan_fd(tb_wire_chan(c->wire)), false);
+    tb_tcp_path_open(&path, tb_link_tcp_options(c->link), tb_chan_fd(tb_wire_chan(c->wire)), false);
     c->rtt = path.seen.rtt_min;
 }
 
@@ -97,22 +98,22 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     snprintf(c->address_text, sizeof c->address_text, "%s", peer->address);
     if (c->probe) {
         c->outrun = true;
-        link_segment_probed(c->link, true);
-        link_conn_close(c, TB_CANCELLED);
+        tb_link_segment_probed(c->link, true);
+        tb_link_conn_close(c, TB_CANCELLED);
         return;
     }
     if (c->dialled) {
-        link_dial_won(c);
+        tb_link_dial_won(c);
         conn_path(c);
         send_hello(c, &none);
         /* not after a round trip more: what the peer has comes with its HELLO */
-        link_subscribe(c->link, c->wire);
+        tb_link_subscribe(c->link, c->wire);
         return;
     }
     struct link *l = link_of_identity(c->links, &peer->identity);
     if (l == NULL || l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
         refuse_stranger(c, TB_PEER_DENIED);
-        link_conn_bye(c, TB_PEER_DENIED, 0);
+        tb_link_conn_bye(c, TB_PEER_DENIED, 0);
         return;
     }
     c->link = l;
@@ -141,14 +142,14 @@ static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bo
     if (why != TB_PEER_TWIN)
         log_refused(l, why, detail, by_peer);
     else if (by_peer)
-        link_twin_is_us(l);
-    link_said_bye(l, why, by_peer);
+        tb_link_twin_is_us(l);
+    tb_link_said_bye(l, why, by_peer);
     const struct tb_links_options *o = &l->links->options;
     if (o->ops->on_refused != NULL) o->ops->on_refused(o->user, l->index, why, detail, by_peer);
 }
 
-/* HELLO that is no part of a session yet. The dialler speaks first; the acceptor answers with the session's
- * id. */
+/* HELLO that is no part of a session yet. The dialler speaks first; the acceptor answers
+ * with the session's id. */
 static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_hello hello;
@@ -158,19 +159,20 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
     if (status != TB_OK) return status;
     if (tb_id_is_zero(&hello.session) != !c->dialled) return TB_PEER_GARBLED;
     if (c->links
-            ->closing) { /* P6: a session that began now would never end, and the links would never be closed */
+            /* P6: a session that began now would never end, and the links would never be closed */
+            ->closing) {
         c->fault_told = true;
-        link_conn_bye(c, TB_SITE_DRAINING, 0);
+        tb_link_conn_bye(c, TB_SITE_DRAINING, 0);
         return TB_OK;
     }
-    link_twin_forget(l, tb_clock_now());
+    tb_link_twin_forget(l, tb_clock_now());
     status = tb_link_session_judge(&l->session.life, &hello, c->dialled, &verdict);
-    if (status == TB_PEER_TWIN) link_twin_found(l, c, &hello);
-    if (verdict.ask) link_twin_ask(l);
+    if (status == TB_PEER_TWIN) tb_link_twin_found(l, c, &hello);
+    if (verdict.ask) tb_link_twin_ask(l);
     if (status != TB_OK) {
         tell_refused(l, status, verdict.detail, false);
         c->fault_told = true;
-        link_conn_bye(c, status, verdict.detail);
+        tb_link_conn_bye(c, status, verdict.detail);
         return TB_OK;
     }
     struct tb_id id = hello.session;
@@ -178,15 +180,15 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
         tb_random_bytes(id.bytes, sizeof id.bytes);
         send_hello(c, &id);
     }
-    link_session_begin(c, &hello, &id, verdict.protocol);
+    tb_link_session_begin(c, &hello, &id, verdict.protocol);
     return TB_OK;
 }
 
 static void session_refused(struct link *l, enum tb_status why)
 {
-    link_session_end(l, why);
-    if (why == TB_PEER_TWIN) link_twin_is_us(l);
-    if (why != TB_PEER_DUPLICATE) link_said_bye(l, why, true);
+    tb_link_session_end(l, why);
+    if (why == TB_PEER_TWIN) tb_link_twin_is_us(l);
+    if (why != TB_PEER_DUPLICATE) tb_link_said_bye(l, why, true);
 }
 
 static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
@@ -195,50 +197,51 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
     const enum tb_status status = tb_frame_bye_decode(&f->payload, &bye);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(bye.status_negated);
-    /* P6: an acceptor is in the session when the dialler judges its HELLO: without this word its catalog never counts on. */
+    /* P6: an acceptor is in the session when the dialler judges its HELLO: without this word its
+     * catalog never counts on. */
     const bool judged = !c->is_session || why == TB_PEER_STALE;
     if (judged && c->link != NULL) tell_refused(c->link, why, bye.detail, true);
     c->fault_told = true;
-    if (c->is_session && why == TB_PEER_DUPLICATE && link_has_candidate(c->link))
-        link_session_limbo(c->link);
+    if (c->is_session && why == TB_PEER_DUPLICATE && tb_link_has_candidate(c->link))
+        tb_link_session_limbo(c->link);
     else if (c->is_session)
         session_refused(c->link, why);
-    link_conn_close(c, why);
+    tb_link_conn_close(c, why);
     return TB_OK;
 }
 
 typedef enum tb_status (*link_handler)(struct link *l, struct tb_wire_frame *f);
 
 static const link_handler handlers[TB_FRAME_TYPE_END] = {
-    [TB_FRAME_PING] = link_on_ping,
-    [TB_FRAME_PONG] = link_on_pong,
-    [TB_FRAME_SUBSCRIBE] = link_on_subscribe,
-    [TB_FRAME_DENIED] = link_on_denied,
-    [TB_FRAME_VERSION] = link_on_version,
-    [TB_FRAME_GONE] = link_on_gone,
-    [TB_FRAME_ASK] = link_on_ask,
-    [TB_FRAME_HEAD] = link_on_head,
-    [TB_FRAME_DIGESTS] = link_on_digests,
-    [TB_FRAME_WANT] = link_on_want,
-    [TB_FRAME_BASE] = link_on_base,
-    [TB_FRAME_TAKE] = link_on_take,
-    [TB_FRAME_HAVE] = link_on_have,
-    [TB_FRAME_HELD] = link_on_held,
-    [TB_FRAME_START] = link_on_start,
-    [TB_FRAME_STOP] = link_on_stop,
-    [TB_FRAME_REFUSED] = link_on_refused,
-    [TB_FRAME_WHOLE] = link_on_whole,
-    [TB_FRAME_STREAM_GONE] = link_on_stream_gone,
-    [TB_FRAME_REPORT] = link_on_report,
-    [TB_FRAME_STREAMS] = link_on_streams,
-    [TB_FRAME_EXPECT] = link_on_expect,
-    [TB_FRAME_PUSH] = link_on_push,
-    [TB_FRAME_SPENT] = link_on_spent,
-    [TB_FRAME_RUNS] = link_on_runs,
-    [TB_FRAME_RUN_TOLD] = link_on_run_told,
-    [TB_FRAME_SEGMENT] = link_on_segment,
-    [TB_FRAME_STATE] = link_on_state,
-    [TB_FRAME_HOLDUP] = link_on_holdup,
+    [TB_FRAME_PING] = tb_link_on_ping,
+    [TB_FRAME_PONG] = tb_link_on_pong,
+    [TB_FRAME_SUBSCRIBE] = tb_link_on_subscribe,
+    [TB_FRAME_DENIED] = tb_link_on_denied,
+    [TB_FRAME_VERSION] = tb_link_on_version,
+    [TB_FRAME_GONE] = tb_link_on_gone,
+    [TB_FRAME_ASK] = tb_link_on_ask,
+    [TB_FRAME_HEAD] = tb_link_on_head,
+    [TB_FRAME_DIGESTS] = tb_link_on_digests,
+    [TB_FRAME_WANT] = tb_link_on_want,
+    [TB_FRAME_BASE] = tb_link_on_base,
+    [TB_FRAME_TAKE] = tb_link_on_take,
+    [TB_FRAME_HAVE] = tb_link_on_have,
+    [TB_FRAME_HELD] = tb_link_on_held,
+    [TB_FRAME_START] = tb_link_on_start,
+    [TB_FRAME_STOP] = tb_link_on_stop,
+    [TB_FRAME_REFUSED] = tb_link_on_refused,
+    [TB_FRAME_WHOLE] = tb_link_on_whole,
+    [TB_FRAME_STREAM_GONE] = tb_link_on_stream_gone,
+    [TB_FRAME_REPORT] = tb_link_on_report,
+    [TB_FRAME_STREAMS] = tb_link_on_streams,
+    [TB_FRAME_EXPECT] = tb_link_on_expect,
+    [TB_FRAME_PUSH] = tb_link_on_push,
+    [TB_FRAME_SPENT] = tb_link_on_spent,
+    [TB_FRAME_RUNS] = tb_link_on_runs,
+    [TB_FRAME_RUN_TOLD] = tb_link_on_run_told,
+    [TB_FRAME_SEGMENT] = tb_link_on_segment,
+    [TB_FRAME_STATE] = tb_link_on_state,
+    [TB_FRAME_HOLDUP] = tb_link_on_holdup,
 };
 
 static void log_garbled(const struct conn *c, uint16_t type)
@@ -260,7 +263,7 @@ static enum tb_status dispatch(struct conn *c, struct tb_wire_frame *f)
     if (c->link == NULL) return TB_PEER_GARBLED;
     if (!c->is_session) {
         if (f->type == TB_FRAME_HELLO) return on_hello(c, f);
-        if (f->type == TB_FRAME_BIND && !c->dialled) return links_on_bind(c, f);
+        if (f->type == TB_FRAME_BIND && !c->dialled) return tb_links_on_bind(c, f);
         return TB_PEER_GARBLED;
     }
     if (f->type >= TB_FRAME_TYPE_END || handlers[f->type] == NULL) return TB_PEER_GARBLED;
@@ -277,9 +280,9 @@ static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wir
     if (status == TB_PEER_GARBLED) log_garbled(c, f->type);
     c->fault_told = true;
     if (c->is_session)
-        link_drop(c->link, status);
+        tb_link_drop(c->link, status);
     else
-        link_conn_bye(c, status, 0);
+        tb_link_conn_bye(c, status, 0);
     return TB_OK;
 }
 
@@ -290,17 +293,18 @@ static bool renews(const struct link *l, const struct conn *c)
            c->greet_by >= l->stats.up_since + LINK_GREET_BY;
 }
 
-/* P10: the first of a row that fails. A renewal that does leaves the session as it is, which ends with its certificates. */
+/* P10: the first of a row that fails. A renewal that does leaves the session as it is, which ends
+ * with its certificates. */
 static void tell_failed(struct link *l, struct conn *c, enum tb_status why)
 {
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     if (c->fault_told || why == TB_CANCELLED) return;
     c->fault_told = true;
     if (l->session.life.state == TB_LINK_DIALLING)
-        link_log(l, l->session.life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
-                 reason);
+        tb_link_log(l, l->session.life.attempts == 0 ? TB_LOG_WARN : TB_LOG_DEBUG, "link.dial_failed", why,
+                    reason);
     else if (renews(l, c))
-        link_log(l, TB_LOG_WARN, "link.renew_failed", why, reason);
+        tb_link_log(l, TB_LOG_WARN, "link.renew_failed", why, reason);
 }
 
 static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
@@ -311,18 +315,18 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
     const bool said_no = c->fault_told; /* BYE, or what broke the protocol: that is told */
     if (was_session)
-        link_session_end(l, why);
+        tb_link_session_end(l, why);
     else if (l == NULL && !c->ended && !closing)
         refuse_stranger(c, why);
     const bool failed = dialled && !was_session && !closing && !c->outrun, racing = c->racing;
     const bool never_greeted = failed && c->greet_by != 0;
     const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
-    if (c->probe && never_greeted) link_segment_probed(l, false);
+    if (c->probe && never_greeted) tb_link_segment_probed(l, false);
     if (never_greeted) tell_failed(l, c, why);
-    if (never_greeted && !said_no) link_said_undialled(c, why);
-    link_conn_free(c);
+    if (never_greeted && !said_no) tb_link_said_undialled(c, why);
+    tb_link_conn_free(c);
     if (!never_greeted) return;
-    link_dial_ended(l, racing, why, reach);
+    tb_link_dial_ended(l, racing, why, reach);
 }
 
 const struct tb_wire_ops links_wire_ops = {
@@ -339,10 +343,10 @@ static void tell_full(struct tb_links *ls, const struct tb_address *from)
     tb_log(TB_LOG_WARN, "link.accept_refused", "address=%s connections=%u", address, ls->accepted_count);
 }
 
-void links_on_accept(void *user, int fd, const struct tb_address *from)
+void tb_links_on_accept(void *user, int fd, const struct tb_address *from)
 {
     struct tb_links *ls = user;
-    struct conn *c = link_conn_new(ls, NULL);
+    struct conn *c = tb_link_conn_new(ls, NULL);
     if (c == NULL) {
         tell_full(ls, from);
         close(fd); /* P7: whoever floods the port waits with the others */
@@ -350,7 +354,7 @@ void links_on_accept(void *user, int fd, const struct tb_address *from)
     }
     c->address = *from;
     tb_address_format(from, c->address_text, sizeof c->address_text);
-    struct tb_wire_options options = links_wire_options(ls, c);
+    struct tb_wire_options options = tb_links_wire_options(ls, c);
     options.chan.expect.bulk_heard = true; /* what dials may become a stream */
-    if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) link_conn_free(c);
+    if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) tb_link_conn_free(c);
 }

@@ -7,6 +7,6 @@
 
 extern const struct tb_wire_ops links_wire_ops;
 
-void links_on_accept(void *user, int fd, const struct tb_address *from);
+void tb_links_on_accept(void *user, int fd, const struct tb_address *from);
 
 #endif

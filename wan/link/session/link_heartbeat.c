@@ -17,7 +17,7 @@
 #define RENEW_BEFORE_S 60u /* of a certificate's end */
 #define RENEW_EVERY    TB_SECONDS(10)
 
-enum tb_status link_on_ping(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_ping(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_ping ping;
     const enum tb_status status = tb_frame_ping_decode(&f->payload, &ping);
@@ -25,7 +25,7 @@ enum tb_status link_on_ping(struct link *l, struct tb_wire_frame *f)
     return status;
 }
 
-enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_pong(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_pong pong;
     struct tb_link_session_todo todo;
@@ -35,13 +35,13 @@ enum tb_status link_on_pong(struct link *l, struct tb_wire_frame *f)
     if (pong.stamp > 0 && pong.stamp <= now) {
         l->stats.rtt = now - pong.stamp;
         tb_link_session_answered(&l->session.life, l->stats.rtt);
-        link_twin_answered(l, pong.stamp, now);
+        tb_link_twin_answered(l, pong.stamp, now);
         l->session.beat.answered = pong.stamp;
     }
     l->session.beat.waiting_since = 0;
     if (l->session.life.state != TB_LINK_SILENT) return TB_OK;
-    link_step(l, TB_LINK_HEARD, NULL, &todo);
-    link_race_end(l);
+    tb_link_step(l, TB_LINK_HEARD, NULL, &todo);
+    tb_link_race_end(l);
     return TB_OK;
 }
 
@@ -53,7 +53,8 @@ static uint64_t session_expires(const struct conn *c)
     return ours < theirs ? ours : theirs;
 }
 
-/* A dial that began before the newest certificates were read came up after, or a renewal with them failed. */
+/* A dial that began before the newest certificates were read came up after, or a
+ * renewal with them failed. */
 static bool shows_old_ones(const struct link *l)
 {
     const struct tb_digest newest = tb_tls_shown(l->links->options.tls);
@@ -62,22 +63,23 @@ static bool shows_old_ones(const struct link *l)
 
 static void end_with_certificate(struct link *l, bool ours)
 {
-    link_drop(l, TB_PEER_IDENTITY);
-    link_said_expired(l, ours);
+    tb_link_drop(l, TB_PEER_IDENTITY);
+    tb_link_said_expired(l, ours);
 }
 
-/* A session does not outlive the certificate of either end. One that we dialled takes a fresh connection before, in the hope of newer
- * ones, as the peer's may have been renewed, and ours; and at once where ours has been. What failed is tried again after a while. */
+/* A session does not outlive the certificate of either end. One that we dialled takes a fresh
+ * connection before, in the hope of newer ones, as the peer's may have been renewed, and ours; and
+ * at once where ours has been. What failed is tried again after a while. */
 static void watch_certificates(struct link *l, tb_time_ns now)
 {
     const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session.control);
-    const bool failed = link_renewed_at(l) > l->stats.up_since;
-    const bool rested = tb_time_since(link_renewed_at(l), now) >= RENEW_EVERY;
+    const bool failed = tb_link_renewed_at(l) > l->stats.up_since;
+    const bool rested = tb_time_since(tb_link_renewed_at(l), now) >= RENEW_EVERY;
     if (expires != 0 && wall_s >= expires)
         end_with_certificate(l, expires == l->session.control->own_expires_wall_s);
     else if (shows_old_ones(l) ? !failed || rested
                                : expires != 0 && wall_s + RENEW_BEFORE_S >= expires && rested)
-        link_renew(l, now);
+        tb_link_renew(l, now);
 }
 
 static void beat(struct link *l, tb_time_ns now)
@@ -98,16 +100,16 @@ static void listen_for_beats(struct link *l, tb_time_ns now)
     tb_time_ns heard = tb_wire_heard_at(l->session.control->wire);
     if (heard < l->session.beat.heard_floor) heard = l->session.beat.heard_floor;
     if (tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
-        link_drop(l, TB_STREAM_IDLE);
+        tb_link_drop(l, TB_STREAM_IDLE);
         return;
     }
     if (l->session.life.state != TB_LINK_UP || l->session.beat.waiting_since == 0) return;
     if (tb_time_since(l->session.beat.waiting_since, now) < tb_link_session_patience(&l->session.life))
         return;
-    link_step(l, TB_LINK_QUIET, NULL, &todo);
-    link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session.control->address_text);
-    link_names_doubt(l);
-    if (todo.dial) link_dial(l);
+    tb_link_step(l, TB_LINK_QUIET, NULL, &todo);
+    tb_link_log(l, TB_LOG_WARN, "link.silent", TB_OK, l->session.control->address_text);
+    tb_link_names_doubt(l);
+    if (todo.dial) tb_link_dial(l);
 }
 
 /* Our own loop stood still (a debugger, a stopped process): that is not the peer's silence. */
@@ -122,42 +124,42 @@ static void forgive_gap(struct link *l, tb_time_ns now)
 static void watch_limbo(struct link *l, tb_time_ns now)
 {
     if (l->session.limbo_since == 0) return;
-    if (link_has_candidate(l) &&
+    if (tb_link_has_candidate(l) &&
         tb_time_since(l->session.limbo_since, now) < TB_MS(l->links->options.down_ms))
         return;
-    link_be_down(l, TB_STREAM_CLOSED);
+    tb_link_be_down(l, TB_STREAM_CLOSED);
 }
 
-void link_up_tick(struct link *l, tb_time_ns now)
+void tb_link_up_tick(struct link *l, tb_time_ns now)
 {
     struct tb_link_session_todo todo;
-    if (link_is_up(l)) forgive_gap(l, now);
-    if (link_is_up(l)) beat(l, now);
-    if (link_is_up(l)) listen_for_beats(l, now);
-    link_twin_forget(l, now);
+    if (tb_link_is_up(l)) forgive_gap(l, now);
+    if (tb_link_is_up(l)) beat(l, now);
+    if (tb_link_is_up(l)) listen_for_beats(l, now);
+    tb_link_twin_forget(l, now);
     watch_limbo(l, now);
     if (l->links->closing) return;
-    link_dial_tick(l, now);
+    tb_link_dial_tick(l, now);
     if (now < l->session.life.next_dial_at) return;
-    link_step(l, TB_LINK_DUE, NULL, &todo);
-    if (todo.dial) link_dial(l);
+    tb_link_step(l, TB_LINK_DUE, NULL, &todo);
+    if (todo.dial) tb_link_dial(l);
 }
 
-void link_up_stop(struct link *l)
+void tb_link_up_stop(struct link *l)
 {
     struct tb_link_session_todo todo;
-    link_step(l, TB_LINK_STOP, NULL, &todo);
-    link_forget_resolving(l);
-    link_streams_ahead_end(l);
-    if (link_is_up(l)) link_drop(l, TB_SITE_DRAINING);
+    tb_link_step(l, TB_LINK_STOP, NULL, &todo);
+    tb_link_forget_resolving(l);
+    tb_link_streams_ahead_end(l);
+    if (tb_link_is_up(l)) tb_link_drop(l, TB_SITE_DRAINING);
 }
 
 /* Connections that were never greeted, or that are to end. */
-void links_conns_tick(struct tb_links *ls, tb_time_ns now)
+void tb_links_conns_tick(struct tb_links *ls, tb_time_ns now)
 {
     for (struct conn *c = ls->conns; c != NULL; c = c->next) {
         if (c->is_session || c->ended || c->binding != NULL) continue;
         if (ls->closing || now >= c->greet_by)
-            link_conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
+            tb_link_conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);
     }
 }

@@ -8,8 +8,8 @@
 typedef void (*session_do)(struct tb_link_session *s, const struct tb_link_session_event *ev,
                            struct tb_link_session_todo *todo);
 
-/* Full jitter: uniform between retry_min and a bound that doubles with each failure. Gateways that lost one
- * peer at the same moment do not come back at the same moment. */
+/* Full jitter: uniform between retry_min and a bound that doubles with each failure. Gateways that
+ * lost one peer at the same moment do not come back at the same moment. */
 static void back_off(struct tb_link_session *s, const struct tb_link_session_event *ev,
                      struct tb_link_session_todo *todo)
 {
@@ -106,8 +106,9 @@ static void pass(struct tb_link_session *s, const struct tb_link_session_event *
     (void)s, (void)ev, (void)todo;
 }
 
-/* The table is the whole truth: a pair that is not here cannot happen, and tests/unit/wan/link_session.c
- * walks all of them. An attempt that began earlier may fail in any state. */
+/* The table is the whole truth: a pair that is not here cannot happen, and
+ * tests/unit/wan/link_session.c walks all of them. An attempt that began earlier may fail in any
+ * state. */
 #define SESSION_ROWS(ROW)                                                                                    \
     ROW(RESTING, DUE, dial, DIALLING)                                                                        \
     ROW(RESTING, FAILED, pass, RESTING)                                                                      \

@@ -1,13 +1,15 @@
-/* link_session.h - the life of a session with one peer: who dials when, which of two sessions stays, whom we
- * talk to at all.
+/* link_session.h - the life of a session with one peer: who dials when, which of two sessions
+ * stays, whom we talk to at all.
  *
- * Pure: time and randomness are passed in. Connections are the owner's; there may be several attempts at once
- * (ours, the peer's, fresh dials to a silent peer), and the session is whichever was greeted and judged last.
+ * Pure: time and randomness are passed in. Connections are the owner's; there may be several
+ * attempts at once (ours, the peer's, fresh dials to a silent peer), and the session is whichever
+ * was greeted and judged last.
  *
- * Who says no is left alone for longer each time, with jitter. Who says nothing is dialled every config.fresh_dial for as long as
- * that lasts: nobody is burdened by what does not arrive, and the first packet that does is the link's next session. TCP alone asks a
- * silent path less and less often, and would find it open late by as long as it was closed. While this machine itself has no way
- * to the peer, it looks every config.retry_min.
+ * Who says no is left alone for longer each time, with jitter. Who says nothing is dialled every
+ * config.fresh_dial for as long as that lasts: nobody is burdened by what does not arrive, and the
+ * first packet that does is the link's next session. TCP alone asks a silent path less and less
+ * often, and would find it open late by as long as it was closed. While this machine itself has no
+ * way to the peer, it looks every config.retry_min.
  *
  * A newcomer of another process is the peer after a restart, or a second gateway with the peer's
  * identity. (Of a peer that does not name its process one of another life is: a cloned arena has
@@ -16,8 +18,9 @@
  * the session has answered. Incarnations say nothing here: each of two twins that is refused as
  * stale goes above the other's.
  *
- * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both sides come to
- * that by themselves, because both see both HELLOs. A silent session never stands in the way of a new one. */
+ * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both
+ * sides come to that by themselves, because both see both HELLOs. A silent session never stands in
+ * the way of a new one. */
 #ifndef TB_WAN_LINK_SESSION_H
 #define TB_WAN_LINK_SESSION_H
 
@@ -27,7 +30,8 @@
 
 enum tb_link_session_state {
     TB_LINK_RESTING, /* nothing there; the next dial is at next_dial_at */
-    TB_LINK_DIALLING, /* our attempts are under way: a path may swallow some, so another begins each fresh_dial */
+    /* our attempts are under way: a path may swallow some, so another begins each fresh_dial */
+    TB_LINK_DIALLING,
     TB_LINK_UP,
     TB_LINK_SILENT, /* up, but a heartbeat is unanswered: fresh dials go on until it is heard again or
                        replaced */
@@ -100,9 +104,10 @@ TB_MUST_USE enum tb_status tb_link_session_step(struct tb_link_session *s,
 
 /* A heartbeat was answered after `took`. */
 void tb_link_session_answered(struct tb_link_session *s, tb_time_ns took);
-/* How long an answer may take before the session is silent: config.silent, or twice the quickest of the last answers. A
- * path whose queues hold a second of bytes is slow, not dead: sessions replaced each second bring nothing over it (P6).
- * One answer that came late through a cut changes nothing. */
+/* How long an answer may take before the session is silent: config.silent, or twice the
+ * quickest of the last answers. A path whose queues hold a second of bytes is slow, not dead:
+ * sessions replaced each second bring nothing over it (P6). One answer that came late through a
+ * cut changes nothing. */
 tb_time_ns tb_link_session_patience(const struct tb_link_session *s);
 
 /* The session answered what it was asked for verdict.ask; or that was too long ago. */
@@ -113,8 +118,8 @@ struct tb_link_session_verdict {
     uint64_t detail;   /* goes into BYE */
     bool ask;          /* refused because of the session that is there: a heartbeat is due, now */
 };
-/* May this HELLO become the session? The identity is the certificate's and was compared with config.peer
- * before.
+/* May this HELLO become the session? The identity is the certificate's and was compared
+ * with config.peer before.
  *   TB_PEER_IDENTITY   HELLO's site or gateway is not the certificate's
  *   TB_PEER_PROTOCOL   no protocol in common; detail: what we speak at most
  *   TB_PEER_GARBLED    another lane than that gateway is

@@ -1,7 +1,8 @@
-/* link_twin.c - two gateways with one identity: who is asked, who is refused, and what an operator is told.
+/* link_twin.c - two gateways with one identity: who is asked, who is refused, and what
+ * an operator is told.
  *
- * Without this the two take the session from each other for ever. link_session.h decides; a session that answers for
- * another process than the newcomer's stays. */
+ * Without this the two take the session from each other for ever. link_session.h decides; a session
+ * that answers for another process than the newcomer's stays. */
 #include "wan/link/session/link_twin.h"
 
 #include "base/clock.h"
@@ -15,7 +16,7 @@
 #define VOUCHED_FOR  TB_SECONDS(10) /* more than the longest wait between two dials of a twin */
 #define REMEMBER_FOR TB_SECONDS(30)
 
-void link_twin_ask(struct link *l)
+void tb_link_twin_ask(struct link *l)
 {
     const tb_time_ns now = tb_clock_now();
     tb_link_session_vouch(&l->session.life, false);
@@ -25,7 +26,7 @@ void link_twin_ask(struct link *l)
     LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
 }
 
-void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
+void tb_link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
 {
     if (l->session.twin.asked_at == 0 || stamp < l->session.twin.asked_at) return;
     l->session.twin.asked_at = 0;
@@ -34,7 +35,7 @@ void link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
 }
 
 /* P10: one line for each twin in a session. It comes again every few seconds. */
-void link_twin_found(struct link *l, const struct conn *twin, const struct tb_frame_hello *hello)
+void tb_link_twin_found(struct link *l, const struct conn *twin, const struct tb_frame_hello *hello)
 {
     const struct tb_id process = tb_frame_hello_process(hello);
     const bool same =
@@ -45,7 +46,7 @@ void link_twin_found(struct link *l, const struct conn *twin, const struct tb_fr
     l->session.twin.seen_at = tb_clock_now();
     l->session.twin.life = hello->life;
     l->session.twin.process = process;
-    link_said_twin(l, twin);
+    tb_link_said_twin(l, twin);
     if (known) return;
     tb_identity_format(&l->identity, uri);
     tb_log_begin(&line, TB_LOG_WARN, "link.twin");
@@ -61,11 +62,11 @@ void link_twin_found(struct link *l, const struct conn *twin, const struct tb_fr
 }
 
 /* One line until a session comes up. */
-void link_twin_is_us(struct link *l)
+void tb_link_twin_is_us(struct link *l)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX], hex[TB_HEX_CHARS];
-    if (link_why(l) == TB_LINKS_WHY_TWIN) return;
+    if (tb_link_why(l) == TB_LINKS_WHY_TWIN) return;
     tb_identity_format(&l->identity, uri);
     tb_log_begin(&line, TB_LOG_WARN, "link.twin");
     tb_log_str(&line, "peer", uri);
@@ -78,12 +79,12 @@ void link_twin_is_us(struct link *l)
     tb_log_end(&line);
 }
 
-void link_twin_forget(struct link *l, tb_time_ns now)
+void tb_link_twin_forget(struct link *l, tb_time_ns now)
 {
     struct link_twin *t = &l->session.twin;
     if (l->session.life.vouched && tb_time_since(t->vouched_at, now) >= VOUCHED_FOR)
         tb_link_session_vouch(&l->session.life, false);
     if (t->seen_at == 0 || tb_time_since(t->seen_at, now) < REMEMBER_FOR) return;
     t->seen_at = 0;
-    link_said_no_twin(l);
+    tb_link_said_no_twin(l);
 }

@@ -1,4 +1,5 @@
-/* link_up.c - sessions: accepting, greeting, heartbeats, ends. link_session.h decides; this does. */
+/* link_up.c - sessions: accepting, greeting, heartbeats, ends. link_session.h
+ * decides; this does. */
 #include "wan/link/session/link_up.h"
 
 #include <stdio.h>
@@ -27,12 +28,12 @@ static void session_leave(struct link *l)
 {
     l->session.control->is_session = false;
     l->session.control = NULL;
-    link_traffic_down(l);
-    links_busy(l->links);
+    tb_link_traffic_down(l);
+    tb_links_busy(l->links);
 }
 
 /* The link is down, and the daemon is told. */
-void link_be_down(struct link *l, enum tb_status why)
+void tb_link_be_down(struct link *l, enum tb_status why)
 {
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.peer_fault = why == TB_PEER_GARBLED};
@@ -40,39 +41,39 @@ void link_be_down(struct link *l, enum tb_status why)
     l->stats.last_why = why;
     if (why == TB_PEER_GARBLED) l->stats.garbled++;
     l->session.limbo_since = 0;
-    link_step(l, TB_LINK_LOST, &ev, &todo);
-    link_said_down(l, why);
+    tb_link_step(l, TB_LINK_LOST, &ev, &todo);
+    tb_link_said_down(l, why);
     if (l->links->closing) return;
-    link_log(l, TB_LOG_WARN, "link.down", why, NULL);
+    tb_link_log(l, TB_LOG_WARN, "link.down", why, NULL);
     if (o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, false, why);
 }
 
-void link_session_end(struct link *l, enum tb_status why)
+void tb_link_session_end(struct link *l, enum tb_status why)
 {
     session_leave(l);
-    link_be_down(l, why);
+    tb_link_be_down(l, why);
 }
 
-/* The peer replaced this session by another attempt of ours, whose HELLO is on its way: the two connections are not
- * ordered among each other. The link is not down until that attempt fails. */
-void link_session_limbo(struct link *l)
+/* The peer replaced this session by another attempt of ours, whose HELLO is on its way: the two
+ * connections are not ordered among each other. The link is not down until that attempt fails. */
+void tb_link_session_limbo(struct link *l)
 {
     struct tb_link_session_todo todo;
     session_leave(l);
     l->session.limbo_since = tb_clock_now();
-    link_step(l, TB_LINK_QUIET, NULL, &todo);
+    tb_link_step(l, TB_LINK_QUIET, NULL, &todo);
 }
 
-void link_drop(struct link *l, enum tb_status why)
+void tb_link_drop(struct link *l, enum tb_status why)
 {
-    if (!link_is_up(l)) return;
+    if (!tb_link_is_up(l)) return;
     struct conn *c = l->session.control;
-    link_session_end(l, why);
-    link_conn_bye(c, why, 0);
+    tb_link_session_end(l, why);
+    tb_link_conn_bye(c, why, 0);
 }
 
-void link_session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id,
-                        uint32_t protocol)
+void tb_link_session_begin(struct conn *c, const struct tb_frame_hello *hello, const struct tb_id *id,
+                           uint32_t protocol)
 {
     struct link *l = c->link;
     struct tb_link_session_todo todo;
@@ -80,18 +81,18 @@ void link_session_begin(struct conn *c, const struct tb_frame_hello *hello, cons
                                              .incarnation = hello->incarnation,
                                              .life = hello->life,
                                              .process = tb_frame_hello_process(hello)};
-    link_step(l, TB_LINK_GREETED, &ev, &todo);
+    tb_link_step(l, TB_LINK_GREETED, &ev, &todo);
     bool stalled = false;
     if (l->session.control != NULL) {
         struct conn *old = l->session.control;
-        stalled = link_segment_replaced(l, old);
+        stalled = tb_link_segment_replaced(l, old);
         session_leave(l);
-        link_conn_bye(old, TB_PEER_DUPLICATE, 0);
+        tb_link_conn_bye(old, TB_PEER_DUPLICATE, 0);
     }
     l->session.control = c;
     l->session.limbo_since = 0;
-    link_said_up(l);
-    link_race_end(l);
+    tb_link_said_up(l);
+    tb_link_race_end(l);
     c->is_session = true;
     c->greet_by = 0;
     l->session.id = *id;
@@ -101,13 +102,13 @@ void link_session_begin(struct conn *c, const struct tb_frame_hello *hello, cons
     l->session.twin = (struct link_twin){0};
     l->stats.up_since = tb_clock_now();
     l->stats.sessions++;
-    link_path_up(l);
-    link_traffic_up(l, &hello->life, c->rtt);
-    link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
-    link_streams_adopt(l);
-    if (!c->dialled) link_subscribe(l, c->wire); /* who dials did it behind its HELLO */
-    link_segment_up(l, stalled);
-    links_busy(l->links);
+    tb_link_path_up(l);
+    tb_link_traffic_up(l, &hello->life, c->rtt);
+    tb_link_log(l, TB_LOG_INFO, todo.replaced ? "link.renewed" : "link.up", TB_OK, c->address_text);
+    tb_link_streams_adopt(l);
+    if (!c->dialled) tb_link_subscribe(l, c->wire); /* who dials did it behind its HELLO */
+    tb_link_segment_up(l, stalled);
+    tb_links_busy(l->links);
     const struct tb_links_options *o = &l->links->options;
     if (!todo.replaced && o->ops->on_peer != NULL) o->ops->on_peer(o->user, l->index, true, TB_OK);
     if (todo.replaced && o->ops->on_renewed != NULL) o->ops->on_renewed(o->user, l->index);

@@ -1,5 +1,5 @@
-/* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that dialled
- * the session, bound to it by its id, one number each, and spread over the stream loops. */
+/* link_streams.c - the data streams of a link, as the main loop sees them: dialled by the side that
+ * dialled the session, bound to it by its id, one number each, and spread over the stream loops. */
 #include "wan/link/streams/link_streams.h"
 
 #include <stdio.h>
@@ -17,12 +17,12 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/link_send.h"
 
-void link_streams_end_old(struct link *l)
+void tb_link_streams_end_old(struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
         if (s == NULL || atomic_load(&s->ending)) continue;
-        if (!link_is_up(l) || s->plan.session_seq != link_session_seq(l)) link_stream_end(s);
+        if (!tb_link_is_up(l) || s->plan.session_seq != tb_link_session_seq(l)) tb_link_stream_end(s);
     }
 }
 
@@ -30,22 +30,22 @@ void link_streams_end_old(struct link *l)
 
 static bool dial_one(struct link *l)
 {
-    const int slot = link_stream_free_slot(l);
+    const int slot = tb_link_stream_free_slot(l);
     if (slot < 0) return false;
-    struct tb_stream_plan plan = link_stream_dial_plan(l, (uint32_t)slot, &link_control(l)->address);
+    struct tb_stream_plan plan = tb_link_stream_dial_plan(l, (uint32_t)slot, &tb_link_control(l)->address);
     plan.number = ++l->traffic.streams.number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
     l->traffic.streams.slots[slot] = s;
-    links_stream_to_loop(l->links, s);
+    tb_links_stream_to_loop(l->links, s);
     return true;
 }
 
 static void dial_missing(struct link *l, tb_time_ns now)
 {
-    if (!link_control(l)->dialled || now < l->traffic.streams.retry_at) return;
-    uint32_t count = link_streams_fresh(l);
-    while (count < link_streams_wanted(l) && dial_one(l))
+    if (!tb_link_control(l)->dialled || now < l->traffic.streams.retry_at) return;
+    uint32_t count = tb_link_streams_fresh(l);
+    while (count < tb_link_streams_wanted(l) && dial_one(l))
         count++;
 }
 
@@ -62,7 +62,8 @@ static bool number_is_used(const struct link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->traffic.streams.slots[i];
-        if (s != NULL && s->plan.session_seq == link_session_seq(l) && s->plan.number == number) return true;
+        if (s != NULL && s->plan.session_seq == tb_link_session_seq(l) && s->plan.number == number)
+            return true;
     }
     return false;
 }
@@ -74,11 +75,11 @@ static void on_detached(void *user, struct tb_chan *chan)
     struct link *l = c->link;
     struct tb_stream *s = c->binding;
     const bool welcome =
-        chan != NULL && !atomic_load(&s->ending) && c->binding_session == link_session_seq(l);
-    link_conn_free(c);
+        chan != NULL && !atomic_load(&s->ending) && c->binding_session == tb_link_session_seq(l);
+    tb_link_conn_free(c);
     if (welcome) {
         s->plan.chan = chan;
-        links_stream_to_loop(l->links, s);
+        tb_links_stream_to_loop(l->links, s);
         return;
     }
     if (chan != NULL) tb_chan_discard(chan);
@@ -86,26 +87,26 @@ static void on_detached(void *user, struct tb_chan *chan)
     uv_async_send(&l->links->wake);
 }
 
-enum tb_status links_on_bind(struct conn *c, struct tb_wire_frame *f)
+enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_bind m;
     struct link *l = c->link;
     const enum tb_status status = tb_frame_bind_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    const struct tb_id session = link_session_id(l);
+    const struct tb_id session = tb_link_session_id(l);
     /* A session that ended meanwhile is no mistake; the stream just comes too late. */
-    if (!link_is_up(l) || link_control(l)->dialled || !tb_id_equal(&m.session, &session))
+    if (!tb_link_is_up(l) || tb_link_control(l)->dialled || !tb_id_equal(&m.session, &session))
         return TB_PEER_TOKEN;
     if (m.stream == 0 || number_is_used(l, m.stream)) return TB_PEER_GARBLED;
     if (number_is_gone(l, m.stream)) return TB_PEER_TOKEN;
-    const int slot = link_stream_free_slot(l);
+    const int slot = tb_link_stream_free_slot(l);
     if (slot < 0) return TB_PEER_GARBLED;
-    const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, m.stream);
+    const struct tb_stream_plan plan = tb_link_stream_plan(l, (uint32_t)slot, m.stream);
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return TB_SITE_NOMEM;
     l->traffic.streams.slots[slot] = s;
     c->binding = s;
-    c->binding_session = link_session_seq(l);
+    c->binding_session = tb_link_session_seq(l);
     tb_wire_detach(c->wire, on_detached, c);
     return TB_OK;
 }
@@ -116,12 +117,12 @@ static struct tb_stream *by_number(const struct link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
-        if (s != NULL && s->plan.session_seq == link_session_seq(l) && s->plan.number == number) return s;
+        if (s != NULL && s->plan.session_seq == tb_link_session_seq(l) && s->plan.number == number) return s;
     }
     return NULL;
 }
 
-enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stream_gone m;
     const enum tb_status status = tb_frame_stream_gone_decode(&f->payload, &m);
@@ -130,26 +131,26 @@ enum tb_status link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     struct tb_stream *s = by_number(l, m.stream);
     if (s == NULL) return TB_OK;
     s->peer_gone = true;
-    link_stream_end(s);
+    tb_link_stream_end(s);
     return TB_OK;
 }
 
 static void forget_stream(struct link *l, uint32_t slot)
 {
-    link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
+    tb_link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
     tb_stream_free(l->traffic.streams.slots[slot]);
     l->traffic.streams.slots[slot] = NULL;
 }
 
-/* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is sent again
- * once both ends are closed and the peer has told what arrived. */
+/* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is
+ * sent again once both ends are closed and the peer has told what arrived. */
 static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
 {
     const enum tb_status why = (enum tb_status)atomic_load(&s->why);
     s->told_gone = true;
-    link_take_notes(l);
-    if (!link_is_up(l)) return;
-    link_tell_held(l, now);
+    tb_link_take_notes(l);
+    if (!tb_link_is_up(l)) return;
+    tb_link_tell_held(l, now);
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
     if (s->peer_gone && why == TB_CANCELLED)
         return; /* the peer closed what is not needed, or lost it and counts it */
@@ -167,13 +168,13 @@ static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns n
     const uint32_t doublings = l->traffic.streams.failures < 10 ? l->traffic.streams.failures++ : 10;
     uint64_t bound = (uint64_t)o->retry_min_ms << doublings;
     if (bound > o->retry_max_ms) bound = o->retry_max_ms;
-    l->traffic.streams.retry_at = now + TB_MS(links_random() % (bound + 1));
+    l->traffic.streams.retry_at = now + TB_MS(tb_links_random() % (bound + 1));
 }
 
 static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
 {
     struct tb_stream *s = l->traffic.streams.slots[slot];
-    if (s->plan.session_seq != link_session_seq(l) || !link_is_up(l)) {
+    if (s->plan.session_seq != tb_link_session_seq(l) || !tb_link_is_up(l)) {
         forget_stream(l, slot);
         return;
     }
@@ -182,24 +183,24 @@ static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
         tell_gone(l, s, now);
     }
     /* Never bound: nothing was sent on it, so there is no word of the peer to wait for. */
-    if (link_is_up(l) && !s->peer_gone && atomic_load(&s->was_bound)) return;
-    link_out_stream_gone(l, slot);
+    if (tb_link_is_up(l) && !s->peer_gone && atomic_load(&s->was_bound)) return;
+    tb_link_out_stream_gone(l, slot);
     forget_stream(l, slot);
 }
 
-bool link_streams_garbled(const struct link *l)
+bool tb_link_streams_garbled(const struct link *l)
 {
     return l->traffic.streams.garbled;
 }
 
-void link_streams_tick(struct link *l, tb_time_ns now)
+void tb_link_streams_tick(struct link *l, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->traffic.streams.garbled; i++)
         if (l->traffic.streams.slots[i] != NULL &&
             tb_stream_phase(l->traffic.streams.slots[i]) == TB_STREAM_GONE)
             stream_gone(l, i, now);
     if (l->traffic.streams.garbled) return; /* the turn ends the session, and calls again */
-    link_streams_ahead_gone(l);
-    link_tune(l, now);
-    if (link_is_up(l) && !l->links->closing) dial_missing(l, now);
+    tb_link_streams_ahead_gone(l);
+    tb_link_tune(l, now);
+    if (tb_link_is_up(l) && !l->links->closing) dial_missing(l, now);
 }

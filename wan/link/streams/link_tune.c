@@ -1,9 +1,11 @@
-/* link_tune.c - how many data streams a link has, which of them are used, and when they are replaced. tuner.h decides the number
- * for what this side sends; the side that dials opens and closes them.
+/* link_tune.c - how many data streams a link has, which of them are used, and when they
+ * are replaced. tuner.h decides the number for what this side sends; the side that dials
+ * opens and closes them.
  *
- * Used are those with the lowest numbers that are not worn, so both ends mean the same ones by "the first n" without a word. Worn is a
- * stream under whose keys `records_max` TLS records went either way: it is used on until a fresh one has come up, and closed
- * when nothing moves on it any more. */
+ * Used are those with the lowest numbers that are not worn, so both ends mean the same ones
+ * by "the first n" without a word. Worn is a stream under whose keys `records_max` TLS
+ * records went either way: it is used on until a fresh one has come up, and closed when
+ * nothing moves on it any more. */
 #include "wan/link/streams/link_tune.h"
 
 #include "base/log.h"
@@ -29,7 +31,8 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
         int found = -1;
         for (int i = 0; i < (int)TB_LINKS_STREAMS_MAX; i++) {
             const struct tb_stream *s = l->traffic.streams.slots[i];
-            if (!link_stream_is_bound(l, s) || s->plan.number <= after || link_stream_is_worn(l, s) != worn)
+            if (!tb_link_stream_is_bound(l, s) || s->plan.number <= after ||
+                tb_link_stream_is_worn(l, s) != worn)
                 continue;
             if (found < 0 || s->plan.number < l->traffic.streams.slots[found]->plan.number) found = i;
         }
@@ -54,7 +57,7 @@ static tb_time_ns least_rtt(const struct link *l)
     tb_time_ns least = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const tb_time_ns rtt =
-            link_stream_is_bound(l, l->traffic.streams.slots[i])
+            tb_link_stream_is_bound(l, l->traffic.streams.slots[i])
                 ? atomic_load_explicit(&l->traffic.streams.slots[i]->rtt_min, memory_order_relaxed)
                 : 0;
         if (rtt != 0 && (least == 0 || rtt < least)) least = rtt;
@@ -90,7 +93,7 @@ static void watch_windows(struct link *l)
     struct tb_window_seen received = {.rtt = sent.rtt, .ceiling_bytes = c->receive_bytes, .receives = true};
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->traffic.streams.slots[i];
-        if (!link_stream_is_bound(l, s)) continue;
+        if (!tb_link_stream_is_bound(l, s)) continue;
         const uint64_t out = atomic_load_explicit(&s->sent_per_s, memory_order_relaxed);
         const uint64_t in = atomic_load_explicit(&s->received_per_s, memory_order_relaxed);
         const int limit = atomic_load_explicit(&s->limit, memory_order_relaxed);
@@ -104,8 +107,8 @@ static void watch_windows(struct link *l)
     l->stats.receive_ceiling_bytes = c->receive_bytes;
 }
 
-/* That one connection may have under way, by this end's ceilings, as if the peer's were like them: a receiver's window is about half of
- * its buffer. */
+/* That one connection may have under way, by this end's ceilings, as if the peer's were like them:
+ * a receiver's window is about half of its buffer. */
 static uint64_t window_of(const struct tb_tcp_ceilings *c)
 {
     return c->receive_bytes / 2 < c->send_bytes ? c->receive_bytes / 2 : c->send_bytes;
@@ -115,7 +118,7 @@ static void look(struct link *l, tb_time_ns now)
 {
     const struct tb_tuner_seen seen = {.now = now,
                                        .rtt = least_rtt(l),
-                                       .bytes = link_sent_bytes(l),
+                                       .bytes = tb_link_sent_bytes(l),
                                        .window_bytes = window_of(&l->links->ceilings),
                                        .usable = l->traffic.streams.usable,
                                        .full = l->traffic.crossings.full};
@@ -142,7 +145,8 @@ static void look(struct link *l, tb_time_ns now)
 static void tell_wanted(struct link *l)
 {
     const struct tb_links_options *o = &l->links->options;
-    if (link_control(l)->dialled || o->streams != 0 || link_protocol(l) < TB_LINK_PROTOCOL_STREAMS) return;
+    if (tb_link_control(l)->dialled || o->streams != 0 || tb_link_protocol(l) < TB_LINK_PROTOCOL_STREAMS)
+        return;
     if (l->traffic.crossings.outs == NULL ||
         l->traffic.streams.told_wants == l->traffic.streams.tuner.streams)
         return; /* who sends nothing wants nothing */
@@ -151,12 +155,13 @@ static void tell_wanted(struct link *l)
 }
 
 /* A number of the operator's is not gone over. */
-enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_streams(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_streams m;
     const enum tb_status status = tb_frame_streams_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_STREAMS || !link_control(l)->dialled) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STREAMS || !tb_link_control(l)->dialled)
+        return TB_PEER_GARBLED;
     if (m.count == 0 || m.count > TB_LINKS_STREAMS_MAX) return TB_PEER_GARBLED;
     if (l->links->options.streams == 0) l->traffic.streams.peer_wants = m.count;
     return TB_OK;
@@ -169,45 +174,46 @@ static uint64_t moved(const struct tb_stream *s)
            atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
 }
 
-/* Nothing is on its way on it: the peer is told first, so that it does not take the end for a loss. */
+/* Nothing is on its way on it: the peer is told first, so that it does not take the end for a
+ * loss. */
 static void retire(struct link *l, struct tb_stream *s)
 {
     s->retired = s->told_gone = true;
-    if (link_stream_is_worn(l, s)) l->stats.streams_rotated++;
+    if (tb_link_stream_is_worn(l, s)) l->stats.streams_rotated++;
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
-    link_stream_end(s);
+    tb_link_stream_end(s);
 }
 
 /* The dialler closes what is not among the first it wants, once nothing moved on it for a while. */
 static void close_idle(struct link *l, tb_time_ns now)
 {
     uint32_t count = 0;
-    const uint64_t needed = first_of(l, link_streams_wanted(l), false, &count);
-    if (count < link_streams_wanted(l)) return; /* make before break */
+    const uint64_t needed = first_of(l, tb_link_streams_wanted(l), false, &count);
+    if (count < tb_link_streams_wanted(l)) return; /* make before break */
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
-        if (!link_stream_is_bound(l, s)) continue;
+        if (!tb_link_stream_is_bound(l, s)) continue;
         if (moved(s) != s->moved_bytes || s->idle_since == 0 || (needed >> i & 1) != 0) {
             s->moved_bytes = moved(s);
             s->idle_since = now;
         } else if (tb_time_since(s->idle_since, now) >=
-                       (link_stream_is_worn(l, s) ? IDLE_BEFORE_WORN : IDLE_BEFORE) &&
-                   link_slot_idle(l, i)) {
+                       (tb_link_stream_is_worn(l, s) ? IDLE_BEFORE_WORN : IDLE_BEFORE) &&
+                   tb_link_slot_idle(l, i)) {
             retire(l, s);
         }
     }
 }
 
-void link_tune(struct link *l, tb_time_ns now)
+void tb_link_tune(struct link *l, tb_time_ns now)
 {
-    if (!link_is_up(l)) return;
+    if (!tb_link_is_up(l)) return;
     uint32_t fresh = 0;
     const uint64_t used = used_now(l, &fresh);
     l->traffic.streams.usable = (uint32_t)__builtin_popcountll(used);
-    if (tb_feed_use(l->traffic.feed, used)) links_fed(l->links);
+    if (tb_feed_use(l->traffic.feed, used)) tb_links_fed(l->links);
     tell_wanted(l);
     if (tb_time_since(l->traffic.streams.looked_at, now) < LOOK_EVERY) return;
     look(l, now);
     watch_windows(l);
-    if (link_control(l)->dialled) close_idle(l, now);
+    if (tb_link_control(l)->dialled) close_idle(l, now);
 }

@@ -7,7 +7,7 @@
 struct link;
 struct tb_wire_frame;
 
-enum tb_status link_on_streams(struct link *l, struct tb_wire_frame *f);
-void link_tune(struct link *l, tb_time_ns now);
+enum tb_status tb_link_on_streams(struct link *l, struct tb_wire_frame *f);
+void tb_link_tune(struct link *l, tb_time_ns now);
 
 #endif

@@ -10,7 +10,7 @@
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_control.h"
 
-uint32_t link_streams_count(const struct link *l)
+uint32_t tb_link_streams_count(const struct link *l)
 {
     uint32_t count = l->traffic.streams.ahead_count;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
@@ -18,27 +18,27 @@ uint32_t link_streams_count(const struct link *l)
     return count;
 }
 
-bool link_streams_old(const struct link *l)
+bool tb_link_streams_old(const struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->traffic.streams.slots[i] != NULL &&
-            l->traffic.streams.slots[i]->plan.session_seq != link_session_seq(l))
+            l->traffic.streams.slots[i]->plan.session_seq != tb_link_session_seq(l))
             return true;
     return false;
 }
 
-struct tb_stream *link_stream_at(const struct link *l, uint32_t slot)
+struct tb_stream *tb_link_stream_at(const struct link *l, uint32_t slot)
 {
     TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     return l->traffic.streams.slots[slot];
 }
 
-bool link_streams_are_ahead(const struct link *l)
+bool tb_link_streams_are_ahead(const struct link *l)
 {
     return l->traffic.streams.ahead_count > 0;
 }
 
-void link_streams_up(struct link *l, tb_time_ns rtt)
+void tb_link_streams_up(struct link *l, tb_time_ns rtt)
 {
     struct link_streams *s = &l->traffic.streams;
     s->number = 0;
@@ -50,7 +50,7 @@ void link_streams_up(struct link *l, tb_time_ns rtt)
     memset(s->gone_numbers, 0, sizeof s->gone_numbers);
 }
 
-void link_stream_end(struct tb_stream *s)
+void tb_link_stream_end(struct tb_stream *s)
 {
     if (s->loop != NULL)
         tb_stream_end(s);
@@ -58,47 +58,47 @@ void link_stream_end(struct tb_stream *s)
         atomic_store(&s->ending, true); /* still on its way to a loop */
 }
 
-int link_stream_free_slot(const struct link *l)
+int tb_link_stream_free_slot(const struct link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->traffic.streams.slots[i] == NULL) return (int)i;
     return -1;
 }
 
-void links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
+void tb_links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
 {
     tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
 }
 
-struct tb_stream_plan link_stream_plan(struct link *l, uint32_t slot, uint32_t number)
+struct tb_stream_plan tb_link_stream_plan(struct link *l, uint32_t slot, uint32_t number)
 {
     const struct tb_links_options *o = &l->links->options;
     return (struct tb_stream_plan){.feed = l->traffic.feed,
-                                   .session_seq = link_session_seq(l),
-                                   .session = link_session_id(l),
+                                   .session_seq = tb_link_session_seq(l),
+                                   .session = tb_link_session_id(l),
                                    .number = number,
                                    .slot = slot,
-                                   .protocol = link_protocol(l),
+                                   .protocol = tb_link_protocol(l),
                                    .peer = l->index,
                                    .trust = {o->ops->base_good, o->user},
                                    .objects = l->links->options.objects,
-                                   .path = link_tcp_options(l),
+                                   .path = tb_link_tcp_options(l),
                                    .records_max = o->records_max,
                                    .idle = TB_MS(o->stream_idle_ms)};
 }
 
-struct tb_stream_plan link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
+struct tb_stream_plan tb_link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
 {
-    struct tb_stream_plan plan = link_stream_plan(l, slot, 0);
+    struct tb_stream_plan plan = tb_link_stream_plan(l, slot, 0);
     plan.dialled = true;
     plan.address = *to;
-    plan.segment_bytes_max = link_segment_bytes(l);
+    plan.segment_bytes_max = tb_link_segment_bytes(l);
     plan.tls = l->links->options.tls;
     plan.expect = l->identity;
     return plan;
 }
 
-void link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s)
+void tb_link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s)
 {
     to->bytes_sent += atomic_load_explicit(&s->bytes_sent, memory_order_relaxed);
     to->bytes_received += atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
@@ -112,7 +112,7 @@ void link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s)
     to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
 }
 
-uint64_t link_sent_bytes(const struct link *l)
+uint64_t tb_link_sent_bytes(const struct link *l)
 {
     uint64_t bytes = l->stats.bytes_sent;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
@@ -146,37 +146,37 @@ static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *
     if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
 }
 
-void link_stream_stats(const struct link *l, struct tb_links_stats *stats)
+void tb_link_stream_stats(const struct link *l, struct tb_links_stats *stats)
 {
     stats->stream_count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->traffic.streams.slots[i];
         if (s == NULL) continue;
-        link_stream_add_stats(stats, s);
+        tb_link_stream_add_stats(stats, s);
         one_stream(s, &stats->streams[stats->stream_count++]);
     }
-    stats->streams_wanted = link_streams_wanted(l);
+    stats->streams_wanted = tb_link_streams_wanted(l);
     stats->streams_used = l->traffic.streams.usable;
     stats->searching = l->traffic.streams.tuner.state != TB_TUNER_SETTLED;
 }
 
-bool link_stream_is_worn(const struct link *l, const struct tb_stream *s)
+bool tb_link_stream_is_worn(const struct link *l, const struct tb_stream *s)
 {
     return atomic_load_explicit(&s->records, memory_order_relaxed) >= l->links->options.records_max;
 }
 
 static bool is_ours(const struct link *l, const struct tb_stream *s)
 {
-    return s != NULL && s->plan.session_seq == link_session_seq(l) && tb_stream_phase(s) != TB_STREAM_GONE &&
-           !s->retired;
+    return s != NULL && s->plan.session_seq == tb_link_session_seq(l) &&
+           tb_stream_phase(s) != TB_STREAM_GONE && !s->retired;
 }
 
-bool link_stream_is_bound(const struct link *l, const struct tb_stream *s)
+bool tb_link_stream_is_bound(const struct link *l, const struct tb_stream *s)
 {
     return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
 }
 
-uint32_t link_streams_wanted(const struct link *l)
+uint32_t tb_link_streams_wanted(const struct link *l)
 {
     const uint32_t wanted = l->traffic.streams.tuner.streams > l->traffic.streams.peer_wants
                                 ? l->traffic.streams.tuner.streams
@@ -184,11 +184,11 @@ uint32_t link_streams_wanted(const struct link *l)
     return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
 }
 
-uint32_t link_streams_fresh(const struct link *l)
+uint32_t tb_link_streams_fresh(const struct link *l)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
-        count +=
-            is_ours(l, l->traffic.streams.slots[i]) && !link_stream_is_worn(l, l->traffic.streams.slots[i]);
+        count += is_ours(l, l->traffic.streams.slots[i]) &&
+                 !tb_link_stream_is_worn(l, l->traffic.streams.slots[i]);
     return count;
 }

@@ -9,19 +9,19 @@
 /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
 #define AHEAD_MAX 4u
 
-void link_streams_ahead(struct link *l, const struct tb_address *to)
+void tb_link_streams_ahead(struct link *l, const struct tb_address *to)
 {
-    const uint32_t all = link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
-    const struct tb_stream_plan plan = link_stream_dial_plan(l, 0, to);
+    const uint32_t all = tb_link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
+    const struct tb_stream_plan plan = tb_link_stream_dial_plan(l, 0, to);
     while (l->traffic.streams.ahead_count < wanted) {
         struct tb_stream *s = tb_stream_new_ahead(&plan);
         if (s == NULL) return;
         l->traffic.streams.ahead[l->traffic.streams.ahead_count++] = s;
-        links_stream_to_loop(l->links, s);
+        tb_links_stream_to_loop(l->links, s);
     }
 }
 
-void link_streams_ahead_end(struct link *l)
+void tb_link_streams_ahead_end(struct link *l)
 {
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
         if (!atomic_load(&l->traffic.streams.ahead[i]->ending)) tb_stream_end(l->traffic.streams.ahead[i]);
@@ -30,26 +30,26 @@ void link_streams_ahead_end(struct link *l)
 /* The session's now, unless it went elsewhere. */
 static bool adopt(struct link *l, struct tb_stream *s)
 {
-    const int slot = link_stream_free_slot(l);
+    const int slot = tb_link_stream_free_slot(l);
     if (slot < 0 || tb_stream_phase(s) == TB_STREAM_GONE || atomic_load(&s->ending)) return false;
-    if (!link_same_address(&s->plan.address, &link_control(l)->address)) return false;
-    const struct tb_stream_plan plan = link_stream_plan(l, (uint32_t)slot, ++l->traffic.streams.number);
+    if (!tb_link_same_address(&s->plan.address, &tb_link_control(l)->address)) return false;
+    const struct tb_stream_plan plan = tb_link_stream_plan(l, (uint32_t)slot, ++l->traffic.streams.number);
     l->traffic.streams.slots[slot] = s;
     tb_stream_bind(s, &plan);
     return true;
 }
 
-void link_streams_adopt(struct link *l)
+void tb_link_streams_adopt(struct link *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
-        if (!link_control(l)->dialled || !adopt(l, l->traffic.streams.ahead[i]))
+        if (!tb_link_control(l)->dialled || !adopt(l, l->traffic.streams.ahead[i]))
             l->traffic.streams.ahead[left++] = l->traffic.streams.ahead[i];
     l->traffic.streams.ahead_count = left;
-    link_streams_ahead_end(l);
+    tb_link_streams_ahead_end(l);
 }
 
-void link_streams_ahead_gone(struct link *l)
+void tb_link_streams_ahead_gone(struct link *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++) {

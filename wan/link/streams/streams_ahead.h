@@ -6,11 +6,12 @@
 
 struct link;
 
-/* Dials them before the session is greeted; each is adopted by a session at that address, or ends. */
-void link_streams_ahead(struct link *l, const struct tb_address *to);
-void link_streams_ahead_end(struct link *l);
-void link_streams_adopt(struct link *l); /* a session began */
+/* Dials them before the session is greeted; each is adopted by a session at that
+ * address, or ends. */
+void tb_link_streams_ahead(struct link *l, const struct tb_address *to);
+void tb_link_streams_ahead_end(struct link *l);
+void tb_link_streams_adopt(struct link *l); /* a session began */
 /* Frees those that are gone. */
-void link_streams_ahead_gone(struct link *l);
+void tb_link_streams_ahead_gone(struct link *l);
 
 #endif

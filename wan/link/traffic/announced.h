@@ -1,4 +1,5 @@
-/* announced.h - models that a link is asked for and asks for, and versions that the peer announced. */
+/* announced.h - models that a link is asked for and asks for, and versions that the peer
+ * announced. */
 #ifndef TB_WAN_ANNOUNCED_H
 #define TB_WAN_ANNOUNCED_H
 
@@ -29,12 +30,12 @@ struct link_models {
     struct tb_name told_dtypes_of;
 };
 
-bool link_granted(const struct link *l, const struct tb_name *model);
-const struct announced *link_announced(const struct link *l, const struct tb_id *uid);
+bool tb_link_granted(const struct link *l, const struct tb_name *model);
+const struct announced *tb_link_announced(const struct link *l, const struct tb_id *uid);
 /* Versions of this model are wanted from the peer. */
-bool link_wants(const struct link *l, const struct tb_name *model);
-void link_send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
-void link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why);
-void link_tell_withdrawn(struct link *l, const struct tb_version_key *key);
+bool tb_link_wants(const struct link *l, const struct tb_name *model);
+void tb_link_send_version(struct link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
+void tb_link_send_gone(struct link *l, const struct tb_id *uid, enum tb_status why);
+void tb_link_tell_withdrawn(struct link *l, const struct tb_version_key *key);
 
 #endif

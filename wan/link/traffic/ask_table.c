@@ -7,7 +7,7 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced.h"
 
-void link_ask_clear(struct ask *a)
+void tb_link_ask_clear(struct ask *a)
 {
     for (uint32_t s = 0; a->memories != NULL && s < a->key.shard_count; s++)
         tb_free(a->memories[s]);
@@ -22,7 +22,7 @@ void link_ask_clear(struct ask *a)
     a->sent = a->complete = false;
 }
 
-struct ask **link_ask_find(struct link *l, const struct tb_id *uid)
+struct ask **tb_link_ask_find(struct link *l, const struct tb_id *uid)
 {
     struct ask **at = &l->traffic.asks;
     while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
@@ -30,33 +30,33 @@ struct ask **link_ask_find(struct link *l, const struct tb_id *uid)
     return at;
 }
 
-void link_ask_free(struct ask **at)
+void tb_link_ask_free(struct ask **at)
 {
     struct ask *a = *at;
     *at = a->next;
-    link_ask_clear(a);
+    tb_link_ask_clear(a);
     tb_free(a);
 }
 
 /* What nobody asked for is not waited for. */
-void link_asks_rewind(struct link *l)
+void tb_link_asks_rewind(struct link *l)
 {
     struct ask **at = &l->traffic.asks;
     while (*at != NULL) {
         if ((*at)->unasked) {
-            link_ask_free(at);
+            tb_link_ask_free(at);
             continue;
         }
-        link_ask_clear(*at);
+        tb_link_ask_clear(*at);
         at = &(*at)->next;
     }
     l->traffic.skipped_asks = 0;
 }
 
-void link_asks_free(struct link *l)
+void tb_link_asks_free(struct link *l)
 {
     while (l->traffic.asks != NULL)
-        link_ask_free(&l->traffic.asks);
+        tb_link_ask_free(&l->traffic.asks);
 }
 
 static enum tb_status ask_begin(struct ask *a)
@@ -66,7 +66,7 @@ static enum tb_status ask_begin(struct ask *a)
     return a->manifests != NULL && a->memories != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
-uint32_t link_ask_count(const struct link *l)
+uint32_t tb_link_ask_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
@@ -83,12 +83,12 @@ static uint32_t asks_sent(const struct link *l)
     return count;
 }
 
-void link_ask_passed(struct link *l, const struct ask *a)
+void tb_link_ask_passed(struct link *l, const struct ask *a)
 {
     if (a->seq > l->traffic.skipped_seq) l->traffic.skipped_asks = 0;
 }
 
-void link_ask_skip(struct link *l, const struct ask *a)
+void tb_link_ask_skip(struct link *l, const struct ask *a)
 {
     if (!a->sent || a->seq == 0) return;
     l->traffic.skipped_asks++;
@@ -103,16 +103,16 @@ static void ask_add(struct link *l, struct ask *a)
     *at = a;
 }
 
-void link_asks_send(struct link *l)
+void tb_link_asks_send(struct link *l)
 {
     uint32_t sent = asks_sent(l);
-    for (struct ask *a = l->traffic.asks; a != NULL && link_is_up(l) && sent < TB_LINKS_ASKS_SENT_MAX;
+    for (struct ask *a = l->traffic.asks; a != NULL && tb_link_is_up(l) && sent < TB_LINKS_ASKS_SENT_MAX;
          a = a->next) {
-        const struct announced *known = link_announced(l, &a->uid);
+        const struct announced *known = tb_link_announced(l, &a->uid);
         if (a->sent || known == NULL) continue;
         a->key = known->key;
         if (ask_begin(a) != TB_OK) {
-            link_ask_clear(a);
+            tb_link_ask_clear(a);
             continue; /* again at the next tick */
         }
         a->sent = true;
@@ -122,8 +122,9 @@ void link_asks_send(struct link *l)
     }
 }
 
-/* P7: all that nobody asked for, together, is kept within what one version may take. So many are free. */
-uint64_t link_ask_room(const struct link *l, const struct ask *whose)
+/* P7: all that nobody asked for, together, is kept within what one version may take. So many are
+ * free. */
+uint64_t tb_link_ask_room(const struct link *l, const struct ask *whose)
 {
     const uint64_t most = l->links->options.manifest_bytes_max;
     uint64_t used = whose->memory_bytes;
@@ -133,9 +134,9 @@ uint64_t link_ask_room(const struct link *l, const struct ask *whose)
 }
 
 /* At most TB_FEED_EXPECTED_MAX: each is of a number that is expected. */
-enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
+enum tb_status tb_link_ask_pushed(struct link *l, const struct tb_version_key *key)
 {
-    struct ask *a = *link_ask_find(l, &key->uid);
+    struct ask *a = *tb_link_ask_find(l, &key->uid);
     const bool fresh = a == NULL;
     if (fresh) a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
@@ -146,17 +147,17 @@ enum tb_status link_ask_pushed(struct link *l, const struct tb_version_key *key)
         a->unasked = true;
         ask_add(l, a);
         a->memory_bytes = key->shard_count * (sizeof *a->manifests + sizeof *a->memories);
-        if (link_ask_room(l, a) == 0) return TB_TOO_LARGE;
+        if (tb_link_ask_room(l, a) == 0) return TB_TOO_LARGE;
     }
     const enum tb_status status = ask_begin(a);
-    if (status != TB_OK && !fresh) link_ask_clear(a); /* it is sent again */
+    if (status != TB_OK && !fresh) tb_link_ask_clear(a); /* it is sent again */
     return status;
 }
 
-void link_ask_declined(struct link *l, const struct tb_id *uid)
+void tb_link_ask_declined(struct link *l, const struct tb_id *uid)
 {
-    struct ask **at = link_ask_find(l, uid);
-    if (*at != NULL && (*at)->unasked) link_ask_free(at); /* pages that follow are skipped */
+    struct ask **at = tb_link_ask_find(l, uid);
+    if (*at != NULL && (*at)->unasked) tb_link_ask_free(at); /* pages that follow are skipped */
 }
 
 static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status why)
@@ -165,12 +166,12 @@ static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status 
     if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
 }
 
-/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then may never be answered: such
- * gives way when there are too many. */
+/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then
+ * may never be answered: such gives way when there are too many. */
 static struct ask **ask_stale(struct link *l)
 {
     struct ask **at = &l->traffic.asks;
-    while (*at != NULL && link_announced(l, &(*at)->uid) != NULL)
+    while (*at != NULL && tb_link_announced(l, &(*at)->uid) != NULL)
         at = &(*at)->next;
     return at;
 }
@@ -178,19 +179,19 @@ static struct ask **ask_stale(struct link *l)
 enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
 {
     struct link *l = &ls->links[peer];
-    const struct announced *known = link_announced(l, uid);
-    struct ask *pushed = *link_ask_find(l, uid);
+    const struct announced *known = tb_link_announced(l, uid);
+    struct ask *pushed = *tb_link_ask_find(l, uid);
     if (pushed != NULL && pushed->unasked) { /* they are on their way, or here */
         pushed->unasked = false;
-        links_busy(ls);
+        tb_links_busy(ls);
         return TB_OK;
     }
     if (pushed != NULL) return TB_DONE_BEFORE;
     if (known == NULL) return TB_NOT_FOUND;
-    const uint32_t count = link_ask_count(l);
+    const uint32_t count = tb_link_ask_count(l);
     struct ask **stale = count >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
     if (stale != NULL && *stale == NULL) {
-        links_table_refused(ls, TB_LINKS_TABLE_ASKS, l);
+        tb_links_table_refused(ls, TB_LINKS_TABLE_ASKS, l);
         return TB_SITE_NOMEM;
     }
     struct ask *a = tb_calloc(1, sizeof *a);
@@ -198,21 +199,21 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     a->uid = *uid;
     a->key = known->key;
     const struct tb_id gone = stale != NULL ? (*stale)->uid : (struct tb_id){0};
-    if (stale != NULL) link_ask_free(stale);
+    if (stale != NULL) tb_link_ask_free(stale);
     ask_add(l, a);
-    links_table_took(ls, TB_LINKS_TABLE_ASKS, link_ask_count(l));
-    link_asks_send(l);
+    tb_links_table_took(ls, TB_LINKS_TABLE_ASKS, tb_link_ask_count(l));
+    tb_link_asks_send(l);
     if (stale != NULL) tell_failed(l, &gone, TB_NOT_FOUND); /* last: who hears it may ask again */
     return TB_OK;
 }
 
-void link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+void tb_link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
 {
-    struct ask **at = link_ask_find(l, uid);
+    struct ask **at = tb_link_ask_find(l, uid);
     const struct tb_id id = *uid;
     if (*at == NULL) return;
     const bool unasked = (*at)->unasked;
-    link_ask_free(at);
+    tb_link_ask_free(at);
     if (!unasked) tell_failed(l, &id, why);
-    link_asks_send(l);
+    tb_link_asks_send(l);
 }

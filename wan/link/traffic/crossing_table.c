@@ -8,7 +8,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/traffic/offer_table.h"
 
-struct out *link_out_find(const struct link *l, uint32_t crossing)
+struct out *tb_link_out_find(const struct link *l, uint32_t crossing)
 {
     struct out *o = l->traffic.crossings.outs;
     while (o != NULL && o->crossing != crossing)
@@ -36,7 +36,7 @@ static uint32_t flow_of(struct link *l, const struct tb_name *model)
     return flow;
 }
 
-void link_out_free(struct link *l, struct out *out)
+void tb_link_out_free(struct link *l, struct out *out)
 {
     struct out **at = &l->traffic.crossings.outs;
     while (*at != out)
@@ -44,27 +44,27 @@ void link_out_free(struct link *l, struct out *out)
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->traffic.crossings.fair, out->flow);
     tb_feed_purge(l->traffic.feed, out->crossing);
-    if (out->base != NULL && out->base->known != NULL) links_past_free(l->links, out->base);
+    if (out->base != NULL && out->base->known != NULL) tb_links_past_free(l->links, out->base);
     tb_hedge_over(&l->traffic.crossings.hedge, out->crossing);
     tb_free(out->memory);
     tb_free(out);
 }
 
-void link_crossings_up(struct link *l)
+void tb_link_crossings_up(struct link *l)
 {
     l->traffic.crossings.want_last = 0;
     l->traffic.crossings.told_spent = l->stats.peer_spent = false;
 }
 
-void link_outs_drop(struct link *l, const struct offer *o)
+void tb_link_outs_drop(struct link *l, const struct offer *o)
 {
     for (struct out *out = l->traffic.crossings.outs, *next; out != NULL; out = next) {
         next = out->next;
-        if (o == NULL || out->offer == o) link_out_free(l, out);
+        if (o == NULL || out->offer == o) tb_link_out_free(l, out);
     }
 }
 
-uint32_t link_out_count(const struct link *l)
+uint32_t tb_link_out_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
@@ -72,7 +72,7 @@ uint32_t link_out_count(const struct link *l)
     return count;
 }
 
-enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *offer)
+enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *offer)
 {
     struct out *out = tb_calloc(1, sizeof *out);
     if (out == NULL) return TB_SITE_NOMEM;
@@ -93,25 +93,25 @@ enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *off
     return TB_OK;
 }
 
-enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
+enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
 {
-    if (out_of_model(l, &o->key.model) != NULL || link_out_count(l) >= TB_LINKS_CROSSINGS_MAX)
+    if (out_of_model(l, &o->key.model) != NULL || tb_link_out_count(l) >= TB_LINKS_CROSSINGS_MAX)
         return TB_AGAIN;
-    const enum tb_status status = link_out_new(l, crossing, o);
+    const enum tb_status status = tb_link_out_new(l, crossing, o);
     if (status != TB_OK) return status;
-    struct out *out = link_out_find(l, crossing);
+    struct out *out = tb_link_out_find(l, crossing);
     out->based = true;
     out->base = base;
     tb_crossing_base(&out->core, base->places, base->shard_count);
     tb_crossing_push(&out->core);
-    links_busy(l->links);
+    tb_links_busy(l->links);
     return TB_OK;
 }
 
-/* The crossing a message is about. One that is over is no mistake: our end of it and the peer's words
- * crossed. */
-enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
+/* The crossing a message is about. One that is over is no mistake: our end of it and the
+ * peer's words crossed. */
+enum tb_status tb_link_out_of(const struct link *l, uint32_t crossing, struct out **out_out)
 {
-    *out_out = link_out_find(l, crossing);
+    *out_out = tb_link_out_find(l, crossing);
     return crossing == 0 || crossing > l->traffic.crossings.want_last ? TB_PEER_GARBLED : TB_OK;
 }

@@ -16,8 +16,9 @@ struct out {
     struct out *next;
     uint32_t crossing;
     struct offer *offer;
-    struct tb_share *
-        base; /* of an offer, or ours (links_past_new): what the peer holds whole; NULL: none, or gone here */
+    /* of an offer, or ours (tb_links_past_new): what the peer holds whole; NULL: none, or gone
+     * here */
+    struct tb_share *base;
     bool based;        /* BASE came, or EXPECT named it */
     bool no_base_told; /* the log says that the peer's base went */
     struct tb_crossing core;
@@ -40,17 +41,17 @@ struct link_crossings {
 };
 
 /* NULL: there is none. */
-struct out *link_out_find(const struct link *l, uint32_t crossing);
-void link_out_free(struct link *l, struct out *out);
+struct out *tb_link_out_find(const struct link *l, uint32_t crossing);
+void tb_link_out_free(struct link *l, struct out *out);
 /* A session began. */
-void link_crossings_up(struct link *l);
-void link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
-uint32_t link_out_count(const struct link *l);
-enum tb_status link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
+void tb_link_crossings_up(struct link *l);
+void tb_link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
+uint32_t tb_link_out_count(const struct link *l);
+enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
 /* A crossing that the peer expects begins. */
-TB_MUST_USE enum tb_status link_out_push(struct link *l, uint32_t crossing, struct offer *o,
-                                         struct tb_share *base);
+TB_MUST_USE enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o,
+                                            struct tb_share *base);
 /* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
-enum tb_status link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
+enum tb_status tb_link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
 
 #endif

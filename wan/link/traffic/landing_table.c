@@ -6,7 +6,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
 
-struct in *link_in_find(const struct link *l, uint32_t crossing)
+struct in *tb_link_in_find(const struct link *l, uint32_t crossing)
 {
     struct in *in = l->traffic.ins;
     while (in != NULL && (crossing == 0 || in->crossing != crossing))
@@ -14,7 +14,7 @@ struct in *link_in_find(const struct link *l, uint32_t crossing)
     return in;
 }
 
-struct in *link_in_of(const struct link *l, const struct tb_id *uid)
+struct in *tb_link_in_of(const struct link *l, const struct tb_id *uid)
 {
     struct in *in = l->traffic.ins;
     while (in != NULL && !tb_id_equal(&in->key.uid, uid))
@@ -23,22 +23,22 @@ struct in *link_in_of(const struct link *l, const struct tb_id *uid)
 }
 
 /* No stream begins to land a chunk of it any more. */
-void link_in_unlist(struct link *l, struct in *in)
+void tb_link_in_unlist(struct link *l, struct in *in)
 {
     if (in->crossing != 0) tb_feed_landing_remove(l->traffic.feed, in->crossing);
     if (in->draining != 0) tb_feed_landing_remove(l->traffic.feed, in->draining);
     in->draining = 0;
 }
 
-void link_in_stop(struct link *l, struct in *in)
+void tb_link_in_stop(struct link *l, struct in *in)
 {
-    link_in_unlist(l, in);
+    tb_link_in_unlist(l, in);
     if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
     in->crossing = 0;
     in->base = NULL;
 }
 
-void link_in_free(struct link *l, struct in *in)
+void tb_link_in_free(struct link *l, struct in *in)
 {
     struct in **at = &l->traffic.ins;
     while (*at != in)
@@ -48,33 +48,34 @@ void link_in_free(struct link *l, struct in *in)
     tb_free(in);
 }
 
-void link_ins_free(struct link *l)
+void tb_link_ins_free(struct link *l)
 {
     while (l->traffic.ins != NULL) {
         tb_share_free(l->traffic.ins->share);
-        link_in_free(l, l->traffic.ins);
+        tb_link_in_free(l, l->traffic.ins);
     }
 }
 
-bool link_in_all_held(const struct in *in)
+bool tb_link_in_all_held(const struct in *in)
 {
     for (uint32_t s = 0; s < in->share->shard_count; s++)
         if (!tb_place_whole(&in->share->places[s])) return false;
     return true;
 }
 
-/* P6: one that failed begins anew, in the same places and with what is held there; else a chunk that came wrong three times
- * would keep its version, and all that wait behind it, from this peer for ever. */
+/* P6: one that failed begins anew, in the same places and with what is held there; else a
+ * chunk that came wrong three times would keep its version, and all that wait behind it,
+ * from this peer for ever. */
 static enum tb_status land_again(struct link *l, struct in *in)
 {
-    if (!in->finished || link_in_all_held(in)) return TB_DONE_BEFORE;
+    if (!in->finished || tb_link_in_all_held(in)) return TB_DONE_BEFORE;
     tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
     in->finished = false;
-    links_busy(l->links);
+    tb_links_busy(l->links);
     return TB_OK;
 }
 
-uint32_t link_in_count(const struct link *l)
+uint32_t tb_link_in_count(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
@@ -82,7 +83,7 @@ uint32_t link_in_count(const struct link *l)
     return count;
 }
 
-uint32_t link_in_crossings(const struct link *l)
+uint32_t tb_link_in_crossings(const struct link *l)
 {
     uint32_t count = 0;
     for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
@@ -94,11 +95,11 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
                              const struct tb_place *places)
 {
     struct link *l = &ls->links[peer];
-    struct in *known = link_in_of(l, &key->uid);
+    struct in *known = tb_link_in_of(l, &key->uid);
     if (known != NULL) return land_again(l, known);
-    const uint32_t count = link_in_count(l);
+    const uint32_t count = tb_link_in_count(l);
     if (count >= TB_LINKS_OFFERS_MAX) {
-        links_table_refused(ls, TB_LINKS_TABLE_LANDINGS, l);
+        tb_links_table_refused(ls, TB_LINKS_TABLE_LANDINGS, l);
         return TB_SITE_NOMEM;
     }
     struct in *in = tb_calloc(1, sizeof *in);
@@ -113,8 +114,8 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     while (*at != NULL)
         at = &(*at)->next;
     *at = in;
-    links_table_took(ls, TB_LINKS_TABLE_LANDINGS, count + 1);
-    links_busy(ls);
+    tb_links_table_took(ls, TB_LINKS_TABLE_LANDINGS, count + 1);
+    tb_links_busy(ls);
     return TB_OK;
 
 undo_share:
@@ -124,14 +125,14 @@ undo_in:
     return TB_SITE_NOMEM;
 }
 
-void link_in_end(struct link *l, struct in *in, enum tb_status why)
+void tb_link_in_end(struct link *l, struct in *in, enum tb_status why)
 {
     const struct tb_links_options *o = &l->links->options;
     const struct tb_version_key key = in->key;
     if (why != TB_OK)
-        link_in_stop(l, in);
+        tb_link_in_stop(l, in);
     else
-        link_in_unlist(l, in); /* the peer knows by HELD that it is over */
+        tb_link_in_unlist(l, in); /* the peer knows by HELD that it is over */
     in->crossing = 0;
     in->base = NULL;
     in->finished = true;
@@ -139,8 +140,8 @@ void link_in_end(struct link *l, struct in *in, enum tb_status why)
     if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
 }
 
-void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+void tb_link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
 {
-    struct in *in = link_in_of(l, uid);
-    if (in != NULL && !in->finished) link_in_end(l, in, why);
+    struct in *in = tb_link_in_of(l, uid);
+    if (in != NULL && !in->finished) tb_link_in_end(l, in, why);
 }

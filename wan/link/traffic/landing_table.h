@@ -26,21 +26,21 @@ struct in {
 };
 
 /* NULL: there is none. */
-struct in *link_in_find(const struct link *l, uint32_t crossing);
-struct in *link_in_of(const struct link *l, const struct tb_id *uid);
+struct in *tb_link_in_find(const struct link *l, uint32_t crossing);
+struct in *tb_link_in_of(const struct link *l, const struct tb_id *uid);
 /* No stream begins to land a chunk of it any more. */
-void link_in_unlist(struct link *l, struct in *in);
-void link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
-void link_in_free(struct link *l, struct in *in); /* takes it off the list; its share is the caller's */
+void tb_link_in_unlist(struct link *l, struct in *in);
+void tb_link_in_stop(struct link *l, struct in *in); /* the crossing ends; `in` stays */
+void tb_link_in_free(struct link *l, struct in *in); /* takes it off the list; its share is the caller's */
 /* All, with their shares: the links close. */
-void link_ins_free(struct link *l);
-bool link_in_all_held(const struct in *in);
+void tb_link_ins_free(struct link *l);
+bool tb_link_in_all_held(const struct in *in);
 /* With those that are over: they stay until the daemon takes their places back. */
-uint32_t link_in_count(const struct link *l);
+uint32_t tb_link_in_count(const struct link *l);
 /* Landings that are under way. */
-uint32_t link_in_crossings(const struct link *l);
+uint32_t tb_link_in_crossings(const struct link *l);
 /* TB_OK: landed. The daemon is told. */
-void link_in_end(struct link *l, struct in *in, enum tb_status why);
-void link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+void tb_link_in_end(struct link *l, struct in *in, enum tb_status why);
+void tb_link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
 
 #endif

@@ -7,7 +7,7 @@
 struct link;
 struct tb_wire_frame;
 
-void link_spent_tell(struct link *l); /* link.spent may have changed */
-enum tb_status link_on_spent(struct link *l, struct tb_wire_frame *f);
+void tb_link_spent_tell(struct link *l); /* link.spent may have changed */
+enum tb_status tb_link_on_spent(struct link *l, struct tb_wire_frame *f);
 
 #endif

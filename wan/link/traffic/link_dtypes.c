@@ -1,5 +1,6 @@
-/* link_dtypes.c - layouts that a peer's protocol cannot read: of dtypes by name and bits (base/layout/layout.h). Such a version is
- * announced, and refused where it is asked for: the peer hears why, and other versions of the link go on. */
+/* link_dtypes.c - layouts that a peer's protocol cannot read: of dtypes by name and bits
+ * (base/layout/layout.h). Such a version is announced, and refused where it is asked for: the peer
+ * hears why, and other versions of the link go on. */
 #include "wan/link/traffic/link_dtypes.h"
 
 #include "base/log.h"
@@ -18,27 +19,27 @@ static const struct tb_tensor *first_other(const struct offer *o)
     return NULL;
 }
 
-bool link_may_read(const struct link *l, const struct offer *o)
+bool tb_link_may_read(const struct link *l, const struct offer *o)
 {
-    if (link_protocol(l) >= TB_LINK_PROTOCOL_DTYPES) return true;
+    if (tb_link_protocol(l) >= TB_LINK_PROTOCOL_DTYPES) return true;
     for (uint32_t s = 0; s < o->share->shard_count; s++)
         if (o->share->places[s].manifest->layout.other_dtypes) return false;
     return true;
 }
 
-void link_refuse_dtypes(struct link *l, const struct offer *o)
+void tb_link_refuse_dtypes(struct link *l, const struct offer *o)
 {
     const struct tb_tensor *t = first_other(o);
     l->stats.dtypes_refused++;
-    link_send_gone(l, &o->key.uid, TB_PEER_PROTOCOL);
+    tb_link_send_gone(l, &o->key.uid, TB_PEER_PROTOCOL);
     /* Each version of the model has the same. */
-    if (l->traffic.models.told_dtypes == link_session_seq(l) &&
+    if (l->traffic.models.told_dtypes == tb_link_session_seq(l) &&
         tb_name_equal(&l->traffic.models.told_dtypes_of, &o->key.model))
         return;
-    l->traffic.models.told_dtypes = link_session_seq(l);
+    l->traffic.models.told_dtypes = tb_link_session_seq(l);
     l->traffic.models.told_dtypes_of = o->key.model;
     tb_log(TB_LOG_WARN, "link.dtypes_refused",
            "peer=%s model=%s number=%llu tensor=%.80s dtype=%s protocol=%u needs_protocol=%u", l->label.text,
            o->key.model.text, (unsigned long long)o->key.number, t->name, tb_tensor_dtype_name(t),
-           link_protocol(l), TB_LINK_PROTOCOL_DTYPES);
+           tb_link_protocol(l), TB_LINK_PROTOCOL_DTYPES);
 }

@@ -8,8 +8,8 @@ struct link;
 struct offer;
 
 /* The session's protocol can say every layout of the version. */
-bool link_may_read(const struct link *l, const struct offer *o);
+bool tb_link_may_read(const struct link *l, const struct offer *o);
 /* It cannot: GONE, a counter, and a line in the log for each model of a session. */
-void link_refuse_dtypes(struct link *l, const struct offer *o);
+void tb_link_refuse_dtypes(struct link *l, const struct offer *o);
 
 #endif

@@ -1,4 +1,5 @@
-/* link_expected.c - versions that are sent before they are asked for, where the peer expects them. */
+/* link_expected.c - versions that are sent before they are asked for, where the peer expects
+ * them. */
 #include "wan/link/traffic/link_expected.h"
 
 #include "base/fault.h"
@@ -10,20 +11,20 @@
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 
-enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_expect(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_expect m;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
     const enum tb_status status = tb_frame_expect_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
     l->traffic.crossings.want_last = m.crossing;
-    if (!link_granted(l, &m.model)) return TB_OK;
+    if (!tb_link_granted(l, &m.model)) return TB_OK;
     struct push *p =
-        *push_find_model(&l->traffic.pushes.expected, &m.model); /* as many as models are granted */
+        *tb_push_find_model(&l->traffic.pushes.expected, &m.model); /* as many as models are granted */
     if (p == NULL) p = tb_calloc(1, sizeof *p);
     if (p == NULL) return TB_OK; /* it is asked */
-    if (*push_find_model(&l->traffic.pushes.expected, &m.model) == NULL) {
+    if (*tb_push_find_model(&l->traffic.pushes.expected, &m.model) == NULL) {
         p->next = l->traffic.pushes.expected;
         l->traffic.pushes.expected = p;
     }
@@ -37,14 +38,15 @@ enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f)
 static bool was_told_of_more(const struct link *l, const struct offer *base)
 {
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
-        if (o->peers[l->index].announced != link_session_seq(l) || o->peers[l->index].whole) continue;
-        if (push_is_newer(&o->key, &base->key)) return true;
+        if (o->peers[l->index].announced != tb_link_session_seq(l) || o->peers[l->index].whole) continue;
+        if (tb_push_is_newer(&o->key, &base->key)) return true;
     }
     return false;
 }
 
-/* The peer lands nothing before it has them, and all its streams wait meanwhile: more of them than three flights of a TCP that begins
- * would cost the others more time than the two round trips that are saved here. */
+/* The peer lands nothing before it has them, and all its streams wait meanwhile: more of them
+ * than three flights of a TCP that begins would cost the others more time than the two round
+ * trips that are saved here. */
 static bool manifests_are_short(const struct link *l, const struct offer *o)
 {
     uint64_t bytes = 0;
@@ -55,16 +57,16 @@ static bool manifests_are_short(const struct link *l, const struct offer *o)
     return bytes <= l->links->options.push_manifest_bytes;
 }
 
-bool link_push(struct link *l, struct offer *o)
+bool tb_link_push(struct link *l, struct offer *o)
 {
-    struct push **at = push_find_model(&l->traffic.pushes.expected, &o->key.model);
+    struct push **at = tb_push_find_model(&l->traffic.pushes.expected, &o->key.model);
     if (*at == NULL) return false;
-    struct offer *base = offer_find(l->links, &(*at)->base);
-    if (base == NULL || !push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
+    struct offer *base = tb_offer_find(l->links, &(*at)->base);
+    if (base == NULL || !tb_push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
     if (!tb_share_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;
     const uint32_t crossing = (*at)->crossing;
-    if (link_out_push(l, crossing, o, base->share) != TB_OK) return false;
-    tb_free(push_take_out(at));
+    if (tb_link_out_push(l, crossing, o, base->share) != TB_OK) return false;
+    tb_free(tb_push_take_out(at));
     l->stats.pushed++;
     LINK_SEND(l, TB_FRAME_PUSH, tb_frame_push, LINK_SMALL, .crossing = crossing, .uid = o->key.uid);
     return true;

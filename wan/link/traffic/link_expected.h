@@ -8,7 +8,8 @@ struct link;
 struct offer;
 struct tb_wire_frame;
 
-enum tb_status link_on_expect(struct link *l, struct tb_wire_frame *f);
-bool link_push(struct link *l, struct offer *o); /* before VERSION; true: its manifests are to follow that */
+enum tb_status tb_link_on_expect(struct link *l, struct tb_wire_frame *f);
+/* before VERSION; true: its manifests are to follow that */
+bool tb_link_push(struct link *l, struct offer *o);
 
 #endif

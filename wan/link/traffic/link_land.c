@@ -1,5 +1,5 @@
-/* link_land.c - landings that we draw from the peer: asked for and begun, what is held told, what came wrong asked for again. inbound.h
- * decides. */
+/* link_land.c - landings that we draw from the peer: asked for and begun, what is held told, what
+ * came wrong asked for again. inbound.h decides. */
 #include "wan/link/traffic/link_land.h"
 
 #include "base/fault.h"
@@ -21,22 +21,22 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
     uint32_t shard = 0, count = 0;
     bool any = false;
     while ((count = tb_landing_differences(&in->core, &shard, words, LINK_WORDS_MAX)) > 0) {
-        link_send_words(l, TB_FRAME_HELD, in->crossing, shard, words, count);
+        tb_link_send_words(l, TB_FRAME_HELD, in->crossing, shard, words, count);
         any = true;
     }
     if (any) tb_landing_told(&in->core, now);
     return any;
 }
 
-/* The newest version that is whole here and that the peer says it serves too; where there is none, the newest older one: the peer may
- * know by which steps it got from there. */
+/* The newest version that is whole here and that the peer says it serves too; where there is none,
+ * the newest older one: the peer may know by which steps it got from there. */
 static struct tb_share *choose_base(const struct link *l, const struct in *in)
 {
     const struct offer *best = NULL;
     bool shared = false;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_BASES) return NULL;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return NULL;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
-        const bool served = link_announced(l, &o->key.uid) != NULL;
+        const bool served = tb_link_announced(l, &o->key.uid) != NULL;
         if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
         if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
         if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
@@ -102,38 +102,39 @@ static void say_want(struct link *l, const struct in *in)
                   .uid = in->base->uid);
 }
 
-/* WANT, the base, all that is held, START. The first two were said before it was there, by EXPECT, where it comes pushed. */
+/* WANT, the base, all that is held, START. The first two were said before it was there, by EXPECT,
+ * where it comes pushed. */
 static void in_begin(struct link *l, struct in *in, tb_time_ns now)
 {
     tb_turn_begin(&in->turn, now);
-    link_in_unlist(l, in);
+    tb_link_in_unlist(l, in);
     in->base = choose_base(l, in);
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
-    const uint32_t pushed = link_push_take(l, in);
+    const uint32_t pushed = tb_link_push_take(l, in);
     in->crossing = tb_feed_landing_add(l->traffic.feed, pushed, in->share, in->base);
     if (in->crossing == 0) {
         if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
-        if (pushed != 0) links_heed(l->links);
+        if (pushed != 0) tb_links_heed(l->links);
         in->base = NULL;
         copies_free(copies);
         return;
     }
     tb_landing_rewind(&in->core);
     if (pushed == 0) say_want(l, in);
-    link_share_begin(l, in, now);
+    tb_link_share_begin(l, in, now);
     copies_begin(l, in, copies);
     (void)tell_differences(l, in, now);
     tb_landing_told(&in->core, now);
     LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
-    if (pushed != 0) links_heed(l->links); /* what waited for it lands */
+    if (pushed != 0) tb_links_heed(l->links); /* what waited for it lands */
 }
 
 static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
                    enum tb_refusal why)
 {
     /* Held since, by another way, and told: to refuse it now would break the protocol. */
-    if (!link_is_up(l) || tb_landing_knows(&in->core, chunk->shard, chunk->chunk)) return;
+    if (!tb_link_is_up(l) || tb_landing_knows(&in->core, chunk->shard, chunk->chunk)) return;
     LINK_SEND(l, TB_FRAME_REFUSED, tb_frame_refused, LINK_SMALL, .crossing = in->crossing,
               .shard = chunk->shard, .chunk = chunk->chunk, .why = (uint8_t)why);
 }
@@ -150,8 +151,8 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
     const uint32_t crossing = in->crossing;
     refuse(l, in, &chunk, n->why);
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
-    in = link_in_find(l, crossing); /* the daemon may have ended it */
-    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) link_in_end(l, in, TB_CHUNK_DIGEST);
+    in = tb_link_in_find(l, crossing); /* the daemon may have ended it */
+    if (in != NULL && bad.times >= TB_LINKS_REFUSALS_MAX) tb_link_in_end(l, in, TB_CHUNK_DIGEST);
 }
 
 /* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
@@ -165,10 +166,10 @@ static void take_no_base(struct link *l, struct in *in, const struct tb_landing_
     refuse(l, in, chunk, TB_REFUSAL_NO_BASE);
 }
 
-void link_in_note(struct link *l, const struct tb_note *n)
+void tb_link_in_note(struct link *l, const struct tb_note *n)
 {
     const struct tb_landing_chunk chunk = {n->shard, n->chunk};
-    struct in *in = link_in_find(l, n->crossing);
+    struct in *in = tb_link_in_find(l, n->crossing);
     if (in == NULL) return;
     if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
         take_no_base(l, in, &chunk);
@@ -184,14 +185,17 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
     struct tb_landing_chunk chunk;
     if (in->finished) return false;
     if (in->crossing == 0) {
-        if (link_in_all_held(in)) { /* by another way */
-            link_in_end(l, in, TB_OK);
+        if (tb_link_in_all_held(in)) { /* by another way */
+            tb_link_in_end(l, in, TB_OK);
             return true;
         }
-        /* After a cut, what the old streams still bring is told first: it is not sent again (P5). */
-        if (!link_is_up(l) || link_streams_old(l) || link_announced(l, &in->key.uid) == NULL) return false;
-        if (link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX) return false; /* its turn comes when one is over */
-        if (!link_may_begin(l, in) && !link_take_turn(l, in, now)) return false;
+        /* After a cut, what the old streams still bring is told first: it is not sent again
+         * (P5). */
+        if (!tb_link_is_up(l) || tb_link_streams_old(l) || tb_link_announced(l, &in->key.uid) == NULL)
+            return false;
+        /* its turn comes when one is over */
+        if (tb_link_in_crossings(l) >= TB_LINKS_LANDINGS_MAX) return false;
+        if (!tb_link_may_begin(l, in) && !tb_link_take_turn(l, in, now)) return false;
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
     }
@@ -200,23 +204,23 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
     if (tb_landing_due(&in->core, now)) (void)tell_differences(l, in, now);
     tb_turn_came(&in->turn, in->core.told_count + atomic_load(&in->share->received_bytes), now);
     if (in->core.lost) { /* a held chunk failed a re-verification: what was told is not true any more */
-        link_in_stop(l, in);
+        tb_link_in_stop(l, in);
         return false;
     }
     if (!tb_landing_whole(&in->core)) return false;
-    link_in_end(l, in, TB_OK);
+    tb_link_in_end(l, in, TB_OK);
     return true;
 }
 
-void link_ins_tick(struct link *l, tb_time_ns now)
+void tb_link_ins_tick(struct link *l, tb_time_ns now)
 {
     struct in *in = l->traffic.ins;
     while (in != NULL)
         in = in_tick(l, in, now) ? l->traffic.ins : in->next;
 }
 
-void link_tell_held(struct link *l, tb_time_ns now)
+void tb_link_tell_held(struct link *l, tb_time_ns now)
 {
-    for (struct in *in = l->traffic.ins; in != NULL && link_is_up(l); in = in->next)
+    for (struct in *in = l->traffic.ins; in != NULL && tb_link_is_up(l); in = in->next)
         if (in->crossing != 0) (void)tell_differences(l, in, now);
 }

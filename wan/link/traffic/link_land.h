@@ -7,8 +7,8 @@
 
 struct link;
 
-void link_in_note(struct link *l, const struct tb_note *n);
-void link_ins_tick(struct link *l, tb_time_ns now);
-void link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
+void tb_link_in_note(struct link *l, const struct tb_note *n);
+void tb_link_ins_tick(struct link *l, tb_time_ns now);
+void tb_link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
 
 #endif

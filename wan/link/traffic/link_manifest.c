@@ -1,8 +1,9 @@
-/* link_manifest.c - manifests cross in pages, ahead of the bytes: heads, then digests, shard by shard, in
- * order.
+/* link_manifest.c - manifests cross in pages, ahead of the bytes: heads, then digests,
+ * shard by shard, in order.
  *
- * Nothing is allocated from a number of the peer's: a head's memory grows with the bytes that came, a
- * manifest's is what its head needs, and the sum over the version stays under manifest_bytes_max (P7). */
+ * Nothing is allocated from a number of the peer's: a head's memory grows with the bytes that
+ * came, a manifest's is what its head needs, and the sum over the version stays under
+ * manifest_bytes_max (P7). */
 #include "wan/link/traffic/link_manifest.h"
 
 #include <string.h>
@@ -24,7 +25,7 @@ static void ask_too_large(struct link *l, struct ask **at)
     const struct tb_links_ops *ops = l->links->options.ops;
     const struct tb_id id = (*at)->uid;
     const uint64_t needed_bytes = (*at)->needed_bytes;
-    link_ask_free(at);
+    tb_link_ask_free(at);
     if (ops->on_too_large != NULL) ops->on_too_large(l->links->options.user, l->index, &id, needed_bytes);
 }
 
@@ -47,7 +48,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
     const size_t bytes = tb_manifest_decode_bytes(a->head, a->head_total);
     if (bytes == 0) return TB_PEER_GARBLED;
     a->needed_bytes = a->memory_bytes + bytes;
-    if (bytes > link_ask_room(l, a)) return TB_TOO_LARGE;
+    if (bytes > tb_link_ask_room(l, a)) return TB_TOO_LARGE;
     a->memories[a->shard] = tb_malloc(bytes);
     if (a->memories[a->shard] == NULL) return TB_SITE_NOMEM;
     a->memory_bytes += bytes;
@@ -56,7 +57,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
     tb_free(a->head);
     a->head = NULL;
     if (status == TB_OK && a->manifests[a->shard].layout.other_dtypes &&
-        link_protocol(l) < TB_LINK_PROTOCOL_DTYPES)
+        tb_link_protocol(l) < TB_LINK_PROTOCOL_DTYPES)
         return TB_PEER_GARBLED;
     return status == TB_OK ? TB_OK : TB_PEER_GARBLED;
 }
@@ -79,7 +80,7 @@ static void deliver(struct link *l, struct ask **at)
     *at = a->next; /* the daemon may ask again from inside the callback */
     if (l->links->options.ops->on_manifests != NULL)
         l->links->options.ops->on_manifests(l->links->options.user, l->index, &a->key, a->manifests);
-    link_ask_clear(a);
+    tb_link_ask_clear(a);
     tb_free(a);
 }
 
@@ -89,7 +90,7 @@ static enum tb_status all_done(struct link *l, struct ask **at)
     (*at)->complete = true;
     if ((*at)->unasked) return TB_OK;
     deliver(l, at);
-    link_asks_send(l);
+    tb_link_asks_send(l);
     return TB_OK;
 }
 
@@ -102,7 +103,7 @@ static struct ask **ask_over(struct link *l)
     return at;
 }
 
-void link_asks_tick(struct link *l)
+void tb_link_asks_tick(struct link *l)
 {
     for (struct ask **at; *(at = ask_over(l)) != NULL;)
         deliver(l, at);
@@ -118,45 +119,46 @@ static enum tb_status shard_done(struct link *l, struct ask **at)
     return a->shard == a->key.shard_count ? all_done(l, at) : TB_OK;
 }
 
-/* What cannot be helped by dropping the peer ends the ask alone; the rest of its answer is skipped. */
+/* What cannot be helped by dropping the peer ends the ask alone; the rest of its
+ * answer is skipped. */
 static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_status status)
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;
-    struct ask **at = link_ask_find(l, uid);
-    if (*at != NULL) link_ask_skip(l, *at);
+    struct ask **at = tb_link_ask_find(l, uid);
+    if (*at != NULL) tb_link_ask_skip(l, *at);
     if (*at != NULL && (*at)->unasked)
-        link_push_too_much(l, uid);
+        tb_link_push_too_much(l, uid);
     else if (*at != NULL && status == TB_TOO_LARGE)
         ask_too_large(l, at);
     else
-        link_ask_fail(l, uid, status);
+        tb_link_ask_fail(l, uid, status);
     return TB_OK;
 }
 
-/* Answers to one uid follow one another, each from its first page to its last: what comes before a first page is the rest of an answer
- * that was given up, or came with a PUSH that was declined. */
+/* Answers to one uid follow one another, each from its first page to its last: what comes before a
+ * first page is the rest of an answer that was given up, or came with a PUSH that was declined. */
 static bool is_rest(const struct ask *a, bool first_page)
 {
     return a->shard == 0 && a->head_got == 0 && a->memories[0] == NULL && !first_page;
 }
 
-enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_head(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_head m;
     enum tb_status status = tb_frame_head_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct ask **at = link_ask_find(l, &m.uid), *a = *at;
+    struct ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent) return TB_OK; /* given up meanwhile */
     if (is_rest(a, m.shard == 0 && m.offset == 0)) return TB_OK;
-    link_push_moved(l, &m.uid);
-    link_ask_passed(l, a);
+    tb_link_push_moved(l, &m.uid);
+    tb_link_ask_passed(l, a);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || m.offset != a->head_got)
         return TB_PEER_GARBLED;
     if (a->memories[a->shard] != NULL || m.page.count == 0) return TB_PEER_GARBLED;
     if (m.total_bytes == 0 || m.total_bytes > HEAD_BYTES_MAX) return TB_PEER_GARBLED;
     if (m.offset > 0 && m.total_bytes != a->head_total) return TB_PEER_GARBLED;
     if (m.page.count > m.total_bytes - m.offset) return TB_PEER_GARBLED;
-    if (a->unasked && m.total_bytes > link_ask_room(l, a)) return judge(l, &m.uid, TB_TOO_LARGE);
+    if (a->unasked && m.total_bytes > tb_link_ask_room(l, a)) return judge(l, &m.uid, TB_TOO_LARGE);
     a->head_total = m.total_bytes;
     status = head_append(a, &m.page);
     if (status == TB_OK && a->head_got == a->head_total) {
@@ -166,14 +168,14 @@ enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f)
     return judge(l, &m.uid, status);
 }
 
-enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_digests(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_digests m;
     const enum tb_status status = tb_frame_digests_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct ask **at = link_ask_find(l, &m.uid), *a = *at;
+    struct ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent || is_rest(a, false)) return TB_OK;
-    link_push_moved(l, &m.uid);
+    tb_link_push_moved(l, &m.uid);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || a->memories[a->shard] == NULL)
         return TB_PEER_GARBLED;
     struct tb_manifest *manifest = &a->manifests[a->shard];

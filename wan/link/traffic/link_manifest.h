@@ -7,8 +7,8 @@
 struct link;
 struct tb_wire_frame;
 
-void link_asks_tick(struct link *l); /* those that are complete */
-enum tb_status link_on_head(struct link *l, struct tb_wire_frame *f);
-enum tb_status link_on_digests(struct link *l, struct tb_wire_frame *f);
+void tb_link_asks_tick(struct link *l); /* those that are complete */
+enum tb_status tb_link_on_head(struct link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_digests(struct link *l, struct tb_wire_frame *f);
 
 #endif

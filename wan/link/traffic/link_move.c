@@ -1,5 +1,5 @@
-/* link_move.c - bytes on their way, both ways: the turn of all that crosses and lands, and what goes for both when a session or a base
- * does. link_send.c and link_land.c do it. */
+/* link_move.c - bytes on their way, both ways: the turn of all that crosses and lands, and what
+ * goes for both when a session or a base does. link_send.c and link_land.c do it. */
 #include "wan/link/traffic/link_move.h"
 
 #include "wan/link/link.h"
@@ -13,19 +13,19 @@
 #include "wan/link/traffic/link_send.h"
 #include "wan/link/traffic/offer_table.h"
 
-void link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
+void tb_link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
 {
     struct tb_share *base = o->share;
     for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
-        out->base = steps_stay ? links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
+        out->base = steps_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
     }
     for (struct in *in = l->traffic.ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;
     tb_feed_base_gone(l->traffic.feed, base);
 }
 
-bool link_base_used(const struct link *l, const struct tb_share *base)
+bool tb_link_base_used(const struct link *l, const struct tb_share *base)
 {
     bool used = false;
     for (const struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
@@ -35,33 +35,33 @@ bool link_base_used(const struct link *l, const struct tb_share *base)
     return used;
 }
 
-void link_take_notes(struct link *l)
+void tb_link_take_notes(struct link *l)
 {
     static _Thread_local struct tb_note notes[TB_FEED_NOTES_MAX];
-    link_take_taken(l);
+    tb_link_take_taken(l);
     const uint32_t count = tb_feed_collect_notes(l->traffic.feed, notes);
     for (uint32_t i = 0; i < count; i++)
         if (notes[i].kind == TB_NOTE_UNSENT)
-            link_out_unsent(l, &notes[i]);
+            tb_link_out_unsent(l, &notes[i]);
         else
-            link_in_note(l, &notes[i]);
+            tb_link_in_note(l, &notes[i]);
 }
 
-void link_move_tick(struct link *l, tb_time_ns now)
+void tb_link_move_tick(struct link *l, tb_time_ns now)
 {
     if (tb_feed_gifts_settle(l->traffic.feed))
-        links_heed(l->links); /* before what was dropped is asked for again */
-    link_ins_tick(l, now);
-    link_pushes_tick(l, now);
-    link_outs_have(l, now);
-    if (!link_is_up(l)) return;
-    if (link_refill(l, now)) links_fed(l->links);
-    link_spent_tell(l);
+        tb_links_heed(l->links); /* before what was dropped is asked for again */
+    tb_link_ins_tick(l, now);
+    tb_link_pushes_tick(l, now);
+    tb_link_outs_have(l, now);
+    if (!tb_link_is_up(l)) return;
+    if (tb_link_refill(l, now)) tb_links_fed(l->links);
+    tb_link_spent_tell(l);
 }
 
-void link_move_down(struct link *l)
+void tb_link_move_down(struct link *l)
 {
-    link_outs_drop(l, NULL);
+    tb_link_outs_drop(l, NULL);
     for (struct in *in = l->traffic.ins; in != NULL; in = in->next) {
         if (in->crossing != 0)
             in->draining = in->crossing; /* stays listed: what had arrived is landed (P5) */
@@ -70,7 +70,7 @@ void link_move_down(struct link *l)
     }
 }
 
-bool link_moves(const struct link *l)
+bool tb_link_moves(const struct link *l)
 {
     bool moves = l->traffic.crossings.outs != NULL || l->traffic.serves != NULL || l->traffic.asks != NULL ||
                  l->traffic.pushes.pushed != NULL;

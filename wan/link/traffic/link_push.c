@@ -1,10 +1,12 @@
 /* link_push.c - versions that are sent before they are asked for: two round trips sooner.
  *
- * Who receives says when: EXPECT names what is whole here and a crossing for the next version of its model. Who sends uses it up by PUSH,
- * ahead of VERSION, with the manifests and the first chunks behind it; or it ends with the next WANT of the model. What is pushed is
- * landed like what is asked for, where the daemon takes it and its base is the one that was named; else STOP, within
- * options.push_ms of its manifests, and it goes when it is asked for. Streams wait with chunks of it until then (stream_receive.c), and other
- * models behind them: so one whose manifests take long is not sent, and one that was not taken in time is the last of its model for a while. */
+ * Who receives says when: EXPECT names what is whole here and a crossing for the next version of
+ * its model. Who sends uses it up by PUSH, ahead of VERSION, with the manifests and the first
+ * chunks behind it; or it ends with the next WANT of the model. What is pushed is landed like what
+ * is asked for, where the daemon takes it and its base is the one that was named; else STOP, within
+ * options.push_ms of its manifests, and it goes when it is asked for. Streams wait with chunks of
+ * it until then (stream_receive.c), and other models behind them: so one whose manifests take long
+ * is not sent, and one that was not taken in time is the last of its model for a while. */
 #include "wan/link/traffic/link_push.h"
 
 #include <string.h>
@@ -23,36 +25,39 @@
 
 /* ---- receiving ---- */
 
-/* What was too long in coming once will be so again: each time every stream stands still, and what went went in vain. */
+/* What was too long in coming once will be so again: each time every stream stands still, and
+ * what went went in vain. */
 static bool rests(struct link *l, const struct tb_name *model)
 {
-    struct push **at = push_find_model(&l->traffic.pushes.resting, model);
+    struct push **at = tb_push_find_model(&l->traffic.pushes.resting, model);
     if (*at == NULL) return false;
     if (tb_time_since((*at)->began, tb_clock_now()) < TB_MS(l->links->options.push_rest_ms)) return true;
-    tb_free(push_take_out(at));
+    tb_free(tb_push_take_out(at));
     return false;
 }
 
 static void rest(struct link *l, struct push *p)
 {
-    struct push **before = push_find_model(&l->traffic.pushes.resting, &p->model);
-    if (*before != NULL) tb_free(push_take_out(before));
+    struct push **before = tb_push_find_model(&l->traffic.pushes.resting, &p->model);
+    if (*before != NULL) tb_free(tb_push_take_out(before));
     p->began = tb_clock_now();
     p->next = l->traffic.pushes.resting;
     l->traffic.pushes.resting = p; /* as many as models are wanted */
 }
 
-/* Something newer is there, and is asked for; or is here, and P5: who lost it may take it for the next one. */
+/* Something newer is there, and is asked for; or is here, and P5: who lost it may take
+ * it for the next one. */
 static bool is_behind(const struct link *l, const struct offer *newest)
 {
     for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
-        if (push_is_newer(&l->traffic.models.announced[i].key, &newest->key)) return true;
+        if (tb_push_is_newer(&l->traffic.models.announced[i].key, &newest->key)) return true;
     for (const struct offer *o = l->links->offers; o != NULL; o = o->next)
-        if (push_is_newer(&o->key, &newest->key)) return true;
+        if (tb_push_is_newer(&o->key, &newest->key)) return true;
     return false;
 }
 
-/* Another version of the model is on its way: it goes first. P5: what is held of one that was cut off is not known to who pushes. */
+/* Another version of the model is on its way: it goes first. P5: what is held of one that was cut
+ * off is not known to who pushes. */
 static bool lands_another(const struct link *l, const struct offer *whole)
 {
     for (const struct in *in = l->traffic.ins; in != NULL; in = in->next) {
@@ -64,19 +69,19 @@ static bool lands_another(const struct link *l, const struct offer *whole)
 
 static void expect_no_more(struct link *l, struct push **at)
 {
-    struct push *p = push_take_out(at);
+    struct push *p = tb_push_take_out(at);
     tb_feed_unexpect(l->traffic.feed, p->crossing);
     tb_free(p);
-    links_heed(l->links); /* what waits for it is dropped */
+    tb_links_heed(l->links); /* what waits for it is dropped */
 }
 
-void link_expect(struct link *l, const struct offer *o)
+void tb_link_expect(struct link *l, const struct offer *o)
 {
     const struct tb_links_options *options = &l->links->options;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_PUSH || options->ops->expects == NULL) return;
     if (!options->ops->expects(options->user, l->index, &o->key.model)) return;
     if (rests(l, &o->key.model) || is_behind(l, o) || lands_another(l, o)) return;
-    struct push **before = push_find_model(&l->traffic.pushes.expecting, &o->key.model);
+    struct push **before = tb_push_find_model(&l->traffic.pushes.expecting, &o->key.model);
     if (*before != NULL) expect_no_more(l, before); /* there, too, one takes the other's place */
     struct push *p = tb_calloc(1, sizeof *p);
     if (p == NULL) return; /* the next version is asked for */
@@ -92,7 +97,8 @@ void link_expect(struct link *l, const struct offer *o)
               .base = p->base);
 }
 
-/* P7: each number that EXPECT gave out serves once; who names another one makes us keep what nobody expects. */
+/* P7: each number that EXPECT gave out serves once; who names another one makes us keep
+ * what nobody expects. */
 static bool was_given(struct link *l, uint32_t crossing)
 {
     for (uint32_t i = 0; i < LINK_GIVEN_MAX; i++) {
@@ -103,14 +109,14 @@ static bool was_given(struct link *l, uint32_t crossing)
     return false;
 }
 
-enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_push(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_push m;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_PUSH) return TB_PEER_GARBLED;
     const enum tb_status status = tb_frame_push_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing == 0 || !was_given(l, m.crossing)) return TB_PEER_GARBLED;
-    if (link_announced(l, &m.uid) != NULL || *push_find_uid(&l->traffic.pushes.pushed, &m.uid) != NULL)
+    if (tb_link_announced(l, &m.uid) != NULL || *tb_push_find_uid(&l->traffic.pushes.pushed, &m.uid) != NULL)
         return TB_PEER_GARBLED;
     struct push **at = &l->traffic.pushes.expecting;
     while (*at != NULL && (*at)->crossing != m.crossing)
@@ -119,12 +125,12 @@ enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
         LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = m.crossing);
         return TB_OK;
     }
-    struct push *p = push_take_out(at);
+    struct push *p = tb_push_take_out(at);
     p->uid = m.uid;
     p->began = p->came = tb_clock_now();
     p->next = l->traffic.pushes.pushed;
     l->traffic.pushes.pushed = p;
-    links_busy(l->links);
+    tb_links_busy(l->links);
     return TB_OK;
 }
 
@@ -132,19 +138,19 @@ enum tb_status link_on_push(struct link *l, struct tb_wire_frame *f)
 static void decline(struct link *l, struct push **at, const char *why)
 {
     const struct push p = **at;
-    const struct announced *a = link_announced(l, &p.uid);
+    const struct announced *a = tb_link_announced(l, &p.uid);
     expect_no_more(l, at);
-    link_ask_declined(l, &p.uid);
+    tb_link_ask_declined(l, &p.uid);
     l->stats.pushes_declined++;
     tb_log(TB_LOG_INFO, "push.declined", "peer=%s model=%s number=%llu why=%s action=ask", l->label.text,
            p.model.text, (unsigned long long)(a != NULL ? a->key.number : 0), why);
     LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = p.crossing);
 }
 
-uint32_t link_push_take(struct link *l, const struct in *in)
+uint32_t tb_link_push_take(struct link *l, const struct in *in)
 {
-    struct push **at = push_find_uid(&l->traffic.pushes.pushed, &in->key.uid);
-    struct push **expecting = push_find_model(&l->traffic.pushes.expecting, &in->key.model);
+    struct push **at = tb_push_find_uid(&l->traffic.pushes.pushed, &in->key.uid);
+    struct push **expecting = tb_push_find_model(&l->traffic.pushes.expecting, &in->key.model);
     if (*at == NULL) { /* WANT ends what was expected, there too */
         if (*expecting != NULL) expect_no_more(l, expecting);
         return 0;
@@ -153,7 +159,7 @@ uint32_t link_push_take(struct link *l, const struct in *in)
         decline(l, at, "another_base");
         return 0;
     }
-    struct push *p = push_take_out(at);
+    struct push *p = tb_push_take_out(at);
     const uint32_t crossing = p->crossing;
     tb_free(p);
     l->stats.pushed++;
@@ -178,7 +184,7 @@ static void decline_and_rest(struct link *l, struct push **at, const char *why)
     decline(l, at, why);
 }
 
-void link_pushes_tick(struct link *l, tb_time_ns now)
+void tb_link_pushes_tick(struct link *l, tb_time_ns now)
 {
     struct push **at = &l->traffic.pushes.pushed;
     while (*at != NULL) {
@@ -189,14 +195,14 @@ void link_pushes_tick(struct link *l, tb_time_ns now)
     }
 }
 
-void link_push_gone(struct link *l, const struct tb_id *uid)
+void tb_link_push_gone(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = push_find_uid(&l->traffic.pushes.pushed, uid);
+    struct push **at = tb_push_find_uid(&l->traffic.pushes.pushed, uid);
     if (*at != NULL) decline(l, at, "gone_there");
 }
 
-void link_push_too_much(struct link *l, const struct tb_id *uid)
+void tb_link_push_too_much(struct link *l, const struct tb_id *uid)
 {
-    struct push **at = push_find_uid(&l->traffic.pushes.pushed, uid);
+    struct push **at = tb_push_find_uid(&l->traffic.pushes.pushed, uid);
     if (*at != NULL) decline_and_rest(l, at, "manifests_too_large");
 }

@@ -1,4 +1,5 @@
-/* link_runs.c - which run of a model a peer remembers as its newest: a home that lost its store asks. */
+/* link_runs.c - which run of a model a peer remembers as its newest: a home that
+ * lost its store asks. */
 #include "wan/link/traffic/link_runs.h"
 
 #include "base/assert.h"
@@ -9,8 +10,8 @@
 /* TB_OK: the peer is up and knows the two frames. */
 static enum tb_status knows(const struct link *l)
 {
-    if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
-    return link_protocol(l) >= TB_LINK_PROTOCOL_RUNS ? TB_OK : TB_PEER_PROTOCOL;
+    if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
+    return tb_link_protocol(l) >= TB_LINK_PROTOCOL_RUNS ? TB_OK : TB_PEER_PROTOCOL;
 }
 
 enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t peer, const struct tb_name *model)
@@ -33,12 +34,12 @@ enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer, const st
     return status;
 }
 
-enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_runs(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_runs m;
     const enum tb_status status = tb_frame_runs_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_RUNS) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_RUNS) return TB_PEER_GARBLED;
     const struct tb_links_options *o = &l->links->options;
     if (o->ops->on_runs_asked != NULL) {
         o->ops->on_runs_asked(o->user, l->index, &m.model);
@@ -48,12 +49,12 @@ enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f)
     return tb_links_run_tell(l->links, l->index, &none);
 }
 
-enum tb_status link_on_run_told(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_run_told(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_run_told m;
     const enum tb_status status = tb_frame_run_told_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_RUNS) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_RUNS) return TB_PEER_GARBLED;
     const struct tb_links_options *o = &l->links->options;
     const struct tb_links_run run = {m.model, m.run_order, m.number, m.run};
     if (o->ops->on_run_told != NULL) o->ops->on_run_told(o->user, l->index, &run);

@@ -7,7 +7,7 @@
 struct link;
 struct tb_wire_frame;
 
-enum tb_status link_on_runs(struct link *l, struct tb_wire_frame *f);
-enum tb_status link_on_run_told(struct link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_runs(struct link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_run_told(struct link *l, struct tb_wire_frame *f);
 
 #endif

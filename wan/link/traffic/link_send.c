@@ -1,5 +1,6 @@
-/* link_send.c - crossings that the peer draws from us: what it says of them, and parcels into the feed, from which streams take them.
- * outbound.h decides what goes, fair_queue.h whose turn it is, and hedge.h what goes again. */
+/* link_send.c - crossings that the peer draws from us: what it says of them, and parcels into the
+ * feed, from which streams take them. outbound.h decides what goes, fair_queue.h whose turn it is,
+ * and hedge.h what goes again. */
 #include "wan/link/traffic/link_send.h"
 
 #include <string.h>
@@ -20,50 +21,52 @@
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 
-enum tb_status link_on_want(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_want(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_want m;
     enum tb_status status = tb_frame_want_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
     l->traffic.crossings.want_last = m.crossing;
-    struct offer *o = offer_find(l->links, &m.uid);
-    if (o == NULL || !link_granted(l, &o->key.model)) {
-        link_send_gone(l, &m.uid, TB_NOT_FOUND);
+    struct offer *o = tb_offer_find(l->links, &m.uid);
+    if (o == NULL || !tb_link_granted(l, &o->key.model)) {
+        tb_link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
     }
-    if (!link_may_read(l, o)) { /* it has the manifests from elsewhere */
-        link_refuse_dtypes(l, o);
+    if (!tb_link_may_read(l, o)) { /* it has the manifests from elsewhere */
+        tb_link_refuse_dtypes(l, o);
         return TB_OK;
     }
-    link_expected_ends(l, &o->key.model);
-    link_outs_drop(l, o); /* it begins again */
-    status = link_out_count(l) < TB_LINKS_CROSSINGS_MAX ? link_out_new(l, m.crossing, o) : TB_SITE_NOMEM;
-    if (status != TB_OK) link_send_gone(l, &m.uid, status);
-    links_busy(l->links);
+    tb_link_expected_ends(l, &o->key.model);
+    tb_link_outs_drop(l, o); /* it begins again */
+    status =
+        tb_link_out_count(l) < TB_LINKS_CROSSINGS_MAX ? tb_link_out_new(l, m.crossing, o) : TB_SITE_NOMEM;
+    if (status != TB_OK) tb_link_send_gone(l, &m.uid, status);
+    tb_links_busy(l->links);
     return TB_OK;
 }
 
-/* The peer holds that version whole. We may not: then steps that were kept may lead from it, or the chunks go as they are. Another
- * model's bytes are no base: the difference to them would tell of them. */
+/* The peer holds that version whole. We may not: then steps that were kept may lead from
+ * it, or the chunks go as they are. Another model's bytes are no base: the difference to
+ * them would tell of them. */
 static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
 {
     const struct tb_version_key *key = &out->offer->key;
-    const struct offer *o = offer_find(l->links, uid);
+    const struct offer *o = tb_offer_find(l->links, uid);
     if (tb_id_equal(uid, &key->uid)) return;
     if (o == NULL)
-        out->base = links_past_new(l->links, uid, &key->model);
+        out->base = tb_links_past_new(l->links, uid, &key->model);
     else if (tb_name_equal(&o->key.model, &key->model))
         out->base = o->share;
 }
 
-enum tb_status link_on_base(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_base(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_base m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_base_decode(&f->payload, &m);
-    if (status == TB_OK && link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK && tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (out->based || out->core.started) return TB_PEER_GARBLED;
     out->based = true;
@@ -78,16 +81,16 @@ static void out_progress(struct link *l, struct out *out)
     struct offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
     if (!out->core.started || !tb_crossing_whole(&out->core)) return;
-    link_out_free(l, out);
-    link_peer_held(l, o);
+    tb_link_out_free(l, out);
+    tb_link_peer_held(l, o);
 }
 
-enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_held m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_held_decode(&f->payload, &m);
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
@@ -97,13 +100,13 @@ enum tb_status link_on_held(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void link_take_taken(struct link *l)
+void tb_link_take_taken(struct link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
     const uint32_t count = tb_feed_collect_taken(l->traffic.feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
-        struct out *out = link_out_find(l, taken[i].crossing);
+        struct out *out = tb_link_out_find(l, taken[i].crossing);
         if (out == NULL) continue;
         tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
@@ -115,16 +118,16 @@ void link_take_taken(struct link *l)
     }
 }
 
-enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_start(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_start m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     status = tb_crossing_start(&out->core);
     if (status != TB_OK) return status;
-    link_take_taken(l);
+    tb_link_take_taken(l);
     tb_hedge_started(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing);
     tb_log(TB_LOG_INFO, "crossing.begun",
            "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
@@ -134,13 +137,13 @@ enum tb_status link_on_start(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status link_on_stop(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stop(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stop m;
     struct out *out = NULL;
     enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
-    if (status == TB_OK && out != NULL) link_out_free(l, out);
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
+    if (status == TB_OK && out != NULL) tb_link_out_free(l, out);
     return status;
 }
 
@@ -154,8 +157,9 @@ static void out_no_base(struct link *l, struct out *out)
            l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
 }
 
-/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a rank, and nobody looked at it here: no
- * other peer gets it. P7: only a chunk that went so; of others a peer can say nothing. */
+/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a
+ * rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that went so; of
+ * others a peer can say nothing. */
 static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
 {
     if (out->base == NULL || l->links->options.objects == NULL) return;
@@ -164,8 +168,8 @@ static void object_bad(const struct link *l, const struct out *out, const struct
     tb_objects_bad(l->links->options.objects, &name);
 }
 
-/* The chunk did not land, and goes again as any other: a second way of it that waits for a stream is taken back first. A stream that
- * took it may be ahead of us. */
+/* The chunk did not land, and goes again as any other: a second way of it that waits for a stream
+ * is taken back first. A stream that took it may be ahead of us. */
 static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
 {
     struct tb_parcel parcel;
@@ -173,18 +177,18 @@ static void out_recall(struct link *l, struct out *out, const struct tb_frame_re
         tb_crossing_unqueued(&out->core, &parcel);
         tb_hedge_unqueued(&l->traffic.crossings.hedge, m->crossing, &parcel);
     }
-    link_take_taken(l);
+    tb_link_take_taken(l);
 }
 
-enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
     struct out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
-    const uint8_t most = link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
+    const uint8_t most = tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
     if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
@@ -203,10 +207,10 @@ enum tb_status link_on_refused(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void link_out_unsent(struct link *l, const struct tb_note *n)
+void tb_link_out_unsent(struct link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
-    struct out *out = link_out_find(l, n->crossing);
+    struct out *out = tb_link_out_find(l, n->crossing);
     const struct tb_frame_refused lost = {
         .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
     if (out == NULL) return;
@@ -215,7 +219,7 @@ void link_out_unsent(struct link *l, const struct tb_note *n)
         tb_hedge_refused(&l->traffic.crossings.hedge, &lost, &out->core);
 }
 
-void link_out_stream_gone(struct link *l, uint32_t slot)
+void tb_link_out_stream_gone(struct link *l, uint32_t slot)
 {
     for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         (void)tb_crossing_stream_gone(&out->core, slot);
@@ -271,8 +275,8 @@ static bool takes_objects(struct link *l)
     return tb_choice_classes(&choice, &any) > 0;
 }
 
-/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that is done: to make it here as
- * well would take a core twice, and be no sooner. */
+/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that
+ * is done: to make it here as well would take a core twice, and be no sooner. */
 static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
@@ -286,7 +290,8 @@ static void await_objects(const struct link *l, struct out *out, bool takes, tb_
     }
 }
 
-/* P7: who may not take it after all gets no more of it than that, by what went so far, and nothing whole. */
+/* P7: who may not take it after all gets no more of it than that, by what went so
+ * far, and nothing whole. */
 static bool far_ahead(const struct out *out)
 {
     struct tb_sent_sum sum;
@@ -296,7 +301,8 @@ static bool far_ahead(const struct out *out)
     return tb_fair_handed(&out->bill, sum.raw_bytes, sum.bytes) >= AHEAD_BYTES;
 }
 
-/* The next parcel of the model whose turn it is; those that have nothing to send now are passed over. */
+/* The next parcel of the model whose turn it is; those that have nothing to send now are passed
+ * over. */
 static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 {
     uint32_t silent = 0;
@@ -315,10 +321,10 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
     return false;
 }
 
-/* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits long on a
- * slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what it comes to; once one does not, no
- * more are handed out. */
-bool link_refill(struct link *l, tb_time_ns now)
+/* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits
+ * long on a slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what
+ * it comes to; once one does not, no more are handed out. */
+bool tb_link_refill(struct link *l, tb_time_ns now)
 {
     const uint32_t target =
         l->traffic.streams.usable * 2 < TB_FEED_READY_MAX ? l->traffic.streams.usable * 2 : TB_FEED_READY_MAX;
@@ -328,7 +334,7 @@ bool link_refill(struct link *l, tb_time_ns now)
     struct tb_feed_parcel p = {0};
     bool pushed = false;
     const bool takes = takes_objects(l);
-    if (before && !spent) links_heed(l->links); /* streams have parcels in hand */
+    if (before && !spent) tb_links_heed(l->links); /* streams have parcels in hand */
     for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         await_objects(l, out, takes, now);
     while (!spent && ready < target && next_parcel(l, &p)) {
@@ -342,32 +348,32 @@ bool link_refill(struct link *l, tb_time_ns now)
     return pushed;
 }
 
-bool link_slot_idle(const struct link *l, uint32_t slot)
+bool tb_link_slot_idle(const struct link *l, uint32_t slot)
 {
     for (uint32_t i = 0; i < l->traffic.crossings.hedge.way_count; i++)
         if (l->traffic.crossings.hedge.ways[i].slot == slot) return false;
     return true;
 }
 
-enum tb_status link_on_take(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_take(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_take m;
     struct out *out = NULL;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_take_decode(&f->payload, &m);
-    if (status == TB_OK) status = link_out_of(l, m.crossing, &out);
+    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     return tb_crossing_take(&out->core, m.shard, &m.words);
 }
 
-void link_outs_have(struct link *l, tb_time_ns now)
+void tb_link_outs_have(struct link *l, tb_time_ns now)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
-    for (struct out *out = l->traffic.crossings.outs; out != NULL && link_is_up(l); out = out->next) {
+    for (struct out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l); out = out->next) {
         if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
         for (uint32_t shard = 0, count;
              (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
-            link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
+            tb_link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
         out->have_at = now;
     }
 }

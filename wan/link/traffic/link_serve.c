@@ -23,7 +23,7 @@ static void serve_free(struct link *l, struct serve *s)
     tb_free(s);
 }
 
-void link_serves_drop(struct link *l, const struct offer *o)
+void tb_link_serves_drop(struct link *l, const struct offer *o)
 {
     for (struct serve *s = l->traffic.serves, *next; s != NULL; s = next) {
         next = s->next;
@@ -77,7 +77,7 @@ static bool serve_step(struct link *l, struct serve *s)
 {
     if (!s->head_done) {
         if (s->head == NULL && !encode_head(s)) {
-            link_send_gone(l, &s->offer->key.uid, TB_SITE_NOMEM);
+            tb_link_send_gone(l, &s->offer->key.uid, TB_SITE_NOMEM);
             return false;
         }
         send_head_page(l, s);
@@ -91,10 +91,10 @@ static bool serve_step(struct link *l, struct serve *s)
     return s->shard < s->offer->key.shard_count;
 }
 
-void link_serves_tick(struct link *l)
+void tb_link_serves_tick(struct link *l)
 {
-    while (link_is_up(l) && l->traffic.serves != NULL &&
-           tb_wire_queued_bytes(link_control(l)->wire) < LINK_QUEUE_BYTES)
+    while (tb_link_is_up(l) && l->traffic.serves != NULL &&
+           tb_wire_queued_bytes(tb_link_control(l)->wire) < LINK_QUEUE_BYTES)
         if (!serve_step(l, l->traffic.serves)) serve_free(l, l->traffic.serves);
 }
 
@@ -106,11 +106,11 @@ static uint32_t serve_count(const struct link *l)
     return count;
 }
 
-void link_serve(struct link *l, struct offer *o, bool asked)
+void tb_link_serve(struct link *l, struct offer *o, bool asked)
 {
     struct serve *s = tb_calloc(1, sizeof *s);
     if (s == NULL) {
-        link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
+        tb_link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
         return;
     }
     struct serve **at = &l->traffic.serves;
@@ -119,25 +119,25 @@ void link_serve(struct link *l, struct offer *o, bool asked)
     s->offer = o;
     s->asked = asked;
     *at = s;
-    links_busy(l->links);
-    link_serves_tick(l);
+    tb_links_busy(l->links);
+    tb_link_serves_tick(l);
 }
 
-enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_ask(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_ask m;
     const enum tb_status status = tb_frame_ask_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct offer *o = offer_find(l->links, &m.uid);
-    if (o == NULL || !link_granted(l, &o->key.model)) {
-        link_send_gone(l, &m.uid, TB_NOT_FOUND);
+    struct offer *o = tb_offer_find(l->links, &m.uid);
+    if (o == NULL || !tb_link_granted(l, &o->key.model)) {
+        tb_link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
     }
-    if (!link_may_read(l, o)) {
-        link_refuse_dtypes(l, o);
+    if (!tb_link_may_read(l, o)) {
+        tb_link_refuse_dtypes(l, o);
         return TB_OK;
     }
     if (serve_count(l) >= SERVES_MAX) return TB_PEER_GARBLED;
-    link_serve(l, o, true);
+    tb_link_serve(l, o, true);
     return TB_OK;
 }

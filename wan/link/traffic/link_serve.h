@@ -22,9 +22,9 @@ struct serve {
     uint32_t head_bytes;
 };
 
-void link_serves_drop(struct link *l, const struct offer *o); /* NULL: all */
-void link_serves_tick(struct link *l);
-void link_serve(struct link *l, struct offer *o, bool asked); /* or GONE, where there is no memory */
-enum tb_status link_on_ask(struct link *l, struct tb_wire_frame *f);
+void tb_link_serves_drop(struct link *l, const struct offer *o); /* NULL: all */
+void tb_link_serves_tick(struct link *l);
+void tb_link_serve(struct link *l, struct offer *o, bool asked); /* or GONE, where there is no memory */
+enum tb_status tb_link_on_ask(struct link *l, struct tb_wire_frame *f);
 
 #endif

@@ -1,5 +1,6 @@
-/* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what it holds. source_division.h decides;
- * this speaks to the peers. A peer whose protocol has no TAKE sends alone, in its turn (sender_turn.h). */
+/* link_share.c - one version from several peers at once: TAKE says what each is to send, HAVE what
+ * it holds. source_division.h decides; this speaks to the peers. A peer whose protocol has no TAKE
+ * sends alone, in its turn (sender_turn.h). */
 #include "wan/link/traffic/link_share.h"
 
 #include <string.h>
@@ -53,7 +54,7 @@ static struct division *division_new(struct tb_links *ls, const struct in *in)
     return v;
 }
 
-void links_share_end(struct tb_links *ls, const struct tb_id *uid)
+void tb_links_share_end(struct tb_links *ls, const struct tb_id *uid)
 {
     struct division **at = &ls->divisions;
     while (*at != NULL) {
@@ -76,13 +77,14 @@ static uint32_t source_of(const struct division *v, const struct link *l)
     return TB_DIVIDE_NONE;
 }
 
-/* Says to the peer that it sends nothing but what it is told: the first shard that has chunks, and none of them. */
+/* Says to the peer that it sends nothing but what it is told: the first shard that has
+ * chunks, and none of them. */
 static void take_nothing(struct link *l, const struct in *in)
 {
     const struct tb_held_word none = {0, 0};
     for (uint32_t s = 0; s < in->key.shard_count; s++) {
         if (in->share->places[s].manifest->chunk_count == 0) continue;
-        link_send_words(l, TB_FRAME_TAKE, in->crossing, s, &none, 1);
+        tb_link_send_words(l, TB_FRAME_TAKE, in->crossing, s, &none, 1);
         return;
     }
 }
@@ -101,7 +103,7 @@ static void join(struct division *v, struct link *l, const struct in *in, tb_tim
 
 static bool shares(const struct link *l)
 {
-    return link_protocol(l) >= TB_LINK_PROTOCOL_SHARED;
+    return tb_link_protocol(l) >= TB_LINK_PROTOCOL_SHARED;
 }
 
 /* Another link on which this version is under way. */
@@ -109,13 +111,13 @@ static struct link *other_link(struct tb_links *ls, const struct link *l, const 
 {
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *other = &ls->links[i];
-        const struct in *in = other != l && link_is_up(other) ? link_in_of(other, uid) : NULL;
+        const struct in *in = other != l && tb_link_is_up(other) ? tb_link_in_of(other, uid) : NULL;
         if (in != NULL && in->crossing != 0) return other;
     }
     return NULL;
 }
 
-bool link_may_begin(const struct link *l, const struct in *in)
+bool tb_link_may_begin(const struct link *l, const struct in *in)
 {
     const struct link *other = other_link(l->links, l, &in->key.uid);
     return other == NULL || (shares(other) && shares(l));
@@ -126,37 +128,39 @@ static bool comes_before(const struct link *other, const struct in *theirs, cons
                          tb_time_ns now)
 {
     if (theirs->crossing != 0) return !tb_turn_over(&theirs->turn, other->stats.rtt, now);
-    return !theirs->finished && !link_streams_old(other) && link_announced(other, &theirs->key.uid) != NULL &&
-           tb_turn_before(&theirs->turn, &in->turn);
+    return !theirs->finished && !tb_link_streams_old(other) &&
+           tb_link_announced(other, &theirs->key.uid) != NULL && tb_turn_before(&theirs->turn, &in->turn);
 }
 
-bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now)
+bool tb_link_take_turn(struct link *l, const struct in *in, tb_time_ns now)
 {
     struct tb_links *ls = l->links;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *other = &ls->links[i];
-        const struct in *theirs = other != l && link_is_up(other) ? link_in_of(other, &in->key.uid) : NULL;
+        const struct in *theirs =
+            other != l && tb_link_is_up(other) ? tb_link_in_of(other, &in->key.uid) : NULL;
         if (theirs != NULL && comes_before(other, theirs, in, now)) return false;
     }
     for (struct link *other; (other = other_link(ls, l, &in->key.uid)) != NULL;) {
         tb_log(TB_LOG_INFO, "crossing.turn", "peer=%s model=%s number=%llu after=%s", l->label.text,
                in->key.model.text, (unsigned long long)in->key.number, other->label.text);
-        link_in_stop(other, link_in_of(other, &in->key.uid));
+        tb_link_in_stop(other, tb_link_in_of(other, &in->key.uid));
     }
     return true;
 }
 
-void link_share_begin(struct link *l, struct in *in, tb_time_ns now)
+void tb_link_share_begin(struct link *l, struct in *in, tb_time_ns now)
 {
     struct tb_links *ls = l->links;
     struct link *other = other_link(ls, l, &in->key.uid);
     struct division *v = division_find(ls, &in->key.uid);
-    /* Who cannot share is alone. One of several lanes has a share of its own, also while the others are not there. */
+    /* Who cannot share is alone. One of several lanes has a share of its own, also while the
+     * others are not there. */
     if (!shares(l) || (v == NULL && other == NULL && ls->options.lane_count == 1)) return;
     if (v == NULL) v = division_new(ls, in);
     if (v == NULL) return;
     if (other != NULL && source_of(v, other) == TB_DIVIDE_NONE)
-        join(v, other, link_in_of(other, &in->key.uid), now);
+        join(v, other, tb_link_in_of(other, &in->key.uid), now);
     if (source_of(v, l) != TB_DIVIDE_NONE) { /* of a crossing before this one */
         tb_divide_leave(&v->core, source_of(v, l));
         v->members[source_of(v, l)].link = NULL;
@@ -170,7 +174,7 @@ static void tell_news(struct division *v, uint32_t source)
     struct link *l = v->members[source].link;
     for (uint32_t shard = 0, count;
          (count = tb_divide_news(&v->core, source, &shard, words, LINK_WORDS_MAX)) > 0;)
-        link_send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
+        tb_link_send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
 }
 
 /* What the members' streams brought. Those whose crossing is over, or another one by now, leave. */
@@ -179,7 +183,7 @@ static void see_who_left(struct division *v, tb_time_ns now)
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
         struct link *l = v->members[i].link;
         if (l == NULL) continue;
-        const struct in *in = link_is_up(l) ? link_in_of(l, &v->uid) : NULL;
+        const struct in *in = tb_link_is_up(l) ? tb_link_in_of(l, &v->uid) : NULL;
         tb_divide_rtt(&v->core, i, l->stats.rtt);
         if (in != NULL)
             tb_divide_received(&v->core, i,
@@ -190,7 +194,7 @@ static void see_who_left(struct division *v, tb_time_ns now)
     }
 }
 
-void links_share_tick(struct tb_links *ls, tb_time_ns now)
+void tb_links_share_tick(struct tb_links *ls, tb_time_ns now)
 {
     for (struct division *v = ls->divisions; v != NULL; v = v->next) {
         see_who_left(v, now);
@@ -201,17 +205,17 @@ void links_share_tick(struct tb_links *ls, tb_time_ns now)
     }
 }
 
-enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_have(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_have m;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_have_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     for (struct division *v = l->links->divisions; v != NULL; v = v->next) {
         const uint32_t source = source_of(v, l);
         if (source == TB_DIVIDE_NONE || v->members[source].crossing != m.crossing) continue;
         status = tb_divide_has(&v->core, source, m.shard, &m.words);
-        links_busy(l->links);
+        tb_links_busy(l->links);
         return status;
     }
     /* It may be one that is over. */

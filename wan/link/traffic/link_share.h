@@ -23,13 +23,13 @@ struct division {
     } members[TB_DIVIDE_SOURCES_MAX]; /* by source */
 };
 
-void links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all */
+void tb_links_share_end(struct tb_links *ls, const struct tb_id *uid); /* NULL: all */
 /* May a crossing of this version begin on this link now? Not beside one that cannot be shared. */
-bool link_may_begin(const struct link *l, const struct in *in);
+bool tb_link_may_begin(const struct link *l, const struct in *in);
 /* Those beside which it cannot have had their turn: they are stopped, and it begins. */
-bool link_take_turn(struct link *l, const struct in *in, tb_time_ns now);
-void link_share_begin(struct link *l, struct in *in, tb_time_ns now); /* before START */
-void links_share_tick(struct tb_links *ls, tb_time_ns now);
-enum tb_status link_on_have(struct link *l, struct tb_wire_frame *f);
+bool tb_link_take_turn(struct link *l, const struct in *in, tb_time_ns now);
+void tb_link_share_begin(struct link *l, struct in *in, tb_time_ns now); /* before START */
+void tb_links_share_tick(struct tb_links *ls, tb_time_ns now);
+enum tb_status tb_link_on_have(struct link *l, struct tb_wire_frame *f);
 
 #endif

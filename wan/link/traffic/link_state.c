@@ -1,4 +1,5 @@
-/* link_state.c - what views of other sites need from links: the life of a peer's arena, STATE and HOLDUP. */
+/* link_state.c - what views of other sites need from links: the life of a peer's
+ * arena, STATE and HOLDUP. */
 #include "wan/link/traffic/link_state.h"
 
 #include "base/assert.h"
@@ -13,21 +14,22 @@
 
 /* ---- a new life ---- */
 
-void link_life(struct link *l, const struct tb_id *life)
+void tb_link_life(struct link *l, const struct tb_id *life)
 {
     const struct tb_links_options *o = &l->links->options;
     if (!tb_id_equal(&l->traffic.peer_life, life) && !tb_id_is_zero(&l->traffic.peer_life))
-        link_peer_forgets(l);
+        tb_link_peer_forgets(l);
     l->traffic.peer_life = *life;
     if (o->ops->on_life != NULL) o->ops->on_life(o->user, l->index, life);
 }
 
 /* ---- STATE ---- */
 
-/* P8: a state names versions. Only those hear it who may read the model, or from whom this site reads it. */
+/* P8: a state names versions. Only those hear it who may read the model, or from
+ * whom this site reads it. */
 static bool concerns(const struct link *l, const struct tb_name *model)
 {
-    if (link_granted(l, model)) return true;
+    if (tb_link_granted(l, model)) return true;
     for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
         if (tb_name_equal(&l->traffic.models.wanted[i], model)) return true;
     return false;
@@ -38,8 +40,8 @@ enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer, const 
     TB_ASSERT(peer < links->options.peer_count && s->held_count <= TB_SITE_HELD_MAX);
     struct link *l = &links->links[peer];
     uint8_t held[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
-    if (!link_is_up(l)) return TB_PEER_UNREACHABLE;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
+    if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
     if (!concerns(l, &s->model)) return TB_PEER_DENIED;
     tb_site_held_encode(s, held);
     LINK_SEND(l, TB_FRAME_STATE, tb_frame_state, LINK_SMALL + sizeof held, .site = s->site, .model = s->model,
@@ -73,17 +75,18 @@ static enum tb_status state_of(const struct tb_frame_state *m, struct tb_site_st
     return tb_site_held_decode(&m->held, s);
 }
 
-enum tb_status link_on_state(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_state(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_state m;
     static struct tb_site_state s; /* large; the main loop's alone */
     const struct tb_links_options *o = &l->links->options;
     enum tb_status status = tb_frame_state_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    status = link_protocol(l) < TB_LINK_PROTOCOL_STATE ? TB_PEER_GARBLED : state_of(&m, &s);
+    status = tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE ? TB_PEER_GARBLED : state_of(&m, &s);
     if (status != TB_OK) return status;
     if (!concerns(l, &s.model) || o->ops->on_state == NULL) return TB_OK;
-    /* A peer is believed about itself under the name that it has here, and as a relay about others. */
+    /* A peer is believed about itself under the name that it has here, and as a
+     * relay about others. */
     if (s.hops == 0) s.site = l->label;
     if (s.hops > 0 && tb_name_equal(&s.site, &l->label)) return TB_OK;
     o->ops->on_state(o->user, l->index, &s);
@@ -129,10 +132,10 @@ static uint64_t grew(uint64_t *before, uint64_t now)
     return by;
 }
 
-void link_holdup_tick(struct link *l, tb_time_ns now)
+void tb_link_holdup_tick(struct link *l, tb_time_ns now)
 {
     static struct tb_links_stats stats; /* large; the main loop's alone */
-    if (!link_is_up(l) || tb_time_since(l->traffic.holdup.at, now) < HOLDUP_EVERY) return;
+    if (!tb_link_is_up(l) || tb_time_since(l->traffic.holdup.at, now) < HOLDUP_EVERY) return;
     l->traffic.holdup.at = now;
     tb_links_stats(l->links, l->index, &stats);
     const uint64_t sent = grew(&l->traffic.holdup.sent, stats.bytes_sent);
@@ -142,22 +145,22 @@ void link_holdup_tick(struct link *l, tb_time_ns now)
     enum tb_holdup holdup = holdup_of(limit, resent > sent / LOSS_SHARE);
     if (limit == TB_LIMIT_NETWORK && stats.send_wanted_bytes > 0) holdup = TB_HOLDUP_WINDOW;
     l->stats.holdup = holdup;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE || l->traffic.holdup.told == holdup) return;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE || l->traffic.holdup.told == holdup) return;
     l->traffic.holdup.told = holdup;
     LINK_SEND(l, TB_FRAME_HOLDUP, tb_frame_holdup, LINK_SMALL, .holdup = (uint8_t)holdup);
 }
 
-enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_holdup(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_holdup m;
     const enum tb_status status = tb_frame_holdup_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_protocol(l) < TB_LINK_PROTOCOL_STATE || m.holdup >= TB_HOLDUP_END) return TB_PEER_GARBLED;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE || m.holdup >= TB_HOLDUP_END) return TB_PEER_GARBLED;
     l->stats.peer_holdup = (enum tb_holdup)m.holdup;
     return TB_OK;
 }
 
-void link_state_up(struct link *l)
+void tb_link_state_up(struct link *l)
 {
     l->traffic.holdup.told = l->stats.holdup = l->stats.peer_holdup = TB_HOLDUP_NONE;
     l->traffic.holdup.at = 0;

@@ -15,11 +15,11 @@ struct link_holdup {
     uint64_t sent, resent; /* bytes, as they were then */
 };
 
-void link_life(struct link *l,
-               const struct tb_id *life); /* a session began: what HELLO says of the peer's arena */
-enum tb_status link_on_state(struct link *l, struct tb_wire_frame *f);
-void link_holdup_tick(struct link *l, tb_time_ns now);
-enum tb_status link_on_holdup(struct link *l, struct tb_wire_frame *f);
-void link_state_up(struct link *l);
+void tb_link_life(struct link *l,
+                  const struct tb_id *life); /* a session began: what HELLO says of the peer's arena */
+enum tb_status tb_link_on_state(struct link *l, struct tb_wire_frame *f);
+void tb_link_holdup_tick(struct link *l, tb_time_ns now);
+enum tb_status tb_link_on_holdup(struct link *l, struct tb_wire_frame *f);
+void tb_link_state_up(struct link *l);
 
 #endif

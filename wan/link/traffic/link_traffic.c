@@ -30,7 +30,7 @@ static const struct tb_choice_speed *machine_speeds(void)
     return speeds;
 }
 
-enum tb_status link_traffic_init(struct link *l, const struct tb_links_peer_options *p)
+enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_options *p)
 {
     const struct tb_links_options *o = &l->links->options;
     struct link_traffic *t = &l->traffic;
@@ -52,46 +52,46 @@ enum tb_status link_traffic_init(struct link *l, const struct tb_links_peer_opti
     return TB_OK;
 }
 
-void link_traffic_fini(struct link *l)
+void tb_link_traffic_fini(struct link *l)
 {
-    link_pushes_down(l);
-    link_pushes_forget(l);
-    link_asks_free(l);
-    link_serves_drop(l, NULL);
-    link_outs_drop(l, NULL);
-    link_ins_free(l);
+    tb_link_pushes_down(l);
+    tb_link_pushes_forget(l);
+    tb_link_asks_free(l);
+    tb_link_serves_drop(l, NULL);
+    tb_link_outs_drop(l, NULL);
+    tb_link_ins_free(l);
     tb_feed_free(l->traffic.feed);
     tb_free(l->traffic.models.announced);
     tb_free(l->traffic.models.wanted);
 }
 
-void link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt)
+void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt)
 {
-    link_life(l, life);
-    link_state_up(l);
-    link_versions_up(l);
-    link_crossings_up(l);
-    link_streams_up(l, rtt);
-    tb_feed_session(l->traffic.feed, link_session_seq(l), link_protocol(l));
+    tb_link_life(l, life);
+    tb_link_state_up(l);
+    tb_link_versions_up(l);
+    tb_link_crossings_up(l);
+    tb_link_streams_up(l, rtt);
+    tb_feed_session(l->traffic.feed, tb_link_session_seq(l), tb_link_protocol(l));
 }
 
-void link_traffic_down(struct link *l)
+void tb_link_traffic_down(struct link *l)
 {
-    link_versions_down(l);
-    link_move_down(l);
+    tb_link_versions_down(l);
+    tb_link_move_down(l);
     l->traffic.streams.garbled = false;
     /* Streams take nothing more. The next tick ends them, behind our BYE. */
     tb_feed_session(l->traffic.feed, 0, TB_LINK_PROTOCOL_MIN);
 }
 
-void link_traffic_end(struct link *l)
+void tb_link_traffic_end(struct link *l)
 {
     tb_feed_gifts_drop(l->traffic.feed);
 }
 
-void link_traffic_limit(struct link *l, const struct tb_links_limit *limit)
+void tb_link_traffic_limit(struct link *l, const struct tb_links_limit *limit)
 {
     tb_feed_cap(l->traffic.feed, limit->bytes_per_s);
     tb_feed_until(l->traffic.feed, limit->until_bytes);
-    if (l->traffic.crossings.outs != NULL) links_busy(l->links);
+    if (l->traffic.crossings.outs != NULL) tb_links_busy(l->links);
 }

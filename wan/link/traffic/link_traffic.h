@@ -31,14 +31,14 @@ struct link_traffic {
     struct tb_id peer_life; /* of the peer's arena, by its last HELLO; zero: none came */
 };
 
-enum tb_status link_traffic_init(struct link *l, const struct tb_links_peer_options *p);
-void link_traffic_fini(struct link *l);
+enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_options *p);
+void tb_link_traffic_fini(struct link *l);
 /* A session began: the life of the peer's arena, and the RTT of its control stream. */
-void link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt);
+void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt);
 /* It ended. */
-void link_traffic_down(struct link *l);
+void tb_link_traffic_down(struct link *l);
 /* No stream is left. */
-void link_traffic_end(struct link *l);
-void link_traffic_limit(struct link *l, const struct tb_links_limit *limit);
+void tb_link_traffic_end(struct link *l);
+void tb_link_traffic_limit(struct link *l, const struct tb_links_limit *limit);
 
 #endif

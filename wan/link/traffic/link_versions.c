@@ -1,4 +1,5 @@
-/* link_versions.c - who offers what to whom: subscriptions, announcements, withdrawals, wholeness, reports. */
+/* link_versions.c - who offers what to whom: subscriptions, announcements,
+ * withdrawals, wholeness, reports. */
 #include "wan/link/traffic/link_versions.h"
 
 #include <string.h>
@@ -30,17 +31,18 @@ static void *user_of(const struct link *l)
     return l->links->options.user;
 }
 
-void link_announce(struct link *l, struct offer *o)
+void tb_link_announce(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
-    if (!link_is_up(l) || p->announced == link_session_seq(l) || !link_granted(l, &o->key.model)) return;
-    const bool pushed = link_may_read(l, o) && link_push(l, o);
-    p->announced = link_session_seq(l);
-    link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
-    if (pushed) link_serve(l, o, false);
+    if (!tb_link_is_up(l) || p->announced == tb_link_session_seq(l) || !tb_link_granted(l, &o->key.model))
+        return;
+    const bool pushed = tb_link_may_read(l, o) && tb_link_push(l, o);
+    p->announced = tb_link_session_seq(l);
+    tb_link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
+    if (pushed) tb_link_serve(l, o, false);
 }
 
-void link_subscribe(struct link *l, struct tb_wire *wire)
+void tb_link_subscribe(struct link *l, struct tb_wire *wire)
 {
     for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++) {
         struct tb_frame_subscribe m = {.model = l->traffic.models.wanted[i]};
@@ -53,7 +55,7 @@ void link_subscribe(struct link *l, struct tb_wire *wire)
     }
 }
 
-void link_versions_up(struct link *l)
+void tb_link_versions_up(struct link *l)
 {
     l->traffic.models.granted_count = 0;
     l->traffic.models.refused_count = 0;
@@ -65,12 +67,12 @@ void link_versions_up(struct link *l)
     }
 }
 
-void link_versions_down(struct link *l)
+void tb_link_versions_down(struct link *l)
 {
     l->traffic.models.announced_count = 0;
-    link_pushes_down(l);
-    link_asks_rewind(l);
-    link_serves_drop(l, NULL);
+    tb_link_pushes_down(l);
+    tb_link_asks_rewind(l);
+    tb_link_serves_drop(l, NULL);
 }
 
 /* P8: denied unless the daemon says yes. */
@@ -84,9 +86,9 @@ static void grant(struct link *l, const struct tb_name *model)
     struct tb_links *ls = l->links;
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
-        if (tb_name_equal(&ls->withdrawn[i].model, model)) link_tell_withdrawn(l, &ls->withdrawn[i]);
+        if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
     for (struct offer *o = ls->offers; o != NULL; o = o->next)
-        if (tb_name_equal(&o->key.model, model)) link_announce(l, o);
+        if (tb_name_equal(&o->key.model, model)) tb_link_announce(l, o);
     if (ops_of(l)->on_granted != NULL) ops_of(l)->on_granted(user_of(l), l->index, model);
 }
 
@@ -100,12 +102,12 @@ static void refuse(struct link *l, const struct tb_name *model)
         l->traffic.models.refused[l->traffic.models.refused_count++] = *model;
 }
 
-enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_subscribe(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_subscribe m;
     const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (link_granted(l, &m.model)) return TB_OK;
+    if (tb_link_granted(l, &m.model)) return TB_OK;
     if (l->traffic.models.granted_count == TB_LINKS_MODELS_MAX) return TB_PEER_GARBLED;
     if (may_read(l, &m)) {
         grant(l, &m.model);
@@ -116,7 +118,7 @@ enum tb_status link_on_subscribe(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status link_on_denied(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_denied(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_denied m;
     const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
@@ -133,7 +135,7 @@ static enum tb_status announced_room(struct link *l)
 {
     if (l->traffic.models.announced_count < l->traffic.models.announced_cap) return TB_OK;
     if (l->traffic.models.announced_cap >= TB_LINKS_OFFERS_MAX) {
-        links_table_refused(l->links, TB_LINKS_TABLE_ANNOUNCED, l);
+        tb_links_table_refused(l->links, TB_LINKS_TABLE_ANNOUNCED, l);
         return TB_PEER_GARBLED;
     }
     const uint32_t cap = l->traffic.models.announced_cap == 0 ? 16 : l->traffic.models.announced_cap * 2;
@@ -147,91 +149,92 @@ static enum tb_status announced_room(struct link *l)
 static void tell_whole(struct link *l, struct offer *o)
 {
     struct offer_peer *p = &o->peers[l->index];
-    if (!o->whole || p->told_whole == link_session_seq(l) || link_announced(l, &o->key.uid) == NULL) return;
-    p->told_whole = link_session_seq(l);
+    if (!o->whole || p->told_whole == tb_link_session_seq(l) || tb_link_announced(l, &o->key.uid) == NULL)
+        return;
+    p->told_whole = tb_link_session_seq(l);
     LINK_SEND(l, TB_FRAME_WHOLE, tb_frame_whole, LINK_SMALL, .uid = o->key.uid);
-    link_expect(l, o);
+    tb_link_expect(l, o);
 }
 
 static enum tb_status version_ready(struct link *l, const struct tb_frame_version *m)
 {
     const struct tb_digest zero = {{0}};
-    if (tb_digest_equal(&m->key.root, &zero) || link_announced(l, &m->key.uid) != NULL)
+    if (tb_digest_equal(&m->key.root, &zero) || tb_link_announced(l, &m->key.uid) != NULL)
         return TB_PEER_GARBLED;
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
     l->traffic.models.announced[l->traffic.models.announced_count++] = (struct announced){m->key, m->bytes};
-    links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
-    const enum tb_status pushed = link_is_pushed(l, &m->key.uid) ? link_ask_pushed(l, &m->key) : TB_OK;
-    if (pushed != TB_OK) link_push_too_much(l, &m->key.uid);
-    struct offer *o = offer_find(l->links, &m->key.uid);
+    tb_links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
+    const enum tb_status pushed = tb_link_is_pushed(l, &m->key.uid) ? tb_link_ask_pushed(l, &m->key) : TB_OK;
+    if (pushed != TB_OK) tb_link_push_too_much(l, &m->key.uid);
+    struct offer *o = tb_offer_find(l->links, &m->key.uid);
     if (o != NULL) tell_whole(l, o);
-    link_asks_send(l);
+    tb_link_asks_send(l);
     return TB_OK;
 }
 
-enum tb_status link_on_version(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_version(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_version m;
     enum tb_status status = tb_frame_version_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    if (!link_wants(l, &m.key.model)) return TB_PEER_GARBLED;
+    if (!tb_link_wants(l, &m.key.model)) return TB_PEER_GARBLED;
     const bool withdrawn = m.state == TB_FRAME_VERSION_WITHDRAWN;
     if (!withdrawn && m.state != TB_FRAME_VERSION_READY) return TB_PEER_GARBLED;
     if (!withdrawn) status = version_ready(l, &m);
     if (status != TB_OK) return status;
-    links_busy(l->links);
+    tb_links_busy(l->links);
     if (ops_of(l)->on_version != NULL)
         ops_of(l)->on_version(user_of(l), l->index, &m.key, m.bytes,
                               withdrawn ? TB_LINKS_WITHDRAWN : TB_LINKS_READY, TB_OK);
     return TB_OK;
 }
 
-enum tb_status link_on_gone(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_gone(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_gone m;
     const enum tb_status status = tb_frame_gone_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(m.status_negated);
-    const struct announced *a = link_announced(l, &m.uid);
+    const struct announced *a = tb_link_announced(l, &m.uid);
     if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
         if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
-        link_peer_dropped(l, &m.uid);
+        tb_link_peer_dropped(l, &m.uid);
         if (ops_of(l)->on_peer_dropped != NULL) ops_of(l)->on_peer_dropped(user_of(l), l->index, &m.uid);
         return TB_OK;
     }
     if (tb_status_scope(why) == TB_SCOPE_SITE) { /* not now: it is still announced */
-        link_ask_fail(l, &m.uid, why);
-        link_in_fail(l, &m.uid, why);
+        tb_link_ask_fail(l, &m.uid, why);
+        tb_link_in_fail(l, &m.uid, why);
         return TB_OK;
     }
     const struct announced was = *a;
-    link_peer_dropped(l, &m.uid);
-    link_push_gone(l, &m.uid);
+    tb_link_peer_dropped(l, &m.uid);
+    tb_link_push_gone(l, &m.uid);
     l->traffic.models.announced[a - l->traffic.models.announced] =
         l->traffic.models.announced[--l->traffic.models.announced_count];
-    const uint64_t session = link_session_seq(l);
-    link_ask_fail(l, &m.uid, why);
-    link_in_fail(l, &m.uid, why);
-    if (session == link_session_seq(l) && ops_of(l)->on_version != NULL)
+    const uint64_t session = tb_link_session_seq(l);
+    tb_link_ask_fail(l, &m.uid, why);
+    tb_link_in_fail(l, &m.uid, why);
+    if (session == tb_link_session_seq(l) && ops_of(l)->on_version != NULL)
         ops_of(l)->on_version(user_of(l), l->index, &was.key, was.bytes, TB_LINKS_GONE, why);
     return TB_OK;
 }
 
-enum tb_status link_on_whole(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_whole(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_whole m;
     const enum tb_status status = tb_frame_whole_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct offer *o = offer_find(l->links, &m.uid);
+    struct offer *o = tb_offer_find(l->links, &m.uid);
     if (o == NULL) return TB_OK; /* retracted meanwhile */
-    if (!link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
-    link_outs_drop(l, o);
-    link_peer_held(l, o);
+    if (!tb_link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
+    tb_link_outs_drop(l, o);
+    tb_link_peer_held(l, o);
     return TB_OK;
 }
 
-enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_report(struct link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_report m;
     const enum tb_status status = tb_frame_report_decode(&f->payload, &m);
@@ -243,11 +246,11 @@ enum tb_status link_on_report(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void link_versions_tick(struct link *l)
+void tb_link_versions_tick(struct link *l)
 {
-    if (!link_is_up(l)) return;
-    link_asks_send(l);
-    link_asks_tick(l);
-    for (struct offer *o = l->links->offers; o != NULL && link_is_up(l); o = o->next)
-        if (o->peers[l->index].told_whole != link_session_seq(l)) tell_whole(l, o);
+    if (!tb_link_is_up(l)) return;
+    tb_link_asks_send(l);
+    tb_link_asks_tick(l);
+    for (struct offer *o = l->links->offers; o != NULL && tb_link_is_up(l); o = o->next)
+        if (o->peers[l->index].told_whole != tb_link_session_seq(l)) tell_whole(l, o);
 }

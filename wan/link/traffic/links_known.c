@@ -1,4 +1,5 @@
-/* links_known.c - what is known of links, their streams and the versions on them. Nothing here changes anything. */
+/* links_known.c - what is known of links, their streams and the versions on them. Nothing
+ * here changes anything. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -19,7 +20,7 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
-        const struct announced *a = link_announced(&links->links[i], uid);
+        const struct announced *a = tb_link_announced(&links->links[i], uid);
         if (a != NULL && a->bytes > bytes) bytes = a->bytes;
     }
     return bytes;
@@ -83,11 +84,13 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(links->links[peer].traffic.feed, choice_out);
 }
 
-/* It draws that model, or did before it went away, and may come back while steps still lead from what it has. */
+/* It draws that model, or did before it went away, and may come back while steps still
+ * lead from what it has. */
 static bool draws(const struct link *l, const struct tb_name *model)
 {
-    return link_granted(l, model) &&
-           (link_is_up(l) || l->traffic.models.missed < TB_CODEC_STEPS_MAX * l->traffic.models.granted_count);
+    return tb_link_granted(l, model) &&
+           (tb_link_is_up(l) ||
+            l->traffic.models.missed < TB_CODEC_STEPS_MAX * l->traffic.models.granted_count);
 }
 
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
@@ -99,7 +102,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
         struct link *l = &links->links[i];
         if (!draws(l, model)) continue;
         tb_feed_choice(l->traffic.feed, &choice);
-        if (!link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
+        if (!tb_link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
         const unsigned classes = tb_choice_classes(&choice, pace);
         if (classes > most) most = classes;
     }
@@ -112,7 +115,7 @@ bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
         o = o->next;
     for (uint32_t i = 0; o != NULL && i < ls->options.peer_count; i++)
-        if (link_base_used(&ls->links[i], o->share)) return true;
+        if (tb_link_base_used(&ls->links[i], o->share)) return true;
     return false;
 }
 
@@ -161,16 +164,16 @@ const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t 
 {
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
-    return link_is_up(l) ? marked(l->traffic.models.wanted, l->traffic.models.denied,
-                                  l->traffic.models.wanted_count, at)
-                         : NULL;
+    return tb_link_is_up(l) ? marked(l->traffic.models.wanted, l->traffic.models.denied,
+                                     l->traffic.models.wanted_count, at)
+                            : NULL;
 }
 
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at)
 {
     TB_ASSERT(peer < links->options.peer_count);
     const struct link *l = &links->links[peer];
-    return link_is_up(l) && at < l->traffic.models.refused_count ? &l->traffic.models.refused[at] : NULL;
+    return tb_link_is_up(l) && at < l->traffic.models.refused_count ? &l->traffic.models.refused[at] : NULL;
 }
 
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
@@ -182,13 +185,13 @@ void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links
     (void)tb_feed_spent(links->links[peer].traffic.feed, &stats_out->short_bytes);
     for (const struct push *p = l->traffic.pushes.expected; p != NULL; p = p->next)
         stats_out->expected++;
-    link_stream_stats(l, stats_out);
+    tb_link_stream_stats(l, stats_out);
     for (const struct out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
         stats_out->crossings++;
     for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
         stats_out->landings += !in->finished;
-    link_said_show(l, stats_out);
-    link_session_show(l, stats_out);
+    tb_link_said_show(l, stats_out);
+    tb_link_session_show(l, stats_out);
 }
 
 uint64_t tb_links_strangers_refused(const struct tb_links *links)

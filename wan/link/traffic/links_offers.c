@@ -1,4 +1,5 @@
-/* links_offers.c - versions of which the links have places: offered to peers, taken back when no stream touches them any more. */
+/* links_offers.c - versions of which the links have places: offered to peers, taken back when no
+ * stream touches them any more. */
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -16,7 +17,7 @@
 
 static void wake_loops(struct tb_links *ls)
 {
-    links_heed(ls);
+    tb_links_heed(ls);
     uv_async_send(&ls->wake);
 }
 
@@ -49,11 +50,11 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
 {
     const struct tb_digest zero = {{0}};
     uint64_t bytes = 0;
-    if (offer_find(ls, &key->uid) != NULL) return TB_DONE_BEFORE;
+    if (tb_offer_find(ls, &key->uid) != NULL) return TB_DONE_BEFORE;
     const uint64_t chunks = chunks_of(places, key->shard_count, &bytes);
     if (tb_digest_equal(&key->root, &zero) || chunks > UINT32_MAX) return TB_BAD_ARGUMENT;
     if (ls->offer_count >= TB_LINKS_OFFERS_MAX) {
-        links_table_refused(ls, TB_LINKS_TABLE_OFFERS, NULL);
+        tb_links_table_refused(ls, TB_LINKS_TABLE_OFFERS, NULL);
         return TB_SITE_NOMEM;
     }
     struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
@@ -71,10 +72,10 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     while (*at != NULL)
         at = &(*at)->next;
     *at = o;
-    links_table_took(ls, TB_LINKS_TABLE_OFFERS, ++ls->offer_count);
+    tb_links_table_took(ls, TB_LINKS_TABLE_OFFERS, ++ls->offer_count);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        ls->links[i].traffic.models.missed += !link_is_up(&ls->links[i]);
-        link_announce(&ls->links[i], o);
+        ls->links[i].traffic.models.missed += !tb_link_is_up(&ls->links[i]);
+        tb_link_announce(&ls->links[i], o);
     }
     return TB_OK;
 }
@@ -87,20 +88,21 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
         at = &(*at)->next;
     struct offer *o = *at;
     if (o == NULL) return TB_NOT_FOUND;
-    struct retired *call = links_retired_new(ls, done, user);
+    struct retired *call = tb_links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     *at = o->next;
     ls->offer_count--;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
-        link_outs_drop(l, o);
-        link_serves_drop(l, o);
-        link_base_gone(l, o, why == TB_SUPERSEDED);
-        /* Also to peers that may not read it: each was told that it is held here (tb_links_tell). */
-        if (link_is_up(l)) link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
+        tb_link_outs_drop(l, o);
+        tb_link_serves_drop(l, o);
+        tb_link_base_gone(l, o, why == TB_SUPERSEDED);
+        /* Also to peers that may not read it: each was told that it is held here
+         * (tb_links_tell). */
+        if (tb_link_is_up(l)) tb_link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
     if (ls->options.objects != NULL && why != TB_SUPERSEDED) tb_objects_drop(ls->options.objects, uid);
-    links_retire(ls, o->share, call);
+    tb_links_retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);
     return TB_OK;
@@ -115,13 +117,13 @@ enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_k
     ls->withdrawn[ls->withdrawn_at++ % TB_LINKS_WITHDRAWN_MAX] = *key;
     if (ls->withdrawn_count < TB_LINKS_WITHDRAWN_MAX) ls->withdrawn_count++;
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_tell_withdrawn(&ls->links[i], key);
+        tb_link_tell_withdrawn(&ls->links[i], key);
     return TB_OK;
 }
 
 void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key)
 {
-    link_tell_withdrawn(&ls->links[peer], key);
+    tb_link_tell_withdrawn(&ls->links[peer], key);
 }
 
 /* ---- what we want ---- */
@@ -129,17 +131,17 @@ void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb
 enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, void (*done)(void *user),
                                   void *user)
 {
-    struct retired *call = links_retired_new(ls, done, user);
+    struct retired *call = tb_links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
-    links_share_end(ls, uid);
+    tb_links_share_end(ls, uid);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct link *l = &ls->links[i];
         for (struct in *in = l->traffic.ins, *next; in != NULL; in = next) {
             next = in->next;
             if (!tb_id_equal(&in->key.uid, uid)) continue;
-            link_in_stop(l, in);
-            links_retire(ls, in->share, call);
-            link_in_free(l, in);
+            tb_link_in_stop(l, in);
+            tb_links_retire(ls, in->share, call);
+            tb_link_in_free(l, in);
         }
     }
     wake_loops(ls);

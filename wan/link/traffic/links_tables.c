@@ -23,8 +23,8 @@ static const struct {
 } tables[] = {
     [TB_LINKS_TABLE_OFFERS] = {TB_LINKS_OFFERS_MAX, NULL},
     [TB_LINKS_TABLE_ANNOUNCED] = {TB_LINKS_OFFERS_MAX, announced_count},
-    [TB_LINKS_TABLE_LANDINGS] = {TB_LINKS_OFFERS_MAX, link_in_count},
-    [TB_LINKS_TABLE_ASKS] = {TB_LINKS_ASKS_MAX, link_ask_count},
+    [TB_LINKS_TABLE_LANDINGS] = {TB_LINKS_OFFERS_MAX, tb_link_in_count},
+    [TB_LINKS_TABLE_ASKS] = {TB_LINKS_ASKS_MAX, tb_link_ask_count},
     [TB_LINKS_TABLE_CONNS] = {LINK_CONNS_MAX, NULL},
 };
 
@@ -80,7 +80,7 @@ static uint32_t conns_most(const struct tb_links *ls, struct tb_name *peer_out)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        const uint32_t count = link_conn_accepted(&ls->links[i]);
+        const uint32_t count = tb_link_conn_accepted(&ls->links[i]);
         if (count <= most) continue;
         most = count;
         *peer_out = ls->links[i].label;

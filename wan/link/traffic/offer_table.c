@@ -1,4 +1,5 @@
-/* offer_table.c - versions that are offered here, what each peer holds of them, and places that retire. */
+/* offer_table.c - versions that are offered here, what each peer holds of them, and places that
+ * retire. */
 #include "wan/link/traffic/offer_table.h"
 
 #include "base/fault.h"
@@ -6,7 +7,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
 
-struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid)
+struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
 {
     struct offer *o = ls->offers;
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
@@ -29,7 +30,7 @@ static void sweep_shares(struct tb_links *ls)
     }
 }
 
-void links_sweep_retired(struct tb_links *ls)
+void tb_links_sweep_retired(struct tb_links *ls)
 {
     sweep_shares(ls);
     struct retired **at = &ls->retired;
@@ -48,7 +49,7 @@ void links_sweep_retired(struct tb_links *ls)
     }
 }
 
-struct retired *links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
+struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
 {
     struct retired *r = tb_calloc(1, sizeof *r);
     if (r == NULL) return NULL;
@@ -59,7 +60,7 @@ struct retired *links_retired_new(struct tb_links *ls, void (*done)(void *user),
     return r;
 }
 
-void links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
+void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
 {
     share->call = call;
     share->next = ls->retiring;
@@ -68,7 +69,7 @@ void links_retire(struct tb_links *ls, struct tb_share *share, struct retired *c
     tb_share_revoke(share);
 }
 
-struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
+struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
 {
     struct tb_objects *objects = ls->options.objects;
     struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
@@ -76,7 +77,7 @@ struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, co
     uint32_t shard_count;
     const struct tb_place *places = tb_known_places(known, &shard_count);
     struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
-    struct retired *call = share != NULL ? links_retired_new(ls, NULL, NULL) : NULL;
+    struct retired *call = share != NULL ? tb_links_retired_new(ls, NULL, NULL) : NULL;
     if (call == NULL) {
         if (share != NULL) tb_share_free(share);
         tb_known_unref(objects, known);
@@ -89,15 +90,15 @@ struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, co
     return share;
 }
 
-void links_past_free(struct tb_links *ls, struct tb_share *past)
+void tb_links_past_free(struct tb_links *ls, struct tb_share *past)
 {
     past->next = ls->retiring;
     ls->retiring = past;
     tb_share_revoke(past);
-    links_busy(ls);
+    tb_links_busy(ls);
 }
 
-void links_offers_free(struct tb_links *ls)
+void tb_links_offers_free(struct tb_links *ls)
 {
     while (ls->offers != NULL) {
         struct offer *o = ls->offers;
@@ -107,14 +108,14 @@ void links_offers_free(struct tb_links *ls)
     }
 }
 
-void link_peer_held(struct link *l, struct offer *o)
+void tb_link_peer_held(struct link *l, struct offer *o)
 {
     const struct tb_links_options *options = &l->links->options;
     struct offer_peer *p = &o->peers[l->index];
     p->whole = true;
     p->held_chunks = o->chunks;
-    if (p->told_held == link_session_seq(l)) return;
-    p->told_held = link_session_seq(l);
+    if (p->told_held == tb_link_session_seq(l)) return;
+    p->told_held = tb_link_session_seq(l);
     const struct tb_id uid = o->key.uid;
     if (options->ops->on_peer_held != NULL) options->ops->on_peer_held(options->user, l->index, &uid);
 }
@@ -126,24 +127,25 @@ static bool whole_here(const struct offer *o)
     return true;
 }
 
-void links_offers_tick(struct tb_links *ls)
+void tb_links_offers_tick(struct tb_links *ls)
 {
     for (struct offer *o = ls->offers; o != NULL; o = o->next)
         if (!o->whole) o->whole = whole_here(o);
 }
 
 /* What left the peer is not held there any more, and is no news once it comes back. */
-void link_peer_dropped(struct link *l, const struct tb_id *uid)
+void tb_link_peer_dropped(struct link *l, const struct tb_id *uid)
 {
-    struct offer *o = offer_find(l->links, uid);
+    struct offer *o = tb_offer_find(l->links, uid);
     if (o == NULL) return;
     o->peers[l->index].whole = false;
     o->peers[l->index].held_chunks = 0;
     o->peers[l->index].told_held = 0;
 }
 
-/* The peer's arena lost what the earlier life held. Its HELD and WHOLE of that life say nothing any more (P10). */
-void link_peer_forgets(struct link *l)
+/* The peer's arena lost what the earlier life held. Its HELD and WHOLE of that life say
+ * nothing any more (P10). */
+void tb_link_peer_forgets(struct link *l)
 {
     for (struct offer *o = l->links->offers; o != NULL; o = o->next) {
         o->peers[l->index].whole = false;

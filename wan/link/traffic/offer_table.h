@@ -35,22 +35,23 @@ struct retired {
     void *user;
 };
 
-struct offer *offer_find(struct tb_links *ls, const struct tb_id *uid);
-void links_sweep_retired(
+struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid);
+void tb_links_sweep_retired(
     struct tb_links *ls); /* calls `done` of those whose places no stream touches any more */
 /* A call that takes places back. NULL: no memory. */
-struct retired *links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
+struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
 /* The share goes once no stream has a hand on it. */
-void links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call);
-/* A version that left, while its chunks are known (encoded_chunks.h): what a peer holds, and steps may lead from. NULL: it is not, or no memory. */
-struct tb_share *links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model);
-void links_past_free(struct tb_links *ls, struct tb_share *past); /* once no stream has a hand on it */
-void links_offers_free(struct tb_links *ls);
-void link_peer_held(struct link *l, struct offer *o);
-void links_offers_tick(struct tb_links *ls);
+void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call);
+/* A version that left, while its chunks are known (encoded_chunks.h): what a peer holds, and steps
+ * may lead from. NULL: it is not, or no memory. */
+struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model);
+void tb_links_past_free(struct tb_links *ls, struct tb_share *past); /* once no stream has a hand on it */
+void tb_links_offers_free(struct tb_links *ls);
+void tb_link_peer_held(struct link *l, struct offer *o);
+void tb_links_offers_tick(struct tb_links *ls);
 /* The version left the peer, and is news once it comes back. */
-void link_peer_dropped(struct link *l, const struct tb_id *uid);
+void tb_link_peer_dropped(struct link *l, const struct tb_id *uid);
 /* The peer lost all that it held. */
-void link_peer_forgets(struct link *l);
+void tb_link_peer_forgets(struct link *l);
 
 #endif

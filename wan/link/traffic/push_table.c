@@ -7,21 +7,21 @@
 #include "base/fault.h"
 #include "wan/link/link.h"
 
-struct push **push_find_model(struct push **at, const struct tb_name *model)
+struct push **tb_push_find_model(struct push **at, const struct tb_name *model)
 {
     while (*at != NULL && !tb_name_equal(&(*at)->model, model))
         at = &(*at)->next;
     return at;
 }
 
-struct push **push_find_uid(struct push **at, const struct tb_id *uid)
+struct push **tb_push_find_uid(struct push **at, const struct tb_id *uid)
 {
     while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
         at = &(*at)->next;
     return at;
 }
 
-struct push *push_take_out(struct push **at)
+struct push *tb_push_take_out(struct push **at)
 {
     struct push *p = *at;
     *at = p->next;
@@ -31,10 +31,10 @@ struct push *push_take_out(struct push **at)
 static void free_all(struct push **at)
 {
     while (*at != NULL)
-        tb_free(push_take_out(at));
+        tb_free(tb_push_take_out(at));
 }
 
-void link_pushes_down(struct link *l)
+void tb_link_pushes_down(struct link *l)
 {
     free_all(&l->traffic.pushes.expecting);
     free_all(&l->traffic.pushes.pushed);
@@ -43,17 +43,17 @@ void link_pushes_down(struct link *l)
     tb_feed_unexpect(l->traffic.feed, 0); /* streams hear of it as they end */
 }
 
-void link_pushes_forget(struct link *l)
+void tb_link_pushes_forget(struct link *l)
 {
     free_all(&l->traffic.pushes.resting);
 }
 
-bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than)
+bool tb_push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than)
 {
     return tb_name_equal(&key->model, &than->model) && tb_version_key_compare(key, than) > 0;
 }
 
-bool link_is_pushed(const struct link *l, const struct tb_id *uid)
+bool tb_link_is_pushed(const struct link *l, const struct tb_id *uid)
 {
     const struct push *p = l->traffic.pushes.pushed;
     while (p != NULL && !tb_id_equal(&p->uid, uid))
@@ -61,14 +61,14 @@ bool link_is_pushed(const struct link *l, const struct tb_id *uid)
     return p != NULL;
 }
 
-void link_push_moved(struct link *l, const struct tb_id *uid)
+void tb_link_push_moved(struct link *l, const struct tb_id *uid)
 {
-    struct push *p = *push_find_uid(&l->traffic.pushes.pushed, uid);
+    struct push *p = *tb_push_find_uid(&l->traffic.pushes.pushed, uid);
     if (p != NULL) p->came = tb_clock_now();
 }
 
-void link_expected_ends(struct link *l, const struct tb_name *model)
+void tb_link_expected_ends(struct link *l, const struct tb_name *model)
 {
-    struct push **at = push_find_model(&l->traffic.pushes.expected, model);
-    if (*at != NULL) tb_free(push_take_out(at));
+    struct push **at = tb_push_find_model(&l->traffic.pushes.expected, model);
+    if (*at != NULL) tb_free(tb_push_take_out(at));
 }

@@ -30,15 +30,15 @@ struct link_pushes {
 };
 
 /* Each points to NULL where there is none. */
-struct push **push_find_model(struct push **at, const struct tb_name *model);
-struct push **push_find_uid(struct push **at, const struct tb_id *uid);
-struct push *push_take_out(struct push **at);
-void link_pushes_down(struct link *l);
-void link_pushes_forget(struct link *l); /* for good */
+struct push **tb_push_find_model(struct push **at, const struct tb_name *model);
+struct push **tb_push_find_uid(struct push **at, const struct tb_id *uid);
+struct push *tb_push_take_out(struct push **at);
+void tb_link_pushes_down(struct link *l);
+void tb_link_pushes_forget(struct link *l); /* for good */
 /* Of one model, and newer. */
-bool push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than);
-bool link_is_pushed(const struct link *l, const struct tb_id *uid);
-void link_push_moved(struct link *l, const struct tb_id *uid);        /* a page of its manifests came */
-void link_expected_ends(struct link *l, const struct tb_name *model); /* WANT came */
+bool tb_push_is_newer(const struct tb_version_key *key, const struct tb_version_key *than);
+bool tb_link_is_pushed(const struct link *l, const struct tb_id *uid);
+void tb_link_push_moved(struct link *l, const struct tb_id *uid);        /* a page of its manifests came */
+void tb_link_expected_ends(struct link *l, const struct tb_name *model); /* WANT came */
 
 #endif

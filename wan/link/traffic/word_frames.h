@@ -11,7 +11,7 @@ struct tb_held_word;
 #define LINK_WORDS_MAX (TB_LINK_PAGE_BYTES / TB_HELD_WORD_BYTES) /* in one frame */
 
 /* One frame. Nothing happens when the session is not up. */
-void link_send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
-                     const struct tb_held_word *words, uint32_t count);
+void tb_link_send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
+                        const struct tb_held_word *words, uint32_t count);
 
 #endif

@@ -1,6 +1,7 @@
-/* immintrin.h - the instructions that the AVX-512 variants use, spelled out lane by lane as Intel's manual has them, so
- * that what those variants do with them is tested on machines that have none. Found instead of the compiler's header by
- * the targets that ask for this folder; test code only. */
+/* immintrin.h - the instructions that the AVX-512 variants use, spelled out lane by lane as
+ * Intel's manual has them, so that what those variants do with them is tested on machines
+ * that have none. Found instead of the compiler's header by the targets that ask for this
+ * folder; test code only. */
 #ifndef TB_TESTS_SPELLED_IMMINTRIN_H
 #define TB_TESTS_SPELLED_IMMINTRIN_H
 
