@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/magic.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -352,10 +353,11 @@ bool tb_arena_file_cuts(const struct arena_file *f, const struct arena_record_sh
     if (shard->bytes > old_end || shard->offset > old_end - shard->bytes)
         return false; /* not sound: damage */
     if (shard->offset + shard->bytes <= room.offset + room.bytes) return false;
+    const uint64_t end = shard->offset + shard->bytes;
     tb_arena_say(error_out,
-                 "arena: a version stands past byte %llu, up to %llu: configure at least that many bytes, or "
-                 "remove the file to begin empty",
-                 (unsigned long long)f->bytes, (unsigned long long)(shard->offset + shard->bytes));
+                 "arena: a version stands past byte %" PRIu64 ", up to %" PRIu64
+                 ": configure at least that many bytes, or remove the file to begin empty",
+                 f->bytes, end);
     return true;
 }
 

@@ -262,7 +262,7 @@ TB_MUST_USE enum tb_status tb_links_retract(struct tb_links *links, const struct
  * it (tb_links_tell_withdrawn). Retract it as well when its memory goes. */
 TB_MUST_USE enum tb_status tb_links_withdrawn(struct tb_links *links, const struct tb_version_key *key);
 /* Tells that peer alone, if it is up and may read the model. */
-void tb_links_tell_withdrawn(struct tb_links *links, uint32_t peer, const struct tb_version_key *key);
+void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key);
 
 /* ---- what we want ---- */
 
@@ -357,12 +357,10 @@ struct tb_links_usage {
     uint32_t used, most, bound; /* rows now; at once so far; at most */
     uint64_t refused;           /* for want of a row */
 };
-void tb_links_usage(const struct tb_links *links, enum tb_links_table table,
-                    struct tb_links_usage *usage_out);
+void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out);
 /* How many rows its largest user has, and the name: of offers a model, of the others the peer
  * that was refused last. 0: none. */
-uint32_t tb_links_table_most(const struct tb_links *links, enum tb_links_table table,
-                             struct tb_name *user_out);
+uint32_t tb_links_table_most(const struct tb_links *ls, enum tb_links_table table, struct tb_name *user_out);
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 
