@@ -1,7 +1,10 @@
-/* place.c - claim, write, finish: the only way in which a chunk becomes held (P1). */
+/* place.c - claim, write, take: the only way in which a chunk becomes held (P1). */
 #include "base/layout/place.h"
 
+#include <string.h>
+
 #include "base/assert.h"
+#include "base/layout/chunk_digest.h"
 
 bool tb_place_held(const struct tb_place *p, uint32_t k)
 {
@@ -13,8 +16,8 @@ bool tb_place_claim(struct tb_place *p, uint32_t k)
 {
     if (tb_place_held(p, k)) return false;
     if (!tb_bitmap_set(p->claimed, k)) return false;
-    /* Between the two lines above another may have finished the chunk and ended its claim: finish
-     * sets held first, so a look behind the claim sees it. */
+    /* Between the two lines above another caller may have landed the chunk and ended its claim. It
+     * sets the held bit first, so a look after the claim sees the bit. */
     if (tb_bitmap_test(p->held, k)) {
         tb_bitmap_clear(p->claimed, k);
         return false;
@@ -29,40 +32,48 @@ void tb_place_unclaim(struct tb_place *p, uint32_t k)
     TB_ASSERT(was_claimed);
 }
 
-static enum tb_status finish_far(struct tb_place *p, uint32_t k, const uint8_t *from)
+/* Cores digest what stands in memory of the host, the owner the rest. */
+static enum tb_status digest(const struct tb_place *p, uint32_t k, const struct tb_place_came *came,
+                             struct tb_digest *digest_out)
+{
+    uint32_t bytes = 0;
+    if (came->encoded != NULL || tb_place_is_far(p, k)) {
+        TB_ASSERT(p->owner != NULL && p->owner->digest != NULL);
+        return p->owner->digest(p->owner->user, p, k, came, digest_out);
+    }
+    uint8_t *chunk = tb_place_chunk(p, k, &bytes);
+    if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
+    *digest_out = tb_chunk_digest(p->manifest, k, chunk);
+    return TB_OK;
+}
+
+static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct tb_place_came *came)
+{
+    struct tb_digest found;
+    const enum tb_status status = digest(p, k, came, &found);
+    if (status != TB_OK) return status;
+    if (!tb_chunk_has_digest(p->manifest, k, &found)) return TB_CHUNK_DIGEST;
+    if (p->owner == NULL || p->owner->keep == NULL) {
+        TB_ASSERT(came->encoded == NULL); /* held means that the bytes are somewhere */
+        return TB_OK;
+    }
+    return p->owner->keep(p->owner->user, p, k, came);
+}
+
+enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came)
 {
     TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
-    const enum tb_status status = p->far->finish(p->far->owner, p, k, from);
+    TB_ASSERT(came->beside == NULL || came->encoded == NULL);
+    const enum tb_status status = judge(p, k, came);
+    TB_ASSERT(!tb_place_held(p, k)); /* one writer at a time */
     if (status == TB_OK) tb_bitmap_set(p->held, k);
     tb_place_unclaim(p, k);
     return status;
 }
 
-enum tb_status tb_place_bring(struct tb_place *p, uint32_t k, const uint8_t *from)
-{
-    TB_ASSERT(tb_place_is_far(p, k) && from != NULL);
-    return finish_far(p, k, from);
-}
-
 enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)
 {
-    uint32_t bytes = 0;
-    if (tb_place_is_far(p, k)) return finish_far(p, k, NULL);
-    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
-    const uint8_t *chunk = tb_place_chunk(p, k, &bytes);
-    const struct tb_digest digest = tb_digest_of(chunk, bytes);
-    const bool good = tb_digest_equal(&digest, &p->manifest->digests[k]);
-    if (good && p->landed != NULL) p->landed(p->owner, p, k);
-    if (good) tb_bitmap_set(p->held, k);
-    tb_place_unclaim(p, k);
-    return good ? TB_OK : TB_CHUNK_DIGEST;
-}
-
-void tb_place_accept(struct tb_place *p, uint32_t k)
-{
-    TB_ASSERT(p->landed != NULL && !tb_place_held(p, k));
-    tb_bitmap_set(p->held, k);
-    tb_place_unclaim(p, k);
+    return tb_place_take(p, k, &(struct tb_place_came){0});
 }
 
 uint32_t tb_place_held_count(const struct tb_place *p)
@@ -73,14 +84,14 @@ uint32_t tb_place_held_count(const struct tb_place *p)
 static bool wanted_whole(const struct tb_place *p)
 {
     for (uint64_t w = 0; w < TB_BITMAP_WORDS(p->manifest->chunk_count); w++)
-        if ((p->wanted[w] & ~__atomic_load_n(&p->held[w], __ATOMIC_ACQUIRE)) != 0) return false;
+        if ((p->owner->wanted[w] & ~__atomic_load_n(&p->held[w], __ATOMIC_ACQUIRE)) != 0) return false;
     return true;
 }
 
 bool tb_place_whole(const struct tb_place *p)
 {
     const uint32_t count = p->manifest->chunk_count;
-    if (p->wanted != NULL) return wanted_whole(p);
+    if (p->owner != NULL && p->owner->wanted != NULL) return wanted_whole(p);
     return tb_bitmap_next_clear(p->held, count, 0) == count;
 }
 

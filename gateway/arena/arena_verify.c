@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/assert.h"
+#include "base/layout/chunk_digest.h"
 #include "base/log.h"
 #include "gateway/arena/arena_inner.h"
 
@@ -23,9 +24,8 @@ static bool matches(const struct arena_shard *s, uint32_t k, uint64_t *bytes_out
 {
     uint32_t bytes = 0;
     const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
-    const struct tb_digest digest = tb_digest_of(chunk, bytes);
     *bytes_out = bytes;
-    return tb_digest_equal(&digest, &s->manifest.digests[k]);
+    return tb_chunk_matches(&s->manifest, k, chunk);
 }
 
 static void condemn(const struct suspect *chunk)

@@ -10,6 +10,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/layout/land_chunk.h"
 #include "intra/hop/hop_inside.h"
 
 /* ---- landing ---- */
@@ -48,67 +49,43 @@ static void pass_on(const struct tb_hop_slot *slot)
     o->objects(o->user, &object);
 }
 
-/* The same chunk of the base that the object is on. NULL where the base has none of that length: a
- * decoder reads as many bytes of it as it writes. */
-static const uint8_t *base_chunk(const struct tb_hop_slot *slot, uint32_t bytes)
-{
-    const struct tb_place *base = slot->hop->base.places[slot->aim.shard_index];
-    if (slot->aim.chunk >= base->manifest->chunk_count) return NULL;
-    uint32_t base_bytes = 0;
-    const uint8_t *chunk = tb_place_chunk(base, slot->aim.chunk, &base_bytes);
-    return base_bytes == bytes ? chunk : NULL;
-}
-
 static bool is_on_base(const struct tb_hop_slot *slot)
 {
     return slot->aim.object != NULL && slot->aim.object->form.on_base;
 }
 
-/* Where its bytes come together, in memory of the host. */
-static uint8_t *whole_at(const struct tb_hop_slot *slot, uint32_t *bytes_out)
-{
-    uint8_t *chunk = tb_place_chunk(slot_place(slot), slot->aim.chunk, bytes_out);
-    return slot->bounces ? slot->bounce.bytes : chunk;
-}
-
-static enum tb_status decode(const struct tb_hop_slot *slot, uint32_t thread)
+/* The chunk as it came, for land_chunk.h. */
+static struct tb_land land_of(const struct tb_hop_slot *slot, const struct tb_codec_coded *coded,
+                              uint32_t thread)
 {
     const struct tb_hop *hop = slot->hop;
-    const struct tb_codec_coded coded = coded_of(slot);
-    uint32_t bytes = 0;
-    uint8_t *chunk = whole_at(slot, &bytes);
-    struct tb_codec_output out = {.bytes = chunk, .count = bytes};
-    out.base = is_on_base(slot) ? base_chunk(slot, bytes) : NULL;
-    return tb_codec_decode(hop->fabric->codecs[thread], &coded, &out);
-}
-
-/* The owner has its base, and keeps the object instead of the bytes. */
-static enum tb_status give_to_owner(const struct tb_hop_slot *slot)
-{
-    const struct tb_hop *hop = slot->hop;
-    const struct tb_hop_base *base = &hop->base;
-    const struct tb_codec_coded coded = coded_of(slot);
-    if (base->take == NULL) return TB_CHUNK_CODEC;
-    return base->take(base->user, hop->shards[slot->aim.shard_index].source->shard, slot->aim.chunk, &coded);
+    const struct tb_place *const *bases = hop->base.places;
+    struct tb_land l = {.place = slot_place(slot), .chunk = slot->aim.chunk};
+    if (slot->codec == 0 && slot->aim.object == NULL) {
+        l.beside = slot->bounces ? slot->bounce.bytes : NULL;
+        return l;
+    }
+    l.encoded = coded;
+    l.codec = hop->fabric->codecs[thread];
+    if (is_on_base(slot) && bases != NULL)
+        l.base = tb_land_base(bases[slot->aim.shard_index], l.place->manifest, l.chunk);
+    l.owner_decodes = is_on_base(slot) && hop->base.owner_decodes;
+    l.into = slot->bounces && !l.owner_decodes ? slot->bounce.bytes : NULL;
+    return l;
 }
 
 /* On the pool. Whatever comes out, the claim has ended. */
 static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
 {
-    struct tb_place *place = slot_place(slot);
-    const bool is_owners = is_on_base(slot) && slot->hop->base.places == NULL;
+    const struct tb_codec_coded coded = coded_of(slot);
+    struct tb_land l = land_of(slot, &coded, thread);
     enum tb_status status = get(slot);
-    if (status == TB_OK && is_owners)
-        status = give_to_owner(slot);
-    else if (status == TB_OK && (slot->codec != 0 || slot->aim.object != NULL))
-        status = decode(slot, thread);
-    if (status == TB_OK && slot->bounces) return tb_place_bring(place, slot->aim.chunk, slot->bounce.bytes);
-    if (status == TB_OK && !is_owners) return tb_place_finish(place, slot->aim.chunk);
-    if (status == TB_OK)
-        tb_place_accept(place, slot->aim.chunk);
-    else
-        tb_place_unclaim(place, slot->aim.chunk);
-    return status;
+    if (status != TB_OK) {
+        tb_place_unclaim(l.place, l.chunk);
+        return status;
+    }
+    status = tb_land_chunk(&l);
+    return status == TB_NOT_FOUND ? TB_CHUNK_CODEC : status; /* without its base a delta is no chunk */
 }
 
 static enum tb_status do_job(struct tb_hop_slot *slot, uint32_t thread)

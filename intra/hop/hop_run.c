@@ -133,7 +133,7 @@ static void on_open(void *user)
     hop->why = why_of(hop);
     /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a
      * version encoded has encoded it. */
-    hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP || hop->base.take != NULL;
+    hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP || hop->base.owner_decodes;
     if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
     hop->state.threads = tb_pool_threads(hop->fabric->pool);
     if (hop->state.shelf == NULL) tb_hop_leave_shelf(hop);

@@ -23,7 +23,7 @@ void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count)
 
 static bool has_base(const struct tb_hop_shelf *s)
 {
-    return s->base.places != NULL || s->base.take != NULL;
+    return s->base.places != NULL || s->base.owner_decodes;
 }
 
 bool tb_hop_shelf_fits(const struct tb_hop_shelf *s)

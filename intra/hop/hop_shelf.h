@@ -20,17 +20,15 @@
 #define TB_HOP_SHELF_PATIENCE    TB_MS(500)
 #define TB_HOP_SHELF_ENTRIES_MAX 2048u /* asked for at once: 32 KiB */
 
-/* What this process holds whole, and can decode from. */
+/* The version that this process can decode deltas from: it holds it whole. */
 struct tb_hop_base {
     struct tb_id uid;
-    /* one a shard of the hop, in their order, of equal layouts; NULL: it is in other
-     * memory, and `take` reads it */
+    /* One a shard of the hop, in their order, of equal layouts. NULL with owner_decodes false:
+     * there is no base. */
     const struct tb_place *const *places;
-    /* Whoever has it in other memory decodes, and keeps the object if what came out has the chunk's
-     * digest; the place's bytes are left alone. On any thread of the pool; the chunk is claimed.
-     * TB_CHUNK_CODEC, TB_CHUNK_DIGEST: it comes whole. NULL with places NULL: there is no base. */
-    enum tb_status (*take)(void *user, uint32_t shard, uint32_t chunk, const struct tb_codec_coded *coded);
-    void *user;
+    /* The base is in the memory of the owner of the hop's places: the owner decodes, and keeps the
+     * delta (struct tb_place_owner). A delta that it refuses is read again as a whole chunk. */
+    bool owner_decodes;
 };
 
 struct tb_hop_shelf {
@@ -41,7 +39,7 @@ struct tb_hop_shelf {
     uint64_t *done;   /* known, and nothing is to be done about the object any more */
     uint64_t *busy;   /* the object is in flight */
     struct tb_shelf_entry *entries;
-    struct tb_hop_base base; /* ours; places NULL: none */
+    struct tb_hop_base base; /* ours; zeroed: none */
     struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
     tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
     bool decodes; /* fewer bytes are worth a decoder's time: by tcp, and to who keeps what it decodes */

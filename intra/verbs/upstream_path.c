@@ -149,7 +149,8 @@ static enum tb_status take_target(struct tb_verbs_upstream *u, struct tb_verbs_t
     const struct tb_place *p = target->place;
     /* Pages that its owner gives back would stay pinned, and be written to; those of chunks that
      * never come would be made. */
-    if (p->landed != NULL || p->wanted != NULL || p->manifest->bytes == 0) return TB_OK;
+    const bool keeps = p->owner != NULL && (p->owner->keep != NULL || p->owner->wanted != NULL);
+    if (keeps || p->manifest->bytes == 0) return TB_OK;
     if (p->far != NULL) {
         take_far(u, target);
         return TB_OK;

@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/codec/codec.h"
 #include "base/fault.h"
+#include "base/layout/land_chunk.h"
 #include "intra/hop/hop.h"
 #include "intra/hop/token_bucket.h"
 #include "world.h"
@@ -425,17 +426,13 @@ static bool read_chunk(struct tb_hop *h, const struct export *e, const struct tb
 static enum tb_status decode(struct tb_hop *h, const struct tb_hop_aim *aim,
                              const struct tb_codec_coded *coded)
 {
-    struct tb_codec *codec = NULL;
-    uint32_t bytes = 0, base_bytes = 0;
-    uint8_t *to = tb_place_chunk(h->shards[aim->shard_index].place, aim->chunk, &bytes);
-    const uint8_t *base = tb_place_chunk(h->base.places[aim->shard_index], aim->chunk, &base_bytes);
-    enum tb_status status = tb_codec_new(&codec); /* the one of all */
-    if (status == TB_OK)
-        status = tb_codec_decode(codec, coded,
-                                 &(struct tb_codec_output){to, bytes, coded->form.on_base ? base : NULL});
-    if (status == TB_OK) return tb_place_finish(h->shards[aim->shard_index].place, aim->chunk);
-    tb_place_unclaim(h->shards[aim->shard_index].place, aim->chunk);
-    return status;
+    struct tb_place *place = h->shards[aim->shard_index].place;
+    struct tb_land l = {.place = place, .chunk = aim->chunk, .encoded = coded};
+    const enum tb_status status = tb_codec_new(&l.codec); /* the one of all */
+    TB_ASSERT(status == TB_OK);
+    if (coded->form.on_base)
+        l.base = tb_land_base(h->base.places[aim->shard_index], place->manifest, aim->chunk);
+    return tb_land_chunk(&l);
 }
 
 /* False: outside what is exported. */

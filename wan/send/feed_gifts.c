@@ -1,6 +1,4 @@
 /* feed_gifts.c - chunks that came by a second way while a slower stream has the claim. */
-#include <string.h>
-
 #include "base/fault.h"
 #include "wan/send/feed_inside.h"
 
@@ -47,14 +45,12 @@ uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint
 static bool gift_over(struct tb_gift *g)
 {
     struct tb_place *place = &g->share->places[g->shard];
-    uint32_t bytes = 0;
+    const struct tb_place_came came = {.beside = g->bytes};
     if (tb_share_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
     if (!tb_place_claim(place, g->chunk)) return false;
-    uint8_t *at = tb_place_chunk(place, g->chunk, &bytes);
-    memcpy(at, g->bytes, bytes);
-    /* Its digest was right before: what is wrong now is this machine's memory, and the
-     * chunk is asked for again. */
-    (void)!tb_place_finish(place, g->chunk);
+    /* Its digest was right before. If it is wrong now, this machine's memory is, and the chunk is
+     * asked for again. */
+    (void)!tb_place_take(place, g->chunk, &came);
     return true;
 }
 

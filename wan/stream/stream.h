@@ -15,6 +15,7 @@
 #include <uv.h>
 
 #include "base/net/chan.h"
+#include "base/scratch_memory.h"
 #include "wan/send/encoded_chunks.h"
 #include "wan/send/feed.h"
 #include "wan/stream/stream_states.h"
@@ -121,9 +122,8 @@ struct tb_stream_receive {
     bool claimed;           /* the frame's chunk is ours to write */
     uint64_t worked;        /* bytes decoded in this turn */
     uint8_t *into;          /* RAW: in the place, or `spare`; ENCODED: `encoded` */
-    uint8_t *encoded;
-    size_t encoded_cap;
-    uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
+    struct tb_room encoded; /* ENCODED and SPARE: as the chunk came */
+    uint8_t *spare;         /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
     tb_time_ns moved_at;
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
 };

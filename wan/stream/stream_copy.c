@@ -4,18 +4,19 @@
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */
 #include "base/fault.h"
+#include "base/layout/land_chunk.h"
 #include "wan/stream/stream.h"
 
 const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
                                     const struct tb_share *base, uint32_t shard, uint32_t chunk)
 {
-    uint32_t bytes = 0;
     if (base == NULL || tb_share_revoked(base) || shard >= base->shard_count) return NULL;
     const struct tb_place *place = &base->places[shard];
-    if (!tb_base_fits(share->places[shard].manifest, place->manifest, chunk)) return NULL;
-    if (!tb_place_held(place, chunk)) return NULL;
-    if (trust->fn != NULL && !trust->fn(trust->user, &base->uid, shard, chunk)) return NULL;
-    return tb_place_chunk(place, chunk, &bytes);
+    const struct tb_manifest *manifest = share->places[shard].manifest;
+    if (!tb_base_fits(manifest, place->manifest, chunk)) return NULL;
+    const uint8_t *bytes = tb_land_base(place, manifest, chunk);
+    if (bytes == NULL) return NULL;
+    return trust->fn == NULL || trust->fn(trust->user, &base->uid, shard, chunk) ? bytes : NULL;
 }
 
 void tb_stream_copy_free(struct tb_stream_copy *copy)
@@ -54,7 +55,6 @@ static bool note(const struct tb_stream_copy *c, enum tb_note_kind kind, enum tb
 static bool copy_one(struct tb_stream_copy *c)
 {
     struct tb_place *place = &c->share->places[c->shard];
-    uint32_t bytes = 0;
     if (!tb_place_claim(place, c->chunk))
         return tb_place_held(place, c->chunk) || note(c, TB_NOTE_DROPPED, TB_REFUSAL_LOST);
     const uint8_t *from = tb_stream_base_chunk(&c->trust, c->share, c->base, c->shard, c->chunk);
@@ -62,9 +62,8 @@ static bool copy_one(struct tb_stream_copy *c)
         tb_place_unclaim(place, c->chunk);
         return note(c, TB_NOTE_BAD, TB_REFUSAL_NO_BASE);
     }
-    uint8_t *to = tb_place_chunk(place, c->chunk, &bytes);
-    memcpy(to, from, bytes);
-    return tb_place_finish(place, c->chunk) == TB_OK || note(c, TB_NOTE_BAD, TB_REFUSAL_NO_BASE);
+    const struct tb_place_came came = {.beside = from};
+    return tb_place_take(place, c->chunk, &came) == TB_OK || note(c, TB_NOTE_BAD, TB_REFUSAL_NO_BASE);
 }
 
 enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *c, uint64_t budget)

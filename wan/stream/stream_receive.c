@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/layout/land_chunk.h"
 #include "base/net/wire.h"
 #include "wan/stream/stream.h"
 
@@ -55,8 +56,7 @@ void tb_stream_receive_fini(struct tb_stream *s)
 {
     unclaim(&s->receive);
     forget_share(&s->receive);
-    tb_free(s->receive.encoded);
-    s->receive.encoded = NULL;
+    tb_room_free(&s->receive.encoded);
     drop_spare(&s->receive);
 }
 
@@ -123,13 +123,13 @@ static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
     return known ? TB_OK : TB_PEER_GARBLED;
 }
 
-static enum tb_status encoded_room(struct tb_stream_receive *r)
+/* Where the encoded chunk is read to: of the size that our manifest says, not the peer. */
+static enum tb_status read_encoded(struct tb_stream_receive *r)
 {
-    if (r->encoded_cap >= r->frame.wire_bytes) return TB_OK;
-    tb_free(r->encoded);
-    r->encoded = tb_malloc(r->frame.raw_bytes); /* the size our manifest says, not the peer */
-    r->encoded_cap = r->encoded != NULL ? r->frame.raw_bytes : 0;
-    return r->encoded != NULL ? TB_OK : TB_SITE_NOMEM;
+    TB_ASSERT(r->frame.wire_bytes <= r->frame.raw_bytes);
+    if (!tb_room_for(&r->encoded, r->frame.raw_bytes)) return TB_SITE_NOMEM;
+    r->into = r->encoded.bytes;
+    return TB_OK;
 }
 
 static void drop_duplicate(struct tb_stream *s)
@@ -153,9 +153,7 @@ static enum tb_status read_beside(struct tb_stream *s)
         return TB_OK;
     }
     if (r->frame.form.id == TB_CODEC_RAW) return TB_OK;
-    const enum tb_status status = encoded_room(r);
-    r->into = r->encoded;
-    return status;
+    return read_encoded(r);
 }
 
 static enum tb_status claim(struct tb_stream *s)
@@ -176,9 +174,7 @@ static enum tb_status claim(struct tb_stream *s)
         return TB_OK;
     }
     r->reading = TB_READING_ENCODED;
-    const enum tb_status status = encoded_room(r);
-    r->into = r->encoded;
-    return status;
+    return read_encoded(r);
 }
 
 /* It overtook what says to which version it belongs, or that is not decided yet (link_push.c).
@@ -229,90 +225,97 @@ static void unpark(struct tb_stream *s)
 }
 
 /* How fast the peer decodes is taken to be as fast as we do. */
-static void learn(struct tb_stream *s, const struct tb_codec_output *out, unsigned classes,
-                  tb_time_ns decode_ns)
+static void learn(struct tb_stream *s, const struct tb_land *l)
 {
-    const struct tb_stream_receive *r = &s->receive;
-    const struct tb_chunk_frame *f = &r->frame;
-    const struct tb_manifest *m = place_of(r)->manifest;
-    const struct tb_codec_input chunk = {.bytes = out->bytes,
-                                         .count = out->count,
-                                         .dtype = tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset),
-                                         .base = out->base};
+    uint32_t bytes = 0;
+    const struct tb_chunk_frame *f = &s->receive.frame;
+    const struct tb_manifest *m = l->place->manifest;
+    const struct tb_codec_input chunk = {
+        .bytes = l->into != NULL ? l->into : tb_place_chunk(l->place, l->chunk, &bytes),
+        .count = f->raw_bytes,
+        .dtype = tb_layout_dtype_at(&m->layout, m->chunks[f->chunk].offset),
+        .base = l->base};
     const struct tb_choice_sample sample = {.kind = tb_choice_kind_of(&chunk),
-                                            .way = tb_choice_way_of(f->form, classes),
+                                            .way = tb_choice_way_of(f->form, tb_codec_classes(l->encoded)),
                                             .raw_bytes = f->raw_bytes,
                                             .wire_bytes = f->wire_bytes,
-                                            .decode_ns = decode_ns};
+                                            .decode_ns = l->decode_ns};
     tb_feed_learn(s->plan.feed, &sample);
 }
 
-/* TB_NOT_FOUND: its base is not here any more. Decoded into the place, never over the base. */
-static enum tb_status decode(struct tb_stream *s)
+static struct tb_codec_coded coded_of(const struct tb_stream_receive *r)
+{
+    return (struct tb_codec_coded){r->frame.form, r->encoded.bytes, r->frame.wire_bytes};
+}
+
+/* The chunk as it came, for land_chunk.h: in `spare` where another stream has the claim. */
+static struct tb_land land_of(struct tb_stream *s, const struct tb_codec_coded *coded)
 {
     struct tb_stream_receive *r = &s->receive;
     const struct tb_chunk_frame *f = &r->frame;
-    const uint8_t *base = NULL;
-    uint32_t bytes = 0;
-    if (f->form.on_base) {
-        base = tb_stream_base_chunk(&s->plan.trust, r->share, r->base, f->shard, f->chunk);
-        if (base == NULL) return TB_NOT_FOUND;
+    struct tb_land l = {.place = place_of(r), .chunk = f->chunk};
+    if (f->form.id == TB_CODEC_RAW) {
+        l.beside = r->spare;
+        return l;
     }
-    uint8_t *place = tb_place_chunk(place_of(r), f->chunk, &bytes);
-    const struct tb_codec_output out = {r->spare != NULL ? r->spare : place, bytes, base};
-    r->worked += bytes;
-    const struct tb_codec_coded coded = {f->form, r->encoded, f->wire_bytes};
-    const tb_time_ns began = tb_clock_now();
-    const enum tb_status status = tb_codec_decode(tb_stream_loop_codec(s->loop), &coded, &out);
-    if (status == TB_OK) learn(s, &out, tb_codec_classes(&coded), tb_time_since(began, tb_clock_now()));
-    return status;
+    r->worked += f->raw_bytes;
+    l.encoded = coded;
+    l.codec = tb_stream_loop_codec(s->loop);
+    l.into = r->spare;
+    if (f->form.on_base) l.base = tb_stream_base_chunk(&s->plan.trust, r->share, r->base, f->shard, f->chunk);
+    return l;
 }
 
 /* The chunk is not ours any more, and is asked for again. */
-static void refuse(struct tb_stream *s, enum tb_refusal why)
+static void refuse(struct tb_stream *s, enum tb_status landed)
 {
+    enum tb_refusal why = TB_REFUSAL_CODEC;
+    if (landed == TB_NOT_FOUND) why = TB_REFUSAL_NO_BASE;
+    if (landed == TB_CHUNK_DIGEST) why = TB_REFUSAL_DIGEST;
     if (why != TB_REFUSAL_NO_BASE) count(&s->chunks_bad);
     note(s, TB_NOTE_BAD, why);
 }
 
-/* By place.h: the digest matched, and the chunk is not held yet, so whoever looks for an
- * encoded form of it finds this one. A relay forwards it as it came, to other sites and to the
- * workers of this one. */
-static void keep_object(void *owner, const struct tb_place *place, uint32_t chunk)
+/* By place.h: the digest matched, and the chunk is not held yet. So a reader that looks for its
+ * delta from now on finds this one. A relay forwards the delta as it came, to other sites and to
+ * the workers of this one. */
+static enum tb_status keep_object(void *user, const struct tb_place *place, uint32_t chunk,
+                                  const struct tb_place_came *came)
 {
-    (void)place, (void)chunk;
-    struct tb_stream *s = owner;
+    (void)place, (void)chunk, (void)came;
+    struct tb_stream *s = user;
     const struct tb_stream_receive *r = &s->receive;
     const struct tb_object_name name =
         tb_stream_object_name(r->share, r->base, r->frame.shard, r->frame.chunk);
-    const struct tb_codec_coded coded = {r->frame.form, r->encoded, r->frame.wire_bytes};
+    const struct tb_codec_coded coded = coded_of(r);
     const struct tb_object_news news = {TB_OBJECT_OF_LINK, &coded, tb_clock_now()};
     tb_objects_put(s->plan.objects, &name, &news);
-}
-
-static enum tb_status finish(struct tb_stream *s)
-{
-    const struct tb_stream_receive *r = &s->receive;
-    struct tb_place place = *place_of(r); /* the bits are shared */
-    TB_ASSERT(place.landed == NULL);
-    if (r->frame.form.on_base && s->plan.objects != NULL) {
-        place.landed = keep_object;
-        place.owner = s;
-    }
-    return tb_place_finish(&place, r->frame.chunk);
+    return TB_OK;
 }
 
 static void land(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
-    const enum tb_status decoded = r->reading == TB_READING_ENCODED ? decode(s) : TB_OK;
-    if (decoded != TB_OK) {
-        unclaim(r);
-        refuse(s, decoded == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE : TB_REFUSAL_CODEC);
-        return;
-    }
-    r->claimed = false; /* finish ends the claim */
-    if (finish(s) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+    const struct tb_codec_coded coded = coded_of(r);
+    const struct tb_place_owner relay = {.keep = keep_object, .user = s};
+    struct tb_land l = land_of(s, &coded);
+    struct tb_place place = *l.place; /* the bits are shared */
+    TB_ASSERT(r->claimed && r->spare == NULL && place.owner == NULL);
+    if (r->frame.form.on_base && s->plan.objects != NULL) place.owner = &relay;
+    l.place = &place;
+    r->claimed = false; /* landing ends the claim */
+    const enum tb_status status = tb_land_chunk(&l);
+    if (l.decoded) learn(s, &l);
+    if (status != TB_OK) refuse(s, status);
+}
+
+/* Another stream's chunk, which this one brought: at `bytes`, proved once. */
+static void land_gift(struct tb_stream *s, const uint8_t *bytes)
+{
+    struct tb_stream_receive *r = &s->receive;
+    struct tb_land l = {.place = place_of(r), .chunk = r->frame.chunk, .beside = bytes};
+    const enum tb_status status = tb_land_chunk(&l);
+    if (status != TB_OK) refuse(s, status);
 }
 
 /* The bytes beside the place are the chunk's: finished here if the claim is free by now, else
@@ -321,10 +324,8 @@ static void give(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     const struct tb_gift gift = {r->share, r->frame.shard, r->frame.chunk, r->spare, true};
-    uint32_t bytes = 0;
     if (tb_place_claim(place_of(r), r->frame.chunk)) {
-        memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), r->spare, r->frame.raw_bytes);
-        if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+        land_gift(s, r->spare);
         return;
     }
     tb_share_ref(r->share);
@@ -340,15 +341,14 @@ static void give(struct tb_stream *s)
 static void take_spare(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
-    const struct tb_digest *want = &place_of(r)->manifest->digests[r->frame.chunk];
-    const enum tb_status status = r->frame.form.id == TB_CODEC_RAW ? TB_OK : decode(s);
-    const struct tb_digest have = tb_digest_of(r->spare, r->frame.raw_bytes);
+    const struct tb_codec_coded coded = coded_of(r);
+    struct tb_land l = land_of(s, &coded);
+    const enum tb_status status = tb_land_beside(&l);
+    if (l.decoded) learn(s, &l);
     if (tb_place_held(place_of(r), r->frame.chunk))
         count(&s->chunks_duplicate);
-    else if (status != TB_OK || !tb_digest_equal(&have, want))
-        refuse(s, status == TB_OK          ? TB_REFUSAL_DIGEST
-                  : status == TB_NOT_FOUND ? TB_REFUSAL_NO_BASE
-                                           : TB_REFUSAL_CODEC);
+    else if (status != TB_OK)
+        refuse(s, status);
     else
         give(s);
     drop_spare(r);
@@ -371,15 +371,13 @@ static void take_chunk(struct tb_stream *s)
 static void take_gift(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
-    uint32_t bytes = 0;
     if (!r->claimed) return;
     uint8_t *gift = tb_feed_gift_take(s->plan.feed, r->share, r->frame.shard, r->frame.chunk);
     if (gift == NULL) return;
-    memcpy(tb_place_chunk(place_of(r), r->frame.chunk, &bytes), gift, r->frame.raw_bytes);
     r->claimed = false;
     r->reading = TB_READING_DROP;
     count(&s->chunks_duplicate);
-    if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
+    land_gift(s, gift);
     tb_free(gift);
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/layout/chunk_digest.h"
 
 #define CHUNK_BYTES_MAX (2 * TB_CHUNK_BYTES_MAX)
 
@@ -102,7 +103,7 @@ static void chunk_digest(struct tb_adopt_reading *r, struct tb_adopt_shard *s,
     }
     atomic_fetch_add(&r->read_bytes, chunk->bytes);
     if (!tb_local_read(r->files, &s->manifest, k, scratch)) return;
-    s->files[k] = tb_digest_of(scratch, chunk->bytes);
+    s->files[k] = tb_chunk_digest(&s->manifest, k, scratch);
     (void)tb_bitmap_set(s->read, k);
 }
 
@@ -115,7 +116,7 @@ static enum tb_status compare_shard(struct tb_adopt_reading *r, uint32_t version
     for (uint32_t k = 0; k < s->manifest.chunk_count; k++) {
         if (atomic_load(&r->stop)) return TB_CANCELLED;
         chunk_digest(r, s, before, k, scratch);
-        if (!tb_bitmap_test(s->read, k) || !tb_digest_equal(&s->files[k], &s->manifest.digests[k])) continue;
+        if (!tb_bitmap_test(s->read, k) || !tb_chunk_has_digest(&s->manifest, k, &s->files[k])) continue;
         (void)tb_bitmap_set(s->matches, k);
         v->matched_bytes += s->manifest.chunks[k].bytes;
     }
@@ -146,13 +147,11 @@ static enum tb_status compare(struct tb_adopt_reading *r, uint8_t *scratch)
 static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, struct tb_place *place,
                         uint32_t k, uint8_t *scratch)
 {
-    uint32_t bytes = 0;
+    const struct tb_place_came came = {.beside = scratch};
+    const uint32_t bytes = s->manifest.chunks[k].bytes;
     if (tb_place_held(place, k) || !tb_local_read(r->files, &s->manifest, k, scratch)) return;
-    const struct tb_digest digest = tb_digest_of(scratch, s->manifest.chunks[k].bytes);
-    if (!tb_digest_equal(&digest, &place->manifest->digests[k]) || !tb_place_claim(place, k)) return;
-    uint8_t *to = tb_place_chunk(place, k, &bytes);
-    memcpy(to, scratch, bytes);
-    if (tb_place_finish(place, k) != TB_OK) return; /* memory that does not keep what is written to it */
+    if (!tb_chunk_matches(place->manifest, k, scratch) || !tb_place_claim(place, k)) return;
+    if (tb_place_take(place, k, &came) != TB_OK) return; /* memory that does not keep what is written to it */
     atomic_fetch_add(&r->claimed_bytes, bytes);
     atomic_fetch_add(&r->claimed_chunks, 1);
 }

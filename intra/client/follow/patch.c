@@ -2,7 +2,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
+#include "base/layout/chunk_digest.h"
 #include "intra/client/follow/patch_inside.h"
 
 /* ---- tools ---- */
@@ -235,60 +237,66 @@ static bool encode(struct tb_patch_shard *sh, struct tb_patch_tool *t, const str
     return encoded && keep(&sh->chunks[k], &coded);
 }
 
-static enum tb_status prove_by_cores(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
-                                     const struct tb_codec_coded *coded)
+static enum tb_status decode_by_cores(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
+                                      const struct tb_codec_coded *coded, struct tb_digest *digest_out)
 {
     const struct tb_chunk *chunk = &sh->manifest->chunks[k];
     const struct tb_codec_output out = {t->made, chunk->bytes,
                                         tb_spread_gather(&sh->spread, chunk, t->gathered)};
     const enum tb_status status = tb_codec_decode(t->codec, coded, &out);
-    if (status != TB_OK) return status;
-    const struct tb_digest digest = tb_digest_of(out.bytes, out.count);
-    return tb_digest_equal(&digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
-}
-
-/* What comes of it when it is decoded on the buffers is looked at, and goes. */
-static enum tb_status prove(struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
-                            const struct tb_codec_coded *coded)
-{
-    const enum tb_patch_side side = tb_patch_side_of(sh, &sh->manifest->chunks[k]);
-    if (side == TB_PATCH_ON_HOST) return prove_by_cores(sh, t, k, coded);
-    return side == TB_PATCH_ON_DEVICE ? tb_patch_prove_by_device(sh, k, coded) : TB_CHUNK_CODEC;
-}
-
-/* Another object of a later source may be the right one: only what proves itself is kept. */
-enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded)
-{
-    struct tb_patch *patch = user;
-    struct tb_patch_shard *sh = &patch->shards[shard];
-    struct tb_patch_chunk *c = &sh->chunks[k];
-    const enum tb_patch_tied tied = tb_patch_tied_of(sh, k);
-    if (c->state != TB_PATCH_LANDED || !tb_spread_covers(&sh->spread, &sh->manifest->chunks[k]))
-        return TB_CHUNK_CODEC;
-    if (tied == TB_PATCH_TIED_SOME)
-        return TB_CHUNK_CODEC; /* the rest of it is written from the whole chunk */
-    struct tb_patch_tool *t = tool_take(patch);
-    if (t == NULL) return TB_CHUNK_CODEC; /* it comes whole, and is as large */
-    if (!begin_look(patch)) {
-        tool_give(patch, t);
-        return TB_CHUNK_CODEC;
-    }
-    enum tb_status status = prove(sh, t, k, coded);
-    if (status == TB_OK && tied == TB_PATCH_TIED_ALL)
-        c->state = TB_PATCH_NEEDLESS;
-    else if (status == TB_OK && !keep(c, coded))
-        status = TB_CHUNK_CODEC;
-    pthread_rwlock_unlock(&patch->target->lock);
-    tool_give(patch, t);
-    if (status == TB_OK) atomic_fetch_add(&patch->staged_bytes, c->bytes);
+    if (status == TB_OK) *digest_out = tb_chunk_digest(sh->manifest, k, out.bytes);
     return status;
 }
 
-/* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and
- * nothing else. */
-static void landed(void *owner, const struct tb_place *p, uint32_t k)
+/* Decodes the delta on the buffers' bytes, of which only the digest is kept. */
+static enum tb_status digest_of_delta(struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
+                                      const struct tb_codec_coded *coded, struct tb_digest *digest_out)
 {
-    struct tb_patch_shard *sh = owner;
+    const enum tb_patch_side side = tb_patch_side_of(sh, &sh->manifest->chunks[k]);
+    if (side == TB_PATCH_ON_HOST) return decode_by_cores(sh, t, k, coded, digest_out);
+    if (side == TB_PATCH_ON_DEVICE) return tb_patch_decode_by_device(sh, k, coded, digest_out);
+    return TB_CHUNK_CODEC;
+}
+
+/* By place.h. A refused chunk comes whole: the buffers are no base for it, or were written since,
+ * or are a device's that has no kernels for it, or there is no memory. */
+static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
+                             const struct tb_place_came *came, struct tb_digest *digest_out)
+{
+    (void)p;
+    struct tb_patch_shard *sh = user;
+    struct tb_patch *patch = sh->patch;
+    TB_ASSERT(came->encoded != NULL); /* nothing of such a place is far */
+    if (sh->chunks[k].state != TB_PATCH_LANDED || !tb_spread_covers(&sh->spread, &sh->manifest->chunks[k]))
+        return TB_CHUNK_CODEC;
+    if (tb_patch_tied_of(sh, k) == TB_PATCH_TIED_SOME)
+        return TB_CHUNK_CODEC; /* the rest of it is written from the whole chunk */
+    struct tb_patch_tool *t = tool_take(patch);
+    if (t == NULL) return TB_CHUNK_CODEC;
+    enum tb_status status = TB_CHUNK_CODEC;
+    if (begin_look(patch)) {
+        status = digest_of_delta(sh, t, k, came->encoded, digest_out);
+        pthread_rwlock_unlock(&patch->target->lock);
+    }
+    tool_give(patch, t);
+    return status;
+}
+
+/* A delta that proved itself. Buffers that are written from here on void all of the patch. */
+static enum tb_status keep_delta(struct tb_patch_shard *sh, uint32_t k, const struct tb_codec_coded *coded)
+{
+    struct tb_patch_chunk *c = &sh->chunks[k];
+    if (tb_patch_tied_of(sh, k) == TB_PATCH_TIED_ALL)
+        c->state = TB_PATCH_NEEDLESS;
+    else if (!keep(c, coded))
+        return TB_CHUNK_CODEC;
+    atomic_fetch_add(&sh->patch->staged_bytes, c->bytes);
+    return TB_OK;
+}
+
+/* A whole chunk. What cannot be encoded stays whole, which costs memory and nothing else. */
+static void keep_whole(struct tb_patch_shard *sh, const struct tb_place *p, uint32_t k)
+{
     struct tb_patch *patch = sh->patch;
     struct tb_patch_chunk *c = &sh->chunks[k];
     uint64_t kept = sh->manifest->chunks[k].bytes;
@@ -308,11 +316,22 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
     atomic_fetch_add(&patch->staged_bytes, kept);
 }
 
+static enum tb_status keep_landed(void *user, const struct tb_place *p, uint32_t k,
+                                  const struct tb_place_came *came)
+{
+    struct tb_patch_shard *sh = user;
+    if (came->encoded != NULL) return keep_delta(sh, k, came->encoded);
+    keep_whole(sh, p, k);
+    return TB_OK;
+}
+
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place)
 {
     patch->shards[shard].place = place;
-    place->landed = landed;
-    place->owner = &patch->shards[shard];
+    struct tb_patch_shard *sh = &patch->shards[shard];
+    TB_ASSERT(place->owner == NULL && place->far == NULL);
+    sh->owner = (struct tb_place_owner){.digest = digest, .keep = keep_landed, .user = sh};
+    place->owner = &sh->owner;
 }
 
 /* ---- the switch ---- */
@@ -339,9 +358,9 @@ bool tb_patch_holds(const struct tb_patch_shard *sh, struct tb_patch_tool *t, ui
     } else {
         const uint8_t *bytes = gathered(sh, t, chunk);
         if (bytes == NULL) return false;
-        digest = tb_digest_of(bytes, chunk->bytes);
+        digest = tb_chunk_digest(sh->manifest, k, bytes);
     }
-    return tb_digest_equal(&digest, &sh->manifest->digests[k]);
+    return tb_chunk_has_digest(sh->manifest, k, &digest);
 }
 
 static bool decode(struct tb_patch_applying *a, struct tb_patch_shard *sh, struct tb_patch_tool *t,

@@ -20,7 +20,7 @@
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were
  * written again it is void, and its chunks come whole.
  *
- * Threads: tb_patch_take, and what lands, from any thread of the fabric; the others one at a
+ * Threads: what lands comes from any thread of the fabric; all functions are called one at a
  * time. */
 #ifndef TB_INTRA_CLIENT_PATCH_H
 #define TB_INTRA_CLIENT_PATCH_H
@@ -73,18 +73,13 @@ uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard);
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard);
 uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard);
 
-/* Makes the place of a shard one whose chunks are encoded as they land. */
+/* Gives the place of a shard its owner: chunks are encoded as they land, and deltas on what the
+ * buffers hold are kept as they came, once their digest matched. */
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place);
 
-/* Nobody writes to the buffers, or has since the patch was made: else tb_patch_take refuses
- * everything. Does not wait; any thread. */
+/* Nobody writes to the buffers, or has since the patch was made: else the place refuses every
+ * delta. Does not wait; any thread. */
 bool tb_patch_rests(const struct tb_patch *patch);
-
-/* Decodes a chunk on what the buffers hold, and keeps the encoded form if what came out has the
- * chunk's digest. For tb_hop_base, with the patch as user. TB_CHUNK_CODEC: the buffers are no base
- * for it, or were written since, or are a device's that has no kernels for it, or there is no
- * memory. */
-enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded);
 
 /* Memory that it has kept: encoded chunks, those that stayed whole, and the edges of pages between
  * them. */

@@ -3,6 +3,7 @@
  * nothing of what the tensors hold comes down. */
 #include "base/codec/sparse.h"
 #include "base/fault.h"
+#include "base/layout/chunk_digest.h"
 #include "intra/client/follow/patch_inside.h"
 
 /* ---- where a chunk stands ---- */
@@ -128,8 +129,8 @@ static struct tb_gpu_piece *new_pieces(const struct tb_patch_shard *sh, const st
     return pieces;
 }
 
-enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
-                                        const struct tb_codec_coded *coded)
+enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
+                                         const struct tb_codec_coded *coded, struct tb_digest *digest_out)
 {
     const struct tb_chunk *chunk = &sh->manifest->chunks[k];
     if (coded->form.id != TB_CODEC_SPARSE || coded->count >= chunk->bytes) return TB_CHUNK_CODEC;
@@ -145,7 +146,8 @@ enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
     const enum tb_status status = tb_together_ask(&sh->patch->proofs, &mine.asked);
     tb_free(pieces);
     if (status != TB_OK || !mine.step.patched) return TB_CHUNK_CODEC;
-    return tb_digest_equal(&mine.step.digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+    *digest_out = mine.step.digest;
+    return TB_OK;
 }
 
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
@@ -221,7 +223,7 @@ static void judge_step(struct device_steps *d, struct tb_patch_shard *sh, uint32
     struct tb_patch_applying *a = user;
     const struct tb_gpu_step *step = &d->steps[d->count++];
     if (step->patched) atomic_fetch_add(&a->patched_bytes, step->bytes);
-    if (step->patched && tb_digest_equal(&step->digest, &sh->manifest->digests[k]))
+    if (step->patched && tb_chunk_has_digest(sh->manifest, k, &step->digest))
         tb_patch_done(&sh->chunks[k]);
     else
         tb_patch_failed(a, sh, k);

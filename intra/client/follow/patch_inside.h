@@ -32,7 +32,8 @@ struct tb_patch_shard {
     uint8_t **own; /* where the switch writes: `memory` without tied tensors */
     struct tb_patch_chunk *chunks;
     struct tb_place *place;
-    uint64_t first; /* of its chunks in the line of all */
+    struct tb_place_owner owner; /* of the place */
+    uint64_t first;              /* of its chunks in the line of all */
 };
 
 /* A codec and room for two chunks: one for each thread that works at the same time. */
@@ -81,10 +82,10 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 void tb_patch_device_init(struct tb_patch *patch);
 void tb_patch_device_fini(struct tb_patch *patch);
 
-/* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or
- * TB_CHUNK_CODEC: the device cannot say. */
-enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
-                                        const struct tb_codec_coded *coded);
+/* The digest of what the delta makes of the tensors there, which stay as they are. TB_CHUNK_CODEC:
+ * the device cannot say. */
+enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
+                                         const struct tb_codec_coded *coded, struct tb_digest *digest_out);
 /* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is
  * smaller. */
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,

@@ -85,13 +85,16 @@ void tb_staging_find_gpu(struct tb_staging *st)
 
 /* ---- places ---- */
 
-static enum tb_status finish(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from)
+/* By place.h: the device digests what stands in its memory, after it has copied the chunk there. */
+static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
+                             const struct tb_place_came *came, struct tb_digest *digest_out)
 {
-    struct tb_gpu_landing landing = {.from = from};
+    struct tb_gpu_landing landing = {.from = came->beside};
+    TB_ASSERT(came->encoded == NULL && tb_place_is_far(p, k));
     landing.at = tb_place_chunk(p, k, &landing.bytes);
-    const enum tb_status status = tb_gpu_stage_take(owner, &landing);
-    if (status != TB_OK) return status;
-    return tb_digest_equal(&landing.digest, &p->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+    const enum tb_status status = tb_gpu_stage_take(user, &landing);
+    if (status == TB_OK) *digest_out = landing.digest;
+    return status;
 }
 
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
@@ -103,13 +106,14 @@ void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
     if (bytes > 0 && !tb_gpu_stage_device(st->stage, at, bytes, &device)) device.dmabuf = -1;
     sh->far = (struct tb_place_far){.bytes = bytes,
                                     .rest = sh->place.bytes,
-                                    .finish = finish,
-                                    .owner = st->stage,
                                     .dmabuf = device.dmabuf,
                                     .dmabuf_offset = device.offset,
                                     .pci = device.pci};
     sh->place.bytes = at;
     sh->place.far = &sh->far;
+    sh->owner.digest = digest;
+    sh->owner.user = st->stage;
+    sh->place.owner = &sh->owner;
 }
 
 /* ---- suspended ---- */

@@ -13,7 +13,7 @@
 /* All of them, in memory of the host. */
 static bool keeps_tensors(const struct tb_place *p)
 {
-    return p->landed == NULL && p->wanted == NULL && p->far == NULL;
+    return p->owner == NULL && p->far == NULL;
 }
 
 static bool fill_item(const struct tb_staged_shard *sh, uint32_t shard, uint32_t index, struct tb_item *item)

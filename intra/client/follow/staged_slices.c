@@ -23,7 +23,9 @@ static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint6
             (void)tb_bitmap_set(sh->place.claimed, k);
         }
     }
-    sh->place.wanted = wanted;
+    TB_ASSERT(sh->place.owner == NULL || sh->place.owner == &sh->owner);
+    sh->owner.wanted = wanted;
+    sh->place.owner = &sh->owner;
 }
 
 /* ---- for a GPU ---- */
@@ -58,7 +60,7 @@ static void pin_wanted(struct tb_staging *st)
         const struct tb_staged_shard *sh = &st->shards[i];
         for (uint32_t k = 0; k < sh->manifest.chunk_count; k++) {
             const struct tb_chunk *c = &sh->manifest.chunks[k];
-            if (!tb_bitmap_test(sh->place.wanted, k)) continue;
+            if (!tb_bitmap_test(sh->owner.wanted, k)) continue;
             add_pages(st, sh->bytes_offset + c->offset, sh->bytes_offset + c->offset + c->bytes);
         }
     }

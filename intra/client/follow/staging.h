@@ -33,6 +33,7 @@ struct tb_staged_shard {
     /* Staged on a GPU: where its tensors stand in the stage; `bytes_offset` is of its blobs. */
     uint64_t far_offset;
     struct tb_place_far far;
+    struct tb_place_owner owner; /* the place has it where the bytes do not simply stay */
 };
 
 /* What the hop's callback has to tell, under note_lock. */

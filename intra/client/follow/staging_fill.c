@@ -156,7 +156,7 @@ static void set_patch_base(const struct tb_session *s, const struct tb_staging *
     if (!tb_patch_rests(st->patch) || (gpu != NULL && !tb_gpu_may_patch(gpu))) return;
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
         if (sub->registration == st->patch_for && tb_id_is_zero(&sub->torn) && !tb_id_is_zero(&sub->active))
-            *base_out = (struct tb_hop_base){.uid = sub->active, .take = tb_patch_take, .user = st->patch};
+            *base_out = (struct tb_hop_base){.uid = sub->active, .owner_decodes = true};
 }
 
 static void set_base(struct tb_session *s, struct tb_staging *st, struct tb_hop_base *base_out)
@@ -212,7 +212,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     uint32_t count = 0;
     struct tb_hop_base base;
     set_base(s, st, &base);
-    const bool all = st->shelf_offset != 0 || base.take != NULL; /* shelves are of all shards */
+    const bool all = st->shelf_offset != 0 || base.owner_decodes; /* shelves are of all shards */
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         if (all || !tb_place_whole(&st->shards[i].place))
             places[count++] = (struct tb_hop_place){i, &st->shards[i].place};

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/layout/chunk_digest.h"
 #include "base/log.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
@@ -57,8 +58,7 @@ static bool is_good(const struct tb_place *place, uint32_t k)
 {
     uint32_t bytes = 0;
     const uint8_t *chunk = tb_place_chunk(place, k, &bytes);
-    const struct tb_digest digest = tb_digest_of(chunk, bytes);
-    return tb_digest_equal(&digest, &place->manifest->digests[k]);
+    return tb_chunk_matches(place->manifest, k, chunk);
 }
 
 /* Others read it: it stands in shared memory, and all of its bytes stay. */
@@ -138,9 +138,9 @@ static bool sealed_is_good(const struct tb_publication *p, uint32_t k)
     const struct tb_chunk *chunk = &p->manifest.chunks[k];
     const uint8_t *packed = p->shadow != NULL ? p->shadow->memory.bytes : p->copied ? p->blobs.bytes : NULL;
     const struct tb_spread spread = spread_of(p);
-    const struct tb_digest digest = packed != NULL ? tb_digest_of(packed + chunk->offset, chunk->bytes)
-                                                   : tb_spread_digest(&spread, chunk);
-    return tb_digest_equal(&digest, &p->manifest.digests[k]);
+    if (packed != NULL) return tb_chunk_matches(&p->manifest, k, packed + chunk->offset);
+    const struct tb_digest digest = tb_spread_digest(&spread, chunk);
+    return tb_chunk_has_digest(&p->manifest, k, &digest);
 }
 
 static enum tb_status gather_from_device(const struct tb_publication *p, const struct tb_chunk *chunk,
@@ -168,11 +168,8 @@ static bool mend(struct tb_publication *p, uint32_t k)
     const struct tb_chunk *chunk = &p->manifest.chunks[k];
     uint8_t *again = p->copied ? tb_malloc(chunk->bytes) : NULL;
     if (again == NULL) return false;
-    bool good = gather_from_device(p, chunk, again) == TB_OK;
-    if (good) {
-        const struct tb_digest digest = tb_digest_of(again, chunk->bytes);
-        good = tb_digest_equal(&digest, &p->manifest.digests[k]);
-    }
+    const bool good =
+        gather_from_device(p, chunk, again) == TB_OK && tb_chunk_matches(&p->manifest, k, again);
     if (good) memcpy((uint8_t *)p->blobs.bytes + chunk->offset, again, chunk->bytes);
     tb_free(again);
     return good;

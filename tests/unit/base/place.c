@@ -1,11 +1,14 @@
-/* P1: a chunk becomes held only by bytes that match, and its destination has one
- * writer at a time. */
+/* place.c - P1: a chunk becomes held only by bytes that match, and its destination has one writer
+ * at a time.
+ *
+ * Covers: base/layout/place.c base/layout/chunk_digest.c */
 #include "base/layout/place.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/codec/codec.h"
 #include "tests/unit/check.h"
 
 #define CHUNKS 24u
@@ -169,43 +172,103 @@ static void of_many_claimers_one_lands(void **state)
 
 /* Its owner takes the bytes of a chunk that matched before anybody is told that it is
  * held, and of no other. */
-static void note_landed(void *owner, const struct tb_place *p, uint32_t k)
+struct keeper {
+    const struct world *w;
+    uint32_t kept[CHUNKS];
+    uint32_t encoded; /* of those: chunks that came as deltas */
+    enum tb_status answer;
+};
+
+static enum tb_status keep(void *user, const struct tb_place *p, uint32_t k, const struct tb_place_came *came)
 {
+    struct keeper *o = user;
     assert_false(tb_place_held(p, k));
-    ((uint32_t *)owner)[k]++;
+    o->kept[k]++;
+    o->encoded += came->encoded != NULL;
+    return o->answer;
+}
+
+/* The test's delta is one byte: what the chunk's bytes are XORed with. */
+static enum tb_status digest_delta(void *user, const struct tb_place *p, uint32_t k,
+                                   const struct tb_place_came *came, struct tb_digest *digest_out)
+{
+    const struct keeper *o = user;
+    const struct tb_chunk *chunk = &p->manifest->chunks[k];
+    assert_non_null(came->encoded);
+    const uint8_t delta = *(const uint8_t *)came->encoded->bytes;
+    uint8_t *bytes = malloc(chunk->bytes);
+    for (uint32_t i = 0; i < chunk->bytes; i++)
+        bytes[i] = o->w->source[chunk->offset + i] ^ delta;
+    *digest_out = tb_digest_of(bytes, chunk->bytes);
+    free(bytes);
+    return TB_OK;
 }
 
 static void an_owner_may_take_what_landed(void **state)
 {
     struct world *w = *state;
-    uint32_t landed[CHUNKS] = {0};
-    w->place.landed = note_landed;
-    w->place.owner = landed;
+    struct keeper o = {.w = w};
+    const struct tb_place_owner owner = {.keep = keep, .user = &o};
+    w->place.owner = &owner;
     assert_true(tb_place_claim(&w->place, 1));
     assert_int_equal(tb_place_finish(&w->place, 1), TB_CHUNK_DIGEST);
-    assert_int_equal(landed[1], 0);
+    assert_int_equal(o.kept[1], 0);
     assert_true(tb_place_claim(&w->place, 1));
     uint32_t bytes;
     uint8_t *chunk = tb_place_chunk(&w->place, 1, &bytes);
     memcpy(chunk, w->source + w->manifest.chunks[1].offset, bytes);
     assert_int_equal(tb_place_finish(&w->place, 1), TB_OK);
-    assert_int_equal(landed[1], 1);
+    assert_int_equal(o.kept[1], 1);
     assert_true(tb_place_held(&w->place, 1));
 }
 
-/* What it has proved in another form is held, and not given to it again. */
-static void an_owner_may_have_a_chunk_elsewhere(void **state)
+/* A delta on a base that only the owner has: its digest counts like that of bytes. */
+static void an_owner_may_keep_a_delta_instead(void **state)
 {
     struct world *w = *state;
-    uint32_t landed[CHUNKS] = {0};
-    w->place.landed = note_landed;
-    w->place.owner = landed;
+    struct keeper o = {.w = w};
+    const struct tb_place_owner owner = {.digest = digest_delta, .keep = keep, .user = &o};
+    uint8_t delta = 1;
+    const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, &delta, 1};
+    const struct tb_place_came came = {.encoded = &coded};
+    w->place.owner = &owner;
     assert_true(tb_place_claim(&w->place, 3));
-    tb_place_accept(&w->place, 3);
+    CHECK_STATUS(tb_place_take(&w->place, 3, &came), TB_CHUNK_DIGEST);
+    assert_false(tb_place_held(&w->place, 3) || tb_bitmap_test(w->claimed, 3));
+    assert_int_equal(o.kept[3], 0);
+    delta = 0;
+    assert_true(tb_place_claim(&w->place, 3));
+    CHECK_OK(tb_place_take(&w->place, 3, &came));
     assert_true(tb_place_held(&w->place, 3));
-    assert_int_equal(landed[3], 0);
+    assert_int_equal(o.kept[3], 1);
+    assert_int_equal(o.encoded, 1);
     assert_false(tb_place_claim(&w->place, 3));
     assert_false(tb_bitmap_test(w->claimed, 3));
+}
+
+/* An owner without memory for the chunk refuses it, and the chunk is absent again. */
+static void an_owner_that_cannot_keep_a_chunk_refuses_it(void **state)
+{
+    struct world *w = *state;
+    struct keeper o = {.w = w, .answer = TB_SITE_NOMEM};
+    const struct tb_place_owner owner = {.keep = keep, .user = &o};
+    w->place.owner = &owner;
+    assert_true(tb_place_claim(&w->place, 2));
+    land(w, 2);
+    CHECK_STATUS(tb_place_finish(&w->place, 2), TB_SITE_NOMEM);
+    assert_false(tb_place_held(&w->place, 2) || tb_bitmap_test(w->claimed, 2));
+}
+
+/* Bytes that came to other memory are copied, digested in the place, and held. */
+static void bytes_that_came_beside_the_place_land_in_it(void **state)
+{
+    struct world *w = *state;
+    const uint8_t *chunk = w->source + w->manifest.chunks[4].offset;
+    assert_true(tb_place_claim(&w->place, 4));
+    CHECK_STATUS(tb_place_take(&w->place, 4, &(struct tb_place_came){.beside = chunk + 1}), TB_CHUNK_DIGEST);
+    assert_true(tb_place_claim(&w->place, 4));
+    CHECK_OK(tb_place_take(&w->place, 4, &(struct tb_place_came){.beside = chunk}));
+    assert_memory_equal(w->place.bytes + w->manifest.chunks[4].offset, chunk, w->manifest.chunks[4].bytes);
 }
 
 /* Whole is what is wanted, and no more. */
@@ -214,7 +277,8 @@ static void a_place_may_want_a_part(void **state)
     struct world *w = *state;
     uint64_t wanted[TB_BITMAP_WORDS(CHUNKS)] = {0};
     (void)tb_bitmap_set(wanted, 2);
-    w->place.wanted = wanted;
+    const struct tb_place_owner owner = {.wanted = wanted};
+    w->place.owner = &owner;
     assert_false(tb_place_whole(&w->place));
     assert_true(tb_place_claim(&w->place, 2));
     uint32_t bytes;
@@ -231,23 +295,24 @@ static void a_place_may_want_a_part(void **state)
 #define FAR_CHUNKS 20u
 
 struct far_owner {
-    const struct world *w;
     uint8_t *memory;
     uint32_t asked;
     bool brought; /* the last time */
     enum tb_status answer;
 };
 
-static enum tb_status finish_far(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from)
+static enum tb_status digest_far(void *user, const struct tb_place *p, uint32_t k,
+                                 const struct tb_place_came *came, struct tb_digest *digest_out)
 {
-    struct far_owner *f = owner;
+    struct far_owner *f = user;
+    const uint8_t *from = came->beside;
     const struct tb_chunk *c = &p->manifest->chunks[k];
     assert_false(tb_place_held(p, k));
     f->asked++;
     f->brought = from != NULL;
     if (from != NULL) memcpy(f->memory + c->offset, from, c->bytes);
-    const bool right = memcmp(f->memory + c->offset, f->w->source + c->offset, c->bytes) == 0;
-    return f->answer != TB_OK ? f->answer : right ? TB_OK : TB_CHUNK_DIGEST;
+    *digest_out = tb_digest_of(f->memory + c->offset, c->bytes);
+    return f->answer;
 }
 
 static void its_owner_proves_what_is_far(void **state)
@@ -255,11 +320,12 @@ static void its_owner_proves_what_is_far(void **state)
     struct world *w = *state;
     uint8_t *mine = w->place.bytes;
     const uint64_t far_bytes = w->manifest.chunks[FAR_CHUNKS].offset;
-    struct far_owner f = {.w = w, .memory = calloc(1, far_bytes)};
-    const struct tb_place_far far = {
-        .bytes = far_bytes, .rest = mine, .finish = finish_far, .owner = &f, .dmabuf = -1};
+    struct far_owner f = {.memory = calloc(1, far_bytes)};
+    const struct tb_place_far far = {.bytes = far_bytes, .rest = mine, .dmabuf = -1};
+    const struct tb_place_owner owner = {.digest = digest_far, .user = &f};
     w->place.bytes = calloc(1, w->manifest.bytes); /* where nobody should look */
     w->place.far = &far;
+    w->place.owner = &owner;
     assert_true(tb_place_is_far(&w->place, FAR_CHUNKS - 1));
     assert_false(tb_place_is_far(&w->place, FAR_CHUNKS));
     /* It is not there yet, then it is brought, then held. */
@@ -267,8 +333,8 @@ static void its_owner_proves_what_is_far(void **state)
     CHECK_STATUS(tb_place_finish(&w->place, FAR_CHUNKS - 1), TB_CHUNK_DIGEST);
     assert_false(tb_place_held(&w->place, FAR_CHUNKS - 1) || f.brought);
     assert_true(tb_place_claim(&w->place, FAR_CHUNKS - 1));
-    CHECK_OK(
-        tb_place_bring(&w->place, FAR_CHUNKS - 1, w->source + w->manifest.chunks[FAR_CHUNKS - 1].offset));
+    const struct tb_place_came came = {.beside = w->source + w->manifest.chunks[FAR_CHUNKS - 1].offset};
+    CHECK_OK(tb_place_take(&w->place, FAR_CHUNKS - 1, &came));
     assert_true(tb_place_held(&w->place, FAR_CHUNKS - 1) && f.brought);
     assert_int_equal(f.asked, 2);
     /* What its owner cannot look at is not held, and its claim ends all the same. */
@@ -300,7 +366,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(whole_when_the_last_is_held, world_up, world_down),
         cmocka_unit_test_setup_teardown(of_many_claimers_one_lands, world_up, world_down),
         cmocka_unit_test_setup_teardown(an_owner_may_take_what_landed, world_up, world_down),
-        cmocka_unit_test_setup_teardown(an_owner_may_have_a_chunk_elsewhere, world_up, world_down),
+        cmocka_unit_test_setup_teardown(an_owner_may_keep_a_delta_instead, world_up, world_down),
+        cmocka_unit_test_setup_teardown(an_owner_that_cannot_keep_a_chunk_refuses_it, world_up, world_down),
+        cmocka_unit_test_setup_teardown(bytes_that_came_beside_the_place_land_in_it, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
         cmocka_unit_test_setup_teardown(its_owner_proves_what_is_far, world_up, world_down),
     };

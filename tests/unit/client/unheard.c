@@ -1,7 +1,7 @@
 /* unheard.c - the last chunk of a version comes just as its hop is closed: what the hop says of it
  * is not heard any more, and the version is whole all the same (P6).
  *
- * Linked with a tb_place_finish that may have to wait, and with hops that are closed when all has
+ * Linked with a tb_place_take that may have to wait, and with hops that are closed when all has
  * come. */
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -36,14 +36,14 @@ enum tb_status __wrap_tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_
     return status;
 }
 
-enum tb_status __real_tb_place_finish(struct tb_place *place, uint32_t chunk);
-enum tb_status __wrap_tb_place_finish(struct tb_place *place, uint32_t chunk);
-enum tb_status __wrap_tb_place_finish(struct tb_place *place, uint32_t chunk)
+enum tb_status __real_tb_place_take(struct tb_place *place, uint32_t chunk, const struct tb_place_came *how);
+enum tb_status __wrap_tb_place_take(struct tb_place *place, uint32_t chunk, const struct tb_place_came *how);
+enum tb_status __wrap_tb_place_take(struct tb_place *place, uint32_t chunk, const struct tb_place_came *how)
 {
     const struct timespec rest = {.tv_nsec = 1000000};
     while (atomic_load(&held_up))
         nanosleep(&rest, NULL);
-    return __real_tb_place_finish(place, chunk);
+    return __real_tb_place_take(place, chunk, how);
 }
 
 /* Under the session's lock: its thread hears nothing meanwhile. */

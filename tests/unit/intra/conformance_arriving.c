@@ -226,7 +226,8 @@ void only_what_is_wanted_is_read(void **state)
             (void)tb_bitmap_set(s.hold.place.claimed, k);
         }
     }
-    s.hold.place.wanted = wanted;
+    const struct tb_place_owner owner = {.wanted = wanted};
+    s.hold.place.owner = &owner;
     owner_hold_all(&s.owner);
     struct tb_hop *hop = scene_hop(&s);
     tale_wait_whole(&s.tale);

@@ -220,11 +220,13 @@ static void threads_that_nobody_asked_for_are_few(void **state)
 
 static bool digests_wait; /* atomic */
 
-static void wait_with_it(void *owner, const struct tb_place *p, uint32_t k)
+static enum tb_status wait_with_it(void *user, const struct tb_place *p, uint32_t k,
+                                   const struct tb_place_came *came)
 {
-    (void)owner, (void)p, (void)k;
+    (void)user, (void)p, (void)k, (void)came;
     while (__atomic_load_n(&digests_wait, __ATOMIC_ACQUIRE))
         rest_1ms();
+    return TB_OK;
 }
 
 static uint64_t claimed_bytes(const struct hold *h)
@@ -241,7 +243,8 @@ static void reads_go_on_while_chunks_are_digested(void **state)
     (void)state;
     struct scene s;
     scene_open(&s, &ways[2], 24, 1200000, 0);
-    s.hold.place.landed = wait_with_it;
+    const struct tb_place_owner owner = {.keep = wait_with_it};
+    s.hold.place.owner = &owner;
     __atomic_store_n(&digests_wait, true, __ATOMIC_RELEASE);
     owner_hold_all(&s.owner);
     struct tb_hop *hop = scene_hop(&s);

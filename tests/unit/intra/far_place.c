@@ -6,15 +6,17 @@
 #define SAID 0x3c
 
 /* On a thread of the pool. */
-static enum tb_status finish(void *owner, const struct tb_place *p, uint32_t k, const uint8_t *from)
+static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
+                             const struct tb_place_came *came, struct tb_digest *digest_out)
 {
-    struct far_place *f = owner;
+    struct far_place *f = user;
+    const uint8_t *from = came->beside;
     const struct tb_chunk *c = &p->manifest->chunks[k];
     uint8_t *at = f->memory + FAR_PLACE_OFFSET + c->offset;
     if (from != NULL) memcpy(at, from, c->bytes);
     atomic_fetch_add(from != NULL ? &f->brought : &f->found, 1);
-    const struct tb_digest digest = tb_digest_of(at, c->bytes);
-    return tb_digest_equal(&digest, &p->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
+    *digest_out = tb_digest_of(at, c->bytes);
+    return TB_OK;
 }
 
 void far_place_open(struct far_place *f, struct hold *h)
@@ -24,13 +26,12 @@ void far_place_open(struct far_place *f, struct hold *h)
     f->memory = aligned_alloc(4096, (FAR_PLACE_OFFSET + m->layout.bytes + 4095) / 4096 * 4096);
     f->said = malloc(m->layout.bytes);
     memset(f->said, SAID, m->layout.bytes);
-    f->far = (struct tb_place_far){.bytes = m->layout.bytes,
-                                   .rest = malloc(m->bytes - m->layout.bytes + 1),
-                                   .finish = finish,
-                                   .owner = f,
-                                   .dmabuf = -1};
+    f->far = (struct tb_place_far){
+        .bytes = m->layout.bytes, .rest = malloc(m->bytes - m->layout.bytes + 1), .dmabuf = -1};
     h->place.bytes = f->said;
+    f->owner = (struct tb_place_owner){.digest = digest, .user = f};
     h->place.far = &f->far;
+    h->place.owner = &f->owner;
 }
 
 void far_place_close(struct far_place *f, struct hold *h)
@@ -42,6 +43,7 @@ void far_place_close(struct far_place *f, struct hold *h)
     memcpy(h->bytes + m->layout.bytes, f->far.rest, m->bytes - m->layout.bytes);
     h->place.bytes = h->bytes;
     h->place.far = NULL;
+    h->place.owner = NULL;
     free(f->said);
     free(f->memory);
     free(f->far.rest);

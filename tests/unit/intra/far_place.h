@@ -12,6 +12,7 @@
 
 struct far_place {
     struct tb_place_far far;
+    struct tb_place_owner owner;
     uint8_t *said;   /* where they are not: nobody writes there, and what is read there is not the version */
     uint8_t *memory; /* of whole pages */
     /* Chunks that its owner brought there, and that it found there. */
