@@ -14,9 +14,7 @@
 #include "base/log.h"
 #include "intra/fabric/door_inside.h"
 
-#define PEERS_MAX     1024u
-#define STRANGERS_MAX 128u /* that have not shown a token yet */
-#define GREET_WITHIN  TB_SECONDS(5)
+#define GREET_WITHIN TB_SECONDS(5)
 
 static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *peer)
 {
@@ -48,18 +46,7 @@ static void make_room(int fd)
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
-const uint32_t tb_door_readers_max = PEERS_MAX;
-
-void tb_door_count(struct tb_door *door, int more)
-{
-    struct tb_fabric *f = door->fabric;
-    door->peer_count += (uint32_t)more;
-    atomic_store_explicit(&f->readers, door->peer_count, memory_order_relaxed);
-    if (door->peer_count > atomic_load_explicit(&f->readers_most, memory_order_relaxed))
-        atomic_store_explicit(&f->readers_most, door->peer_count, memory_order_relaxed);
-    if (door->peer_count <= PEERS_MAX / 4 * 3 && door->stranger_count <= STRANGERS_MAX / 4 * 3)
-        door->full_told = false;
-}
+const uint32_t tb_door_readers_max = TB_DOOR_PEERS_MAX;
 
 /* P10: told once, as who is turned away comes again. */
 static void turn_away(struct tb_door *door, bool tcp)
@@ -74,7 +61,9 @@ static void turn_away(struct tb_door *door, bool tcp)
 static void come_in(struct tb_door *door, int fd, bool tcp)
 {
     struct tb_door_peer *p = NULL;
-    if (door->closed || door->peer_count >= PEERS_MAX || door->stranger_count >= STRANGERS_MAX) goto undo_fd;
+    if (door->closed || door->peer_count >= TB_DOOR_PEERS_MAX ||
+        door->stranger_count >= TB_DOOR_STRANGERS_MAX)
+        goto undo_fd;
     p = tb_calloc(1, sizeof *p);
     if (p == NULL) goto undo_fd;
     p->door = door;

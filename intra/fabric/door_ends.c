@@ -7,12 +7,27 @@
  * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is
  * closed. Where it stands still, it lingers: nothing is sent or read for it any more, the export's
  * memory is its owner's, and the tray waits for the word. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/fabric/door_inside.h"
 
 #define END_WITHIN TB_SECONDS(1)
+
+void tb_door_count(struct tb_door *door, int more)
+{
+    struct tb_fabric *f = door->fabric;
+    TB_ASSERT(more == 1 || (more == -1 && door->peer_count > 0));
+    door->peer_count += (uint32_t)more;
+    atomic_store_explicit(&f->readers, door->peer_count, memory_order_relaxed);
+    if (door->peer_count > atomic_load_explicit(&f->readers_most, memory_order_relaxed))
+        atomic_store_explicit(&f->readers_most, door->peer_count, memory_order_relaxed);
+    TB_ASSERT(door->peer_count <= TB_DOOR_PEERS_MAX && door->stranger_count <= door->peer_count);
+    if (door->peer_count <= TB_DOOR_PEERS_MAX / 4 * 3 &&
+        door->stranger_count <= TB_DOOR_STRANGERS_MAX / 4 * 3)
+        door->full_told = false;
+}
 
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what)
 {
@@ -63,7 +78,7 @@ static void leave_export(struct tb_door_peer *p)
     p->export = NULL;
 }
 
-static void leave(struct tb_door_peer *p)
+void tb_door_leave(struct tb_door_peer *p)
 {
     leave_export(p);
     LIST_REMOVE(p, link);
@@ -84,39 +99,9 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
         if (!tb_door_tray_busy(p->tray)) leave_export(p);
         tb_door_tray_close(p->tray, tb_chan_hung_up(c)); /* on_tray_gone goes on */
     } else {
-        leave(p);
+        tb_door_leave(p);
     }
 }
-
-/* ---- readers by RDMA ---- */
-
-static void on_attachable(void *user)
-{
-    struct tb_door_peer *p = user;
-    if (!p->gone) tb_chan_want_write(p->chan, true);
-}
-
-/* It disconnected, or asked for what its key does not open: what it still wants goes
- * over the connection. */
-static void on_guest_broken(void *user)
-{
-    tb_verbs_guest_end(((struct tb_door_peer *)user)->guest);
-}
-
-static void on_guest_gone(void *user)
-{
-    struct tb_door_peer *p = user;
-    p->guest = NULL;
-    if (p->chan_gone) {
-        leave(p);
-        return;
-    }
-    if (p->verbs_again && p->state == TB_DOOR_SERVING) tb_door_offer_verbs(p);
-    on_attachable(p);
-}
-
-const struct tb_verbs_guest_events tb_door_peer_guest_events = {
-    .on_attachable = on_attachable, .on_broken = on_guest_broken, .on_gone = on_guest_gone};
 
 /* ---- readers with a tray ---- */
 
@@ -131,7 +116,7 @@ static void on_tray_gone(void *user)
 {
     struct tb_door_peer *p = user;
     p->tray = NULL;
-    leave(p); /* it closes behind the connection's end alone */
+    tb_door_leave(p); /* it closes behind the connection's end alone */
 }
 
 const struct tb_door_tray_events tb_door_peer_tray_events = {.on_turn = on_tray_turn,

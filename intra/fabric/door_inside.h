@@ -1,6 +1,7 @@
 /* door_inside.h - one reader at the door, and what the door's files ask of each other: door.c
- * lets it in, door_requests.c hears it, door_answers.c serves it, door_ends.c lets it go. Only
- * they may include this.
+ * lets it in, door_requests.c hears it, door_answers.c serves it, door_guests.c lets it read by
+ * RDMA, door_ends.c lets it go. Each calls only files behind it in this list. Only they may include
+ * this.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_DOOR_INSIDE_H
@@ -11,9 +12,11 @@
 #include "intra/hop/hop_wire.h"
 #include "intra/verbs_part.h"
 
-#define TB_DOOR_OUT_BYTES    ((uint32_t)64 << 10)
-#define TB_DOOR_ATTACHES_MAX 128u
-#define TB_DOOR_PINGS_MAX    128u
+#define TB_DOOR_PEERS_MAX     1024u
+#define TB_DOOR_STRANGERS_MAX 128u /* that have not shown a token yet */
+#define TB_DOOR_OUT_BYTES     ((uint32_t)64 << 10)
+#define TB_DOOR_ATTACHES_MAX  128u
+#define TB_DOOR_PINGS_MAX     128u
 
 enum tb_door_peer_state { TB_DOOR_GREETING, TB_DOOR_SERVING, TB_DOOR_ENDING };
 
@@ -74,13 +77,11 @@ struct tb_door {
     uint8_t nonce[16]; /* what a reader compares to know that it reads this process */
 };
 
-/* ---- door.c ---- */
-
-void tb_door_count(struct tb_door *door, int more); /* readers */
-
 /* ---- door_requests.c ---- */
 
 void tb_door_on_readable(struct tb_chan *c, void *user);
+
+/* ---- door_guests.c ---- */
 
 /* A queue pair, or no rails where none can be made. */
 void tb_door_offer_verbs(struct tb_door_peer *p);
@@ -94,6 +95,9 @@ void tb_door_on_paced(struct tb_pace_waiter *waiter);
 
 /* ---- door_ends.c ---- */
 
+void tb_door_count(struct tb_door *door, int more); /* readers: 1 or -1 */
+/* Nothing of the peer touches its export any more, and it is freed. */
+void tb_door_leave(struct tb_door_peer *p);
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what);
 void tb_door_cut_off(struct tb_door_peer *p, enum tb_status why);
 /* Says why and hangs up. What was asked for and not begun is not answered any more. */
@@ -102,7 +106,6 @@ void tb_door_refuse(struct tb_door_peer *p, enum tb_status why, const char *what
 /* It did not take its END. What it was being sent stays where it is. */
 void tb_door_linger(struct tb_door_peer *p);
 void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why);
-extern const struct tb_verbs_guest_events tb_door_peer_guest_events;
 extern const struct tb_door_tray_events tb_door_peer_tray_events;
 
 #endif

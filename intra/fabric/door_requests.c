@@ -78,15 +78,6 @@ static void accept_attach(struct tb_door_peer *p, const struct tb_hop_request *r
     p->attaches[(p->attach_first + p->attach_count++) % TB_DOOR_ATTACHES_MAX] = r->buffer;
 }
 
-void tb_door_offer_verbs(struct tb_door_peer *p)
-{
-    p->verbs_due = true;
-    p->verbs_again = false;
-    if (tb_verbs_guest_open(p->door->fabric->verbs, p->export, &tb_door_peer_guest_events, p, &p->guest) !=
-        TB_OK)
-        p->guest = NULL; /* no rails */
-}
-
 /* Again, where its path failed or rested: what it had is of no use to it any more. */
 static void accept_verbs(struct tb_door_peer *p)
 {

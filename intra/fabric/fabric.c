@@ -1,4 +1,8 @@
-/* fabric.c - the fabric's thread, its queue and its alarm; exports as their owner sees them. */
+/* fabric.c - the fabric's thread: it opens, closes and dispatches. Exports as their owner sees them.
+ *
+ * The one dispatcher of intra: hops, the door and the pool post what happened (fabric_queue.c), and
+ * this file runs what was posted. The alarm polls hops and door. Nothing that this file calls calls
+ * it. */
 #include "intra/fabric/fabric.h"
 
 #include <errno.h>
@@ -28,116 +32,11 @@ uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric)
     return fabric->nic_bytes_per_s;
 }
 
-/* ---- the queue ---- */
-
-static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool from_pool)
-{
-    job->next = NULL;
-    pthread_mutex_lock(&f->lock);
-    *f->last = job;
-    f->last = &job->next;
-    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and
-     * the last of them wakes. */
-    const bool others_follow = from_pool && tb_pool_waiting(f->pool) > tb_pool_threads(f->pool);
-    /* Before the job can run: behind that the fabric may close, and a write to what was its
-     * descriptor ends the process. */
-    if (!others_follow) uv_async_send(&f->posted);
-    pthread_mutex_unlock(&f->lock);
-}
-
-void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job)
-{
-    put(f, job, false);
-}
-
-void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job)
-{
-    put(f, job, true);
-}
+/* ---- one turn of the loop ---- */
 
 static void on_posted(uv_async_t *async)
 {
-    struct tb_fabric *f = async->data;
-    pthread_mutex_lock(&f->lock);
-    struct tb_fabric_job *job = f->first;
-    f->first = NULL;
-    f->last = &f->first;
-    pthread_mutex_unlock(&f->lock);
-    while (job != NULL) {
-        struct tb_fabric_job *next = job->next; /* the job's memory may go inside run */
-        job->run(job);
-        job = next;
-    }
-}
-
-struct call {
-    struct tb_fabric_job job;
-    struct tb_fabric *fabric;
-    void (*fn)(struct tb_fabric *f, void *arg);
-    void *arg;
-    bool done;
-};
-
-static void run_call(struct tb_fabric_job *job)
-{
-    struct call *c = (struct call *)job;
-    struct tb_fabric *f = c->fabric;
-    c->fn(f, c->arg);
-    pthread_mutex_lock(&f->lock);
-    c->done = true; /* behind the lock the caller's stack is gone */
-    pthread_cond_broadcast(&f->changed);
-    pthread_mutex_unlock(&f->lock);
-}
-
-void tb_fabric_call(struct tb_fabric *f, void (*fn)(struct tb_fabric *f, void *arg), void *arg)
-{
-    TB_ASSERT(!tb_fabric_on_thread(f));
-    struct call c = {.job.run = run_call, .fabric = f, .fn = fn, .arg = arg};
-    tb_fabric_post(f, &c.job);
-    pthread_mutex_lock(&f->lock);
-    while (!c.done)
-        pthread_cond_wait(&f->changed, &f->lock);
-    pthread_mutex_unlock(&f->lock);
-}
-
-bool tb_fabric_on_thread(const struct tb_fabric *f)
-{
-    return pthread_equal(pthread_self(), f->thread) != 0;
-}
-
-/* ---- the alarm: libuv's timers count milliseconds, bitmaps are polled every 200
- * microseconds ---- */
-
-static void arm(struct tb_fabric *f, tb_time_ns at)
-{
-    struct itimerspec spec = {0};
-    f->alarm_at = at;
-    if (at != TB_TIME_NEVER) {
-        spec.it_value.tv_sec = (time_t)(at / TB_SECONDS(1));
-        spec.it_value.tv_nsec = (long)(at % TB_SECONDS(1));
-        if (at == 0) spec.it_value.tv_nsec = 1; /* 0 would disarm */
-    }
-    const int result = timerfd_settime(f->alarm_fd, TFD_TIMER_ABSTIME, &spec, NULL);
-    TB_ASSERT(result == 0);
-}
-
-void tb_fabric_wake_at(struct tb_fabric *f, tb_time_ns at)
-{
-    if (at < f->alarm_at) arm(f, at);
-}
-
-static tb_time_ns gate_serve(struct tb_pace_gate *gate, tb_time_ns now)
-{
-    struct tb_pace_waiter *w;
-    while ((w = TAILQ_FIRST(&gate->line)) != NULL) {
-        const size_t granted = tb_pace_take(&gate->pace, TB_PACE_QUANTUM_BYTES, now);
-        if (granted == 0) return tb_pace_ready_at(&gate->pace, TB_PACE_QUANTUM_BYTES, now);
-        TAILQ_REMOVE(&gate->line, w, link);
-        w->waiting = false;
-        w->granted += granted;
-        w->ready(w);
-    }
-    return TB_TIME_NEVER;
+    tb_fabric_run_posted(async->data);
 }
 
 static void on_alarm(uv_poll_t *poll, int status, int events)
@@ -146,41 +45,15 @@ static void on_alarm(uv_poll_t *poll, int status, int events)
     struct tb_fabric *f = poll->data;
     uint64_t times;
     (void)!read(f->alarm_fd, &times, sizeof times);
-    arm(f, TB_TIME_NEVER);
+    tb_fabric_disarm(f);
     const tb_time_ns now = tb_clock_now();
-    tb_time_ns next = tb_time_min(gate_serve(&f->in, now), gate_serve(&f->out, now));
+    tb_time_ns next = tb_time_min(tb_pace_gate_serve(&f->in, now), tb_pace_gate_serve(&f->out, now));
     for (struct tb_hop *hop = LIST_FIRST(&f->hops), *after; hop != NULL; hop = after) {
         after = tb_hop_after(hop);
         next = tb_time_min(next, tb_hop_poll(hop, now));
     }
     if (f->door != NULL) next = tb_time_min(next, tb_door_poll(f->door, now));
     tb_fabric_wake_at(f, next);
-}
-
-size_t tb_pace_gate_take(struct tb_fabric *f, struct tb_pace_gate *gate, struct tb_pace_waiter *waiter,
-                         size_t want)
-{
-    if (gate->pace.bytes_per_s == 0) return want;
-    if (waiter->waiting) return 0;
-    const tb_time_ns now = tb_clock_now();
-    size_t take = waiter->granted < want ? waiter->granted : want;
-    if (take == 0 && TAILQ_EMPTY(&gate->line))
-        take = tb_pace_take(&gate->pace, want, now);
-    else
-        waiter->granted -= take;
-    if (take > 0) return take;
-    waiter->waiting = true;
-    TAILQ_INSERT_TAIL(&gate->line, waiter, link);
-    tb_fabric_wake_at(f, tb_pace_ready_at(&gate->pace, TB_PACE_QUANTUM_BYTES, now));
-    return 0;
-}
-
-void tb_pace_gate_leave(struct tb_pace_gate *gate, struct tb_pace_waiter *waiter)
-{
-    if (waiter->waiting) TAILQ_REMOVE(&gate->line, waiter, link);
-    waiter->waiting = false;
-    tb_pace_give_back(&gate->pace, waiter->granted);
-    waiter->granted = 0;
 }
 
 /* ---- beginning and end ---- */

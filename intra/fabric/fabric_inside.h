@@ -73,6 +73,8 @@ struct tb_fabric {
     struct tb_exports exports;
 };
 
+/* ---- fabric_queue.c ---- */
+
 /* Any thread. The job runs on the loop thread, in order, never inside this call. */
 void tb_fabric_post(struct tb_fabric *f, struct tb_fabric_job *job);
 /* The same, as the last of what a job of the pool does. Each wake-up costs about a tenth of what a
@@ -82,16 +84,24 @@ void tb_fabric_post_from_pool(struct tb_fabric *f, struct tb_fabric_job *job);
 /* Any thread but the loop's: runs fn there and returns when it has. */
 void tb_fabric_call(struct tb_fabric *f, void (*fn)(struct tb_fabric *f, void *arg), void *arg);
 bool tb_fabric_on_thread(const struct tb_fabric *f);
+/* Loop thread: runs the jobs that were posted before this call. */
+void tb_fabric_run_posted(struct tb_fabric *f);
 
 /* Loop thread: hops and door are polled at that time at the latest. */
 void tb_fabric_wake_at(struct tb_fabric *f, tb_time_ns at);
+void tb_fabric_disarm(struct tb_fabric *f); /* the alarm rang: it is set anew */
+
+/* ---- pace_gate.c ---- */
 
 /* How much of `want` may go now; 0: the waiter stands in line, and ready is called. */
 size_t tb_pace_gate_take(struct tb_fabric *f, struct tb_pace_gate *gate, struct tb_pace_waiter *waiter,
                          size_t want);
 void tb_pace_gate_leave(struct tb_pace_gate *gate, struct tb_pace_waiter *waiter);
+/* Grants bytes to those in line; when the next of them can have some. */
+tb_time_ns tb_pace_gate_serve(struct tb_pace_gate *gate, tb_time_ns now);
 
-/* door.c */
+/* ---- door.c ---- */
+
 enum tb_status tb_door_open(struct tb_fabric *f, const char *tcp_address, struct tb_door **door_out);
 /* Listeners go, peers are cut off; they are gone when tb_door_quiet. */
 void tb_door_close(struct tb_door *door);
@@ -101,7 +111,8 @@ extern const uint32_t tb_door_readers_max;
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export); /* ends the hops into it */
 tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now);
 
-/* hop_run.c */
+/* ---- hop_run.c ---- */
+
 tb_time_ns tb_hop_poll(struct tb_hop *hop, tb_time_ns now);
 /* Closes and frees it as soon as that can be; then it leaves the list. */
 void tb_hop_orphan(struct tb_hop *hop);

@@ -4,6 +4,7 @@
  * A round is one READ of each: head and bits of the shelf, then entries that are new; the
  * bitmap of each shard. What comes is the source's word: it is bounded by hop.c and hop_shelf.c
  * before it is believed. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "intra/hop/hop_inside.h"
@@ -20,6 +21,7 @@ static void snapshot_came(struct tb_hop *hop, struct tb_hop_snapshot *snap)
 
 static void end_round(struct tb_hop *hop)
 {
+    TB_ASSERT(hop->round_running && hop->snapshots_owed == 0);
     hop->round_running = false;
     tb_hop_round_done(&hop->state, tb_clock_now());
     tb_hop_pump(hop);
@@ -142,21 +144,23 @@ static void shelf_came(struct tb_hop *hop)
 
 void tb_hop_begin_round(struct tb_hop *hop)
 {
+    TB_ASSERT(!hop->round_running && hop->snapshots_owed == 0);
     hop->round_running = true;
     ask_shelf(hop);
-    for (uint32_t i = 0; i < hop->state.shard_count && !hop->ending; i++)
+    for (uint32_t i = 0; i < hop->state.shard_count && !tb_hop_life_ends(hop->life); i++)
         ask_snapshot(hop, i);
-    if (!hop->ending && hop->snapshots_owed == 0) end_round(hop);
+    if (!tb_hop_life_ends(hop->life) && hop->snapshots_owed == 0) end_round(hop);
 }
 
 void tb_hop_words_came(struct tb_hop *hop, struct tb_read *read)
 {
+    TB_ASSERT(hop->round_running && hop->snapshots_owed > 0);
     hop->snapshots_owed--;
     if (read == &hop->shelf_read.read)
         shelf_came(hop);
     else
         snapshot_came(hop, (struct tb_hop_snapshot *)((char *)read - offsetof(struct tb_hop_snapshot, read)));
-    if (!hop->ending && hop->snapshots_owed == 0) end_round(hop);
+    if (!tb_hop_life_ends(hop->life) && hop->snapshots_owed == 0) end_round(hop);
 }
 
 /* A source's shelf is of all its shards; ours too. */

@@ -1,5 +1,6 @@
 /* hop_inside.h - one hop in memory, and what its files ask of each other: hop_run.c its life,
- * hop_land.c its chunks, hop_follow.c what its source holds. Only they may include this.
+ * hop_follow.c what its source holds, hop_land.c its chunks, hop_facts.c what they post. Each calls
+ * only files behind it in this list. Only they may include this.
  *
  * Threads: the fabric's; of a slot, the pool's while it is WORKING. */
 #ifndef TB_INTRA_HOP_INSIDE_H
@@ -8,6 +9,7 @@
 #include "base/scratch_memory.h"
 #include "intra/fabric/fabric_inside.h"
 #include "intra/hop/hop.h"
+#include "intra/hop/hop_life.h"
 
 enum tb_hop_slot_state { TB_SLOT_FREE, TB_SLOT_READING, TB_SLOT_WORKING, TB_SLOT_CONFIRMING };
 
@@ -72,26 +74,27 @@ struct tb_hop {
     enum tb_transport_why why;
     struct tb_upstream *upstream;
     struct tb_upstream_events events;
-    bool opened, whole_told, round_running;
-    bool ending;  /* nothing new is asked */
-    bool ended;   /* nothing of ours writes any more */
-    bool closing; /* by the owner: no event any more */
-    bool orphan;  /* the fabric closes: it frees itself */
+    enum tb_hop_life life;
+    bool round_running;
+    bool orphan; /* the fabric closes: the hop frees itself */
     bool upstream_closing;
+    bool conclusion_posted;
     enum tb_status lost; /* why; TB_OK: not */
     bool stop;           /* atomic: jobs that have not begun need not */
-    struct tb_fabric_job start, close;
+    struct tb_fabric_job start, close, conclusion;
     bool closed; /* under the fabric's lock */
 
     struct tb_hop_stats stats; /* under the fabric's lock */
 };
 
-/* hop_run.c */
+/* hop_facts.c */
 void tb_hop_tell(struct tb_hop *hop, struct tb_hop_event event);
-/* Nothing new is asked from here on, and LOST is told once nothing of the hop writes any more. */
+/* Nothing new is asked from here on, and LOST is told once nothing of the hop writes any more. Nothing
+ * of the hop goes inside this call. */
 void tb_hop_lose(struct tb_hop *hop, enum tb_status why);
-/* Of an ending hop: the next step of it, if that can be now. */
-void tb_hop_go_on_ending(struct tb_hop *hop);
+void tb_hop_end(struct tb_hop *hop, enum tb_hop_life_event event); /* the same, of LOSE and CLOSE */
+/* Something of an ending hop came home: hop_run.c looks at what is left of it, on a later turn. */
+void tb_hop_conclude_soon(struct tb_hop *hop);
 
 /* hop_land.c */
 void tb_hop_slots_init(struct tb_hop *hop);

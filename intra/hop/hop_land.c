@@ -120,10 +120,10 @@ static void count(struct tb_hop *hop, const struct tb_hop_slot *slot)
 
 static void check_whole(struct tb_hop *hop)
 {
-    if (hop->whole_told || hop->ending || !hop->state.dry || hop->state.in_flight_chunks > 0) return;
+    if (hop->life != TB_HOP_LIFE_OPEN || !hop->state.dry || hop->state.in_flight_chunks > 0) return;
     if (!tb_hop_whole(&hop->state)) return;
     if (hop->state.shelf != NULL && !tb_hop_shelf_over(hop->state.shelf)) return;
-    hop->whole_told = true;
+    tb_hop_life_step(&hop->life, TB_HOP_ON_WHOLE);
     tb_hop_tell(hop, (struct tb_hop_event){.kind = TB_HOP_WHOLE, .transport = hop->transport});
 }
 
@@ -168,13 +168,14 @@ static void mismatched(struct tb_hop_slot *slot)
     count(hop, slot);
     slot->state = TB_SLOT_CONFIRMING;
     slot->failed_order = ++hop->failed_order;
-    if (!hop->ending) hop->upstream->ops->confirm(hop->upstream);
+    if (!tb_hop_life_ends(hop->life)) hop->upstream->ops->confirm(hop->upstream);
 }
 
 static void job_done(struct tb_fabric_job *job)
 {
     struct tb_hop_slot *slot = (struct tb_hop_slot *)((char *)job - offsetof(struct tb_hop_slot, done));
     struct tb_hop *hop = slot->hop;
+    TB_ASSERT(hop->jobs > 0 && slot->state == TB_SLOT_WORKING);
     hop->jobs--;
     if (slot->status == TB_OK) {
         landed(slot);
@@ -188,14 +189,15 @@ static void job_done(struct tb_fabric_job *job)
         slot->state = TB_SLOT_FREE;
         tb_hop_lose(hop, slot->status);
     }
-    if (hop->ending)
-        tb_hop_go_on_ending(hop);
-    else
+    if (!tb_hop_life_ends(hop->life))
         tb_hop_pump(hop);
+    else if (hop->jobs == 0)
+        tb_hop_conclude_soon(hop);
 }
 
 void tb_hop_chunk_came(struct tb_hop_slot *slot)
 {
+    TB_ASSERT(slot->state == TB_SLOT_READING);
     slot->state = TB_SLOT_WORKING;
     slot->hop->jobs++;
     tb_hop_came(&slot->hop->state, &slot->aim);
@@ -293,7 +295,7 @@ static void fetch(struct tb_hop_slot *slot)
 void tb_hop_pump(struct tb_hop *hop)
 {
     struct tb_hop_aim aim;
-    while (!hop->ending && hop->opened && tb_hop_next(&hop->state, &aim)) {
+    while (tb_hop_life_is_open(hop->life) && tb_hop_next(&hop->state, &aim)) {
         struct tb_hop_slot *slot = free_slot(hop);
         TB_ASSERT(slot != NULL); /* as many as the window lets in flight */
         slot->aim = aim;

@@ -1,10 +1,10 @@
 /* hop_run.c - the life of a hop: it finds a transport, opens, and ends so that nothing of it
  * writes behind its end.
  *
- * opening -> open -> ending -> ended.  Ending begins with close, or when the source is lost. Then
- * nothing new is asked; jobs that run on the pool come home first (they use the upstream's memory),
- * then the upstream is closed, then the claims that are left are given back, and only then LOST is
- * told or close returns: after either nothing of the hop writes any more. */
+ * Its states are in hop_life.c. An ending hop asks for nothing new. Its jobs on the pool come home
+ * first, because they use the memory of the upstream. Then the upstream closes, and then the claims
+ * that are left are given back. Only then LOST is told, or close returns: after either, nothing of
+ * the hop writes any more. Each of these steps is taken on a turn of the fabric's queue of its own. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -16,12 +16,6 @@
 struct tb_hop *tb_hop_after(struct tb_hop *hop)
 {
     return LIST_NEXT(hop, link);
-}
-
-void tb_hop_tell(struct tb_hop *hop, struct tb_hop_event event)
-{
-    if (hop->closing) return;
-    hop->options.fn(hop->options.user, hop, &event);
 }
 
 static void hop_free(struct tb_hop *hop)
@@ -39,16 +33,10 @@ static void hop_free(struct tb_hop *hop)
 
 /* ---- ending ---- */
 
-static void set_ended(struct tb_hop *hop)
+/* Nobody on the loop knows it any more. */
+static void release(struct tb_hop *hop)
 {
-    TB_ASSERT(hop->jobs == 0 && hop->upstream == NULL);
-    tb_hop_slots_drop(hop);
-    hop->ended = true;
-    if (!hop->closing) {
-        tb_hop_tell(
-            hop, (struct tb_hop_event){.kind = TB_HOP_LOST, .why = hop->lost, .transport = hop->transport});
-        return;
-    }
+    TB_ASSERT(hop->life == TB_HOP_LIFE_CLOSED && !hop->conclusion_posted);
     LIST_REMOVE(hop, link);
     if (hop->orphan) {
         hop_free(hop);
@@ -60,10 +48,26 @@ static void set_ended(struct tb_hop *hop)
     pthread_mutex_unlock(&hop->fabric->lock);
 }
 
-/* Goes on with ending as far as it can be. */
-void tb_hop_go_on_ending(struct tb_hop *hop)
+static void set_ended(struct tb_hop *hop)
 {
-    if (hop->ended || hop->jobs > 0 || hop->upstream_closing) return;
+    TB_ASSERT(hop->jobs == 0 && hop->upstream == NULL);
+    tb_hop_slots_drop(hop);
+    TB_ASSERT(hop->state.in_flight_chunks == 0 && hop->state.in_flight_bytes == 0);
+    tb_hop_life_step(&hop->life, TB_HOP_ON_ENDED);
+    if (hop->life == TB_HOP_LIFE_CLOSED)
+        release(hop);
+    else
+        tb_hop_tell(
+            hop, (struct tb_hop_event){.kind = TB_HOP_LOST, .why = hop->lost, .transport = hop->transport});
+}
+
+/* Of an ending hop: the next step of it, if that can be now. */
+static void conclude(struct tb_fabric_job *job)
+{
+    struct tb_hop *hop = (struct tb_hop *)((char *)job - offsetof(struct tb_hop, conclusion));
+    TB_ASSERT(tb_hop_life_ends(hop->life) && hop->life != TB_HOP_LIFE_CLOSED);
+    hop->conclusion_posted = false;
+    if (hop->life == TB_HOP_LIFE_LOST || hop->jobs > 0 || hop->upstream_closing) return;
     if (hop->upstream != NULL) {
         hop->upstream_closing = true;
         hop->upstream->ops->close(hop->upstream); /* goes on in on_closed */
@@ -72,28 +76,14 @@ void tb_hop_go_on_ending(struct tb_hop *hop)
     set_ended(hop);
 }
 
-static void begin_ending(struct tb_hop *hop)
-{
-    if (hop->ending) return;
-    hop->ending = true;
-    __atomic_store_n(&hop->stop, true, __ATOMIC_RELAXED);
-    tb_hop_go_on_ending(hop);
-}
-
-void tb_hop_lose(struct tb_hop *hop, enum tb_status why)
-{
-    if (hop->ending) return;
-    hop->lost = why;
-    begin_ending(hop);
-}
-
 tb_time_ns tb_hop_poll(struct tb_hop *hop, tb_time_ns now)
 {
-    if (hop->ending || hop->upstream == NULL) return TB_TIME_NEVER;
-    if (hop->opened && !hop->round_running && now >= hop->state.poll_at) tb_hop_begin_round(hop);
-    if (hop->ending) return TB_TIME_NEVER;
+    if (tb_hop_life_ends(hop->life) || hop->upstream == NULL || hop->upstream_closing) return TB_TIME_NEVER;
+    const bool open = tb_hop_life_is_open(hop->life);
+    if (open && !hop->round_running && now >= hop->state.poll_at) tb_hop_begin_round(hop);
+    if (tb_hop_life_ends(hop->life)) return TB_TIME_NEVER;
     const tb_time_ns next = hop->upstream->ops->poll(hop->upstream, now);
-    if (!hop->opened || hop->round_running || hop->ending || hop->whole_told) return next;
+    if (hop->life != TB_HOP_LIFE_OPEN || hop->round_running) return next;
     return tb_time_min(next, hop->state.poll_at);
 }
 
@@ -107,14 +97,14 @@ static enum tb_transport_why why_of(const struct tb_hop *hop)
 static void on_shelf(void *user, uint32_t buffer, uint64_t offset)
 {
     struct tb_hop *hop = user;
-    if (!hop->ending) tb_hop_follow_shelf(hop, buffer, offset);
+    if (!tb_hop_life_ends(hop->life)) tb_hop_follow_shelf(hop, buffer, offset);
 }
 
 static void on_depth(void *user, uint32_t depth)
 {
     struct tb_hop *hop = user;
     struct tb_fabric *f = hop->fabric;
-    if (hop->ending) return;
+    if (tb_hop_life_ends(hop->life)) return;
     hop->state.depth = depth;
     pthread_mutex_lock(&f->lock);
     hop->stats.depth = depth;
@@ -126,9 +116,9 @@ static void on_depth(void *user, uint32_t depth)
 static void on_open(void *user)
 {
     struct tb_hop *hop = user;
-    if (hop->ending) return;
-    const bool again = hop->opened;
-    hop->opened = true;
+    if (tb_hop_life_ends(hop->life)) return;
+    const bool again = tb_hop_life_is_open(hop->life);
+    tb_hop_life_step(&hop->life, TB_HOP_ON_OPENED);
     hop->transport = hop->upstream->transport;
     hop->why = why_of(hop);
     /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a
@@ -146,13 +136,14 @@ static void on_open(void *user)
     tb_hop_tell(hop, (struct tb_hop_event){
                          .kind = TB_HOP_OPENED, .transport = hop->transport, .why_transport = hop->why});
     tb_hop_pump(hop);
-    if (!hop->ending) tb_fabric_wake_at(hop->fabric, now);
+    if (!tb_hop_life_ends(hop->life)) tb_fabric_wake_at(hop->fabric, now);
 }
 
 static void on_read(void *user, struct tb_read *read)
 {
     struct tb_hop *hop = user;
-    if (hop->ending) return;
+    if (tb_hop_life_ends(hop->life)) return;
+    TB_ASSERT(tb_hop_life_is_open(hop->life));
     if (read->owner == NULL) {
         tb_hop_words_came(hop, read);
         return;
@@ -164,22 +155,24 @@ static void on_read(void *user, struct tb_read *read)
 static void on_confirmed(void *user)
 {
     struct tb_hop *hop = user;
-    if (!hop->ending) tb_hop_confirmed(hop);
+    if (!tb_hop_life_ends(hop->life)) tb_hop_confirmed(hop);
 }
 
 static bool falls_back(const struct tb_hop *hop, enum tb_status why)
 {
     return hop->options.transport == TB_TRANSPORT_NONE && hop->transport == TB_TRANSPORT_SHM &&
-           !hop->opened && why == TB_PEER_UNREACHABLE && hop->options.from.tcp[0] != '\0';
+           hop->life == TB_HOP_LIFE_OPENING && why == TB_PEER_UNREACHABLE && hop->options.from.tcp[0] != '\0';
 }
 
 static void on_lost(void *user, enum tb_status why)
 {
     struct tb_hop *hop = user;
+    if (hop->life == TB_HOP_LIFE_REDIALLING) return; /* it is known, and closes */
     if (!falls_back(hop, why)) {
         tb_hop_lose(hop, why);
         return;
     }
+    tb_hop_life_step(&hop->life, TB_HOP_ON_REFUSED);
     hop->upstream_closing = true; /* and in on_closed tcp is dialled */
     hop->upstream->ops->close(hop->upstream);
 }
@@ -196,16 +189,19 @@ static void on_closed(void *user)
     struct tb_hop *hop = user;
     hop->upstream = NULL;
     hop->upstream_closing = false;
-    if (hop->ending)
-        set_ended(hop);
-    else
-        dial(hop, over_the_network(hop));
+    if (tb_hop_life_ends(hop->life)) {
+        tb_hop_conclude_soon(hop);
+        return;
+    }
+    tb_hop_life_step(&hop->life, TB_HOP_ON_REDIAL);
+    dial(hop, over_the_network(hop));
 }
 
 /* ---- beginning ---- */
 
 static void dial(struct tb_hop *hop, enum tb_transport transport)
 {
+    TB_ASSERT(hop->life == TB_HOP_LIFE_OPENING && hop->upstream == NULL);
     static const struct tb_transport_ops *const all[] = {[TB_TRANSPORT_SHM] = &tb_transport_shm,
                                                          [TB_TRANSPORT_TCP] = &tb_transport_tcp,
                                                          [TB_TRANSPORT_VERBS] = &tb_transport_verbs};
@@ -335,6 +331,7 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
     struct tb_hop *hop = tb_calloc(1, sizeof *hop);
     if (hop == NULL) return TB_SITE_NOMEM;
     hop->fabric = fabric;
+    hop->conclusion.run = conclude;
     hop->options = *options;
     hop->idle_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_MS * TB_HEARTBEAT_MISSED;
     hop->open_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_OPEN_MS;
@@ -360,16 +357,17 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
 
 static void end_for_owner(struct tb_hop *hop)
 {
-    hop->closing = true;
-    if (hop->ended)
-        set_ended(hop);
-    else
-        begin_ending(hop);
+    if (hop->life != TB_HOP_LIFE_LOST) {
+        tb_hop_end(hop, TB_HOP_ON_CLOSE);
+        return;
+    }
+    tb_hop_life_step(&hop->life, TB_HOP_ON_CLOSE);
+    release(hop);
 }
 
 void tb_hop_orphan(struct tb_hop *hop)
 {
-    if (hop->closing) return; /* its owner waits for it */
+    if (tb_hop_life_is_silent(hop->life)) return; /* its owner waits for it */
     hop->orphan = true;
     end_for_owner(hop);
 }
