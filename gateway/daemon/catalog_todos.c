@@ -60,10 +60,10 @@ void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     case TB_CATALOG_PERSIST_POINTER:
         break; /* tb_todo_durable: persist.c has them */
     case TB_CATALOG_LAND_FROM:
-        tb_landing_from(d, todo);
+        tb_home_landing_from(d, todo);
         break;
     case TB_CATALOG_LAND_END:
-        tb_landing_end(d, todo);
+        tb_home_landing_end(d, todo);
         break;
     case TB_CATALOG_CROSS:
         cross(d, todo);

@@ -421,7 +421,7 @@ static enum tb_status loop_open(struct tb_daemon *d)
     d->tick.data = d->sigterm.data = d->sigint.data = d->sighup.data = d->hop_wake.data =
         d->verify_wake.data = d;
     d->store_wake.data = d;
-    if (uv_async_init(&d->loop, &d->hop_wake, tb_landing_wake) != 0) return TB_SITE_IO;
+    if (uv_async_init(&d->loop, &d->hop_wake, tb_home_landing_wake) != 0) return TB_SITE_IO;
     if (uv_async_init(&d->loop, &d->verify_wake, verify_wake) != 0) return TB_SITE_IO;
     if (uv_async_init(&d->loop, &d->store_wake, tb_persist_wake) != 0) return TB_SITE_IO;
     d->hop_wake.data = d->verify_wake.data = d->store_wake.data = d;

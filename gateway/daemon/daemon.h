@@ -114,7 +114,7 @@ struct tb_daemon {
     uv_signal_t sigterm, sigint, sighup;
     uv_async_t hop_wake, verify_wake;
     pthread_mutex_t hop_lock;
-    struct tb_hop_note hop_notes[TB_HOP_NOTES_MAX];
+    struct tb_home_hop_note hop_notes[TB_HOP_NOTES_MAX];
     uint32_t hop_note_count;
     bool hop_notes_lost; /* more came than fit: every hop is looked at */
 

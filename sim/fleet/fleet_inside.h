@@ -86,7 +86,7 @@ struct site {
     struct tb_name from[TB_CATALOG_FROM_MAX];
     uint32_t from_count;
     uint32_t way; /* it lands from there; NOBODY */
-    struct tb_landing landing;
+    struct tb_inbound landing;
     void *landing_memory;
     uint32_t first_worker, worker_count, done;
     uint32_t life;

@@ -80,7 +80,7 @@ static void land_from(struct fleet *f, struct site *s, struct way *way)
 {
     if (s->way == number(f, way)) return;
     s->way = number(f, way);
-    tb_landing_init(&s->landing, &s->place, 1, s->landing_memory);
+    tb_inbound_init(&s->landing, &s->place, 1, s->landing_memory);
     struct way *back = &f->ways[number(f, way) ^ 1];
     fleet_control(f, s, 3);
     fleet_event(f, fleet_after(f, back->spec->delay_s),
@@ -253,8 +253,8 @@ void fleet_held(struct fleet *f, struct way *way)
     uint32_t shard;
     way->held_set = false;
     if (!stands(f, way) || !way->sending) return;
-    tb_landing_told(&to->landing, f->now);
-    while (tb_landing_differences(&to->landing, &shard, words, 64) > 0) {
+    tb_inbound_told(&to->landing, f->now);
+    while (tb_inbound_differences(&to->landing, &shard, words, 64) > 0) {
     }
     tell_held(f, to, way);
     if (!tb_crossing_whole(&way->crossing)) return;

@@ -116,7 +116,7 @@ enum tb_status fleet_site_open(struct fleet *f, uint32_t index)
     s->nics = tb_calloc((size_t)s->spec->hosts + 1, sizeof *s->nics);
     f->gateway_arrivals[index] = tb_calloc(f->chunk_count, sizeof(double));
     s->place = (struct tb_place){.manifest = &f->manifest, .held = s->words, .claimed = s->words + words};
-    s->landing_memory = tb_malloc(tb_landing_bytes_for(&s->place, 1));
+    s->landing_memory = tb_malloc(tb_inbound_bytes_for(&s->place, 1));
     return s->memory == NULL || s->words == NULL || s->nics == NULL || f->gateway_arrivals[index] == NULL ||
                    s->landing_memory == NULL
                ? TB_SITE_NOMEM

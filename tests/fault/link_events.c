@@ -161,7 +161,7 @@ static void every_event_in_every_state_of_a_crossing(void **state)
 struct receiver {
     struct few shard;
     struct tb_place place;
-    struct tb_landing l;
+    struct tb_inbound l;
     uint64_t memory[16];
     uint64_t told; /* chunks that the peer knows */
 };
@@ -170,7 +170,7 @@ static bool tell(struct receiver *w)
 {
     struct tb_held_word words[4];
     uint32_t shard = 9;
-    const uint32_t count = tb_landing_differences(&w->l, &shard, words, 4);
+    const uint32_t count = tb_inbound_differences(&w->l, &shard, words, 4);
     assert_true(count <= 1);
     if (count == 0) return true;
     assert_true(shard == 0 && words[0].index == 0 && words[0].word == w->shard.held[0]);
@@ -181,8 +181,8 @@ static bool tell(struct receiver *w)
 
 static bool ask_again(struct receiver *w, const struct receiver *was)
 {
-    struct tb_landing_chunk c;
-    const bool again = tb_landing_again(&w->l, &c);
+    struct tb_inbound_chunk c;
+    const bool again = tb_inbound_again(&w->l, &c);
     memset(&w->l.dropped[w->l.dropped_count], 0,
            4 * sizeof w->l.dropped[0]); /* what is behind the end is no state */
     if (!again) return true;
@@ -199,7 +199,7 @@ static bool drop(struct receiver *w, uint32_t chunk)
 {
     if (w->l.dropped_count > 0) return false;
     const uint32_t before = w->l.dropped_count;
-    assert_true(tb_landing_dropped(&w->l, 0, chunk));
+    assert_true(tb_inbound_dropped(&w->l, 0, chunk));
     assert_int_equal(w->l.dropped_count, before + !bit_of(w->shard.held, chunk));
     return true;
 }
@@ -207,7 +207,7 @@ static bool drop(struct receiver *w, uint32_t chunk)
 static bool bad(struct receiver *w, uint32_t chunk)
 {
     if (w->l.refusals.count > 0) return false;
-    assert_int_equal(tb_landing_bad(&w->l, 0, chunk), 1);
+    assert_int_equal(tb_inbound_bad(&w->l, 0, chunk), 1);
     return true;
 }
 
@@ -236,11 +236,11 @@ static bool receiver_event(struct receiver *w, const struct receiver *was, unsig
     case 1:
         return ask_again(w, was);
     case 2:
-        tb_landing_told(&w->l, TB_SECONDS(1));
-        assert_false(tb_landing_due(&w->l, TB_SECONDS(1)));
+        tb_inbound_told(&w->l, TB_SECONDS(1));
+        assert_false(tb_inbound_due(&w->l, TB_SECONDS(1)));
         return true;
     default:
-        tb_landing_rewind(&w->l);
+        tb_inbound_rewind(&w->l);
         memset(w->l.dropped, 0, sizeof w->l.dropped);
         w->told = 0;
         return true;
@@ -251,13 +251,13 @@ static bool receiver_give(void *world, const void *was, unsigned e)
 {
     struct receiver *w = world;
     if (!receiver_event(w, was, e)) return false;
-    assert_int_equal(tb_landing_whole(&w->l), w->told == (1u << CHUNKS) - 1);
+    assert_int_equal(tb_inbound_whole(&w->l), w->told == (1u << CHUNKS) - 1);
     const struct tb_chunk_frame frames[] = {{.shard = 0, .chunk = 0, .raw_bytes = CHUNK_BYTES},
                                             {.shard = 1, .chunk = 0, .raw_bytes = CHUNK_BYTES},
                                             {.shard = 0, .chunk = CHUNKS, .raw_bytes = CHUNK_BYTES},
                                             {.shard = 0, .chunk = 0, .raw_bytes = CHUNK_BYTES + 1}};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(tb_landing_check(&w->place, 1, &frames[i]), i == 0 ? TB_OK : TB_PEER_GARBLED);
+        assert_int_equal(tb_inbound_check(&w->place, 1, &frames[i]), i == 0 ? TB_OK : TB_PEER_GARBLED);
     return true;
 }
 
@@ -267,8 +267,8 @@ static void every_event_in_every_state_of_a_landing(void **state)
     (void)state;
     static struct receiver w;
     few_init(&w.shard, &w.place);
-    assert_true(tb_landing_bytes_for(&w.place, 1) <= sizeof w.memory);
-    tb_landing_init(&w.l, &w.place, 1, w.memory);
+    assert_true(tb_inbound_bytes_for(&w.place, 1) <= sizeof w.memory);
+    tb_inbound_init(&w.l, &w.place, 1, w.memory);
     assert_true(explore(&(struct explore){&w, sizeof w, 6 * CHUNKS + 4, receiver_give}) > 1000);
 }
 

@@ -42,7 +42,7 @@ struct world {
     struct small_place fra_place, sin_place;
     struct tb_place fra, sin;
     struct tb_crossing crossing;
-    struct tb_landing landing;
+    struct tb_inbound landing;
     void *memories[2];
     struct stream streams[STREAMS_MAX];
     uint32_t stream_count;
@@ -83,8 +83,8 @@ static void world_init(struct world *w, uint32_t chunks, uint32_t streams, uint3
     small_place_init(&w->sin_place, chunks, 200 << 10, &w->sin);
     small_place_hold(&w->fra_place, 0, chunks);
     w->memories[0] = malloc(tb_crossing_bytes_for(&w->fra, 1));
-    w->memories[1] = malloc(tb_landing_bytes_for(&w->sin, 1));
-    tb_landing_init(&w->landing, &w->sin, 1, w->memories[1]);
+    w->memories[1] = malloc(tb_inbound_bytes_for(&w->sin, 1));
+    tb_inbound_init(&w->landing, &w->sin, 1, w->memories[1]);
     for (uint32_t i = 0; i < streams; i++)
         w->streams[i].delay_ms = rtt_ms / 2;
     (void)later(w, 0, UP);
@@ -129,7 +129,7 @@ static void tell_held(struct world *w)
 {
     struct event e = {0};
     uint32_t shard = 0;
-    e.word_count = tb_landing_differences(&w->landing, &shard, e.words, WORDS_MAX);
+    e.word_count = tb_inbound_differences(&w->landing, &shard, e.words, WORDS_MAX);
     for (uint32_t times = 0; e.word_count > 0 && times < (w->twice ? 2 : 1); times++) {
         struct event *held = later(w, w->rtt_ms / 2, HELD);
         held->word_count = e.word_count;
@@ -146,7 +146,7 @@ static void come_up(struct world *w)
         w->streams[i].busy = w->streams[i].dead = false;
     tb_crossing_init(&w->crossing, &w->fra, 1, w->memories[0]);
     say(w, "fra > up, sin has %u", there);
-    tb_landing_rewind(&w->landing);
+    tb_inbound_rewind(&w->landing);
     const uint32_t order = w->orders;
     tell_held(w);
     /* The session's greeting took its round trips already: what is held comes with it. */

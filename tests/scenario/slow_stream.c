@@ -47,7 +47,7 @@ struct world {
     uint64_t bits[4][WORDS];
     struct tb_place from, to;
     struct tb_crossing crossing;
-    struct tb_landing landing;
+    struct tb_inbound landing;
     struct tb_hedge hedge;
     uint32_t hedged; /* parcels */
     void *memories[2];
@@ -72,9 +72,9 @@ static void world_init(struct world *w, uint32_t chunks, double slow_share, uint
     for (uint32_t k = 0; k < chunks; k++)
         tb_bitmap_set(w->from.held, k);
     w->memories[0] = aligned_alloc(16, (tb_crossing_bytes_for(&w->from, 1) + 15) / 16 * 16);
-    w->memories[1] = aligned_alloc(16, (tb_landing_bytes_for(&w->to, 1) + 15) / 16 * 16);
+    w->memories[1] = aligned_alloc(16, (tb_inbound_bytes_for(&w->to, 1) + 15) / 16 * 16);
     tb_crossing_init(&w->crossing, &w->from, 1, w->memories[0]);
-    tb_landing_init(&w->landing, &w->to, 1, w->memories[1]);
+    tb_inbound_init(&w->landing, &w->to, 1, w->memories[1]);
     tb_hedge_init(&w->hedge, permille);
     CHECK_OK(tb_crossing_start(&w->crossing));
     for (uint32_t s = 0; s < STREAMS; s++)
@@ -179,13 +179,13 @@ static void arrive(struct world *w)
 static void tell(struct world *w)
 {
     uint32_t shard = 0;
-    if (!tb_landing_due(&w->landing, now(w))) return;
+    if (!tb_inbound_due(&w->landing, now(w))) return;
     struct held *h = &w->back[w->back_end % 64];
-    h->count = tb_landing_differences(&w->landing, &shard, h->words, WORDS);
+    h->count = tb_inbound_differences(&w->landing, &shard, h->words, WORDS);
     if (h->count == 0) return;
     h->at_ms = w->now_ms + ONE_WAY_MS;
     w->back_end++;
-    tb_landing_told(&w->landing, now(w));
+    tb_inbound_told(&w->landing, now(w));
 }
 
 static void hear(struct world *w)

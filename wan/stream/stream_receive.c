@@ -201,7 +201,7 @@ static enum tb_status begin_chunk(struct tb_stream *s)
     }
     atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
     if (r->frame.form.on_base && !r->based) return TB_PEER_GARBLED; /* of which base? */
-    const enum tb_status fits = tb_landing_check(r->share->places, r->share->shard_count, &r->frame);
+    const enum tb_status fits = tb_inbound_check(r->share->places, r->share->shard_count, &r->frame);
     return fits == TB_OK ? claim(s) : fits;
 }
 

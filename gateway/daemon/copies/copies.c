@@ -128,8 +128,8 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
            why != TB_OK ? tb_status_name(why) : "retention");
-    tb_landing_stop(copy);
-    tb_landing_base_goes(copy);
+    tb_home_landing_stop(copy);
+    tb_home_landing_base_goes(copy);
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
     tb_copy_shelf_end(copy);
@@ -149,7 +149,7 @@ void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
     if (copy->region != NULL || copy->evicting) return;
     copy->evicting = true;
     copy->evict_why = why;
-    tb_landing_stop(copy);
+    tb_home_landing_stop(copy);
 }
 
 /* ---- after a restart ---- */
@@ -257,7 +257,7 @@ static void copy_progress(struct tb_copy *copy, tb_time_ns now)
     copy->whole = true;
     copy->whole_at = now;
     copy->crossing = false;
-    tb_landing_done(copy);
+    tb_home_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
     copy_repaired(copy, now);
     tb_log(TB_LOG_INFO, "copy.whole", "model=%s run=%llu number=%llu bytes=%llu after_ms=%llu",
@@ -292,7 +292,7 @@ static void copy_rotted(struct tb_copy *c)
     tb_anchors_rotted(c->d, &c->key);
     if (c->rotted == 0) c->rotted_at = tb_clock_now();
     c->rotted += chunks;
-    if (!c->whole) tb_landing_anew(c, tb_clock_now());
+    if (!c->whole) tb_home_landing_anew(c, tb_clock_now());
 }
 
 void tb_copies_rotted(struct tb_daemon *d)
@@ -336,7 +336,7 @@ bool tb_copies_tick(struct tb_daemon *d)
         if (c->whole || c->region == NULL) continue;
         busy = true;
         copy_progress(c, now);
-        if (!c->whole) tb_landing_retry(c, now);
+        if (!c->whole) tb_home_landing_retry(c, now);
     }
     return busy;
 }
@@ -354,7 +354,7 @@ enum tb_status tb_copies_make_room(struct tb_daemon *d, uint64_t bytes, struct t
 void tb_copies_free(struct tb_daemon *d)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        tb_landing_stop(c);
+        tb_home_landing_stop(c);
     while (d->copies != NULL) {
         struct tb_copy *copy = d->copies;
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);

@@ -29,7 +29,7 @@ static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *
     struct tb_daemon *d = h->copy->d;
     pthread_mutex_lock(&d->hop_lock);
     if (d->hop_note_count < TB_HOP_NOTES_MAX) {
-        d->hop_notes[d->hop_note_count++] = (struct tb_hop_note){h->serial, *event};
+        d->hop_notes[d->hop_note_count++] = (struct tb_home_hop_note){h->serial, *event};
     } else {
         d->hop_notes_lost = true;
     }
@@ -111,7 +111,7 @@ static bool may_be_base(const struct tb_copy *copy, const struct tb_id *uid)
 }
 
 /* A shard that is whole here is read from no rank, and nothing encoded comes of it. */
-void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base)
+void tb_home_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base)
 {
     const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
     if (place == NULL || tb_place_whole(place) || !may_be_base(copy, base)) return;
@@ -126,7 +126,7 @@ static struct tb_choice_pace *pace_of(struct tb_daemon *d, const struct tb_name 
     return NULL;
 }
 
-uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
+uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model)
 {
     static const struct tb_choice_pace unknown = {.classes = 0};
     const struct tb_choice_pace *pace = pace_of(d, model);
@@ -282,7 +282,7 @@ static struct tb_copy_hop *hop_of_token(struct tb_worker_session *s, const struc
     return NULL;
 }
 
-void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status)
+void tb_home_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status)
 {
     struct tb_copy_hop *h = hop_of_token(s, token);
     if (h == NULL) return; /* given up meanwhile, or asked again */
@@ -323,7 +323,7 @@ static struct tb_copy_hop *hop_from(struct tb_copy *copy, const struct tb_catalo
     return h;
 }
 
-void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     if (copy == NULL || copy->evicting) return;
@@ -350,7 +350,7 @@ static bool brings_objects(const struct tb_copy_hop *h)
     return place != NULL && tb_place_whole(place);
 }
 
-void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_home_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     struct tb_copy_hop *h = copy != NULL ? hop_from(copy, todo) : NULL;
@@ -359,13 +359,13 @@ void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     if (!h->for_objects) hop_free(h);
 }
 
-void tb_landing_stop(struct tb_copy *copy)
+void tb_home_landing_stop(struct tb_copy *copy)
 {
     while (copy->hops != NULL)
         hop_free(copy->hops);
 }
 
-void tb_landing_done(struct tb_copy *copy)
+void tb_home_landing_done(struct tb_copy *copy)
 {
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
@@ -373,7 +373,7 @@ void tb_landing_done(struct tb_copy *copy)
     }
 }
 
-void tb_landing_base_goes(struct tb_copy *base)
+void tb_home_landing_base_goes(struct tb_copy *base)
 {
     for (struct tb_copy *c = base->d->copies; c != NULL; c = c->next) {
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
@@ -381,7 +381,7 @@ void tb_landing_base_goes(struct tb_copy *base)
             hop_close(h);
             h->retry_at = h->for_objects ? TB_TIME_NEVER : 0;
         }
-        if (c->whole) tb_landing_done(c);
+        if (c->whole) tb_home_landing_done(c);
     }
 }
 
@@ -405,7 +405,7 @@ static void look_is_late(struct tb_copy_hop *h, tb_time_ns now)
     (void)count_bad(h, h->looks_shard, h->looks_chunk, 2);
 }
 
-void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
+void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         look_is_late(h, now);
@@ -414,7 +414,7 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
 }
 
 /* Not those whose rank was just asked to let us in. */
-void tb_landing_anew(struct tb_copy *copy, tb_time_ns now)
+void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         if (h->hop == NULL && h->retry_at != TB_TIME_NEVER) continue;
@@ -490,7 +490,7 @@ static struct tb_copy_hop *hop_that_asked(const struct tb_copy *c, const struct 
     return NULL;
 }
 
-void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m)
+void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m)
 {
     const struct tb_copy *copy = tb_copy_find(s->d, &m->uid);
     struct tb_copy_hop *h = copy != NULL ? hop_that_asked(copy, s, m) : NULL;
@@ -514,7 +514,7 @@ static void pace_take(struct tb_copy_hop *h)
     if (came.took_ns > copy->pace_ns && tb_choice_pace_take(pace, &came)) copy->pace_ns = came.took_ns;
 }
 
-static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
+static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
 {
     struct tb_copy_hop *h = hop_find(d, note->serial);
     if (h == NULL) return; /* closed meanwhile */
@@ -557,10 +557,10 @@ static void hops_anew(struct tb_copy *copy)
     }
 }
 
-void tb_landing_wake(uv_async_t *async)
+void tb_home_landing_wake(uv_async_t *async)
 {
     struct tb_daemon *d = async->data;
-    static struct tb_hop_note notes[TB_HOP_NOTES_MAX]; /* the main loop's alone */
+    static struct tb_home_hop_note notes[TB_HOP_NOTES_MAX]; /* the main loop's alone */
     pthread_mutex_lock(&d->hop_lock);
     const uint32_t count = d->hop_note_count;
     memcpy(notes, d->hop_notes, count * sizeof notes[0]);

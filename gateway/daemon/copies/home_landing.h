@@ -13,32 +13,32 @@ struct tb_daemon;
 struct tb_worker_session;
 
 /* From the fabric's thread to ours. */
-struct tb_hop_note {
+struct tb_home_hop_note {
     uint64_t serial; /* not the hop's address: the next hop may stand where a closed one stood */
     struct tb_hop_event event;
 };
 
 #define TB_HOP_NOTES_MAX 256
 
-void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_landing_stop(struct tb_copy *copy);
-void tb_landing_retry(struct tb_copy *copy, tb_time_ns now);
+void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_home_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_home_landing_stop(struct tb_copy *copy);
+void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now);
 /* A chunk that is held no more may be one that a hop has passed: they begin anew. */
-void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
+void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now);
 /* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one
  * asked for is ignored. */
-void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
-void tb_landing_wake(uv_async_t *async);
+void tb_home_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
+void tb_home_landing_wake(uv_async_t *async);
 /* A rank or a worker digested its own copy of a chunk that it was asked about. */
-void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
+void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
 /* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
-void tb_landing_done(struct tb_copy *copy);
+void tb_home_landing_done(struct tb_copy *copy);
 /* It goes: hops that decode from it begin again without. */
-void tb_landing_base_goes(struct tb_copy *base);
+void tb_home_landing_base_goes(struct tb_copy *base);
 /* The rank's objects of this shard are on their way. */
-void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
+void tb_home_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
 /* In how many classes ranks had best encode steps of the model; 0: nobody takes them. */
-uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
+uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 #endif

@@ -153,7 +153,7 @@ enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_w
         wait_free(d, wait);
         return TB_OK;
     }
-    tb_landing_granted(s, &m.token, status); /* or of a plan that was given up */
+    tb_home_landing_granted(s, &m.token, status); /* or of a plan that was given up */
     return TB_OK;
 }
 

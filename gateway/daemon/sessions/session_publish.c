@@ -226,9 +226,10 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
         tb_session_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
         return TB_OK;
     }
-    const struct held_reply reply = {.request = frame->request,
-                                     .send = version_send,
-                                     .version = {.key = key, .classes = tb_landing_classes(d, &m.model)}};
+    const struct held_reply reply = {
+        .request = frame->request,
+        .send = version_send,
+        .version = {.key = key, .classes = tb_home_landing_classes(d, &m.model)}};
     reply_when_saved(s, &reply);
     return TB_OK;
 }
@@ -392,7 +393,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (!seal->copy->ready &&
         tb_shard_files_put(&seal->copy->files, seal->copy->key.shard_count, seal->m.shard, seal->files))
         seal->files = NULL;
-    if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
+    if (!seal->copy->whole) tb_home_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
     serve_known(seal->copy, &view);
     return status;
 }

@@ -88,7 +88,7 @@ enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_w
     tb_id_format(&m.uid, uid);
     tb_log(TB_LOG_WARN, "holder.looked", "worker=%s uid=%s shard=%u chunk=%u action=%s", s->name.text, uid,
            m.shard, m.chunk, found_action(m.found));
-    tb_landing_looked(s, &m);
+    tb_home_landing_looked(s, &m);
     return TB_OK;
 }
 

@@ -53,7 +53,7 @@ static void end(struct scene *s)
 static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
 {
     struct tb_objects_stats stats;
-    tb_landing_expects(s->copies[1], 0, base);
+    tb_home_landing_expects(s->copies[1], 0, base);
     tb_objects_stats(s->home.d->objects, &stats);
     return stats.pairs;
 }
@@ -114,7 +114,7 @@ static void lost_notes_leave_no_hop_behind(void **state)
     hop_make(s.copies[1], false);
     s.copies[1]->whole = true;
     s.home.d->hop_notes_lost = true;
-    tb_landing_wake(&s.home.d->hop_wake);
+    tb_home_landing_wake(&s.home.d->hop_wake);
     assert_int_equal(hops_of(s.copies[0]), 1);
     assert_false(s.copies[0]->hops->for_objects);
     assert_int_equal(hops_of(s.copies[1]), 0);
@@ -150,9 +150,9 @@ static void hop_ends(struct scene *s, struct tb_copy *copy, const struct brought
     atomic_store(&h->raw_bytes, brought->raw_bytes);
     atomic_store(&h->wire_bytes, brought->wire_bytes);
     pthread_mutex_lock(&d->hop_lock);
-    d->hop_notes[d->hop_note_count++] = (struct tb_hop_note){h->serial, {.kind = TB_HOP_WHOLE}};
+    d->hop_notes[d->hop_note_count++] = (struct tb_home_hop_note){h->serial, {.kind = TB_HOP_WHOLE}};
     pthread_mutex_unlock(&d->hop_lock);
-    tb_landing_wake(&d->hop_wake);
+    tb_home_landing_wake(&d->hop_wake);
     assert_int_equal(hops_of(copy), 0);
 }
 

@@ -229,10 +229,10 @@ static void a_rank_that_does_not_answer_breaks_its_version(void **state)
     (void)state;
     lacks_a_chunk(&s);
     asked(&s);
-    tb_landing_retry(s.copy, tb_clock_now());
+    tb_home_landing_retry(s.copy, tb_clock_now());
     tb_daemon_turn(s.home.d);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_READY);
-    tb_landing_retry(s.copy, tb_time_add(tb_clock_now(), TB_SECONDS(61)));
+    tb_home_landing_retry(s.copy, tb_time_add(tb_clock_now(), TB_SECONDS(61)));
     tb_daemon_turn(s.home.d);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_ENDED_BROKEN);
     sealed_end(&s);

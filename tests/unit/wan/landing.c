@@ -10,7 +10,7 @@
 struct fixture {
     struct small_place shards[2];
     struct tb_place places[2];
-    struct tb_landing l;
+    struct tb_inbound l;
     void *memory;
 };
 
@@ -18,8 +18,8 @@ static void setup(struct fixture *f, uint32_t chunks)
 {
     for (int s = 0; s < 2; s++)
         small_place_init(&f->shards[s], chunks, 1 << 20, &f->places[s]);
-    f->memory = malloc(tb_landing_bytes_for(f->places, 2));
-    tb_landing_init(&f->l, f->places, 2, f->memory);
+    f->memory = malloc(tb_inbound_bytes_for(f->places, 2));
+    tb_inbound_init(&f->l, f->places, 2, f->memory);
 }
 
 static void each_difference_is_told_once(void **state)
@@ -29,21 +29,21 @@ static void each_difference_is_told_once(void **state)
     struct tb_held_word words[8];
     uint32_t shard = 9;
     setup(&f, 130);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 0);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 0);
     small_place_hold(&f.shards[0], 63, 65);
     small_place_hold(&f.shards[1], 129, 130);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 2);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 2);
     assert_int_equal(shard, 0);
     assert_int_equal(words[0].index, 0);
     assert_int_equal(words[0].word, UINT64_C(1) << 63);
     assert_int_equal(words[1].index, 1);
     assert_int_equal(words[1].word, 1);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
     assert_int_equal(shard, 1);
     assert_int_equal(words[0].index, 2);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 0);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 0);
     small_place_hold(&f.shards[0], 0, 1); /* a word is told with all its bits */
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
     assert_int_equal(words[0].word, UINT64_C(1) << 63 | 1);
     free(f.memory);
 }
@@ -58,9 +58,9 @@ static void a_full_table_of_words_goes_on_next_time(void **state)
     small_place_hold(&f.shards[0], 0, 256);
     small_place_hold(&f.shards[1], 0, 256);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(tb_landing_differences(&f.l, &shard, words, 2), 2);
-    assert_true(tb_landing_whole(&f.l));
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 2), 0);
+        assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 2), 2);
+    assert_true(tb_inbound_whole(&f.l));
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 2), 0);
     free(f.memory);
 }
 
@@ -74,13 +74,13 @@ static void whole_is_when_all_was_told(void **state)
     setup(&f, 3);
     small_place_hold(&f.shards[0], 0, 3);
     small_place_hold(&f.shards[1], 0, 3);
-    assert_false(tb_landing_whole(&f.l));
-    while (tb_landing_differences(&f.l, &shard, words, 8) > 0) {
+    assert_false(tb_inbound_whole(&f.l));
+    while (tb_inbound_differences(&f.l, &shard, words, 8) > 0) {
     }
-    assert_true(tb_landing_whole(&f.l));
-    tb_landing_rewind(&f.l); /* a new session knows nothing */
-    assert_false(tb_landing_whole(&f.l));
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_true(tb_inbound_whole(&f.l));
+    tb_inbound_rewind(&f.l); /* a new session knows nothing */
+    assert_false(tb_inbound_whole(&f.l));
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
     free(f.memory);
 }
 
@@ -89,10 +89,10 @@ static void held_goes_at_most_every_10_ms(void **state)
     (void)state;
     struct fixture f;
     setup(&f, 3);
-    assert_true(tb_landing_due(&f.l, TB_SECONDS(1)));
-    tb_landing_told(&f.l, TB_SECONDS(1));
-    assert_false(tb_landing_due(&f.l, TB_SECONDS(1) + TB_MS(10) - 1));
-    assert_true(tb_landing_due(&f.l, TB_SECONDS(1) + TB_MS(10)));
+    assert_true(tb_inbound_due(&f.l, TB_SECONDS(1)));
+    tb_inbound_told(&f.l, TB_SECONDS(1));
+    assert_false(tb_inbound_due(&f.l, TB_SECONDS(1) + TB_MS(10) - 1));
+    assert_true(tb_inbound_due(&f.l, TB_SECONDS(1) + TB_MS(10)));
     free(f.memory);
 }
 
@@ -106,14 +106,14 @@ static void a_chunk_lost_after_it_was_told_is_noticed(void **state)
     uint32_t shard = 0;
     setup(&f, 3);
     small_place_hold(&f.shards[0], 0, 2);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
     assert_false(f.l.lost);
     tb_bitmap_clear(f.shards[0].held, 1);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 0);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 0);
     assert_true(f.l.lost);
-    tb_landing_rewind(&f.l);
+    tb_inbound_rewind(&f.l);
     assert_false(f.l.lost);
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
     assert_int_equal(words[0].word, 1);
     free(f.memory);
 }
@@ -124,18 +124,18 @@ static void a_frame_that_does_not_fit_is_refused(void **state)
     struct fixture f;
     setup(&f, 3);
     struct tb_chunk_frame frame = {.shard = 1, .chunk = 2, .raw_bytes = 1 << 20};
-    CHECK_OK(tb_landing_check(f.places, 2, &frame));
+    CHECK_OK(tb_inbound_check(f.places, 2, &frame));
     frame.raw_bytes++;
-    CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_inbound_check(f.places, 2, &frame), TB_PEER_GARBLED);
     frame.raw_bytes -= 2; /* short of it */
-    CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_inbound_check(f.places, 2, &frame), TB_PEER_GARBLED);
     frame.raw_bytes++;
     frame.chunk = 3;
     f.shards[1].chunks[3].bytes = 1 << 20; /* what lies behind the table must not decide */
-    CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_inbound_check(f.places, 2, &frame), TB_PEER_GARBLED);
     frame.chunk = 0;
     frame.shard = 2;
-    CHECK_STATUS(tb_landing_check(f.places, 2, &frame), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_inbound_check(f.places, 2, &frame), TB_PEER_GARBLED);
     free(f.memory);
 }
 
@@ -145,25 +145,25 @@ static void a_dropped_duplicate_is_asked_for_when_its_writer_fails(void **state)
 {
     (void)state;
     struct fixture f;
-    struct tb_landing_chunk chunk;
+    struct tb_inbound_chunk chunk;
     setup(&f, 3);
     tb_bitmap_set(f.shards[0].claimed, 1);
     tb_bitmap_set(f.shards[0].claimed, 2);
-    assert_true(tb_landing_dropped(&f.l, 0, 1));
-    assert_true(tb_landing_dropped(&f.l, 0, 2));
-    assert_false(tb_landing_again(&f.l, &chunk));
+    assert_true(tb_inbound_dropped(&f.l, 0, 1));
+    assert_true(tb_inbound_dropped(&f.l, 0, 2));
+    assert_false(tb_inbound_again(&f.l, &chunk));
     tb_bitmap_set(f.shards[0].held, 1); /* this writer landed it */
     tb_bitmap_clear(f.shards[0].claimed, 1);
-    assert_false(tb_landing_again(&f.l, &chunk));
+    assert_false(tb_inbound_again(&f.l, &chunk));
     assert_int_equal(f.l.dropped_count, 1);
     tb_bitmap_clear(f.shards[0].claimed, 2); /* this one gave up */
-    assert_true(tb_landing_again(&f.l, &chunk));
+    assert_true(tb_inbound_again(&f.l, &chunk));
     assert_int_equal(chunk.chunk, 2);
-    assert_false(tb_landing_again(&f.l, &chunk));
-    for (uint32_t i = 0; i < TB_LANDING_DROPPED_MAX; i++)
-        assert_true(tb_landing_dropped(&f.l, 1, 0));
-    assert_false(tb_landing_dropped(&f.l, 1, 0)); /* full: at once */
-    assert_true(tb_landing_dropped(&f.l, 0, 1));  /* held: nothing to do */
+    assert_false(tb_inbound_again(&f.l, &chunk));
+    for (uint32_t i = 0; i < TB_INBOUND_DROPPED_MAX; i++)
+        assert_true(tb_inbound_dropped(&f.l, 1, 0));
+    assert_false(tb_inbound_dropped(&f.l, 1, 0)); /* full: at once */
+    assert_true(tb_inbound_dropped(&f.l, 0, 1));  /* held: nothing to do */
     free(f.memory);
 }
 
@@ -172,13 +172,13 @@ static void a_new_session_begins_without_dropped_chunks(void **state)
 {
     (void)state;
     struct fixture f;
-    struct tb_landing_chunk chunk;
+    struct tb_inbound_chunk chunk;
     setup(&f, 3);
     tb_bitmap_set(f.shards[0].claimed, 1);
-    assert_true(tb_landing_dropped(&f.l, 0, 1));
-    tb_landing_rewind(&f.l);
+    assert_true(tb_inbound_dropped(&f.l, 0, 1));
+    tb_inbound_rewind(&f.l);
     tb_bitmap_clear(f.shards[0].claimed, 1);
-    assert_false(tb_landing_again(&f.l, &chunk));
+    assert_false(tb_inbound_again(&f.l, &chunk));
     free(f.memory);
 }
 
@@ -191,12 +191,12 @@ static void what_the_peer_knows_is_not_refused(void **state)
     uint32_t shard = 0;
     setup(&f, 130);
     small_place_hold(&f.shards[1], 129, 130);
-    assert_false(tb_landing_knows(&f.l, 1, 129));
-    assert_int_equal(tb_landing_differences(&f.l, &shard, words, 8), 1);
-    assert_true(tb_landing_knows(&f.l, 1, 129));
-    assert_false(tb_landing_knows(&f.l, 1, 128));
-    tb_landing_rewind(&f.l);
-    assert_false(tb_landing_knows(&f.l, 1, 129));
+    assert_false(tb_inbound_knows(&f.l, 1, 129));
+    assert_int_equal(tb_inbound_differences(&f.l, &shard, words, 8), 1);
+    assert_true(tb_inbound_knows(&f.l, 1, 129));
+    assert_false(tb_inbound_knows(&f.l, 1, 128));
+    tb_inbound_rewind(&f.l);
+    assert_false(tb_inbound_knows(&f.l, 1, 129));
     free(f.memory);
 }
 

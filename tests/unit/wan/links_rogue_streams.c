@@ -189,9 +189,9 @@ static void what_another_writer_claimed_lands_beside_it(void **state)
     struct rogue *r = &s.r;
     struct tb_place *place = &site_copy(r->east, &s.t)->places[0];
     assert_true(tb_place_claim(place, 0));
-    for (uint32_t i = 0; i < TB_LANDING_DROPPED_MAX + 1; i++) /* the first is kept */
+    for (uint32_t i = 0; i < TB_INBOUND_DROPPED_MAX + 1; i++) /* the first is kept */
         send_chunk(&s);
-    WORLD_UNTIL(&r->w.net, site_stats(r->east, 0).chunks_duplicate == TB_LANDING_DROPPED_MAX);
+    WORLD_UNTIL(&r->w.net, site_stats(r->east, 0).chunks_duplicate == TB_INBOUND_DROPPED_MAX);
     world_turns(&r->w.net, 20);
     assert_int_equal(r->lost_said, 0);
     send_chunk(&s);

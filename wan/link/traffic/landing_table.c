@@ -69,7 +69,7 @@ bool tb_link_in_all_held(const struct in *in)
 static enum tb_status land_again(struct link *l, struct in *in)
 {
     if (!in->finished || tb_link_in_all_held(in)) return TB_DONE_BEFORE;
-    tb_landing_init(&in->core, in->share->places, in->share->shard_count, in->memory);
+    tb_inbound_init(&in->core, in->share->places, in->share->shard_count, in->memory);
     in->finished = false;
     tb_links_busy(l->links);
     return TB_OK;
@@ -106,10 +106,10 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     if (in == NULL) return TB_SITE_NOMEM;
     in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
     if (in->share == NULL) goto undo_in;
-    in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
+    in->memory = tb_malloc(tb_inbound_bytes_for(places, key->shard_count));
     if (in->memory == NULL) goto undo_share;
     in->key = *key;
-    tb_landing_init(&in->core, in->share->places, key->shard_count, in->memory);
+    tb_inbound_init(&in->core, in->share->places, key->shard_count, in->memory);
     struct in **at = &l->traffic.ins;
     while (*at != NULL)
         at = &(*at)->next;

@@ -16,7 +16,7 @@ struct in {
     struct tb_version_key key;
     struct tb_share *share;
     struct tb_share *base; /* of an offer: what we told the peer that we hold; NULL: none, or gone */
-    struct tb_landing core;
+    struct tb_inbound core;
     void *memory;
     uint32_t crossing; /* 0: not under way */
     uint32_t draining; /* of an ended session, whose streams still bring what had arrived; 0: none */

@@ -20,11 +20,11 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     uint32_t shard = 0, count = 0;
     bool any = false;
-    while ((count = tb_landing_differences(&in->core, &shard, words, LINK_WORDS_MAX)) > 0) {
+    while ((count = tb_inbound_differences(&in->core, &shard, words, LINK_WORDS_MAX)) > 0) {
         tb_link_send_words(l, TB_FRAME_HELD, in->crossing, shard, words, count);
         any = true;
     }
-    if (any) tb_landing_told(&in->core, now);
+    if (any) tb_inbound_told(&in->core, now);
     return any;
 }
 
@@ -120,21 +120,21 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
         copies_free(copies);
         return;
     }
-    tb_landing_rewind(&in->core);
+    tb_inbound_rewind(&in->core);
     if (pushed == 0) say_want(l, in);
     tb_link_share_begin(l, in, now);
     copies_begin(l, in, copies);
     (void)tell_differences(l, in, now);
-    tb_landing_told(&in->core, now);
+    tb_inbound_told(&in->core, now);
     LINK_SEND(l, TB_FRAME_START, tb_frame_start, LINK_SMALL, .crossing = in->crossing);
     if (pushed != 0) tb_links_heed(l->links); /* what waited for it lands */
 }
 
-static void refuse(struct link *l, const struct in *in, const struct tb_landing_chunk *chunk,
+static void refuse(struct link *l, const struct in *in, const struct tb_inbound_chunk *chunk,
                    enum tb_refusal why)
 {
     /* Held since, by another way, and told: to refuse it now would break the protocol. */
-    if (!tb_link_is_up(l) || tb_landing_knows(&in->core, chunk->shard, chunk->chunk)) return;
+    if (!tb_link_is_up(l) || tb_inbound_knows(&in->core, chunk->shard, chunk->chunk)) return;
     LINK_SEND(l, TB_FRAME_REFUSED, tb_frame_refused, LINK_SMALL, .crossing = in->crossing,
               .shard = chunk->shard, .chunk = chunk->chunk, .why = (uint8_t)why);
 }
@@ -143,11 +143,11 @@ static void refuse(struct link *l, const struct in *in, const struct tb_landing_
 static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
 {
     const struct tb_links_options *o = &l->links->options;
-    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    const struct tb_inbound_chunk chunk = {n->shard, n->chunk};
     const struct tb_links_bad_chunk bad = {.uid = in->key.uid,
                                            .shard = n->shard,
                                            .chunk = n->chunk,
-                                           .times = tb_landing_bad(&in->core, n->shard, n->chunk)};
+                                           .times = tb_inbound_bad(&in->core, n->shard, n->chunk)};
     const uint32_t crossing = in->crossing;
     refuse(l, in, &chunk, n->why);
     if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
@@ -156,7 +156,7 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
 }
 
 /* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
-static void take_no_base(struct link *l, struct in *in, const struct tb_landing_chunk *chunk)
+static void take_no_base(struct link *l, struct in *in, const struct tb_inbound_chunk *chunk)
 {
     l->stats.chunks_no_base++;
     if (!in->no_base_told)
@@ -168,21 +168,21 @@ static void take_no_base(struct link *l, struct in *in, const struct tb_landing_
 
 void tb_link_in_note(struct link *l, const struct tb_note *n)
 {
-    const struct tb_landing_chunk chunk = {n->shard, n->chunk};
+    const struct tb_inbound_chunk chunk = {n->shard, n->chunk};
     struct in *in = tb_link_in_find(l, n->crossing);
     if (in == NULL) return;
     if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
         take_no_base(l, in, &chunk);
     else if (n->kind == TB_NOTE_BAD)
         take_bad(l, in, n);
-    else if (!tb_landing_dropped(&in->core, n->shard, n->chunk))
+    else if (!tb_inbound_dropped(&in->core, n->shard, n->chunk))
         refuse(l, in, &chunk, TB_REFUSAL_LOST);
 }
 
 /* One landing's turn. True: it ended, and the list may have changed. */
 static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
 {
-    struct tb_landing_chunk chunk;
+    struct tb_inbound_chunk chunk;
     if (in->finished) return false;
     if (in->crossing == 0) {
         if (tb_link_in_all_held(in)) { /* by another way */
@@ -199,15 +199,15 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
         in_begin(l, in, now);
         if (in->crossing == 0) return false;
     }
-    while (tb_landing_again(&in->core, &chunk))
+    while (tb_inbound_again(&in->core, &chunk))
         refuse(l, in, &chunk, TB_REFUSAL_LOST);
-    if (tb_landing_due(&in->core, now)) (void)tell_differences(l, in, now);
+    if (tb_inbound_due(&in->core, now)) (void)tell_differences(l, in, now);
     tb_turn_came(&in->turn, in->core.told_count + atomic_load(&in->share->received_bytes), now);
     if (in->core.lost) { /* a held chunk failed a re-verification: what was told is not true any more */
         tb_link_in_stop(l, in);
         return false;
     }
-    if (!tb_landing_whole(&in->core)) return false;
+    if (!tb_inbound_whole(&in->core)) return false;
     tb_link_in_end(l, in, TB_OK);
     return true;
 }
