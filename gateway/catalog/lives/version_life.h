@@ -21,7 +21,7 @@
 #ifndef TB_GATEWAY_VERSION_LIFE_H
 #define TB_GATEWAY_VERSION_LIFE_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/version_state.h"
 
 /* ---- its own ---- */
 

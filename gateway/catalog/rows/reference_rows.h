@@ -5,6 +5,7 @@
 #include "gateway/catalog/lives/reference_life.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/views.h"
 #include "intra/planner.h"
 
 #define GATEWAY     (UINT32_MAX - 1) /* as a source in a plan */

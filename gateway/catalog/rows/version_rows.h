@@ -2,6 +2,7 @@
 #ifndef TB_GATEWAY_VERSION_ROWS_H
 #define TB_GATEWAY_VERSION_ROWS_H
 
+#include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/lives/version_life.h"
 #include "gateway/catalog/rows/tables.h"
 
