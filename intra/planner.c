@@ -251,13 +251,22 @@ static bool own_fault(const struct tb_planner_question *q)
 struct beside {
     uint32_t others, faster; /* that do not depend on the reader; over twice as fast */
     uint64_t least;          /* the least rate of those that are faster */
-    /* that depend on the reader and steadily read at under half of its rate: not for its sake */
+    /* that depend on the reader and steadily read at under half of the share that its NIC has for
+     * each: another member holds them up */
     uint32_t held_up;
 };
+
+/* A NIC that is full gives each of its readers an equal part, so that is what a reader of this
+ * member may expect. */
+static uint64_t share_of(const struct tb_planner_member *m)
+{
+    return m->readers > 1 ? m->bytes_per_s / m->readers : m->bytes_per_s;
+}
 
 static struct beside look_beside(const struct tb_planner_question *q)
 {
     const uint64_t rate = q->members[q->reader].bytes_per_s;
+    const uint64_t share = share_of(&q->members[q->reader]);
     struct beside b = {.least = UINT64_MAX};
     for (uint32_t i = 0; i < q->count; i++)
         q->members[i].own = (struct tb_planner_scratch){.first = i};
@@ -266,7 +275,7 @@ static struct beside look_beside(const struct tb_planner_question *q)
         mark_way(q, i);
         if (m->kind != TB_PLANNER_WORKER || m->bytes_per_s == 0) continue;
         if (m->own.mark == MARK_BELOW) {
-            b.held_up += !m->slow && m->steady && m->bytes_per_s < rate / 2;
+            b.held_up += !m->slow && m->steady && m->bytes_per_s < share / 2;
             continue;
         }
         b.others++;

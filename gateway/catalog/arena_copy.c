@@ -36,10 +36,9 @@ static void learn_shard(struct version *v, uint32_t shard, const struct tb_catal
 enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                       uint32_t shard, const struct tb_catalog_shard *info)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (shard >= v->key.shard_count || !shard_plausible(info)) return TB_BAD_ARGUMENT;
     if (v->shards[shard].known)
         return tb_digest_equal(&v->shards[shard].info.root, &info->root) ? TB_DONE_BEFORE : TB_CONFLICT;
@@ -54,10 +53,9 @@ enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, cons
 
 enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (tb_version_reserved(v)) return TB_DONE_BEFORE;
     tb_version_copy_moves(v, TB_VERSION_COPY_RESERVED);
     refresh_whole(c, i);
@@ -77,41 +75,39 @@ static void set_shard_held(struct tb_catalog *c, uint32_t version, uint32_t shar
     if (tb_shard_whole(v, shard) != was_whole) tb_catalog_touch_version(c, version);
 }
 
-static enum tb_status find_shard(const struct tb_catalog *c, const struct tb_id *uid, uint32_t shard,
-                                 uint32_t held_chunks, uint32_t *version_out)
+/* A request about a shard that is here, or is coming. */
+static enum tb_status enter_shard(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                  uint32_t shard, uint32_t held_chunks, uint32_t *version_out)
 {
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    const struct version *v = version_at(c, i);
+    const struct version *v = tb_version_enter(c, now, uid, version_out);
+    if (v == NULL) return TB_NOT_FOUND;
     if (shard >= v->key.shard_count) return TB_BAD_ARGUMENT;
     if (!tb_version_reserved(v) || !v->shards[shard].known) return TB_BAD_STATE;
     if (held_chunks > v->shards[shard].info.chunk_count) return TB_BAD_ARGUMENT;
-    *version_out = i;
     return TB_OK;
 }
 
 enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                          uint32_t shard, uint32_t held_chunks)
 {
-    tb_catalog_enter(c, now);
     uint32_t i;
-    const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
+    const enum tb_status found = enter_shard(c, now, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
-    if (held_chunks <= version_at(c, i)->shards[shard].held_chunks) return TB_OK;
-    version_at(c, i)->moved_at = version_at(c, i)->fed_at = c->now;
+    struct version *v = version_at(c, i);
+    if (held_chunks <= v->shards[shard].held_chunks) return TB_OK;
+    v->moved_at = v->fed_at = c->now;
     set_shard_held(c, i, shard, held_chunks);
     tb_plan_arrival(c, i);
-    if (tb_version_here(version_at(c, i))) tb_groups_touch(c, version_at(c, i)->model);
+    if (tb_version_here(v)) tb_groups_touch(c, v->model);
     return tb_catalog_settle(c, TB_OK);
 }
 
 enum tb_status tb_catalog_arena_came(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                      uint64_t bytes)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (bytes > v->came_bytes) v->came_at = c->now;
     v->came_bytes = bytes;
     return TB_OK;
@@ -120,9 +116,8 @@ enum tb_status tb_catalog_arena_came(struct tb_catalog *c, tb_time_ns now, const
 enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                        uint32_t shard, uint32_t held_chunks)
 {
-    tb_catalog_enter(c, now);
     uint32_t i;
-    const enum tb_status found = find_shard(c, uid, shard, held_chunks, &i);
+    const enum tb_status found = enter_shard(c, now, uid, shard, held_chunks, &i);
     if (found != TB_OK) return found;
     struct version *v = version_at(c, i);
     if (tb_shard_whole(v, shard) && held_chunks == v->shards[shard].held_chunks) return TB_DONE_BEFORE;
@@ -136,10 +131,9 @@ enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now, con
 
 enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (!tb_version_leaves(v)) return TB_BAD_STATE;
     tb_version_forget_shards(v);
     tb_row_unmark(&c->versions, i, TB_CATALOG_EVICT);
@@ -155,10 +149,9 @@ enum tb_status tb_catalog_evicted(struct tb_catalog *c, tb_time_ns now, const st
 
 enum tb_status tb_catalog_base(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool used)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (v->base == used) return TB_DONE_BEFORE;
     v->base = used;
     if (!used) tb_catalog_touch_model(c, v->model); /* it may go now */

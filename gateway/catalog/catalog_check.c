@@ -12,6 +12,7 @@
 #include "gateway/catalog/rows/table_check.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
+#include "gateway/catalog/rules/forget.h"
 
 #define CHECK_EVERY TB_SECONDS(1)
 #define SMALL_ROWS  256u /* so few are checked at each turn */
@@ -309,6 +310,16 @@ void tb_catalog_check(const struct tb_catalog *c)
     check_owners(c);
     check_groups(c);
     check_waits(c);
+}
+
+bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out)
+{
+    EACH(c->versions, i)
+    {
+        *uid_out = version_at(c, i)->key.uid;
+        if (tb_version_reason(c, version_at(c, i)) == TB_REASON_NONE) return false;
+    }
+    return true;
 }
 
 static uint64_t rows(const struct tb_catalog *c)

@@ -9,6 +9,9 @@
 /* Walks all rows once. The catalog has settled. */
 void tb_catalog_check(const struct tb_catalog *c);
 
+/* Each version's row has a reason to exist (rules/forget.h). False: the version `uid_out` has none. */
+bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out);
+
 /* A turn ended: all todos are told. Where turns are checked (TB_CHECK_TURNS), a small catalog is
  * checked now. In a large one each turn pays for some rows, and the check runs once all are paid
  * for: thousands of rows would cost more than the turn itself. */

@@ -1,4 +1,5 @@
 /* crossing_answers.c - what became of a version that was to cross: begun, refused, given up. */
+#include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
@@ -7,10 +8,9 @@
 
 enum tb_status tb_catalog_crossing_begun(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     if (tb_version_cross_begun(v)) return TB_DONE_BEFORE;

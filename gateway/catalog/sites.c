@@ -174,7 +174,7 @@ static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_
 {
     struct version *v = version_at(c, version);
     const enum tb_version_event event = tb_version_life_event(state);
-    if (!tb_version_life_may(v->life, event)) return;
+    if (tb_version_life_after(v->life, event) == TB_LIFE_END) return;
     if (event == TB_VERSION_IS_LOST) {
         v->lost_at_home = true; /* for others: here all of it may be, and is judged by who has it */
         tb_catalog_touch_version(c, version);

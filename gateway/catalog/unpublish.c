@@ -1,4 +1,5 @@
 /* unpublish.c - a rank takes its memory back: the requests. When it gets it: unpublish_rules.c. */
+#include "gateway/catalog/unpublish.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"

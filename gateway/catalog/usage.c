@@ -10,6 +10,7 @@
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
+#include "gateway/catalog/usage.h"
 
 /* Who a row of the table is for. NULL: nobody in particular. */
 typedef const char *(*owner_fn)(const struct tb_catalog *c, uint32_t row);

@@ -3,6 +3,7 @@
  *
  * Promises: P4 (open and seal said twice change nothing), P10 (an end names its reason and, where
  * there is one, the rank). */
+#include "gateway/catalog/versions.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -351,10 +352,9 @@ static bool note_bad(struct version *v, const struct bad_chunk *bad)
 enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                     uint32_t shard, uint32_t chunk, const struct tb_id *publisher)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK) return ended;
     const uint32_t r = publisher_of(c, i, shard, publisher);
@@ -368,10 +368,9 @@ enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns now, const 
 enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                    const char *who)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
     if (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED) return TB_BAD_STATE;
@@ -382,10 +381,9 @@ enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const s
 
 enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned)
 {
-    tb_catalog_enter(c, now);
-    const uint32_t i = tb_version_find(c, uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    struct version *v = version_at(c, i);
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL) return TB_NOT_FOUND;
     if (v->pinned == pinned) return TB_DONE_BEFORE;
     if (pinned && tb_version_status(c, v) != TB_OK) return tb_version_status(c, v);
     v->pinned = pinned;

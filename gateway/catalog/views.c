@@ -169,7 +169,7 @@ static void view_reference(const struct tb_catalog *c, const struct reference *r
     out->hidden = tb_reference_hidden(ref);
     out->activated =
         ref->kind == TB_REFERENCE_WORKER ? tb_member_active(c, ref->owner, &ref->uid) : ref->activated;
-    out->slow = ref->slow;
+    out->slow = tb_reference_slow(ref);
     out->silent = ref->silent;
     out->spot = ref->spot;
     out->readers = ref->followers;

@@ -1,5 +1,6 @@
 /* workers.c - what a worker says of its staging of a version: where it can be read, how far it is,
  * that it goes, and what becomes of its plan. */
+#include "gateway/catalog/workers.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"

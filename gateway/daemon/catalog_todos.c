@@ -1,5 +1,7 @@
 /* catalog_todos.c - what the catalog wants done, one function each, and what follows once a
  * version's state is durable. */
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/catalog_todos.h"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 struct tb_daemon;
 

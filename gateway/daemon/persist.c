@@ -1,7 +1,7 @@
 /* persist.c - the catalog's durable todos on their way to the store, in order, and what waits
  * until they are there.
  *
- * The loop never waits for a disk. A row is queued and counts as unsaved (catalog.h) until its
+ * The loop never waits for a disk. A row is queued and counts as unsaved (todos.h) until its
  * batch is on disk; then what rests on it goes out, and a request that made it is answered. While
  * the store cannot be written, or has not answered for store.slow_ms, rows wait on, new
  * publishing is refused (TB_SITE_STORE), and what is held goes on being served: a full or slow

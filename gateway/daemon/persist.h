@@ -5,7 +5,7 @@
 
 #include <uv.h>
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/store/store.h"
 

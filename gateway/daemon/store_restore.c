@@ -1,4 +1,5 @@
 /* store_restore.c - at start, before there is a writer: what the store knows, into the catalog. */
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/copies/anchors.h"

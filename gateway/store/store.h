@@ -8,7 +8,10 @@
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
+#include "base/layout/manifest.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/models.h"
+#include "gateway/catalog/version_state.h"
 
 #define TB_STORE_AUDIT_MAX 100000 /* lines kept */
 

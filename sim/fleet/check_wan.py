@@ -146,7 +146,7 @@ class Real:
 
 
 def chunks_of(size):
-    """As base/cut.h cuts one tensor of so many bytes; several tensors give a few more."""
+    """As base/layout/chunk_cut.c cuts one tensor of so many bytes; several tensors give a few more."""
     target = MIB
     while target * 2 <= size / 4096 and target < 16 * MIB:
         target *= 2

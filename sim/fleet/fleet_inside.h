@@ -5,6 +5,7 @@
 #include "base/layout/place.h"
 #include "base/time.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 #include "intra/hop/hop.h"
 #include "sim/fleet/fleet_world.h"
 #include "wan/send/inbound.h"

@@ -6,6 +6,9 @@
 
 #include "base/assert.h"
 #include "base/bitmap.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/sites.h"
 
 #define TCP_IP_BYTES  52     /* headers of a packet, with timestamps */
 #define TLS_SHARE     1.0015 /* record headers, tags and chunk frames */

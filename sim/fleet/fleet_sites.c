@@ -8,6 +8,14 @@
 #include "base/assert.h"
 #include "base/bitmap.h"
 #include "base/fault.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "intra/planner.h"
 
 #define LEASE       TB_SECONDS(10)

@@ -8,6 +8,7 @@
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "base/layout/layout.h"
+#include "gateway/catalog/sites.h"
 #include "sim/fleet/fleet_inside.h"
 
 #define BEGAN      TB_SECONDS(1) /* the version is held at home */

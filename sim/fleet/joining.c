@@ -6,7 +6,16 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/models.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/todos.h"
+#include "gateway/catalog/version_state.h"
+#include "gateway/catalog/workers.h"
 
 #define GROUP           8 /* workers of an engine, and of a host */
 #define CHUNKS          8192

@@ -20,7 +20,7 @@
 #include "base/layout/shelf.h"
 #include "base/net/wire.h"
 #include "base/time.h"
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/models.h"
 #include "gateway/config/config.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"

@@ -2,6 +2,9 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "gateway/catalog/catalog_check.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"

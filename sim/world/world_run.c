@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/catalog/waiters.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"

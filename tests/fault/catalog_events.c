@@ -17,6 +17,7 @@
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/views.h"
 
 #define GROUPS_MAX   4
 #define EVENT_STRIDE 17   /* shares no divisor with how many events there are */

@@ -2,6 +2,14 @@
 #include "catalog_stories.h"
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 
 void home_story(struct site *s, unsigned step)
 {

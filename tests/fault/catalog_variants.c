@@ -1,10 +1,17 @@
 /* catalog_variants.c - see catalog_variants.h. */
 #include "catalog_variants.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
 
 #include <string.h>
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/workers.h"
 
 const char *const given_sessions[GIVEN_SESSIONS] = {"rank", "w0", "w1", "nobody"};
 const uint64_t given_uids[GIVEN_UIDS] = {1, 2, 3, 77};

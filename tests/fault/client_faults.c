@@ -140,7 +140,8 @@ static void a_worker_bears_each_failure(void **state)
     assert_int_equal(waitpid(r.gateway, NULL, 0), r.gateway);
 }
 
-/* A rank that wants the second half of the tensor, and lists it twice, in one memory (tied.h). */
+/* A rank wants the second half of the tensor, and lists it twice in one memory
+ * (tied_tensors.h). */
 static bool activate_slice(struct worker_round *r, struct tb_session *s)
 {
     static const uint64_t shape[] = {TENSOR}, half[] = {TENSOR / 2};

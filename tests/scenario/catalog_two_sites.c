@@ -8,6 +8,10 @@
 
 #include "catalog/site.h"
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 
 struct world {
     struct site east, west;

@@ -7,6 +7,9 @@
 #include "catalog/site.h"
 #include "check.h"
 #include "gateway/catalog/abandon.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/sites.h"
 
 #define STEP_MS    500u
 #define CROSSES_MS 45000u

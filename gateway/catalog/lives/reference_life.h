@@ -1,24 +1,22 @@
-/* reference_life.h - the two lives of a reference as tables: how far a rank's is being unpublished,
- * and where a worker stands in its chain. Pure: tables of states and events, and nothing else.
+/* reference_life.h - the three lives of a reference as tables of states and events. Pure.
  *
- * A step says false, and changes nothing, where its table has no such pair. The rooms assert that a
- * step is legal: what a worker asks for in the wrong state is answered with a status before.
+ * A table answers with the next state, or with its END where it has no such pair. The rows assert
+ * that a pair is there: a worker that asks in the wrong state gets a status before.
  *
- * States, because each excludes the others and decides what may happen next: sight    of a rank's:
- * in sight; hidden behind another one that answers; hidden and answers; hidden, answers alone, and
- * goes when the drain ends reading  of a worker's: it rests (it has all, or has ended), asks for a
- * source, reads, or yields its place to another reader. Ranks and sites rest. Everything else is a
- * fact that may hold in any state, and stays an attribute (reference_rows.h): of its bytes
- * whole, has, activated, reads_only, in_place of its session   silent, spot of judgement     slow,
- * aside, stood of home          landing (LAND_FROM is out; the marks on the row say whether it was
- * told), was_asked of accounting    source_loads (the source may be on the same host, and then
- * bears no load)
+ * A thing is a state where it excludes others and decides what may happen next:
+ *   sight     of a rank: in sight, hidden, or hidden and with an answer to give
+ *   reading   of a worker: rests, asks for a source, reads, yields its place. Others rest.
+ *   standing  of a worker in its tree: keeps up, stands aside, slow
+ * Everything else may hold in any state and stays an attribute (reference_rows.h):
+ *   of its bytes     whole, has, activated, reads_only, in_place
+ *   of its session   silent, spot
+ *   of judgement     stood
+ *   of home          landing (LAND_FROM is out or marked), was_asked
+ *   of accounting    source_loads (a source on the same host bears no load)
  *
  * Kept by: tests/unit/catalog/reference_life.c, which walks all pairs. */
 #ifndef TB_GATEWAY_REFERENCE_LIFE_H
 #define TB_GATEWAY_REFERENCE_LIFE_H
-
-#include <stdbool.h>
 
 #include "tombolo/status.h"
 
@@ -38,7 +36,8 @@ enum tb_sight_event {
     TB_SIGHT_COMES_BACK, /* the drain passed, or it was sealed again */
     TB_SIGHT_EVENT_END
 };
-TB_MUST_USE bool tb_sight_step(enum tb_sight *sight, enum tb_sight_event event);
+/* TB_SIGHT_END: there is no such pair. */
+TB_MUST_USE enum tb_sight tb_sight_after(enum tb_sight sight, enum tb_sight_event event);
 
 /* ---- a worker's: its reading ---- */
 
@@ -56,6 +55,24 @@ enum tb_reading_event {
     TB_READING_IS_DONE, /* it has all of it, or has ended */
     TB_READING_EVENT_END
 };
-TB_MUST_USE bool tb_reading_step(enum tb_reading *reading, enum tb_reading_event event);
+/* TB_READING_END: there is no such pair. */
+TB_MUST_USE enum tb_reading tb_reading_after(enum tb_reading reading, enum tb_reading_event event);
+
+/* ---- a worker's: its place in the tree, in the order in which workers are planned ---- */
+
+enum tb_standing {
+    TB_STANDING_KEEPS_UP,
+    TB_STANDING_ASIDE, /* gives its place up, so that another one there can be compared with it */
+    TB_STANDING_SLOW,  /* a leaf for the rest of this version */
+    TB_STANDING_END
+};
+enum tb_standing_event {
+    TB_STANDING_IS_PUT_ASIDE,
+    TB_STANDING_IS_PLANNED, /* it has a source behind the others */
+    TB_STANDING_IS_SLOW,    /* judged (plans.c), or its session was slow in the last version */
+    TB_STANDING_EVENT_END
+};
+/* TB_STANDING_END: there is no such pair. */
+TB_MUST_USE enum tb_standing tb_standing_after(enum tb_standing standing, enum tb_standing_event event);
 
 #endif

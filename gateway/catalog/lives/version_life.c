@@ -1,8 +1,7 @@
-/* version_life.c - the tables. A cell holds the next state and one; 0 is a pair that there is
- * not. */
+/* version_life.c - the tables. */
 #include "gateway/catalog/lives/version_life.h"
 
-#include "base/assert.h"
+#include "gateway/catalog/lives/life_table.h"
 
 /* clang-format off */
 #define LIFE_ROWS(ROW)                                  \
@@ -55,29 +54,33 @@
     ROW(BEGUN,     UNASKS,             BEGUN)           \
     ROW(BEGUN,     SHRINKS,            NONE)            \
     ROW(BEGUN,     STOPS,              NONE)
+
+#define SEARCH_ROWS(ROW)                                \
+    ROW(NONE,      TRIES,              TRYING)          \
+    ROW(NONE,      BEGINS_ANEW,        NONE)            \
+    ROW(TRYING,    TRIES,              TRYING)          \
+    ROW(TRYING,    IS_ENOUGH,          DONE)            \
+    ROW(TRYING,    BEGINS_ANEW,        NONE)            \
+    ROW(DONE,      TRIES,              DONE)            \
+    ROW(DONE,      BEGINS_ANEW,        NONE)
 /* clang-format on */
 
 #define LIFE_CELL(in, on, then) [TB_LIFE_##in][TB_VERSION_##on] = TB_LIFE_##then + 1,
 #define COPY_CELL(in, on, then) [TB_VERSION_COPY_##in][TB_VERSION_COPY_##on] = TB_VERSION_COPY_##then + 1,
 #define CROSSING_CELL(in, on, then)                                                                          \
     [TB_VERSION_CROSSING_##in][TB_VERSION_CROSSING_##on] = TB_VERSION_CROSSING_##then + 1,
+#define SEARCH_CELL(in, on, then)                                                                            \
+    [TB_VERSION_SEARCH_##in][TB_VERSION_SEARCH_##on] = TB_VERSION_SEARCH_##then + 1,
 
-static const uint8_t lives[TB_LIFE_END][TB_VERSION_EVENT_END] = {LIFE_ROWS(LIFE_CELL)};
-static const uint8_t copies[TB_VERSION_COPY_END][TB_VERSION_COPY_EVENT_END] = {COPY_ROWS(COPY_CELL)};
-static const uint8_t crossings[TB_VERSION_CROSSING_END][TB_VERSION_CROSSING_EVENT_END] = {
-    CROSSING_ROWS(CROSSING_CELL)};
+TB_LIFE_TABLE(lives, LIFE_ROWS(LIFE_CELL), TB_LIFE_END, TB_VERSION_EVENT_END);
+TB_LIFE_TABLE(copies, COPY_ROWS(COPY_CELL), TB_VERSION_COPY_END, TB_VERSION_COPY_EVENT_END);
+TB_LIFE_TABLE(crossings, CROSSING_ROWS(CROSSING_CELL), TB_VERSION_CROSSING_END,
+              TB_VERSION_CROSSING_EVENT_END);
+TB_LIFE_TABLE(searches, SEARCH_ROWS(SEARCH_CELL), TB_VERSION_SEARCH_END, TB_VERSION_SEARCH_EVENT_END);
 
-bool tb_version_life_may(enum tb_version_life life, enum tb_version_event event)
+enum tb_version_life tb_version_life_after(enum tb_version_life life, enum tb_version_event event)
 {
-    return lives[life][event] != 0;
-}
-
-bool tb_version_life_step(enum tb_version_life *life, enum tb_version_event event)
-{
-    const uint8_t then = lives[*life][event];
-    if (then == 0) return false;
-    *life = (enum tb_version_life)(then - 1);
-    return true;
+    return (enum tb_version_life)tb_life_after(&lives, life, event);
 }
 
 enum tb_catalog_state tb_version_life_state(enum tb_version_life life)
@@ -126,18 +129,19 @@ enum tb_version_event tb_version_life_event(enum tb_catalog_state end)
     }
 }
 
-bool tb_version_copy_step(enum tb_version_copy *copy, enum tb_version_copy_event event)
+enum tb_version_copy tb_version_copy_after(enum tb_version_copy copy, enum tb_version_copy_event event)
 {
-    const uint8_t then = copies[*copy][event];
-    if (then == 0) return false;
-    *copy = (enum tb_version_copy)(then - 1);
-    return true;
+    return (enum tb_version_copy)tb_life_after(&copies, copy, event);
 }
 
-bool tb_version_crossing_step(enum tb_version_crossing *crossing, enum tb_version_crossing_event event)
+enum tb_version_crossing tb_version_crossing_after(enum tb_version_crossing crossing,
+                                                   enum tb_version_crossing_event event)
 {
-    const uint8_t then = crossings[*crossing][event];
-    if (then == 0) return false;
-    *crossing = (enum tb_version_crossing)(then - 1);
-    return true;
+    return (enum tb_version_crossing)tb_life_after(&crossings, crossing, event);
+}
+
+enum tb_version_search tb_version_search_after(enum tb_version_search search,
+                                               enum tb_version_search_event event)
+{
+    return (enum tb_version_search)tb_life_after(&searches, search, event);
 }

@@ -1,27 +1,28 @@
-/* version_life.h - the three lives of a version as tables: its own, the life of the copy here, and
- * the life of its crossing to here. Pure: tables of states and events, and nothing else.
+/* version_life.h - the four lives of a version as tables of states and events: its own, of the copy
+ * here, of its crossing to here, of the search for a slow first reader. Pure.
  *
- * A step says false, and changes nothing, where its table has no such pair. The rooms assert that a
- * step is legal, because a wrong pair is a mistake of ours. A peer's word is asked about first
- * (tb_version_life_may) and refused with a status.
+ * A table answers with the next state, or with its END where it has no such pair. The rows assert
+ * that a pair is there, because a wrong one is a mistake of ours. A peer's word is looked up first
+ * and refused with a status.
  *
  * A thing is a state where it excludes others and decides what may happen next:
  *   life      open, ready, kept, retired, unheld, and four ends that nothing follows
  *   copy      none, here (the arena has a region), leaving (EVICT is out)
  *   crossing  none, asked (CROSS is out), begun
- * Everything else about a version may hold in several of these states, and changes for reasons of
- * its own. It stays an attribute of the row (version_rows.h):
+ *   search    none, trying, done
+ * Everything else may hold in several of these states and changes for reasons of its own. It stays
+ * an attribute of the row (version_rows.h):
  *   of the past      was_ready, restored_open, had_more, rank_lost
  *   of the copy      whole: a count of chunks says so, also while the copy leaves
  *   by others' word  pinned, base, wanted, lost_at_home, activated_here, whole_told
- *   of judgement     lacks, tried
+ *   of judgement     lacks (with lacks_since)
  *   of settling      touched, ending, stands_told
  *
  * Kept by: tests/unit/catalog/version_life.c, which walks all pairs. */
 #ifndef TB_GATEWAY_VERSION_LIFE_H
 #define TB_GATEWAY_VERSION_LIFE_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/version_state.h"
 
 /* ---- its own ---- */
 
@@ -52,8 +53,9 @@ enum tb_version_event {
     TB_VERSION_EVENT_END
 };
 
-TB_MUST_USE bool tb_version_life_step(enum tb_version_life *life, enum tb_version_event event);
-bool tb_version_life_may(enum tb_version_life life, enum tb_version_event event);
+/* TB_LIFE_END: there is no such pair. */
+TB_MUST_USE enum tb_version_life tb_version_life_after(enum tb_version_life life,
+                                                       enum tb_version_event event);
 /* As the world hears it: an unheld version is retired. */
 enum tb_catalog_state tb_version_life_state(enum tb_version_life life);
 /* As the store remembers it: what was kept has to be said again. */
@@ -75,7 +77,9 @@ enum tb_version_copy_event {
     TB_VERSION_COPY_GIVEN_BACK,
     TB_VERSION_COPY_EVENT_END
 };
-TB_MUST_USE bool tb_version_copy_step(enum tb_version_copy *copy, enum tb_version_copy_event event);
+/* TB_VERSION_COPY_END: there is no such pair. */
+TB_MUST_USE enum tb_version_copy tb_version_copy_after(enum tb_version_copy copy,
+                                                       enum tb_version_copy_event event);
 
 /* ---- its crossing to here ---- */
 
@@ -93,7 +97,26 @@ enum tb_version_crossing_event {
     TB_VERSION_CROSSING_STOPS,   /* refused, or its memory is gone */
     TB_VERSION_CROSSING_EVENT_END
 };
-TB_MUST_USE bool tb_version_crossing_step(enum tb_version_crossing *crossing,
-                                          enum tb_version_crossing_event event);
+/* TB_VERSION_CROSSING_END: there is no such pair. */
+TB_MUST_USE enum tb_version_crossing tb_version_crossing_after(enum tb_version_crossing crossing,
+                                                               enum tb_version_crossing_event event);
+
+/* ---- the search for a slow first reader (plans.c) ---- */
+
+enum tb_version_search {
+    TB_VERSION_SEARCH_NONE,
+    TB_VERSION_SEARCH_TRYING, /* a first reader gave its place up, to be compared */
+    TB_VERSION_SEARCH_DONE,   /* the version is not troubled again */
+    TB_VERSION_SEARCH_END
+};
+enum tb_version_search_event {
+    TB_VERSION_SEARCH_TRIES,       /* one that gets nothing is tried also when the search is done */
+    TB_VERSION_SEARCH_IS_ENOUGH,   /* the rate at which the first reads now is what can be had */
+    TB_VERSION_SEARCH_BEGINS_ANEW, /* all readers have ended; a new one comes */
+    TB_VERSION_SEARCH_EVENT_END
+};
+/* TB_VERSION_SEARCH_END: there is no such pair. */
+TB_MUST_USE enum tb_version_search tb_version_search_after(enum tb_version_search search,
+                                                           enum tb_version_search_event event);
 
 #endif

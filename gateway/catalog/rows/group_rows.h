@@ -2,6 +2,7 @@
 #ifndef TB_GATEWAY_GROUP_ROWS_H
 #define TB_GATEWAY_GROUP_ROWS_H
 
+#include "gateway/catalog/groups.h"
 #include "gateway/catalog/rows/tables.h"
 
 struct group {

@@ -4,6 +4,7 @@
 
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/sites.h"
 
 struct record {
     struct row row;

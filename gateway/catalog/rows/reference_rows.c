@@ -23,8 +23,8 @@ static void name_reference(struct tb_catalog *c, struct reference *ref)
     ref->rack = s->rack;
     ref->spot = s->info.spot;
     ref->nic_bytes_per_s = s->info.nic_bytes_per_s;
-    ref->slow = ref->kind == TB_REFERENCE_WORKER && s->slow;
     ref->silent = s->silent;
+    if (ref->kind == TB_REFERENCE_WORKER && s->slow) tb_reference_standing_moves(ref, TB_STANDING_IS_SLOW);
 }
 
 static uint32_t *list_of(struct version *v, const struct reference *ref)
@@ -47,8 +47,15 @@ static uint32_t *count_of(struct tb_catalog *c, int kind)
 
 void tb_reference_sight_moves(struct reference *ref, enum tb_sight_event event)
 {
-    const bool legal = tb_sight_step(&ref->sight, event);
-    TB_ASSERT(legal);
+    ref->sight = tb_sight_after(ref->sight, event);
+    TB_ASSERT(ref->sight != TB_SIGHT_END);
+}
+
+void tb_reference_standing_moves(struct reference *ref, enum tb_standing_event event)
+{
+    TB_ASSERT(ref->kind == TB_REFERENCE_WORKER);
+    ref->standing = tb_standing_after(ref->standing, event);
+    TB_ASSERT(ref->standing != TB_STANDING_END);
 }
 
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)

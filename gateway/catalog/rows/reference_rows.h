@@ -5,6 +5,7 @@
 #include "gateway/catalog/lives/reference_life.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
+#include "gateway/catalog/views.h"
 #include "intra/planner.h"
 
 #define GATEWAY     (UINT32_MAX - 1) /* as a source in a plan */
@@ -71,8 +72,7 @@ struct reference {
     tb_time_ns retry_at;
     uint64_t bytes_per_s;
     struct tb_planner_pace pace;
-    bool slow;  /* a leaf from now on */
-    bool aside; /* it gives its place up to be compared, until it has another */
+    enum tb_standing standing;
     bool stood; /* it got nothing as the first of a chain, and was put aside for that once */
     uint8_t transport;
 };
@@ -80,6 +80,12 @@ struct reference {
 static inline struct reference *reference_at(const struct tb_catalog *c, uint32_t i)
 {
     return (struct reference *)tb_table_row(&c->references, i);
+}
+
+/* Read from only when there is nobody else. */
+static inline bool tb_reference_slow(const struct reference *ref)
+{
+    return ref->standing == TB_STANDING_SLOW;
 }
 
 /* Being unpublished. */
@@ -121,6 +127,7 @@ uint32_t tb_reference_find(const struct tb_catalog *c, int kind, uint32_t versio
 void tb_references_tell(struct tb_catalog *c, uint32_t version, enum tb_status status, bool workers_too);
 /* One step of its life (reference_life.h). A pair that there is not is our mistake. */
 void tb_reference_sight_moves(struct reference *ref, enum tb_sight_event event);
+void tb_reference_standing_moves(struct reference *ref, enum tb_standing_event event);
 /* LAND_FROM is told or marked. */
 void tb_reference_set_landing(struct tb_catalog *c, struct reference *ref, bool landing);
 

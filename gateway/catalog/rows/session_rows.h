@@ -3,6 +3,7 @@
 #ifndef TB_GATEWAY_SESSION_ROWS_H
 #define TB_GATEWAY_SESSION_ROWS_H
 
+#include "gateway/catalog/leases.h"
 #include "gateway/catalog/rows/tables.h"
 
 struct session {

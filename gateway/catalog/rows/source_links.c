@@ -34,8 +34,8 @@ static void moves(struct tb_catalog *c, uint32_t reference, enum tb_reading_even
     struct reference *ref = reference_at(c, reference);
     struct version *v = version_at(c, ref->version);
     const enum tb_reading before = ref->reading;
-    const bool legal = tb_reading_step(&ref->reading, event);
-    TB_ASSERT(legal);
+    ref->reading = tb_reading_after(before, event);
+    TB_ASSERT(ref->reading != TB_READING_END);
     if (before == ref->reading) return;
     if (before == TB_READING_ASKS) v->asking_count--;
     if (before == TB_READING_YIELDS) v->yielding_count--;
@@ -53,17 +53,16 @@ void tb_plan_yields(struct tb_catalog *c, uint32_t reference)
     unload_source(c, ref);
 }
 
-/* Who comes when nobody reads it any more was no part of what was tried. */
 void tb_plan_begins(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (v->trials == 0) return;
+    if (v->search == TB_VERSION_SEARCH_NONE) return;
     EACH_WORKER(c, v, r)
     {
         if (!reference_at(c, r)->whole) return;
     }
+    tb_version_search_moves(v, TB_VERSION_SEARCH_BEGINS_ANEW);
     v->trials = 0;
-    v->tried = false;
 }
 
 bool tb_plan_wanted(const struct reference *ref)

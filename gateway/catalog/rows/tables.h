@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 #define NONE TB_CATALOG_NONE
 

@@ -58,6 +58,14 @@ bool tb_version_lives(const struct version *v)
     return v->life == TB_LIFE_READY || v->life == TB_LIFE_KEPT;
 }
 
+struct version *tb_version_enter(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                 uint32_t *version_out)
+{
+    tb_catalog_enter(c, now);
+    *version_out = tb_version_find(c, uid);
+    return *version_out == NONE ? NULL : version_at(c, *version_out);
+}
+
 bool tb_version_here(const struct version *v)
 {
     return tb_version_lives(v) && v->whole && !tb_version_leaves(v);
@@ -140,20 +148,26 @@ tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, 
 
 void tb_version_moves(struct version *v, enum tb_version_event event)
 {
-    const bool legal = tb_version_life_step(&v->life, event);
-    TB_ASSERT(legal);
+    v->life = tb_version_life_after(v->life, event);
+    TB_ASSERT(v->life != TB_LIFE_END);
 }
 
 void tb_version_copy_moves(struct version *v, enum tb_version_copy_event event)
 {
-    const bool legal = tb_version_copy_step(&v->copy, event);
-    TB_ASSERT(legal);
+    v->copy = tb_version_copy_after(v->copy, event);
+    TB_ASSERT(v->copy != TB_VERSION_COPY_END);
 }
 
 void tb_version_crossing_moves(struct version *v, enum tb_version_crossing_event event)
 {
-    const bool legal = tb_version_crossing_step(&v->crossing, event);
-    TB_ASSERT(legal);
+    v->crossing = tb_version_crossing_after(v->crossing, event);
+    TB_ASSERT(v->crossing != TB_VERSION_CROSSING_END);
+}
+
+void tb_version_search_moves(struct version *v, enum tb_version_search_event event)
+{
+    v->search = tb_version_search_after(v->search, event);
+    TB_ASSERT(v->search != TB_VERSION_SEARCH_END);
 }
 
 /* Others remember a version by its uid and order, never by its row. */

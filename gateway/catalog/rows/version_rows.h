@@ -2,6 +2,7 @@
 #ifndef TB_GATEWAY_VERSION_ROWS_H
 #define TB_GATEWAY_VERSION_ROWS_H
 
+#include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/lives/version_life.h"
 #include "gateway/catalog/rows/tables.h"
 
@@ -57,14 +58,14 @@ struct version {
     tb_time_ns judged_at;      /* plans.c: a worker of it was last judged */
     tb_time_ns looked_at;      /* plans.c: it was last looked whether one leads all others */
     uint64_t fastest;          /* bytes a second: the most that a worker of it ever told */
-    uint32_t trials;           /* plans.c: so many gave their place up to see who holds up the chain */
-    bool tried;                /* plans.c: and that was enough of it */
-    uint32_t yielding_count;   /* plans.c: workers that wait for another to take their place */
-    bool stands_told;          /* scratch of site_rules.c */
-    bool wanted;               /* an exact wait asks for it */
-    bool lost_at_home;         /* home gave it up: it lives as long as somebody here has all of it */
-    bool had_more;             /* chunks that are not here were, and others may have read them */
-    bool lacks;                /* home: some shard has no sure holder, since: */
+    enum tb_version_search search;
+    uint32_t trials;         /* of the search: readers that gave their place up to be compared */
+    uint32_t yielding_count; /* plans.c: workers that wait for another to take their place */
+    bool stands_told;        /* scratch of site_rules.c */
+    bool wanted;             /* an exact wait asks for it */
+    bool lost_at_home;       /* home gave it up: it lives as long as somebody here has all of it */
+    bool had_more;           /* chunks that are not here were, and others may have read them */
+    bool lacks;              /* home: some shard has no sure holder, since: */
     /* fed: a holder that was there by then last told of more chunks, or a site's link came up */
     tb_time_ns lacks_since, fed_at;
     tb_time_ns came_at; /* when bytes for it were last seen to come, of chunks that are not here yet */
@@ -109,6 +110,9 @@ struct reference;
 /* ---- questions ---- */
 
 uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid);
+/* A request about one version begins (tb_catalog_enter). NULL: there is no such version. */
+struct version *tb_version_enter(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                 uint32_t *version_out);
 int tb_which_compare(const struct which *a, const struct which *b);
 struct which tb_which_of(const struct version *v);
 bool tb_which_is(const struct which *w, const struct tb_id *uid);
@@ -135,6 +139,7 @@ tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, 
 void tb_version_moves(struct version *v, enum tb_version_event event);
 void tb_version_copy_moves(struct version *v, enum tb_version_copy_event event);
 void tb_version_crossing_moves(struct version *v, enum tb_version_crossing_event event);
+void tb_version_search_moves(struct version *v, enum tb_version_search_event event);
 
 /* NONE: the table or the model's share is full. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);

@@ -3,6 +3,7 @@
 #define TB_GATEWAY_WAIT_ROWS_H
 
 #include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/waiters.h"
 
 struct wait {
     struct row row;

@@ -238,13 +238,3 @@ bool tb_versions_lose_sites(struct tb_catalog *c, uint32_t except)
         retire(c, oldest);
     return true;
 }
-
-bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out)
-{
-    EACH(c->versions, i)
-    {
-        *uid_out = version_at(c, i)->key.uid;
-        if (tb_version_reason(c, version_at(c, i)) == TB_REASON_NONE) return false;
-    }
-    return true;
-}

@@ -1,7 +1,7 @@
 /* group_rules.c - when a group goes: the ranks of one engine get one version and switch together.
  *
  * Promise P2: a group sees one whole version, never a mix, and never backwards unless an operator
- * withdrew the newer one. The rule is in catalog.h above tb_catalog_subscribe; `go` is given in one
+ * withdrew the newer one. The rule is in groups.h above tb_catalog_subscribe; `go` is given in one
  * place, tb_group_settle. */
 #include "gateway/catalog/rules/group_rules.h"
 

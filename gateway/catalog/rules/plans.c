@@ -75,16 +75,6 @@ static bool gateway_serves(const struct version *v)
     return tb_version_reserved(v) && !tb_version_leaves(v);
 }
 
-/* In this order they are planned, and stand: those who keep up, who gives its place up to be
- * compared, the slow. Who comes later is read from only where there is nobody else, or by one
- * that comes later still. */
-enum { RANK_KEEPS_UP, RANK_ASIDE, RANK_SLOW, RANKS };
-
-static int rank_of(const struct reference *ref)
-{
-    return ref->slow ? RANK_SLOW : ref->aside ? RANK_ASIDE : RANK_KEEPS_UP;
-}
-
 static struct tb_planner_member worker_member(const struct tb_catalog *c, const struct version *v,
                                               uint32_t row, const struct reference *reader)
 {
@@ -101,7 +91,7 @@ static struct tb_planner_member worker_member(const struct tb_catalog *c, const 
         .held_chunks = ref->held_chunks,
         .whole = ref->whole,
         .spot = ref->spot,
-        .slow = ref->slow || (ref->aside && rank_of(reader) == RANK_KEEPS_UP),
+        .slow = ref->standing > reader->standing || tb_reference_slow(ref),
         .silent = ref->silent,
         .steady = ref->pace.steady,
         .bytes_per_s = ref->bytes_per_s,
@@ -236,7 +226,7 @@ static void plan(struct tb_catalog *c, uint32_t reference)
 {
     const uint32_t source = pick(c, reference);
     if (source == NONE) return;
-    reference_at(c, reference)->aside = false; /* behind the others it is one like any of them */
+    tb_reference_standing_moves(reference_at(c, reference), TB_STANDING_IS_PLANNED);
     tb_plan_set_source(c, reference, source);
     tb_plan_tell(c, reference);
 }
@@ -255,12 +245,12 @@ void tb_plans_settle(struct tb_catalog *c, uint32_t version)
     }
     uint32_t oldest = v->workers;
     EACH_WORKER(c, v, r) oldest = r;
-    uint32_t asking[RANKS] = {0};
+    uint32_t asking[TB_STANDING_END] = {0};
     for (uint32_t r = oldest; r != NONE; r = reference_at(c, r)->previous)
-        asking[rank_of(reference_at(c, r))] += reference_at(c, r)->reading == TB_READING_ASKS;
-    for (int rank = 0; rank < RANKS; rank++)
-        for (uint32_t r = oldest; asking[rank] > 0 && r != NONE; r = reference_at(c, r)->previous)
-            if (reference_at(c, r)->reading == TB_READING_ASKS && rank_of(reference_at(c, r)) == rank)
+        asking[reference_at(c, r)->standing] += reference_at(c, r)->reading == TB_READING_ASKS;
+    for (uint32_t standing = 0; standing < TB_STANDING_END; standing++)
+        for (uint32_t r = oldest; asking[standing] > 0 && r != NONE; r = reference_at(c, r)->previous)
+            if (reference_at(c, r)->reading == TB_READING_ASKS && reference_at(c, r)->standing == standing)
                 plan(c, r);
 }
 
@@ -280,7 +270,7 @@ static bool waited(const struct tb_catalog *c, const struct reference *ref)
 static bool may_be_slow(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
-    if (ref->slow || ref->whole || ref->source == NONE) return false;
+    if (tb_reference_slow(ref) || ref->whole || ref->source == NONE) return false;
     if (v->chunk_count == 0 || v->fastest / 2 <= ref->bytes_per_s) return false;
     if (ref->source == GATEWAY) return true;
     const struct reference *source = reference_at(c, ref->source);
@@ -312,7 +302,8 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
         /* Who was tried before stands behind by now: first it is seen whether it reads slowly
          * there. */
         if (v->trials > 0 && !other->whole && !other->pace.steady) return false;
-        feeds |= other->source == reference && other->source_loads && other->pace.steady && !other->slow;
+        feeds |= other->source == reference && other->source_loads && other->pace.steady &&
+                 !tb_reference_slow(other);
     }
     return feeds;
 }
@@ -324,7 +315,8 @@ static bool feeds_nothing(const struct tb_catalog *c, uint32_t reference)
     EACH_WORKER(c, version_at(c, reference_at(c, reference)->version), r)
     {
         const struct reference *other = reference_at(c, r);
-        if (other->source == reference && other->source_loads && other->pace.waited && !other->slow)
+        if (other->source == reference && other->source_loads && other->pace.waited &&
+            !tb_reference_slow(other))
             return true;
     }
     return false;
@@ -336,7 +328,7 @@ static bool may_hold_up(struct tb_catalog *c, uint32_t first)
     const struct reference *ref = reference_at(c, first);
     struct version *v = version_at(c, ref->version);
     const bool stands = ref->pace.nothing == STANDS_STILL;
-    if (rank_of(ref) != RANK_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
+    if (ref->standing != TB_STANDING_KEEPS_UP || ref->whole || ref->source != GATEWAY || !ref->source_loads)
         return false;
     if (!stands && !lags(c, ref)) return false;
     if (tb_time_since(v->looked_at, c->now) < JUDGE_EVERY) return false;
@@ -381,10 +373,11 @@ void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
     tb_plan_lose_source(c, reference);
-    if (!ref->aside) return;
+    if (ref->standing != TB_STANDING_ASIDE) return;
     EACH_WORKER(c, version_at(c, ref->version), r)
     {
-        if (reference_at(c, r)->slow && reference_at(c, r)->source_loads) tb_plan_lose_source(c, r);
+        if (tb_reference_slow(reference_at(c, r)) && reference_at(c, r)->source_loads)
+            tb_plan_lose_source(c, r);
     }
 }
 
@@ -419,17 +412,20 @@ static void try_another(struct tb_catalog *c, uint32_t first)
     struct reference *ref = reference_at(c, first);
     struct version *v = version_at(c, ref->version);
     const bool stands = ref->bytes_per_s == 0;
-    if ((stands ? ref->stood : v->tried) || !may_hold_up(c, first) || reads_as_proven(c, ref)) return;
+    if ((stands ? ref->stood : v->search == TB_VERSION_SEARCH_DONE) || !may_hold_up(c, first) ||
+        reads_as_proven(c, ref))
+        return;
     const struct tb_planner_question question = question_of(c, ref);
     if (!tb_planner_alone(&question)) return;
     if (!stands && v->trials >= TB_PLANNER_TRIALS_MAX) {
         model_at(c, v->model)->proven_bytes_per_s = ref->bytes_per_s;
-        v->tried = true;
+        tb_version_search_moves(v, TB_VERSION_SEARCH_IS_ENOUGH);
         return;
     }
+    tb_version_search_moves(v, TB_VERSION_SEARCH_TRIES);
     v->trials++;
     ref->stood |= stands;
-    ref->aside = true;
+    tb_reference_standing_moves(ref, TB_STANDING_IS_PUT_ASIDE);
     make_leaf(c, first);
 }
 
@@ -472,7 +468,7 @@ static void judge(struct tb_catalog *c, uint32_t reference)
     if (!has_turn(version_at(c, ref->version), &ref->pace, c->now)) return;
     const struct tb_planner_question question = question_of(c, ref);
     if (!tb_planner_slow(&question, &ref->pace)) return;
-    ref->slow = true;
+    tb_reference_standing_moves(ref, TB_STANDING_IS_SLOW);
     remember(c, ref, true);
     if (ref->bytes_per_s == 0) leave_source(c, reference);
     if (ref->followers > 0) make_leaf(c, reference);
@@ -484,7 +480,7 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
     struct version *v = version_at(c, ref->version);
     if (ref->bytes_per_s > v->fastest) v->fastest = ref->bytes_per_s;
     const bool keeps_up = ref->bytes_per_s > 0 && ref->bytes_per_s >= v->fastest / 2;
-    if (ref->slow && ref->pace.heard && !ref->whole && keeps_up) remember(c, ref, false);
+    if (tb_reference_slow(ref) && ref->pace.heard && !ref->whole && keeps_up) remember(c, ref, false);
     judge(c, reference);
     if (ref->source < GATEWAY)
         try_another(c, ref->source);
@@ -497,7 +493,7 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference)
  * may hold much more than they. */
 static void step_aside(struct tb_catalog *c, uint32_t first)
 {
-    reference_at(c, first)->aside = true;
+    tb_reference_standing_moves(reference_at(c, first), TB_STANDING_IS_PUT_ASIDE);
     make_leaf(c, first);
 }
 

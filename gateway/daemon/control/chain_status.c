@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_table.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/usage.h"
 
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/copies/copy_table.h"

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/views.h"
 
 struct tb_daemon;
 

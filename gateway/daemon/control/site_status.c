@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"

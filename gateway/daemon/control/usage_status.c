@@ -3,6 +3,7 @@
  *
  * A table of the catalog, of the links or of this folder is a `struct usage` here,
  * whichever part counts it. */
+#include "gateway/catalog/usage.h"
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

@@ -1,5 +1,6 @@
 /* version_status.c - how a version moves: the time it took in each stage here, what went to other
  * sites of it, when it will be whole (docs/control.md, "versions"). */
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

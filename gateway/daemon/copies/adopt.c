@@ -13,6 +13,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/adopt_read.h"
 #include "gateway/daemon/copies/copy_table.h"

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_shelf.h"

@@ -2,7 +2,7 @@
 #ifndef TB_DAEMON_COPIES_H
 #define TB_DAEMON_COPIES_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/arena_copy.h"
 
 struct tb_copy;
 struct tb_daemon;

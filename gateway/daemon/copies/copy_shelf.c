@@ -9,6 +9,7 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/fault.h"
+#include "gateway/catalog/groups.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"

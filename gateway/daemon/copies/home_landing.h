@@ -4,7 +4,7 @@
 
 #include <uv.h>
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 #include "intra/fabric/fabric.h"
 #include "intra/session_msg.h"
 

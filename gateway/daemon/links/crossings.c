@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/peer_rights.h"

@@ -3,7 +3,7 @@
 #ifndef TB_DAEMON_CROSSINGS_H
 #define TB_DAEMON_CROSSINGS_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 struct tb_copy;
 struct tb_daemon;

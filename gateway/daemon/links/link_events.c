@@ -1,5 +1,6 @@
 /* link_events.c - what links say, and whom they may tell: to the catalog, and to the room that
  * it is for. */
+#include "gateway/catalog/sites.h"
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/copies/adopt.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_events.h"

@@ -1,5 +1,7 @@
 /* link_reports.c - what sites report of versions: this site's copies to its peers, peers'
  * progress to the catalog, and what is passed on as a relay. */
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/copies/copy_table.h"

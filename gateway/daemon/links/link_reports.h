@@ -2,7 +2,7 @@
 #ifndef TB_DAEMON_LINK_REPORTS_H
 #define TB_DAEMON_LINK_REPORTS_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 #include "wan/link/links.h"
 
 struct tb_daemon;

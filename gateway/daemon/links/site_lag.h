@@ -5,7 +5,8 @@
 
 #include "base/ident.h"
 #include "base/site_state.h"
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/models.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/links/lag.h"
 #include "wan/link/links.h"
 

@@ -7,6 +7,11 @@
 
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/waiters.h"
+#include "gateway/catalog/workers.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"

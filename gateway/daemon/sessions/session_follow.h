@@ -4,7 +4,7 @@
 #define TB_DAEMON_SESSION_FOLLOW_H
 
 #include "base/net/wire.h"
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 struct tb_daemon;
 struct tb_worker_session;

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/counters.h"

@@ -5,6 +5,9 @@
 
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"

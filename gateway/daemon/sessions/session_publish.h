@@ -6,7 +6,7 @@
 #include "base/ident.h"
 #include "base/net/wire.h"
 #include "base/time.h"
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 struct tb_daemon;
 struct tb_worker_session;

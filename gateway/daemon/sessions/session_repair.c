@@ -1,5 +1,8 @@
 /* session_repair.c - what workers say of damaged chunks: reports, and answers of those that were
  * asked to look. */
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "gateway/daemon/daemon.h"
 
 #include "gateway/daemon/copies/home_landing.h"

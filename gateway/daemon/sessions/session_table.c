@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"

@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"

@@ -4,6 +4,14 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/catalog_check.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/usage.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 #define MANY 2000 /* over a hundred times the rows of this test's catalog */

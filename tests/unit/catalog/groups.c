@@ -3,6 +3,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "site.h"
 
 /* v4, v5 and v6 are whole here; a and b are the two members of g. */

@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 /* P6: nobody is lost because this process stood still. */

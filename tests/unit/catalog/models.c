@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 static struct tb_catalog_run open_key(struct site *s, const char *rank, const char *key, uint64_t fresh,

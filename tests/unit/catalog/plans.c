@@ -1,6 +1,12 @@
 /* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it
  * goes on elsewhere, and only it. */
 #include "check.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "plans_scene.h"
 
 #include <stdio.h>

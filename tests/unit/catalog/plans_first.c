@@ -1,6 +1,8 @@
 /* plans_first.c - tests of gateway/catalog/rules/plans.c: the first of a chain, at whose rate all
  * others read, is tried (P6). */
 #include "check.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/workers.h"
 #include "plans_scene.h"
 
 #define LONG_CHUNKS 64u /* of 100 bytes */

@@ -1,6 +1,8 @@
 /* plans_scene.c - workers that read one version, for the tests of plans. */
 #include "plans_scene.h"
 #include "check.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 
 void spread(struct site *s)
 {

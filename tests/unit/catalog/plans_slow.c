@@ -1,6 +1,7 @@
 /* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a
  * leaf, and holds nobody up (P6). */
 #include "check.h"
+#include "gateway/catalog/workers.h"
 #include "plans_scene.h"
 
 /* gateway - a - b - c; a reads 10,000 bytes a second, which are eight chunks in 80 ms, b and c

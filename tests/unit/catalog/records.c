@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "gateway/catalog/sites.h"
 #include "site.h"
 
 enum { UNHEARD = 1, LINK_DOWN = 18, DNS = 19 }; /* reasons are the daemon's */

@@ -21,6 +21,12 @@ static const int readings[TB_READING_END][TB_READING_EVENT_END] = {
     /* reads  */ {TB_READING_ASKS, NO,               TB_READING_YIELDS, TB_READING_RESTS},
     /* yields */ {TB_READING_ASKS, NO,               NO,                TB_READING_RESTS},
 };
+static const int standings[TB_STANDING_END][TB_STANDING_EVENT_END] = {
+    /*             is put aside        is planned            is slow */
+    /* keeps up */ {TB_STANDING_ASIDE, TB_STANDING_KEEPS_UP, TB_STANDING_SLOW},
+    /* aside    */ {TB_STANDING_ASIDE, TB_STANDING_KEEPS_UP, TB_STANDING_SLOW},
+    /* slow     */ {TB_STANDING_SLOW,  TB_STANDING_SLOW,     NO},
+};
 /* clang-format on */
 
 static void a_sight_takes_the_listed_steps_and_no_other(void **state)
@@ -28,10 +34,8 @@ static void a_sight_takes_the_listed_steps_and_no_other(void **state)
     (void)state;
     for (int in = 0; in < TB_SIGHT_END; in++)
         for (int on = 0; on < TB_SIGHT_EVENT_END; on++) {
-            enum tb_sight sight = (enum tb_sight)in;
-            const int then = sights[in][on];
-            assert_int_equal(tb_sight_step(&sight, (enum tb_sight_event)on), then != NO);
-            assert_int_equal(sight, then != NO ? then : in); /* refused: nothing changed */
+            const int then = sights[in][on] == NO ? TB_SIGHT_END : sights[in][on];
+            assert_int_equal(tb_sight_after((enum tb_sight)in, (enum tb_sight_event)on), then);
         }
 }
 
@@ -40,10 +44,18 @@ static void a_reading_takes_the_listed_steps_and_no_other(void **state)
     (void)state;
     for (int in = 0; in < TB_READING_END; in++)
         for (int on = 0; on < TB_READING_EVENT_END; on++) {
-            enum tb_reading reading = (enum tb_reading)in;
-            const int then = readings[in][on];
-            assert_int_equal(tb_reading_step(&reading, (enum tb_reading_event)on), then != NO);
-            assert_int_equal(reading, then != NO ? then : in);
+            const int then = readings[in][on] == NO ? TB_READING_END : readings[in][on];
+            assert_int_equal(tb_reading_after((enum tb_reading)in, (enum tb_reading_event)on), then);
+        }
+}
+
+static void a_standing_takes_the_listed_steps_and_no_other(void **state)
+{
+    (void)state;
+    for (int in = 0; in < TB_STANDING_END; in++)
+        for (int on = 0; on < TB_STANDING_EVENT_END; on++) {
+            const int then = standings[in][on] == NO ? TB_STANDING_END : standings[in][on];
+            assert_int_equal(tb_standing_after((enum tb_standing)in, (enum tb_standing_event)on), then);
         }
 }
 
@@ -52,6 +64,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sight_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(a_reading_takes_the_listed_steps_and_no_other),
+        cmocka_unit_test(a_standing_takes_the_listed_steps_and_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

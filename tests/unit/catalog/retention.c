@@ -3,6 +3,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
 #include "site.h"
 
 static void east(struct site *s, uint32_t keep)

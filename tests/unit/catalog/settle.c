@@ -3,6 +3,11 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 static struct tb_version_key key_of(uint64_t number)

@@ -6,6 +6,14 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/groups.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 
 struct tb_id id_of(uint64_t number)
 {

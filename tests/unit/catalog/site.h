@@ -6,7 +6,9 @@
 #ifndef TB_TESTS_CATALOG_SITE_H
 #define TB_TESTS_CATALOG_SITE_H
 
-#include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
+#include "gateway/catalog/version_state.h"
+#include "gateway/catalog/waiters.h"
 
 #define SITE_TRACE_MAX      16384
 #define SITE_MANIFEST_BYTES 1000 /* of a version */

@@ -1,6 +1,12 @@
 /* sites.c - tests of gateway/catalog/sites.c: what crosses to here, in which order, and what
  * is believed of others. */
+#include "gateway/catalog/sites.h"
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_answers.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 static void up(struct site *s, const char *site, bool is_up)

@@ -1,5 +1,11 @@
 /* telling.c - tests of gateway/catalog/todo_marks.c: what comes out, in which order, once. */
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "site.h"
 
 /* P3: what others build on is on disk before they hear of it. */

@@ -3,6 +3,9 @@
 #include <stdio.h>
 
 #include "check.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/unpublish.h"
+#include "gateway/catalog/versions.h"
 #include "site.h"
 
 static void trainer(struct site *s)

@@ -52,11 +52,9 @@ static void a_life_takes_the_listed_steps_and_no_other(void **state)
     (void)state;
     for (int in = 0; in < TB_LIFE_END; in++)
         for (int on = 0; on < TB_VERSION_EVENT_END; on++) {
-            enum tb_version_life life = (enum tb_version_life)in;
             const int then = life_then(in, on);
-            assert_int_equal(tb_version_life_may(life, (enum tb_version_event)on), then != -1);
-            assert_int_equal(tb_version_life_step(&life, (enum tb_version_event)on), then != -1);
-            assert_int_equal(life, then != -1 ? then : in); /* refused: nothing changed */
+            assert_int_equal(tb_version_life_after((enum tb_version_life)in, (enum tb_version_event)on),
+                             then != -1 ? then : TB_LIFE_END);
         }
 }
 
@@ -73,10 +71,9 @@ static void a_copy_takes_the_listed_steps_and_no_other(void **state)
     (void)state;
     for (int in = 0; in < TB_VERSION_COPY_END; in++)
         for (int on = 0; on < TB_VERSION_COPY_EVENT_END; on++) {
-            enum tb_version_copy copy = (enum tb_version_copy)in;
             const int then = THEN(copies, in, on);
-            assert_int_equal(tb_version_copy_step(&copy, (enum tb_version_copy_event)on), then != -1);
-            assert_int_equal(copy, then != -1 ? then : in);
+            assert_int_equal(tb_version_copy_after((enum tb_version_copy)in, (enum tb_version_copy_event)on),
+                             then != -1 ? then : TB_VERSION_COPY_END);
         }
 }
 
@@ -100,11 +97,32 @@ static void a_crossing_takes_the_listed_steps_and_no_other(void **state)
     (void)state;
     for (int in = 0; in < TB_VERSION_CROSSING_END; in++)
         for (int on = 0; on < TB_VERSION_CROSSING_EVENT_END; on++) {
-            enum tb_version_crossing crossing = (enum tb_version_crossing)in;
             const int then = THEN(crossings, in, on);
-            assert_int_equal(tb_version_crossing_step(&crossing, (enum tb_version_crossing_event)on),
-                             then != -1);
-            assert_int_equal(crossing, then != -1 ? then : in);
+            assert_int_equal(
+                tb_version_crossing_after((enum tb_version_crossing)in, (enum tb_version_crossing_event)on),
+                then != -1 ? then : TB_VERSION_CROSSING_END);
+        }
+}
+
+static const struct pair searches[] = {
+    {TB_VERSION_SEARCH_NONE, TB_VERSION_SEARCH_TRIES, TB_VERSION_SEARCH_TRYING},
+    {TB_VERSION_SEARCH_TRYING, TB_VERSION_SEARCH_TRIES, TB_VERSION_SEARCH_TRYING},
+    {TB_VERSION_SEARCH_DONE, TB_VERSION_SEARCH_TRIES, TB_VERSION_SEARCH_DONE},
+    {TB_VERSION_SEARCH_TRYING, TB_VERSION_SEARCH_IS_ENOUGH, TB_VERSION_SEARCH_DONE},
+    {TB_VERSION_SEARCH_NONE, TB_VERSION_SEARCH_BEGINS_ANEW, TB_VERSION_SEARCH_NONE},
+    {TB_VERSION_SEARCH_TRYING, TB_VERSION_SEARCH_BEGINS_ANEW, TB_VERSION_SEARCH_NONE},
+    {TB_VERSION_SEARCH_DONE, TB_VERSION_SEARCH_BEGINS_ANEW, TB_VERSION_SEARCH_NONE},
+};
+
+static void a_search_takes_the_listed_steps_and_no_other(void **state)
+{
+    (void)state;
+    for (int in = 0; in < TB_VERSION_SEARCH_END; in++)
+        for (int on = 0; on < TB_VERSION_SEARCH_EVENT_END; on++) {
+            const int then = THEN(searches, in, on);
+            assert_int_equal(
+                tb_version_search_after((enum tb_version_search)in, (enum tb_version_search_event)on),
+                then != -1 ? then : TB_VERSION_SEARCH_END);
         }
 }
 
@@ -122,8 +140,8 @@ static void an_end_that_is_told_is_an_event(void **state)
 {
     (void)state;
     for (int s = TB_VERSION_ENDED_LOST; s < TB_CATALOG_STATE_END; s++) {
-        enum tb_version_life life = TB_LIFE_OPEN;
-        assert_true(tb_version_life_step(&life, tb_version_life_event((enum tb_catalog_state)s)));
+        const enum tb_version_life life =
+            tb_version_life_after(TB_LIFE_OPEN, tb_version_life_event((enum tb_catalog_state)s));
         assert_int_equal(tb_version_life_state(life), s);
     }
 }
@@ -134,6 +152,7 @@ int main(void)
         cmocka_unit_test(a_life_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(a_copy_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(a_crossing_takes_the_listed_steps_and_no_other),
+        cmocka_unit_test(a_search_takes_the_listed_steps_and_no_other),
         cmocka_unit_test(what_the_store_remembers_is_told_as_it_was_but_kept),
         cmocka_unit_test(an_end_that_is_told_is_an_event),
     };

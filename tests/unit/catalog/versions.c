@@ -1,6 +1,11 @@
 /* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its
  * opposite. */
+#include "gateway/catalog/versions.h"
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 #include "site.h"
 
 static void trainer(struct site *s)

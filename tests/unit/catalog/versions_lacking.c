@@ -4,6 +4,12 @@
 #include <string.h>
 
 #include "check.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
+#include "gateway/catalog/workers.h"
 #include "site.h"
 
 static void trainer(struct site *s)

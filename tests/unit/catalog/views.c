@@ -1,6 +1,8 @@
 /* views.c - tests of gateway/catalog/views.c: which site is behind, by how much, and since when
  * (P10). */
+#include "gateway/catalog/views.h"
 #include "check.h"
+#include "gateway/catalog/groups.h"
 #include "site.h"
 
 static void lag_in_versions_bytes_and_seconds(void **state)

@@ -1,7 +1,10 @@
 /* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every
  * wait is answered once. */
 #include "check.h"
+#include "gateway/catalog/leases.h"
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
 #include "site.h"
 
 static void east(struct site *s)

@@ -681,7 +681,7 @@ static void publish_number(struct world *w, uint64_t number, struct tb_registrat
     CHECK_OK(tb_publish(w->s, &o, &w->info));
 }
 
-/* A NIC registers what is published in place once for all versions (pinned.h), until the
+/* A NIC registers what is published in place once for all versions (pinned_regions.h), until the
  * caller has its memory back: before it is suspended or unregistered, and not before. It may
  * come back elsewhere. */
 static void what_is_published_in_place_stays_until_it_is_given_back(void **state)

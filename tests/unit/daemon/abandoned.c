@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

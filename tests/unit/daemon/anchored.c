@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/sites.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "tests/unit/check.h"

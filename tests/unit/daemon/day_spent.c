@@ -3,6 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/link_status.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

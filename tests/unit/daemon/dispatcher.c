@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/net/wire.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "intra/session_msg.h"
 #include "tests/unit/check.h"

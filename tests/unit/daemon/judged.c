@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/sites.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/sessions.h"

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/catalog/sites.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"

@@ -2,6 +2,7 @@
  * offered and land, so nothing of the arena is given away or unmapped (P1). */
 #include <signal.h>
 
+#include "gateway/catalog/versions.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"
 

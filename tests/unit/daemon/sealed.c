@@ -3,6 +3,10 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_reply.h"

@@ -1,5 +1,7 @@
 /* sealed_version.c - see sealed_version.h. */
 #include "tests/unit/daemon/sealed_version.h"
+#include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/versions.h"
 
 #include <string.h>
 

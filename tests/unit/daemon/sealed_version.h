@@ -3,6 +3,7 @@
 #ifndef TB_TESTS_UNIT_SEALED_VERSION_H
 #define TB_TESTS_UNIT_SEALED_VERSION_H
 
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/daemon/daemon_home.h"

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/sites.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"

@@ -494,6 +494,14 @@ static void who_leads_all_others_is_alone(void **state)
     s.members[3].slow = false;
     s.members[3].bytes_per_s = 5;
     assert_true(alone(&s, 1));
+    s.members[1].readers = 2; /* each gets half of its NIC */
+    s.members[3].bytes_per_s = 4;
+    assert_true(alone(&s, 1));
+    s.members[3].bytes_per_s = 1; /* under half of that share */
+    s.members[3].steady = true;
+    assert_false(alone(&s, 1));
+    s.members[1].readers = 1;
+    s.members[3].bytes_per_s = 10;
     const uint32_t beside = site_join(&s, "d", 4);
     s.members[beside].upstream = 0;
     assert_true(alone(&s, 1)); /* that one has told no rate */

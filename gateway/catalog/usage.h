@@ -1,0 +1,20 @@
+/* usage.h - how full the tables are. A room of the catalog (catalog.h). */
+#ifndef TB_GATEWAY_CATALOG_USAGE_H
+#define TB_GATEWAY_CATALOG_USAGE_H
+
+#include "gateway/catalog/catalog.h"
+
+/* A table of rows, by turns; false: that was the last. `who` uses most of it (a model, an identity,
+ * a site; empty where rows have no owner): a walk over its rows. */
+struct tb_catalog_table {
+    const char *name;           /* "versions", "sessions", ... */
+    uint32_t used, most, bound; /* rows now; at once so far; at most */
+    uint64_t refused;           /* requests for which there was no row */
+};
+
+bool tb_catalog_table_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_table *out);
+
+uint32_t tb_catalog_table_most(const struct tb_catalog *c, const char *table,
+                               char who_out[TB_CATALOG_TEXT_MAX]);
+
+#endif
