@@ -40,7 +40,7 @@ bool tb_staging_has_manifests(const struct tb_staging *st)
 
 uint32_t tb_staging_held_chunks(const struct tb_staging *st)
 {
-    if (st->state != TB_STAGING_READING && st->state != TB_STAGING_WHOLE) return 0;
+    if (!tb_staging_is_open(st->life)) return 0;
     uint32_t held = 0;
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         held += tb_place_held_count(&st->shards[i].place);
@@ -90,7 +90,7 @@ void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *w
 {
     TB_ASSERT_LOCKED(st->session);
     tb_staging_close_hop(st);
-    st->state = TB_STAGING_FAILED;
+    tb_staging_step(&st->life, TB_STAGING_FAILS);
     st->status = status;
     snprintf(st->why, sizeof st->why, "%s", why);
     tb_session_changed(st->session, true);

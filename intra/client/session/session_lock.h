@@ -55,7 +55,8 @@
  *   (but for tb_registration_gone)
  *
  * A function "under the lock" may say that it lets the lock go. Then its caller looks again at
- * what it knew before: rows may have gone. A mark (busy, passes, preparing, calls) keeps a row. */
+ * what it knew before: rows may have gone. A mark (passes, calls) or a life (busy, preparing) keeps a
+ * row. */
 /* clang-format on */
 #ifndef TB_INTRA_CLIENT_SESSION_LOCK_H
 #define TB_INTRA_CLIENT_SESSION_LOCK_H
