@@ -231,7 +231,10 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     enum tb_status status = endpoint_of(s, m, &options.from);
     st->plan = m->plan;
     if (status == TB_OK) status = tb_hop_open(s->fabric, &options, &st->hop);
-    if (status != TB_OK) st->hop = NULL;
+    if (status != TB_OK) {
+        st->hop = NULL;
+        st->base = NULL;
+    }
     tb_free(places);
     return status;
 }

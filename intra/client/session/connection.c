@@ -28,6 +28,7 @@
 #include "intra/client/session/reannounce.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/client/session/session_check.h"
 
 #define RETRY_MS_MIN    100u
 #define RETRY_MS_MAX    5000u
@@ -189,6 +190,7 @@ static void on_tick(uv_timer_t *timer)
     tb_stagings_progress(c->session);
     tb_registrations_look(c->session);
     if (c->greeted) send_posted(c);
+    tb_session_check(c->session);
     unlock(c);
 }
 
@@ -271,6 +273,7 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
         lock(c);
         status = frame->request != 0 ? tb_request_answer(c->session, frame) : tb_notice(c->session, frame);
         send_posted(c);
+        tb_session_check_turn(c->session);
         unlock(c);
     }
     if (status == TB_PEER_GARBLED)
@@ -364,6 +367,7 @@ static void advance(struct tb_connection *c)
     tb_stagings_advance(c->session);
     tb_publications_look(c->session);
     if (c->greeted) send_posted(c);
+    tb_session_check_turn(c->session);
 }
 
 static void on_wake(uv_async_t *async)
