@@ -20,11 +20,13 @@ void tb_together_fini(struct tb_together *t)
 /* Under the lock, let go meanwhile. */
 static void lead(struct tb_together *t)
 {
+    TB_ASSERT(!t->busy && t->first != NULL);
     struct tb_asked *all[TB_TOGETHER_MAX];
     uint32_t count = 0;
     for (; count < TB_TOGETHER_MAX && t->first != NULL; t->first = t->first->next)
         all[count++] = t->first;
     if (t->first == NULL) t->last = &t->first;
+    TB_ASSERT(count > 0 && (t->first == NULL) == (t->last == &t->first));
     t->busy = true;
     pthread_mutex_unlock(&t->lock);
     const enum tb_status status = t->fn(t->user, all, count);

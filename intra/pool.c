@@ -33,6 +33,7 @@ static struct tb_pool_job *take(struct tb_pool *pool)
     struct tb_pool_job *job = pool->first;
     if (job != NULL) {
         pool->first = job->next;
+        TB_ASSERT(pool->waiting > 0);
         pool->waiting--;
     }
     if (pool->first == NULL) pool->last = &pool->first;
@@ -51,6 +52,7 @@ static void *pool_main(void *user)
 
 void tb_pool_submit(struct tb_pool *pool, struct tb_pool_job *job)
 {
+    TB_ASSERT(job->run != NULL);
     job->next = NULL;
     pthread_mutex_lock(&pool->lock);
     TB_ASSERT(!pool->closing);
@@ -103,6 +105,7 @@ void tb_pool_close(struct tb_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     for (uint32_t i = 0; i < pool->count; i++)
         pthread_join(pool->threads[i].thread, NULL);
+    TB_ASSERT(pool->first == NULL && pool->waiting == 0);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->lock);
     tb_free(pool);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 struct tb_stretch tb_spread_at(const struct tb_spread *s, uint64_t offset, uint64_t most, uint32_t *tensor_io)
 {
     const struct tb_layout *layout = s->layout;
@@ -42,6 +44,7 @@ struct walk {
 
 static struct walk walk_of(const struct tb_spread *s, const struct tb_chunk *chunk)
 {
+    TB_ASSERT(chunk->bytes > 0);
     return (struct walk){s, chunk->offset, chunk->offset + chunk->bytes,
                          tb_layout_tensor_at(s->layout, chunk->offset)};
 }
@@ -50,6 +53,7 @@ static bool walk_next(struct walk *w, struct tb_stretch *stretch_out)
 {
     if (w->at >= w->end) return false;
     *stretch_out = tb_spread_at(w->spread, w->at, w->end - w->at, &w->tensor);
+    TB_ASSERT(stretch_out->bytes > 0); /* or it would never end */
     w->at += stretch_out->bytes;
     return true;
 }

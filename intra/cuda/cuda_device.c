@@ -65,6 +65,7 @@ enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_devi
 
 void tb_cuda_leave(const struct tb_gpu *gpu)
 {
+    TB_ASSERT(capture.depth > 0); /* entered before */
     CUcontext ours;
     const CUresult result = gpu->driver.context_pop(&ours);
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(gpu, NULL, "cuCtxPopCurrent", result);
@@ -102,6 +103,7 @@ static void ask_pci(const struct tb_cuda_driver *cu, struct tb_cuda_device *d)
 
 static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device *d)
 {
+    TB_ASSERT(!d->open);
     const struct tb_cuda_driver *cu = &gpu->driver;
     CUresult result = cu->device_get(&d->handle, ordinal);
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, NULL, "cuDeviceGet", result);
@@ -173,6 +175,7 @@ void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
     struct tb_cuda_device *d = first_device(gpu);
     pthread_mutex_unlock(&gpu->lock);
     if (d == NULL || tb_cuda_enter(gpu, d) != TB_OK) return;
+    TB_ASSERT(memory->count > 0);
     /* For every device of the process, and read by NICs as before: both pin the same pages. */
     const CUresult result =
         gpu->driver.host_register(memory->bytes, memory->count, CU_MEMHOSTREGISTER_PORTABLE);
@@ -185,6 +188,7 @@ void tb_gpu_pin(struct tb_gpu *gpu, struct tb_shared_memory *memory)
     pthread_mutex_lock(&gpu->lock);
     gpu->pins++;
     pthread_mutex_unlock(&gpu->lock);
+    TB_ASSERT(memory->pin == NULL); /* one thread at a time has a memory */
     memory->pin = &gpu->pin;
 }
 

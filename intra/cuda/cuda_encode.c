@@ -7,6 +7,7 @@
  * reads both some times over. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "intra/cuda/cuda_memory.h"
 
 struct run {
@@ -34,12 +35,14 @@ static struct tb_cuda_batch batch_next(void *user)
         moves += d->piece_count;
         if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX)) break;
     }
+    TB_ASSERT(b.count > 0 || run->next == run->count); /* else the rest would be passed over */
     return b;
 }
 
 /* Where the i-th of the batch stands in each of the three: chunks, bases and forms. */
 static uint64_t place_of(const struct run *run, const struct tb_cuda_batch *b, uint32_t i)
 {
+    TB_ASSERT(i <= b->count);
     uint64_t at = 0;
     for (uint32_t k = 0; k < i; k++)
         at += tb_cuda_aligned(run->list[b->first + k].bytes);
@@ -56,6 +59,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     uint64_t at = 0;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_difference *d = &run->list[b->first + i];
+        TB_ASSERT(d->piece_count > 0 && d->bytes > 0);
         memcpy(l->host_forms + at, d->chunk, d->bytes);
         const bool in_place = is_in_place(d);
         l->host->encodes[i] = (struct tb_encode_job){.base = in_place ? d->pieces[0].at : bases + at,

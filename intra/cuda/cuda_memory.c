@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 
@@ -93,6 +94,7 @@ static enum tb_status examine(struct tb_gpu_memory *m, const struct tb_gpu_tenso
         if (status == TB_OK && !on_device(&p)) continue;
         if (status == TB_OK) status = belongs(m, t, &p, why);
         if (status != TB_OK) return status;
+        TB_ASSERT(m->range_count < m->tensor_count && !m->has[i]);
         m->has[i] = true;
         m->ranges[m->range_count++] = range_around(&p, tensors->at[i], t->bytes);
     }
@@ -122,6 +124,7 @@ static void sort_ranges(struct tb_gpu_memory *m)
     for (uint32_t i = 0; i < m->range_count; i++)
         if (kept == 0 || !joins(&m->ranges[kept - 1], &m->ranges[i])) m->ranges[kept++] = m->ranges[i];
     m->range_count = kept;
+    TB_ASSERT(kept > 0);
 }
 
 /* ---- lanes ---- */
@@ -132,6 +135,7 @@ static void sort_ranges(struct tb_gpu_memory *m)
 
 static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
+    TB_ASSERT(lane->stream == NULL && lane->event == NULL);
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     /* Not ordered behind the caller's default stream: what it computes there goes on meanwhile. */
     CUresult result = cu->stream_create(&lane->stream, CU_STREAM_NON_BLOCKING);
@@ -171,6 +175,7 @@ static void free_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *
 
 static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
+    TB_ASSERT(lane->host != NULL && lane->host_forms == NULL && lane->forms == 0);
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     void *host = NULL;
     if (cu->mem_alloc(&lane->forms, BATCH_ROOM) != CUDA_SUCCESS) return false;
@@ -183,6 +188,7 @@ static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *l
 
 bool tb_cuda_may_patch(struct tb_gpu_memory *m)
 {
+    TB_ASSERT(m->in_job);
     if (!tb_cuda_may_digest(m)) return false;
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
@@ -198,6 +204,7 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
 
 static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
+    TB_ASSERT(lane->host == NULL && lane->chunks == 0 && lane->slate == 0);
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     void *host = NULL;
     if (cu->mem_alloc(&lane->chunks, BATCH_ROOM) != CUDA_SUCCESS) return false;
@@ -209,6 +216,7 @@ static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane
 
 bool tb_cuda_has_scratch(struct tb_gpu_memory *m)
 {
+    TB_ASSERT(m->in_job);
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host != NULL || new_scratch(m, &m->lanes[i])) continue;
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
@@ -220,6 +228,7 @@ bool tb_cuda_has_scratch(struct tb_gpu_memory *m)
 
 bool tb_cuda_may_digest(struct tb_gpu_memory *m)
 {
+    TB_ASSERT(m->in_job);
     if (m->device->module == NULL || m->no_scratch) return false;
     if (tb_cuda_has_scratch(m)) return true;
     tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
@@ -276,6 +285,7 @@ static struct tb_gpu_memory *new_memory(struct tb_gpu *gpu, uint32_t count)
 static void count_memory(struct tb_gpu *gpu, int by)
 {
     pthread_mutex_lock(&gpu->lock);
+    TB_ASSERT(by > 0 || gpu->memories > 0);
     gpu->memories += (uint32_t)by;
     pthread_mutex_unlock(&gpu->lock);
 }
@@ -283,6 +293,7 @@ static void count_memory(struct tb_gpu *gpu, int by)
 /* Its tables are filled. On failure it is no more. */
 static enum tb_status begin(struct tb_gpu_memory *m)
 {
+    TB_ASSERT(m->device != NULL && m->range_count > 0);
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->export_lock, NULL);
     count_memory(m->gpu, 1);
@@ -313,6 +324,7 @@ enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensor
 enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_cuda_device *device,
                                       struct tb_cuda_range range, struct tb_gpu_memory **memory_out)
 {
+    TB_ASSERT(device->open && range.bytes > 0);
     struct tb_gpu_memory *m = new_memory(gpu, 0);
     if (m == NULL) return TB_SITE_NOMEM;
     m->device = device;
@@ -332,6 +344,7 @@ static void close_ranges(struct tb_gpu_memory *m)
 void tb_gpu_memory_close(struct tb_gpu_memory *m)
 {
     if (m == NULL) return;
+    TB_ASSERT(!m->in_job);
     close_ranges(m);
     if (tb_cuda_enter(m->gpu, m->device) == TB_OK) {
         for (uint32_t i = 0; i < TB_CUDA_LANES; i++)
@@ -346,6 +359,7 @@ void tb_gpu_memory_close(struct tb_gpu_memory *m)
 
 bool tb_gpu_memory_has(const struct tb_gpu_memory *m, uint32_t tensor)
 {
+    TB_ASSERT(m == NULL || tensor < m->tensor_count);
     return m != NULL && m->has[tensor];
 }
 
@@ -363,6 +377,7 @@ void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *fac
 
 static struct tb_cuda_range *range_of(const struct tb_gpu_memory *m, uint64_t at, uint64_t bytes)
 {
+    TB_ASSERT(m->range_count > 0 && bytes > 0);
     uint32_t low = 0, high = m->range_count;
     while (high - low > 1) {
         const uint32_t middle = low + (high - low) / 2;
@@ -440,10 +455,14 @@ static enum tb_status make_visible(const struct tb_gpu_memory *m)
 enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m)
 {
     pthread_mutex_lock(&m->lock);
+    TB_ASSERT(!m->in_job);
     enum tb_status status = tb_cuda_enter(m->gpu, m->device);
     if (status == TB_OK) {
         status = make_visible(m);
-        if (status == TB_OK) return TB_OK;
+        if (status == TB_OK) {
+            m->in_job = true;
+            return TB_OK;
+        }
         tb_cuda_leave(m->gpu);
     }
     pthread_mutex_unlock(&m->lock);
@@ -452,8 +471,10 @@ enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m)
 
 enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status)
 {
+    TB_ASSERT(m->in_job);
     for (uint32_t i = 0; status != TB_OK && i < TB_CUDA_LANES; i++)
         (void)m->gpu->driver.stream_synchronize(m->lanes[i].stream); /* it may fail again: it was told */
+    m->in_job = false;
     tb_cuda_leave(m->gpu);
     pthread_mutex_unlock(&m->lock);
     return status;
@@ -461,6 +482,7 @@ enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status)
 
 enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     if (move.bytes == 0) return TB_OK;
     const CUresult result =
         m->gpu->driver.copy_async((CUdeviceptr)(uintptr_t)move.to, (CUdeviceptr)(uintptr_t)move.from,
@@ -471,6 +493,7 @@ enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, struct tb_gp
 /* Which of both is whose the driver finds out, as it does for a copy of one row. */
 static CUresult copy_at_once(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
 {
+    TB_ASSERT(r->rows > 1 && r->row.bytes > 0);
     const CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
                                 .srcDevice = (CUdeviceptr)(uintptr_t)r->row.from,
                                 .srcPitch = (size_t)r->from_stride,
@@ -499,6 +522,7 @@ static enum tb_status copy_one_by_one(struct tb_gpu_memory *m, uint32_t lane, co
  * itself, at strides that it has not chosen. One row meets neither. */
 enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const struct tb_gpu_rows *r)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     const uint64_t most = m->device->pitch_max;
     if (r->rows <= 1 || r->row.bytes == 0) return tb_cuda_copy(m, lane, r->row);
     if (r->to_stride > most || r->from_stride > most) return copy_one_by_one(m, lane, r);
@@ -510,12 +534,14 @@ enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane, const s
 
 enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     const CUresult result = m->gpu->driver.event_record(m->lanes[lane].event, m->lanes[lane].stream);
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventRecord", result);
 }
 
 enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     const CUresult result = m->gpu->driver.event_synchronize(m->lanes[lane].event);
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventSynchronize", result);
 }
@@ -538,7 +564,9 @@ enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_
 enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_kernel kernel,
                                   const void *jobs, uint32_t count)
 {
+    TB_ASSERT(m->in_job && m->device->module != NULL);
     const bool needs_scratch = kernel == TB_CUDA_ENCODE || kernel == TB_CUDA_PATCH;
+    TB_ASSERT(count > 0 && (!needs_scratch || m->lanes[lane].blocks != 0));
     const struct tb_cuda_launch l = {.kernel = kernel,
                                      .jobs = (CUdeviceptr)(uintptr_t)jobs,
                                      .count = count,
@@ -549,6 +577,7 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
 
 enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count)
 {
+    TB_ASSERT(count > 0 && count <= TB_CUDA_BATCH_CHUNKS && m->lanes[lane].host != NULL);
     const struct tb_cuda_lane *l = &m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     enum tb_status status =
@@ -563,6 +592,7 @@ enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t c
 static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
                                   const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->count > 0 && b->count <= TB_CUDA_MOVES_MAX);
     m->lanes[lane].moves_listed = m->lanes[lane].moves_run = 0; /* what was on the lane is done */
     const enum tb_status status = turns->begin(run, b, lane);
     return status == TB_OK ? tb_cuda_mark(m, lane) : status;
@@ -578,6 +608,7 @@ static enum tb_status end_batch(struct tb_gpu_memory *m, const struct tb_cuda_tu
 
 enum tb_status tb_cuda_by_turns(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run)
 {
+    TB_ASSERT(m->in_job);
     enum tb_status status = TB_OK;
     struct tb_cuda_batch before = {.count = 0};
     for (uint32_t lane = 0; status == TB_OK; lane = (lane + 1) % TB_CUDA_LANES) {

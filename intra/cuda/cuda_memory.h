@@ -69,6 +69,7 @@ struct tb_gpu_memory {
     uint32_t range_count;
     pthread_mutex_t export_lock; /* over `dmabuf` of ranges: who exports does not wait for a job */
     pthread_mutex_t lock;        /* over all below */
+    bool in_job;                 /* the lanes and the context are taken */
     struct tb_cuda_lane lanes[TB_CUDA_LANES];
     bool no_scratch; /* the device had no room for it: cores digest */
     /* Nor for patches. Until the registration ends or is suspended: what is staged as a patch and

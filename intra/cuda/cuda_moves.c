@@ -5,6 +5,7 @@
  * a model of a hundred thousand small tensors would cost a hundred thousand of them. So what is
  * small and inside the device is listed, and one launch moves what a lane's list has; what comes
  * from host memory comes first in as few copies as it stands there, to the lane's scratch. */
+#include "base/assert.h"
 #include "intra/cuda/cuda_memory.h"
 
 /* So many small ones, or they are copied one by one: it costs the device
@@ -13,6 +14,7 @@
 
 enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     struct tb_cuda_lane *l = &m->lanes[lane];
     const bool listed =
         l->host != NULL && move.bytes <= TB_CUDA_MOVE_BYTES_MAX && l->moves_listed < TB_CUDA_MOVES_MAX;
@@ -25,6 +27,8 @@ enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane, struc
 
 enum tb_status tb_cuda_moves_run(struct tb_gpu_memory *m, uint32_t lane)
 {
+    TB_ASSERT(m->lanes[lane].moves_run <= m->lanes[lane].moves_listed);
+    TB_ASSERT(m->lanes[lane].moves_listed <= TB_CUDA_MOVES_MAX);
     struct tb_cuda_lane *l = &m->lanes[lane];
     const uint32_t first = l->moves_run, count = l->moves_listed - first;
     if (count == 0) return TB_OK;
@@ -66,6 +70,7 @@ static uint32_t follow(const struct run *run, uint32_t first, uint32_t end, uint
         const uint8_t *next = (const uint8_t *)run->moves[first].row.from + *bytes_out;
         if (!is_small(run->m, r) || r->row.from != next) break;
         *bytes_out += r->row.bytes;
+        TB_ASSERT(*bytes_out <= TB_CUDA_BATCH_BYTES);
     }
     return count;
 }
@@ -81,6 +86,7 @@ static struct tb_cuda_batch batch_next(void *user)
         if (bytes + more > TB_CUDA_BATCH_BYTES) break;
         bytes += more;
     }
+    TB_ASSERT(b.count > 0 || run->next == run->count); /* else the rest would not be moved */
     return b;
 }
 

@@ -5,6 +5,7 @@
  * Bytes touched per byte of the shard: written once over PCIe; on the device read once, and with
  * kernels written once and read twice more there. */
 
+#include "base/assert.h"
 #include "intra/cuda/cuda_memory.h"
 
 struct run {
@@ -34,6 +35,7 @@ static struct tb_cuda_batch batch_next(void *user)
         tensors += run->on_device ? tensors_of(&m->layout, c) : 0;
         if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || tensors > TB_CUDA_MOVES_MAX)) break;
     }
+    TB_ASSERT(b.count > 0 || run->next == m->chunk_count); /* else the rest would be passed over */
     return b;
 }
 
@@ -56,6 +58,7 @@ static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, u
                                          .from_stride = rows.stride};
         /* Blobs stand already where the shard lands. */
         if (rows.at != to + done) status = gather_rows(run, lane, &copy);
+        TB_ASSERT(rows.bytes * rows.rows > 0 && rows.bytes * rows.rows <= bytes - done);
         done += rows.bytes * rows.rows;
     }
     return status;
@@ -65,6 +68,7 @@ static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, u
 
 static uint8_t *landing_place(const struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->count > 0 && (run->pass->to != NULL || run->bounce[lane] != NULL));
     return run->pass->to != NULL ? run->pass->to + run->pass->manifest->chunks[b->first].offset
                                  : run->bounce[lane];
 }
@@ -100,6 +104,7 @@ static enum tb_status gather_all(struct run *run, const struct tb_cuda_batch *b,
 static enum tb_status chunk_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t i, uint32_t lane,
                                   uint8_t *on_device)
 {
+    TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && b->first + i < run->pass->manifest->chunk_count);
     const struct tb_chunk *c = &run->pass->manifest->chunks[b->first + i];
     struct tb_cuda_slate *host = run->m->lanes[lane].host;
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
@@ -128,6 +133,7 @@ static enum tb_status device_begin(struct run *run, const struct tb_cuda_batch *
 
 static void device_end(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->first + b->count <= run->pass->manifest->chunk_count);
     const struct tb_cuda_slate *host = run->m->lanes[lane].host;
     for (uint32_t i = 0; i < b->count; i++) {
         if (host->jobs[i].count > 0)
@@ -178,6 +184,7 @@ static enum tb_status new_bounce(struct run *run)
 
 enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pass)
 {
+    TB_ASSERT(pass->landed != NULL && pass->digests != NULL);
     static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
     struct run run = {.m = m, .pass = pass};
     enum tb_status status = tb_cuda_job_begin(m);

@@ -9,6 +9,7 @@
  * what was meant to get there (P1). Over the bus goes the step alone. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "intra/cuda/cuda_memory.h"
 
 struct run {
@@ -41,6 +42,7 @@ static struct tb_cuda_batch batch_next(void *user)
         if (b.count == 0) continue;
         if (bytes > TB_CUDA_BATCH_BYTES || forms > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX) break;
     }
+    TB_ASSERT(b.count > 0 || run->next == run->count); /* else the rest would be passed over */
     return b;
 }
 
@@ -54,6 +56,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     for (uint32_t i = 0; i < b->count; i++) {
         const struct tb_gpu_step *step = &run->steps[b->first + i];
         const bool is_small = step->bytes < TB_KERNEL_DIGEST_MIN, in_place = is_in_place(run, step);
+        TB_ASSERT(step->piece_count > 0 && step->bytes > 0);
         uint8_t *bytes = in_place ? step->pieces[0].at : at;
         memcpy(l->host_forms + used, step->form, step->form_bytes);
         host->patches[i] = (struct tb_patch_job){

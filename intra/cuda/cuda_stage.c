@@ -46,6 +46,7 @@ static struct tb_cuda_batch batch_next(void *user)
         bytes += tb_cuda_aligned(run->led[run->next]->bytes);
         if (b.count > 0 && bytes > TB_CUDA_BATCH_BYTES) break;
     }
+    TB_ASSERT(b.count > 0 || run->next == run->count); /* else the rest would be passed over */
     return b;
 }
 
@@ -53,6 +54,7 @@ static struct tb_cuda_batch batch_next(void *user)
 static enum tb_status land(struct run *run, uint32_t lane, const struct tb_gpu_landing *landing, uint32_t i,
                            uint8_t *scratch)
 {
+    TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && landing->bytes > 0);
     struct tb_cuda_slate *host = run->m->lanes[lane].host;
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
     const uint64_t bytes = landing->bytes;
@@ -99,6 +101,7 @@ static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
  * are of the next one. */
 static enum tb_status job(void *user, struct tb_asked *const *all, uint32_t count)
 {
+    TB_ASSERT(count > 0 && count <= TB_TOGETHER_MAX);
     static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
     struct tb_gpu_stage *s = user;
     struct tb_gpu_landing *led[TB_TOGETHER_MAX];
@@ -137,6 +140,7 @@ bool tb_gpu_stage_device(struct tb_gpu_stage *s, const void *at, uint64_t bytes,
 
 static void free_base(const struct tb_gpu_stage *s)
 {
+    TB_ASSERT(s->base != 0);
     if (tb_cuda_enter(s->gpu, s->device) != TB_OK) return;
     const CUresult result = s->gpu->driver.mem_free(s->base);
     if (result != CUDA_SUCCESS) (void)tb_cuda_failed(s->gpu, s->device, "cuMemFree", result);
@@ -200,6 +204,7 @@ enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
         tb_free(s);
         return status;
     }
+    TB_ASSERT(s->m != NULL && s->base != 0);
     tb_together_init(&s->takes, job, s);
     *stage_out = s;
     return TB_OK;

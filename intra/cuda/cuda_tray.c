@@ -100,6 +100,7 @@ static enum tb_status lend(const struct tb_gpu_tray *t, struct tb_gpu_offer *off
  * all of a block, for writing too. */
 static enum tb_status tray_build(struct tb_gpu_tray *t, struct tb_gpu_offer *offer_out)
 {
+    TB_ASSERT(t->at == 0 && t->bytes > 0);
     const size_t blocks = ((size_t)t->bytes + DRIVER_BLOCK_BYTES - 1) / DRIVER_BLOCK_BYTES;
     const CUresult result = t->gpu->driver.mem_alloc(&t->at, blocks * DRIVER_BLOCK_BYTES);
     if (result != CUDA_SUCCESS) {
@@ -149,6 +150,7 @@ static enum tb_status fill_one(const struct tb_gpu_tray *t, const struct tb_gpu_
         const struct tb_gpu_move move = {
             .to = (uint8_t *)(uintptr_t)t->at + fill->at + done, .from = s.at, .bytes = s.bytes};
         status = copy(t->gpu, t->device, t->stream, &move);
+        TB_ASSERT(s.bytes > 0 && s.bytes <= fill->bytes - done);
         done += s.bytes;
     }
     return status;
@@ -157,6 +159,7 @@ static enum tb_status fill_one(const struct tb_gpu_tray *t, const struct tb_gpu_
 enum tb_status tb_gpu_tray_fill(struct tb_gpu_tray *t, const struct tb_gpu_origin *origin,
                                 const struct tb_gpu_fill *fills, uint32_t count)
 {
+    TB_ASSERT(count > 0);
     enum tb_status status = tb_cuda_enter(t->gpu, t->device);
     if (status != TB_OK) return status;
     for (uint32_t i = 0; i < count && status == TB_OK; i++)

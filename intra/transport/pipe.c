@@ -39,6 +39,7 @@ void tb_pipe_lose(struct tb_pipe *s, enum tb_status why)
 
 static void flush(struct tb_pipe *s)
 {
+    TB_ASSERT(s->out_at <= s->out_used && s->out_used <= sizeof s->out);
     while (s->out_at < s->out_used) {
         size_t taken = 0;
         const enum tb_status status =
@@ -54,6 +55,7 @@ static void flush(struct tb_pipe *s)
 
 static void put(struct tb_pipe *s, const struct tb_hop_request *request)
 {
+    TB_ASSERT(s->out_at <= s->out_used);
     if (s->out_at > 0) {
         memmove(s->out, s->out + s->out_at, s->out_used - s->out_at);
         s->out_used -= s->out_at;
@@ -81,6 +83,7 @@ static void ask(struct tb_pipe *s)
                                         .a = run.offset,
                                         .bytes = (uint32_t)run.bytes});
         read->asked += (uint32_t)run.bytes;
+        TB_ASSERT(run.bytes > 0 && read->asked <= read->bytes);
         s->reads_owed++;
         s->bytes_owed += run.bytes;
         if (read->asked == read->bytes) s->asking = read->next;
@@ -90,6 +93,7 @@ static void ask(struct tb_pipe *s)
 void tb_pipe_read(struct tb_pipe *s, struct tb_read *read)
 {
     if (s->lost || s->closing) return; /* it is dropped with the others at on_closed */
+    TB_ASSERT(read->bytes > 0);
     read->next = NULL;
     read->asked = read->got = 0;
     if (s->first == NULL)
@@ -111,6 +115,7 @@ void tb_pipe_confirm(struct tb_pipe *s)
 
 bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer)
 {
+    TB_ASSERT(s->heartbeat.greeted && s->attaches_owed <= TB_STREAM_ATTACHES_MAX);
     if (s->attaches_owed == TB_STREAM_ATTACHES_MAX) return false;
     s->attaches_owed++;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_ATTACH, .buffer = buffer});
@@ -119,18 +124,21 @@ bool tb_pipe_attach(struct tb_pipe *s, uint32_t buffer)
 
 void tb_pipe_ask_verbs(struct tb_pipe *s)
 {
+    TB_ASSERT(!s->verbs_owed && s->ops->on_verbs != NULL);
     s->verbs_owed = true;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_VERBS});
 }
 
 void tb_pipe_ask_tray(struct tb_pipe *s, uint64_t bytes)
 {
+    TB_ASSERT(!s->tray_asked && s->ops->on_tray != NULL);
     s->tray_asked = true;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_TRAY, .a = bytes});
 }
 
 void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill)
 {
+    TB_ASSERT(s->tray_asked && fill->bytes > 0);
     if (s->lost || s->closing) return;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_FILL,
                                     .buffer = fill->shard,
@@ -173,6 +181,8 @@ enum tb_status tb_pipe_copy(struct tb_upstream *upstream, const struct tb_read *
 
 static void sunk(struct tb_pipe *s, struct tb_read *read, uint32_t bytes)
 {
+    TB_ASSERT(bytes <= s->data_left && s->data_left <= s->bytes_owed);
+    TB_ASSERT(bytes <= read->asked - read->got);
     s->bytes_owed -= bytes;
     s->data_left -= bytes;
     while (bytes > 0) {
@@ -180,6 +190,7 @@ static void sunk(struct tb_pipe *s, struct tb_read *read, uint32_t bytes)
         const uint32_t step = run.bytes < bytes ? (uint32_t)run.bytes : bytes;
         read->got += step;
         bytes -= step;
+        TB_ASSERT(step > 0 && s->reads_owed > 0);
         if (step == run.bytes) s->reads_owed--;
     }
     if (read->got < read->bytes) return;
@@ -192,6 +203,7 @@ static void sunk(struct tb_pipe *s, struct tb_read *read, uint32_t bytes)
 static enum tb_status sink(struct tb_pipe *s, size_t *turn)
 {
     struct tb_read *read = s->first;
+    TB_ASSERT(read != NULL && s->data_left > 0);
     size_t want = read->bytes - read->got, got = 0;
     if (want > s->data_left) want = s->data_left;
     if (s->paced) want = tb_pace_gate_take(s->fabric, &s->fabric->in, &s->pace, want);
@@ -309,6 +321,7 @@ static enum tb_status take_fd(struct tb_pipe *s)
     uint32_t count = 0;
     const enum tb_status status = tb_chan_recv_fds(s->chan, &fd, 1, &count);
     if (status != TB_OK) return status;
+    TB_ASSERT(s->attaches_owed > 0);
     s->fd_due = false;
     s->attaches_owed--;
     s->ops->on_buffer(s->user, &s->buffer, fd);
@@ -359,6 +372,7 @@ static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *pe
 
 static void finish(struct tb_pipe *s)
 {
+    TB_ASSERT(s->closing && s->chan == NULL);
     const struct tb_upstream_events *events = s->events;
     void *events_user = s->events_user;
     tb_pace_gate_leave(&s->fabric->in, &s->pace);
@@ -399,6 +413,7 @@ static const struct tb_chan_ops chan_ops = {
 
 enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *options)
 {
+    TB_ASSERT(options->ops->on_welcome != NULL && options->ops->on_buffer != NULL);
     const struct tb_upstream_options *up = options->upstream;
     const struct tb_hop_options *hop = up->hop;
     memset(s, 0, sizeof *s);

@@ -31,6 +31,7 @@ static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
     if (room < t->part_count) t->part_count = (uint32_t)room;
     if (chunks < t->part_count) t->part_count = (uint32_t)chunks;
     t->bytes = t->part_count * t->part_bytes;
+    TB_ASSERT(t->part_count <= TB_GPU_TRAY_PARTS && t->bytes <= TB_GPU_TRAY_BYTES_MAX);
 }
 
 /* ---- opening ---- */
@@ -71,6 +72,8 @@ static void run_close_unwanted(struct tb_pool_job *job, uint32_t thread)
 
 static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_transport_why why)
 {
+    TB_ASSERT(state == TB_SHM_TRAY_OPEN || state == TB_SHM_TRAY_OVER);
+    TB_ASSERT(t->state == TB_SHM_TRAY_ASKED || t->state == TB_SHM_TRAY_OPENING);
     t->state = state;
     t->why = why;
     t->on_settled(t->owner);
@@ -78,6 +81,7 @@ static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_
 
 static void opened(struct tb_shm_tray *t, struct tb_gpu_reach *reach)
 {
+    TB_ASSERT(t->opening != NULL && t->reach == NULL);
     t->opening = NULL;
     t->reach = reach;
     if (t->state == TB_SHM_TRAY_OVER) return; /* too late */
@@ -99,6 +103,7 @@ static void opening_done(struct tb_fabric_job *job)
         return;
     }
     if (o->lease >= 0) close(o->lease);
+    TB_ASSERT(o->fabric->openings > 0);
     o->fabric->openings--;
     tb_free(o);
     if (tray != NULL) opened(tray, reach);
@@ -106,6 +111,7 @@ static void opening_done(struct tb_fabric_job *job)
 
 static bool begin(struct tb_shm_tray *t)
 {
+    TB_ASSERT(t->opening == NULL && t->lease >= 0);
     struct tb_shm_tray_opening *o = tb_malloc(sizeof *o);
     if (o == NULL) return false;
     *o = (struct tb_shm_tray_opening){.job = {.run = run_open},
@@ -159,6 +165,7 @@ static tb_time_ns late_at(const struct tb_shm_tray *t)
 
 void tb_shm_tray_ask(struct tb_shm_tray *t)
 {
+    TB_ASSERT(t->bytes > 0 && t->answers == 0);
     t->state = TB_SHM_TRAY_ASKED;
     t->heard_at = tb_clock_now();
     tb_pipe_ask_tray(t->stream, t->bytes);
@@ -195,6 +202,7 @@ static bool offered(struct tb_shm_tray *t, const struct tb_hop_answer *answer)
 static void came(struct tb_shm_tray *t)
 {
     struct tb_read *read = t->first;
+    TB_ASSERT(read != NULL && t->owed > 0);
     t->first = read->next;
     if (t->first == NULL) t->last = NULL;
     t->owed--;
@@ -248,6 +256,7 @@ void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
 {
     read->part = unused_part(t);
     TB_ASSERT(read->part < t->part_count); /* it takes it: others only give parts back meanwhile */
+    TB_ASSERT(read->bytes <= t->part_bytes);
     atomic_store(&t->used[read->part], true);
     read->next = NULL;
     if (t->first == NULL) {
@@ -268,6 +277,7 @@ void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
 
 bool tb_shm_tray_copy(struct tb_shm_tray *t, const struct tb_read *read)
 {
+    TB_ASSERT(read->part < t->part_count && atomic_load(&t->used[read->part]));
     const uint64_t at = read->part * t->part_bytes;
     const bool came = !atomic_load(&t->broken) &&
                       tb_gpu_reach_copy(t->reach, read->part, at, read->to, read->bytes) == TB_OK;

@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "intra/fabric/shared_memory.h"
@@ -131,6 +132,7 @@ static bool may_have_tray(const struct shm_upstream *u)
 
 static void ask_buffers(struct shm_upstream *u)
 {
+    TB_ASSERT(u->answered <= u->asked && u->asked <= u->count);
     while (u->asked < u->count && tb_pipe_attach(&u->stream, u->buffers[u->asked].buffer))
         u->asked++;
     if (u->answered < u->count) return;
@@ -236,6 +238,7 @@ static void copy_mapped(const struct attached *a, const struct tb_source_run *ru
 
 static bool copy_from_file(const struct attached *a, const struct tb_source_run *run, uint8_t *to)
 {
+    TB_ASSERT(a->kind == TB_HOP_BUFFER_MEMFD);
     for (uint64_t done = 0; done < run->bytes;) {
         const ssize_t got =
             tb_sys_pread(a->fd, to + done, run->bytes - done, (off_t)(a->offset + run->offset + done));
@@ -255,6 +258,7 @@ static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_
     while (pieces < PIECES_MAX && done + bytes < read->bytes) {
         const struct tb_source_run run = tb_read_run(read, done + bytes);
         const struct attached *a = find(u, run.buffer);
+        TB_ASSERT(a != NULL && inside(a, &run)); /* shm_reaches said so */
         if (a->kind != TB_HOP_BUFFER_ADDRESS) break;
         there[pieces++] =
             (struct iovec){.iov_base = (void *)(uintptr_t)(a->address + run.offset), .iov_len = run.bytes};
@@ -273,6 +277,7 @@ static enum tb_status shm_copy(struct tb_upstream *upstream, const struct tb_rea
     for (uint32_t done = 0; done < read->bytes;) {
         const struct tb_source_run run = tb_read_run(read, done);
         const struct attached *a = find(u, run.buffer);
+        TB_ASSERT(a != NULL && a->kind != TB_HOP_BUFFER_STREAM && inside(a, &run));
         uint32_t step = (uint32_t)run.bytes;
         if (a->kind == TB_HOP_BUFFER_ADDRESS)
             step = copy_from_process(u, read, done);

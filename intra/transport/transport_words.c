@@ -1,4 +1,5 @@
 /* transport_words.c - what a hop goes by and why, as words and as the byte of PROGRESS. Pure. */
+#include "base/assert.h"
 #include "intra/fabric/fabric.h"
 
 const char *tb_transport_name(enum tb_transport transport)
@@ -41,6 +42,7 @@ const char *tb_transport_why_text(enum tb_transport_why why)
 
 uint8_t tb_transport_pack(enum tb_transport transport, enum tb_transport_why why)
 {
+    TB_ASSERT((uint32_t)transport < 16 && (uint32_t)why < 16); /* four bits each */
     return (uint8_t)((uint32_t)transport | (uint32_t)why << 4);
 }
 

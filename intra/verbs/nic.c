@@ -119,6 +119,7 @@ static void look_more(struct tb_verbs_queue *q, bool wanted)
     struct tb_verbs *v = q->v;
     if (q->looking == wanted) return;
     q->looking = wanted;
+    TB_ASSERT(wanted || v->looking > 0);
     v->looking += wanted ? 1 : UINT32_MAX;
     if (v->looking == 1 && wanted) (void)uv_idle_start(&v->look, on_look);
     if (v->looking == 0) (void)uv_idle_stop(&v->look);
@@ -160,6 +161,8 @@ void tb_verbs_queue_init(struct tb_verbs_queue *q, struct tb_verbs *v, const str
 enum tb_status tb_verbs_queue_open(struct tb_verbs_queue *q, struct tb_verbs_nic *nic, struct rdma_cm_id *id,
                                    struct ibv_pd *domain, uint32_t reads_max)
 {
+    TB_ASSERT(q->nic == NULL && q->cq == NULL && !q->ending);
+    TB_ASSERT(!nic->dead && domain != NULL);
     struct ibv_qp_init_attr attr;
     q->posted = 0;
     q->failed = q->looking = false;
@@ -184,6 +187,7 @@ undo_cq:
 
 void tb_verbs_queue_posted(struct tb_verbs_queue *q, uint32_t count)
 {
+    TB_ASSERT(q->nic != NULL && !q->settled);
     q->posted += count;
 }
 
@@ -199,6 +203,7 @@ void tb_verbs_queue_fail(struct tb_verbs_queue *q)
 void tb_verbs_queue_abandon(struct tb_verbs_queue *q)
 {
     if (q->nic == NULL) return;
+    TB_ASSERT(q->posted == 0 || q->settled); /* else a NIC may still write to memory of its owner */
     look_more(q, false);
     LIST_REMOVE(q, link);
     rdma_destroy_qp(q->id);
@@ -214,12 +219,14 @@ void tb_verbs_queue_abandon(struct tb_verbs_queue *q)
 static void on_drain_closed(uv_handle_t *handle)
 {
     struct tb_verbs_queue *q = handle->data;
+    TB_ASSERT(q->ending && q->settled);
     tb_verbs_queue_abandon(q);
     q->ops->on_ended(q);
 }
 
 static void settle(struct tb_verbs_queue *q)
 {
+    TB_ASSERT(q->ending);
     if (q->settled) return;
     q->settled = true;
     uv_close((uv_handle_t *)&q->drain, on_drain_closed);
@@ -258,6 +265,7 @@ static void rails_down(struct tb_verbs_nic *nic, uint32_t port, bool down)
 
 static void die(struct tb_verbs_nic *nic)
 {
+    TB_ASSERT(!nic->dead);
     struct tb_verbs *v = nic->v;
     nic->dead = true;
     tb_pinned_forsake(&v->pinned, nic->context);
@@ -333,6 +341,7 @@ static bool nic_add(struct tb_verbs *v, struct ibv_context *context)
     if (nic->channel == NULL) goto undo_pd;
     nic->completions.data = nic->events.data = nic;
     if (!follow(v, &nic->completions, nic->channel->fd, on_completions)) goto undo_channel;
+    TB_ASSERT(v->nic_count < TB_VERBS_NICS_MAX);
     v->nic_count++;
     /* librdmacm's context is the process's, and what it tells one fabric no other hears: each
      * watches by a context of its own. */
@@ -368,6 +377,7 @@ static void rail_try(struct tb_verbs *v, const struct ifaddrs *at)
             tb_nic_facts_read(TB_NIC_SYSFS, ibv_get_device_name(id->verbs->device), rail.port, &facts);
             rail.bytes_per_s = facts.bytes_per_s;
             rail.spot = facts.spot;
+            TB_ASSERT(rail.nic < v->nic_count);
             v->rails.rails[v->rails.count++] = rail;
         }
     }
@@ -460,6 +470,7 @@ void tb_verbs_close(struct tb_verbs *v)
 {
     if (v == NULL) return;
     TB_ASSERT(LIST_EMPTY(&v->queues) && LIST_EMPTY(&v->guests));
+    TB_ASSERT(v->looking == 0);
     for (uint32_t i = 0; i < v->nic_count; i++) {
         uv_close((uv_handle_t *)&v->nics[i].completions, nothing_closed);
         if (v->nics[i].events.loop != NULL) uv_close((uv_handle_t *)&v->nics[i].events, nothing_closed);

@@ -64,6 +64,7 @@ static uint32_t drop(struct tb_pinned *p, chosen_fn *chosen, const struct tb_pin
             r = LIST_NEXT(r, link);
             continue;
         }
+        TB_ASSERT(r->shared && r->region.mr != NULL);
         r->state = TB_PINNED_FREEING;
         pthread_mutex_unlock(&p->lock);
         tb_region_free(&r->region);
@@ -124,6 +125,7 @@ void tb_pinned_fini(struct tb_pinned *p)
 
 void tb_pinned_stays(struct tb_pinned *p, const void *bytes, uint64_t count)
 {
+    TB_ASSERT(bytes != NULL && count > 0);
     struct tb_pinned_memory *m = tb_calloc(1, sizeof *m);
     if (m == NULL) return;
     m->bytes = bytes;
@@ -194,6 +196,7 @@ struct tb_pinned_region *tb_pinned_find(struct tb_pinned *p, const struct tb_reg
     pthread_mutex_lock(&p->lock);
     struct tb_pinned_region *r = options->dmabuf < 0 ? region_of(p, options) : NULL;
     if (r != NULL && r->state != TB_PINNED_MADE) r = NULL;
+    TB_ASSERT(r == NULL || r->region.mr != NULL);
     if (r != NULL) r->users++;
     pthread_mutex_unlock(&p->lock);
     return r;
@@ -232,6 +235,7 @@ static enum tb_status take_new(struct tb_pinned *p, const struct tb_region_optio
     if (r->shared) {
         pthread_mutex_lock(&p->lock);
         r->state = TB_PINNED_MADE;
+        TB_ASSERT(r->users > 0 && (status == TB_OK) == (r->region.mr != NULL));
         if (status != TB_OK) LIST_REMOVE(r, link);
         pthread_cond_broadcast(&p->changed);
         pthread_mutex_unlock(&p->lock);
@@ -245,6 +249,7 @@ static enum tb_status take_new(struct tb_pinned *p, const struct tb_region_optio
  * meanwhile. */
 static void share(struct tb_pinned *p, const struct tb_region_options *options, struct tb_pinned_region *r)
 {
+    TB_ASSERT(!r->shared && r->users == 0 && r->region.mr == NULL);
     r->shared = r->stays = true;
     r->of = *options;
     r->state = TB_PINNED_MAKING;
@@ -256,6 +261,7 @@ static void share(struct tb_pinned *p, const struct tb_region_options *options, 
 enum tb_status tb_pinned_take(struct tb_pinned *p, const struct tb_region_options *options,
                               struct tb_pinned_region **region_out)
 {
+    TB_ASSERT(options->domain != NULL && (options->bytes != NULL || options->dmabuf >= 0));
     struct tb_pinned_region *r = NULL, *fresh = tb_calloc(1, sizeof *fresh);
     if (fresh == NULL) {
         errno = ENOMEM;
@@ -347,6 +353,7 @@ struct tb_pinned_domain *tb_pinned_domain_take(struct tb_pinned *p, struct ibv_c
 
 void tb_pinned_domain_leave(struct tb_pinned *p, struct tb_pinned_domain *domain)
 {
+    TB_ASSERT(domain->pd != NULL);
     pthread_mutex_lock(&p->lock);
     LIST_INSERT_HEAD(&p->domains, domain, link);
     drop_domains(p);

@@ -1,5 +1,7 @@
 #include "intra/verbs/poll_spin.h"
 
+#include "base/assert.h"
+
 void tb_spin_init(struct tb_spin *s)
 {
     *s = (struct tb_spin){.gap = TB_TIME_NEVER};
@@ -9,6 +11,7 @@ void tb_spin_init(struct tb_spin *s)
  * completion ends the spinning, and five quick ones begin it again. */
 static void note_gap(struct tb_spin *s, uint32_t count, tb_time_ns now)
 {
+    TB_ASSERT(count > 0);
     const tb_time_ns gap = tb_time_min(tb_time_since(s->last_at, now) / count, 5 * TB_SPIN_GAP);
     if (s->last_at != 0) s->gap = s->gap == TB_TIME_NEVER ? gap : s->gap - s->gap / 4 + gap / 4;
     s->last_at = now;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 #define RATE_UNKNOWN UINT64_C(1250000000) /* 10 Gbit/s: between NICs that do not say, load decides */
 
 static bool same(const struct tb_rail_address *a, const struct tb_rail_address *b)
@@ -46,6 +48,7 @@ static bool behind_one_port(const struct tb_rail_spot *a, const struct tb_rail_s
 
 void tb_rails_look_from(struct tb_rail *rails, uint32_t count, const struct tb_rail_spot *memory)
 {
+    TB_ASSERT(count <= TB_RAILS_MAX);
     bool beside = false; /* one is up that is behind its port */
     for (uint32_t i = 0; i < count; i++)
         beside = beside || (!rails[i].down && behind_one_port(&rails[i].spot, memory));
@@ -88,6 +91,7 @@ static bool usable(const struct tb_rails *r, const struct tb_rail *ours, const s
 enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *theirs, uint32_t their_count,
                                tb_time_ns now, struct tb_rail_path *path_out, tb_time_ns *again_out)
 {
+    TB_ASSERT(r->count <= TB_RAILS_MAX);
     struct tb_rail_path best[TB_RAILS_MAX * TB_RAILS_MAX]; /* all of one price */
     struct price price = {0};
     uint32_t count = 0;
@@ -104,6 +108,7 @@ enum tb_status tb_rails_choose(const struct tb_rails *r, const struct tb_rail *t
     }
     if (count == 0) return TB_NOT_FOUND;
     *path_out = best[r->draw % count];
+    TB_ASSERT(path_out->ours < r->count && path_out->theirs < their_count);
     return TB_OK;
 }
 
@@ -131,6 +136,7 @@ tb_time_ns tb_rails_failed(struct tb_rails *r, const struct tb_rail_address *our
     rest->failures++;
     rest->failed_at = now;
     rest->until = tb_time_add(now, TB_RAIL_REST_MIN << doublings);
+    TB_ASSERT(rest->until > now && rest->failures > 0);
     return rest->until;
 }
 
@@ -147,6 +153,7 @@ void tb_rails_wait(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_
     const bool blind = again == TB_TIME_NEVER;
     turn->at = blind ? tb_time_add(now, TB_RAIL_REST_MIN << doublings) : again;
     turn->blind = blind ? doublings + 1 : 0;
+    TB_ASSERT(turn->blind <= TB_RAIL_DOUBLINGS + 1);
     turn->ups = r->ups;
     turn->tries = 0;
 }
@@ -160,5 +167,6 @@ bool tb_rails_turn(const struct tb_rails *r, struct tb_rail_turn *turn, tb_time_
 
 bool tb_rails_more(struct tb_rail_turn *turn)
 {
+    TB_ASSERT(turn->tries < TB_RAILS_MAX); /* what said false ended the turn */
     return ++turn->tries < TB_RAILS_MAX;
 }

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 #define RTT_GUESS    TB_US(20)
 #define RATE_GUESS   UINT64_C(12500000000) /* 100 Gbit/s */
 #define SEGMENTS_MIN 8u                    /* of a window: several are in flight */
@@ -31,6 +33,8 @@ static void resize(struct tb_window *w, uint64_t bytes)
 {
     w->bytes = bytes;
     w->segment_bytes = segment_of(bytes);
+    TB_ASSERT(w->bytes >= TB_WINDOW_MIN && w->bytes <= TB_WINDOW_MAX);
+    TB_ASSERT(w->segment_bytes >= TB_WINDOW_SEGMENT_MIN && w->segment_bytes <= TB_WINDOW_SEGMENT_MAX);
 }
 
 void tb_window_init(struct tb_window *w, uint64_t link_bytes_per_s, uint32_t reads_max)
@@ -56,6 +60,7 @@ void tb_window_completed(struct tb_window *w, const struct tb_window_sample *sam
 {
     next_span(w, now);
     w->done_bytes += sample->bytes;
+    TB_ASSERT(sample->done_before < w->done_bytes || sample->bytes == 0);
     if (sample->posted_at > w->span_at) w->probing = false;
     tb_time_ns took = tb_time_since(sample->posted_at, now);
     if (took == 0) took = 1;
@@ -69,6 +74,7 @@ void tb_window_completed(struct tb_window *w, const struct tb_window_sample *sam
 uint32_t tb_window_next(const struct tb_window *w, uint64_t posted_bytes, uint32_t posted_reads,
                         uint32_t want)
 {
+    TB_ASSERT(w->segment_bytes > 0 && w->reads_max > 0);
     const uint64_t most = w->probing ? TB_WINDOW_MIN / SEGMENTS_MIN : w->bytes;
     if (posted_reads >= w->reads_max || posted_bytes >= most) return 0;
     return want < w->segment_bytes ? want : w->segment_bytes;

@@ -18,6 +18,7 @@ void tb_region_replace_dmabuf(tb_region_dmabuf_fn fn)
  * page as the memory is. */
 static bool register_device(const struct tb_region_options *o, int rights, struct tb_region *region_out)
 {
+    TB_ASSERT(region_out->mr == NULL);
     if (o->dmabuf < 0) return false;
     region_out->mr =
         register_dmabuf(o->domain, o->dmabuf_offset, o->count, o->dmabuf_offset, o->dmabuf, rights);
@@ -30,6 +31,7 @@ enum tb_status tb_region_register(const struct tb_region_options *options, struc
 {
     const int rights = options->target ? TARGET_RIGHTS : EXPORT_RIGHTS;
     *region_out = (struct tb_region){0};
+    TB_ASSERT(options->domain != NULL);
     if (options->count == 0) return TB_BAD_ARGUMENT;
     if (register_device(options, rights, region_out)) return TB_OK;
     if (options->bytes == NULL) return TB_SITE_IO;
@@ -53,6 +55,7 @@ struct ibv_pd *tb_region_domain_new(struct ibv_context *device)
 
 void tb_region_domain_free(struct ibv_pd *domain)
 {
+    TB_ASSERT(domain != NULL);
     const int error = ibv_dealloc_pd(domain);
     TB_ASSERT(error == 0 || error == EIO);
 }

@@ -36,6 +36,7 @@ static void on_welcome(void *user, const struct tb_hop_answer *answer)
 
 static void add_rail(struct tb_verbs_upstream *u, const struct tb_hop_answer *answer)
 {
+    TB_ASSERT(u->their_count <= TB_RAILS_MAX);
     struct tb_rail *rail = &u->theirs[u->their_count];
     if (u->their_count == TB_RAILS_MAX) return; /* more than are looked at */
     *rail = (struct tb_rail){.bytes_per_s = answer->a,
@@ -69,6 +70,7 @@ static uint32_t reachable(const struct tb_verbs_upstream *u)
 
 void tb_verbs_ask_remotes(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(u->answered <= u->asked && u->asked <= u->remote_count);
     while (u->asked < u->remote_count && tb_pipe_attach(&u->stream, u->remotes[u->asked].buffer))
         u->asked++;
     if (u->answered < u->remote_count) return;
@@ -78,6 +80,7 @@ void tb_verbs_ask_remotes(struct tb_verbs_upstream *u)
         tb_verbs_become_stream(u, TB_WHY_UNREGISTERED_THERE);
         return;
     }
+    TB_ASSERT(u->on_path && u->queue.nic != NULL && u->stale == 0);
     u->state = TB_VERBS_OPEN;
     u->open_at = tb_clock_now();
     u->base.transport = TB_TRANSPORT_VERBS;
@@ -129,6 +132,7 @@ static const struct tb_pipe_ops stream_ops = {
 
 void tb_verbs_go_on_closing(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(u->closing);
     if (!u->ended || u->job_out) return;
     tb_verbs_targets_free(u);
     tb_pipe_close(&u->stream);
@@ -138,6 +142,7 @@ static void on_ended(struct tb_verbs_queue *q)
 {
     struct tb_verbs_upstream *u = tb_verbs_with_queue(q);
     u->ended = true;
+    TB_ASSERT(u->queue.nic == NULL); /* nothing writes to the places any more (P1) */
     tb_verbs_go_on_closing(u);
 }
 
@@ -148,6 +153,7 @@ static void verbs_close(struct tb_upstream *upstream)
 {
     struct tb_verbs_upstream *u = (struct tb_verbs_upstream *)upstream;
     u->closing = true;
+    TB_ASSERT(!u->ended);
     if (u->open_at != 0 && !u->broken)
         tb_rails_carried(&u->v->rails, &tb_verbs_our_rail(u)->address, &u->theirs[u->path.theirs].address,
                          u->open_at, tb_clock_now());

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "intra/verbs/nic_facts.h"
@@ -20,6 +21,7 @@
 
 void tb_verbs_path_leave(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(!u->on_path || u->v->rails.rails[u->path.ours].load > 0);
     if (u->on_path) u->v->rails.rails[u->path.ours].load--;
     u->on_path = false;
 }
@@ -54,6 +56,7 @@ void tb_verbs_targets_free(struct tb_verbs_upstream *u)
 
 void tb_verbs_become_stream(struct tb_verbs_upstream *u, enum tb_transport_why why)
 {
+    TB_ASSERT(!u->on_path && u->id == NULL);
     u->state = TB_VERBS_STREAMING;
     u->base.transport = TB_TRANSPORT_TCP;
     u->base.why = why;
@@ -86,6 +89,7 @@ static void path_next(struct tb_verbs_upstream *u)
 
 void tb_verbs_path_failed(struct tb_verbs_upstream *u, const char *what)
 {
+    TB_ASSERT(u->on_path && !u->job_out); /* the pool has none of its memory */
     const struct path_text t = path_text(u);
     tb_log(TB_LOG_WARN, "verbs.path_failed", "from=%s to=%s reason=\"%s\" action=rests", t.ours, t.theirs,
            what);
@@ -96,6 +100,7 @@ void tb_verbs_path_failed(struct tb_verbs_upstream *u, const char *what)
     u->id = NULL;
     tb_verbs_targets_free(u);
     u->stale += u->asked - u->answered;
+    TB_ASSERT(u->queue.nic == NULL && !u->on_path);
     path_next(u);
 }
 
@@ -111,6 +116,7 @@ void tb_verbs_break_off(struct tb_verbs_upstream *u, const char *what)
 
 void tb_verbs_path_blame(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(u->broken && u->broken_why != NULL);
     const struct path_text t = path_text(u);
     tb_log(TB_LOG_WARN, "verbs.broken", "from=%s to=%s reason=\"%s\" action=hop_ends", t.ours, t.theirs,
            u->broken_why);
@@ -123,6 +129,7 @@ void tb_verbs_path_blame(struct tb_verbs_upstream *u)
 static enum tb_status take(struct tb_verbs_upstream *u, struct tb_region_options options,
                            struct tb_pinned_region **region_out)
 {
+    TB_ASSERT(u->domain != NULL && *region_out == NULL);
     struct tb_pinned_region *region;
     options.domain = u->domain;
     options.target = true;
@@ -177,6 +184,7 @@ static void register_run(struct tb_pool_job *job, uint32_t thread)
 
 static void connect_now(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(u->state == TB_VERBS_REGISTERING && u->bounce_region != NULL);
     uint8_t hello[TB_VERBS_HELLO];
     const uint64_t magic = TB_VERBS_MAGIC;
     const struct ibv_device_attr *attr = &u->queue.nic->attr;
@@ -199,6 +207,7 @@ static void on_registered(struct tb_fabric_job *job)
 {
     struct tb_verbs_upstream *u =
         (struct tb_verbs_upstream *)((char *)job - offsetof(struct tb_verbs_upstream, registered));
+    TB_ASSERT(u->job_out);
     u->job_out = false;
     if (u->closing) {
         tb_verbs_go_on_closing(u);
@@ -242,6 +251,7 @@ static void look_where_memory_is(struct tb_verbs_upstream *u)
 
 void tb_verbs_path_ask(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(!u->on_path && u->id == NULL && u->queue.nic == NULL);
     u->state = TB_VERBS_ASKING;
     u->their_count = u->asked = u->answered = 0;
     tb_pipe_ask_verbs(&u->stream);
@@ -249,6 +259,7 @@ void tb_verbs_path_ask(struct tb_verbs_upstream *u)
 
 void tb_verbs_path_try(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(!u->on_path && u->queue.nic == NULL);
     tb_time_ns again;
     look_where_memory_is(u);
     if (tb_rails_choose(&u->v->rails, u->theirs, u->their_count, tb_clock_now(), &u->path, &again) != TB_OK) {
@@ -263,6 +274,7 @@ void tb_verbs_path_try(struct tb_verbs_upstream *u)
 
 static void on_routed(struct tb_verbs_upstream *u)
 {
+    TB_ASSERT(u->on_path && !u->job_out);
     struct tb_verbs_nic *nic = tb_verbs_nic_of(u->v, u->id->verbs);
     if (nic == NULL || tb_verbs_queue_open(&u->queue, nic, u->id, nic->pd, TB_VERBS_READS_MAX) != TB_OK) {
         tb_verbs_path_failed(u, "no queue pair");

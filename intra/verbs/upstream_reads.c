@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "intra/verbs/upstream_inside.h"
 
@@ -71,6 +72,7 @@ static bool aim(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *post, 
     }
     const uint32_t idle = ~u->bounce_busy & ((1u << TB_VERBS_BOUNCES) - 1);
     if (idle == 0) return false;
+    TB_ASSERT(u->bounce_region != NULL);
     post->bounce = (uint8_t)__builtin_ctz(idle);
     u->bounce_busy |= 1u << post->bounce;
     if (sge->length > TB_VERBS_BOUNCE_BYTES) sge->length = TB_VERBS_BOUNCE_BYTES;
@@ -101,6 +103,7 @@ static bool chain_add(struct tb_verbs_upstream *u, struct chain *c, struct tb_ve
     sge->length = want;
     if (want == 0 || !aim(u, post, sge)) return false;
     const struct tb_verbs_remote *r = remote_of(u, run.buffer);
+    TB_ASSERT(r != NULL && r->reachable); /* tb_verbs_reached said so */
     c->wrs[c->count] =
         (struct ibv_send_wr){.wr_id = u->post_at,
                              .sg_list = sge,
@@ -114,6 +117,7 @@ static bool chain_add(struct tb_verbs_upstream *u, struct chain *c, struct tb_ve
     u->post_at = (u->post_at + 1) % TB_VERBS_READS_MAX;
     u->posted_bytes += sge->length;
     read->asked += sge->length;
+    TB_ASSERT(read->asked <= read->bytes && u->posted_bytes >= sge->length);
     if (read->asked == read->bytes) list->first = read->next;
     return true;
 }
@@ -137,6 +141,7 @@ static void pump(struct tb_verbs_upstream *u)
 
 void tb_verbs_take_read(struct tb_verbs_upstream *u, struct tb_read *read)
 {
+    TB_ASSERT(read->bytes > 0 && u->state == TB_VERBS_OPEN);
     struct tb_verbs_read_list *list = read->words ? &u->words : &u->data;
     read->next = NULL;
     read->asked = read->got = 0;
@@ -156,6 +161,7 @@ static void completed(struct tb_verbs_upstream *u, struct tb_verbs_posted_read *
         memcpy(post->to, u->bounce + (size_t)post->bounce * TB_VERBS_BOUNCE_BYTES, bytes);
         u->bounce_busy &= ~(1u << post->bounce);
     }
+    TB_ASSERT(bytes <= u->posted_bytes && bytes <= read->asked - read->got);
     u->posted_bytes -= bytes;
     tb_window_completed(&u->window, &post->sample, tb_clock_now());
     read->got += bytes;
@@ -169,6 +175,7 @@ void tb_verbs_on_completion(struct tb_verbs_queue *q, const struct ibv_wc *wc)
         tb_verbs_break_off(u, ibv_wc_status_str(wc->status));
         return;
     }
+    TB_ASSERT(wc->wr_id < TB_VERBS_READS_MAX);
     completed(u, &u->posted[wc->wr_id]);
     pump(u);
 }

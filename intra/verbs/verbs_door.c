@@ -79,6 +79,7 @@ static struct domain *domain_find(struct tb_verbs_export *e, struct tb_verbs_nic
 
 static void domain_close(struct domain *d)
 {
+    TB_ASSERT(d->nic != NULL && d->kept != NULL);
     for (uint32_t b = 0; b < d->owner->export->buffer_count; b++)
         tb_pinned_release(&d->owner->v->pinned, d->windows[b].region);
     tb_free(d->windows);
@@ -129,6 +130,7 @@ static enum tb_status export_prepare(struct tb_verbs *v, struct tb_export *expor
 
 static struct tb_region_options region_of(const struct domain *d, uint32_t buffer)
 {
+    TB_ASSERT(buffer < d->owner->export->buffer_count);
     const struct tb_export_buffer *b = &d->owner->export->buffers[buffer];
     return (struct tb_region_options){.domain = d->kept->pd,
                                       .bytes = b->bytes,
@@ -169,6 +171,7 @@ static void registered(struct tb_fabric_job *job)
 {
     struct window *w = (struct window *)((char *)job - offsetof(struct window, done));
     struct tb_verbs_export *e = w->domain->owner;
+    TB_ASSERT(e->jobs > 0 && w->state == REGISTERING);
     w->state = w->status == TB_OK ? REGISTERED : UNREACHABLE;
     say_registered(w, &e->export->buffers[w - w->domain->windows]);
     e->jobs--;
@@ -184,6 +187,7 @@ static void registered(struct tb_fabric_job *job)
 /* At once where it was kept. */
 static void register_begin(struct window *w, struct domain *d)
 {
+    TB_ASSERT(w->state == UNKNOWN && w->region == NULL);
     const struct tb_region_options options = region_of(d, (uint32_t)(w - d->windows));
     w->domain = d;
     w->region = tb_pinned_find(&d->owner->v->pinned, &options);
@@ -201,6 +205,7 @@ enum tb_status tb_verbs_guest_window(struct tb_verbs_guest *g, uint32_t buffer,
     TB_ASSERT(buffer < g->export->buffer_count);
     /* A reader knows that it is connected before we do, and may attach at once. */
     if (g->state != IN && g->state != CONNECTING) return TB_BAD_STATE;
+    TB_ASSERT(g->domain != NULL && g->export->verbs != NULL);
     struct window *w = &g->domain->windows[buffer];
     if (w->state == UNKNOWN) register_begin(w, g->domain);
     if (w->state == REGISTERING) return TB_AGAIN;
@@ -226,6 +231,7 @@ static void look_where_memory_is(const struct tb_export *export, struct tb_rail_
 uint32_t tb_verbs_rails(struct tb_verbs *v, const struct tb_export *export, struct tb_rail *rails_out,
                         uint16_t *port_out)
 {
+    TB_ASSERT(v->rails.count <= TB_RAILS_MAX);
     struct tb_rail_spot spot;
     look_where_memory_is(export, &spot);
     memcpy(rails_out, v->rails.rails, v->rails.count * sizeof *rails_out);
@@ -246,6 +252,7 @@ static void break_off(struct tb_verbs_guest *g)
 static void run_gone(struct tb_fabric_job *job)
 {
     struct tb_verbs_guest *g = (struct tb_verbs_guest *)((char *)job - offsetof(struct tb_verbs_guest, gone));
+    TB_ASSERT(g->ended && g->queue.nic == NULL); /* nothing reads the memory any more */
     const struct tb_verbs_guest_events *events = g->events;
     void *user = g->user;
     LIST_REMOVE(g, link);
@@ -262,6 +269,8 @@ static void on_ended(struct tb_verbs_queue *q)
 {
     struct tb_verbs_guest *g = guest_with(q);
     g->ended = true;
+    TB_ASSERT(g->state == ENDING);
+    TB_ASSERT(g->rail == UINT32_MAX || g->v->rails.rails[g->rail].load > 0);
     if (g->rail != UINT32_MAX) g->v->rails.rails[g->rail].load--;
     if (g->export->verbs->jobs == 0) run_gone(&g->gone);
 }
@@ -362,6 +371,7 @@ static uint32_t rail_of(const struct tb_verbs *v, struct rdma_cm_id *id)
 /* Posted while the queue pair is new: nothing can fail in the moment when it has to be drained. */
 static bool post_marker(struct tb_verbs_queue *q)
 {
+    TB_ASSERT(q->posted == 0);
     struct ibv_recv_wr marker = {.wr_id = 0}, *bad;
     if (ibv_post_recv(q->id->qp, &marker, &bad) != 0) return false;
     tb_verbs_queue_posted(q, 1);
@@ -371,6 +381,7 @@ static bool post_marker(struct tb_verbs_queue *q)
 /* False: the id is still the caller's to destroy. */
 static bool come_in(struct tb_verbs_guest *g, struct rdma_cm_id *id, uint32_t reads)
 {
+    TB_ASSERT(g->state == OFFERED && g->rail == UINT32_MAX && g->domain == NULL);
     struct tb_verbs_nic *nic = tb_verbs_nic_of(g->v, id->verbs);
     if (nic == NULL) return false;
     g->domain = domain_open(g->export->verbs, nic);

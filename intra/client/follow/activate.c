@@ -151,13 +151,13 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
                        "this subscription has not staged the version, or has released it: tb_stage it");
     const struct tb_staging *st = use->staging;
     /* First, because the lock is let go meanwhile. As a rule tb_stage has done it. */
-    const int matched = use->ended == TB_OK && st->state == TB_STAGING_WHOLE ? tb_use_match(sub, use) : TB_OK;
+    const int matched = use->ended == TB_OK && st->life == TB_STAGING_WHOLE ? tb_use_match(sub, use) : TB_OK;
     if (use->ended != TB_OK)
         return tb_fail(use->ended, "version %llu cannot be activated: %s", (unsigned long long)st->key.number,
                        tb_staging_remedy(use->ended));
-    if (st->state == TB_STAGING_FAILED)
+    if (tb_staging_has_failed(st->life))
         return tb_fail(st->status, "version %llu: %s", (unsigned long long)st->key.number, st->why);
-    if (st->state != TB_STAGING_WHOLE)
+    if (st->life != TB_STAGING_WHOLE)
         return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
@@ -172,13 +172,13 @@ static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct
 {
     const struct tb_staging *st = use->staging;
     int status = tb_use_ask_anew(sub, use, call);
-    while (status == TB_OK && st->state != TB_STAGING_WHOLE) {
+    while (status == TB_OK && st->life != TB_STAGING_WHOLE) {
         const enum tb_status waited = tb_session_wait_change(s, call);
         if (waited != TB_OK)
             status =
                 tb_fail(waited, "version %llu: %u of %u chunks are here again",
                         (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
-        else if (use->ended != TB_OK || st->state == TB_STAGING_FAILED)
+        else if (use->ended != TB_OK || tb_staging_has_failed(st->life))
             status = tb_fail(use->ended != TB_OK ? use->ended : st->status, "version %llu ended: %s",
                              (unsigned long long)st->key.number, st->why);
     }
@@ -278,7 +278,7 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     if (status != TB_OK) return status;
     /* While the answer was waited for the registration may have been suspended by another
      * thread. */
-    if (is_suspended(sub) || use->staging->left_gpu)
+    if (is_suspended(sub) || use->staging->life == TB_STAGING_LEFT)
         return tb_fail(TB_BAD_STATE, "the registration was suspended meanwhile");
     status = update(s, sub, use, info);
     if (status == TB_OK) status = tb_registration_missing(sub->registration);

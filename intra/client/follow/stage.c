@@ -25,8 +25,7 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     TB_ASSERT_LOCKED(sub->session);
     struct tb_request *request = tb_stage_request(sub->session, sub, &use->staging->uid);
     if (request == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the request");
-    const enum tb_staging_state state = use->staging->state;
-    const bool again = use->unheard && (state == TB_STAGING_READING || state == TB_STAGING_WHOLE);
+    const bool again = use->unheard && tb_staging_is_open(use->staging->life);
     use->asked = true;
     use->answer = TB_AGAIN;
     use->asked_at = tb_clock_now();
@@ -50,8 +49,7 @@ static int cannot_stage(const struct tb_staging *st, int status, const char *why
 static int look(struct tb_subscription *sub, struct tb_staged_use *use)
 {
     struct tb_staging *st = use->staging;
-    const bool described =
-        use->ended == TB_OK && st->state >= TB_STAGING_PREPARED && st->state != TB_STAGING_FAILED;
+    const bool described = use->ended == TB_OK && tb_staging_has_places(st->life);
     /* First, because the lock is let go meanwhile. */
     const int matched = described ? tb_use_match(sub, use) : TB_OK;
     if (use->ended == TB_GROUP_BROKEN) {
@@ -62,12 +60,12 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
                        sub->group.text, (unsigned long long)st->key.number);
     }
     int status = TB_AGAIN;
-    if (st->state == TB_STAGING_FAILED)
+    if (tb_staging_has_failed(st->life))
         status = cannot_stage(st, st->status, st->why);
     else if (use->ended != TB_OK)
         status = cannot_stage(st, use->ended, "");
     else if (described)
-        status = matched == TB_OK && st->state != TB_STAGING_WHOLE ? TB_AGAIN : matched;
+        status = matched == TB_OK && st->life != TB_STAGING_WHOLE ? TB_AGAIN : matched;
     return status;
 }
 
@@ -76,7 +74,7 @@ static int not_yet(struct tb_session *s, const struct tb_staging *st)
     if (!s->up && !tb_staging_has_manifests(st))
         return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not described the version",
                        s->gateway_text);
-    if (st->state == TB_STAGING_WHOLE)
+    if (st->life == TB_STAGING_WHOLE)
         return tb_fail(TB_AGAIN,
                        "version %llu is whole here, and the gateway has not said yet that it counts it",
                        (unsigned long long)st->key.number);
@@ -90,7 +88,7 @@ static int not_yet(struct tb_session *s, const struct tb_staging *st)
 static bool is_stuck(const struct tb_session *s, const struct tb_staged_use *use)
 {
     const struct tb_staging *st = use->staging;
-    return st->state == TB_STAGING_READING && st->hop == NULL && s->up &&
+    return st->life == TB_STAGING_READING && st->hop == NULL && s->up &&
            tb_time_since(use->asked_at, tb_clock_now()) >= ASK_AGAIN;
 }
 
@@ -124,13 +122,14 @@ static int judge_answer(struct tb_staged_use *use)
 static bool keeps_bytes(const struct tb_staged_use *use, int status)
 {
     return status == TB_GROUP_BROKEN ||
-           (use->staging->state == TB_STAGING_WHOLE && status == (int)use->answer &&
+           (use->staging->life == TB_STAGING_WHOLE && status == (int)use->answer &&
             tb_status_scope(status) != TB_SCOPE_VERSION);
 }
 
 static bool is_for_one(const struct tb_staging *st)
 {
-    return st->patch_for != NULL || st->slices_for != NULL || st->gpu_for != NULL || st->left_gpu;
+    return st->patch_for != NULL || st->slices_for != NULL || st->gpu_for != NULL ||
+           st->life == TB_STAGING_LEFT;
 }
 
 static int stage(struct tb_subscription *sub, const struct tb_id *uid, const struct tb_call *call)
@@ -142,7 +141,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         return tb_fail(TB_BAD_STATE,
                        "another subscription of this session stages the version for itself alone, "
                        "as a patch, in slices or on its GPU: open a session for each");
-    if (use != NULL && use->staging->left_gpu) { /* the gateway has heard of it */
+    if (use != NULL && use->staging->life == TB_STAGING_LEFT) { /* the gateway has heard of it */
         tb_use_drop(sub, use, 0);
         use = NULL;
     }
@@ -250,7 +249,10 @@ int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, cons
     if (status != TB_OK && status != TB_NOT_FOUND && status != TB_DONE_BEFORE)
         return tb_fail(status, "version %llu cannot be asked for again",
                        (unsigned long long)use->staging->key.number);
-    use->staging->state = TB_STAGING_READING;
+    /* Meanwhile it may have failed. */
+    if (tb_staging_has_failed(use->staging->life))
+        return cannot_stage(use->staging, use->staging->status, use->staging->why);
+    tb_staging_step(&use->staging->life, TB_STAGING_READ_AGAIN);
     const int asked = tb_use_ask(sub, use);
     if (asked == TB_OK) tb_staging_export_notice(s, use->staging);
     return asked;

@@ -22,7 +22,7 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     st->shards = tb_calloc(key->shard_count, sizeof *st->shards);
     if (st->shards == NULL) return TB_SITE_NOMEM;
     st->key = *key; /* shard_count was bounded by its decoder */
-    st->state = TB_STAGING_MANIFESTS;
+    tb_staging_step(&st->life, TB_STAGING_DESCRIBED);
     return TB_OK;
 }
 
@@ -55,11 +55,11 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
     (void)user;
     hear_answer(s, request);
     struct tb_staging *st = tb_staging_find(s, &request->uid);
-    if (st == NULL || st->state == TB_STAGING_FAILED) return;
+    if (st == NULL || tb_staging_has_failed(st->life)) return;
     if (request->status != TB_OK) {
         /* A gateway that has just come back may not know the version yet: while a source still
          * gives, it is read. */
-        if (st->hop == NULL && st->state != TB_STAGING_WHOLE)
+        if (st->hop == NULL && st->life != TB_STAGING_WHOLE)
             tb_staging_fail(st, request->status, request->why);
         else if (request->status == TB_NOT_FOUND)
             ask_again_later(s, st);
@@ -74,7 +74,7 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
         tb_staging_fail(st, status, "the gateway described another version than was asked for");
     /* Asked again, after a group broke or by another subscription: the gateway has to hear that it
      * is all here. */
-    else if (st->state == TB_STAGING_WHOLE)
+    else if (st->life == TB_STAGING_WHOLE)
         tb_staging_progress_notice(s, st);
 }
 

@@ -121,7 +121,7 @@ void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
 static struct tb_staging *next_of(struct tb_session *s, const struct tb_registration *r)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
-        if (st->gpu_for == r && (st->preparing || st->stage != NULL)) return st;
+        if (st->gpu_for == r && (tb_staging_is_preparing(st->life) || st->stage != NULL)) return st;
     return NULL;
 }
 
@@ -132,7 +132,7 @@ static void leave(struct tb_session *s, struct tb_registration *r, struct tb_sta
     tb_staging_give_back(s, st);
     tb_staging_fail(st, TB_BAD_STATE,
                     "it stood in the GPU's memory, and went with tb_suspend: stage it again");
-    st->left_gpu = true;
+    tb_staging_step(&st->life, TB_STAGING_LEAVES);
     st->gpu_for = NULL;
     st->stage = NULL;
     st->stage_bytes = 0;
@@ -149,7 +149,7 @@ void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
     struct tb_staging *st;
     r->ending++; /* nobody resumes it meanwhile */
     while ((st = next_of(s, r)) != NULL || r->passes > 0) {
-        if (st == NULL || st->preparing)
+        if (st == NULL || tb_staging_is_preparing(st->life))
             tb_session_wait_unbounded(s);
         else
             leave(s, r, st);

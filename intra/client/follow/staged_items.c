@@ -52,7 +52,7 @@ static int staged_item(struct tb_subscription *sub, const struct tb_id *uid, uin
     struct tb_staged_use *use = tb_use_find(sub, uid);
     if (use == NULL) return tb_fail(TB_NOT_FOUND, "the subscription has not staged that version");
     const struct tb_staging *st = use->staging;
-    if (st->state != TB_STAGING_WHOLE)
+    if (st->life != TB_STAGING_WHOLE)
         return tb_fail(TB_BAD_STATE, "version %llu is not whole here yet",
                        (unsigned long long)st->key.number);
     for (uint32_t i = 0; i < st->key.shard_count; i++) {

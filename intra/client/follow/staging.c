@@ -74,7 +74,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
         tb_registration_begin_pass(
             r); /* its suspension waits for what goes now, and is not in the list any more */
     /* A task of the pool may be making its places: it says PREPARED or FAILED soon. */
-    while (st->preparing)
+    while (tb_staging_is_preparing(st->life))
         tb_session_wait_unbounded(s);
     tb_staging_close_hop(st);
     tb_staging_base_goes(s, st);
@@ -114,7 +114,7 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session
 {
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
-    if (st == NULL || st->state == TB_STAGING_FAILED) return TB_OK; /* released meanwhile */
+    if (st == NULL || tb_staging_has_failed(st->life)) return TB_OK; /* released meanwhile */
     if (st->shards == NULL || m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
     struct tb_staged_shard *sh = &st->shards[m->shard];
     if (sh->manifest_memory.tables != NULL) return TB_OK; /* told again (P4) */
@@ -125,10 +125,9 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session
         return TB_OK;
     }
     if (++st->manifests_here < st->key.shard_count) return TB_OK;
-    st->state = TB_STAGING_PREPARING;
-    st->preparing = true;
+    tb_staging_step(&st->life, TB_STAGING_SUBMITTED);
     if (tb_crew_submit(s->crew, tb_staging_prepare, st) == TB_OK) return TB_OK;
-    st->preparing = false;
+    tb_staging_step(&st->life, TB_STAGING_UNPLACED);
     tb_staging_fail(st, TB_SITE_NOMEM, "no memory to prepare the version");
     return TB_OK;
 }

@@ -8,22 +8,13 @@
 #include "base/layout/layouts.h"
 #include "base/layout/place.h"
 #include "base/layout/shelf.h"
+#include "intra/client/follow/staging_life.h"
 #include "intra/client/memory/registration.h"
 #include "intra/fabric/fabric.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/session_msg.h"
 
 struct tb_session;
-
-enum tb_staging_state {
-    TB_STAGING_ASKED,     /* STAGE is on its way */
-    TB_STAGING_MANIFESTS, /* the key is known, shards' manifests arrive */
-    TB_STAGING_PREPARING, /* a task of the pool checks roots and makes places */
-    TB_STAGING_PREPARED,  /* ... has done so; the session thread opens the export next */
-    TB_STAGING_READING,
-    TB_STAGING_WHOLE,
-    TB_STAGING_FAILED
-};
 
 struct tb_staged_shard {
     struct tb_manifest_memory manifest_memory; /* zero: not here yet */
@@ -54,12 +45,11 @@ struct tb_hop_note {
 struct tb_staging {
     struct tb_staging *next;
     struct tb_session *session;
-    enum tb_staging_state state;
-    enum tb_status status; /* FAILED: why */
+    enum tb_staging_life life;
+    enum tb_status status; /* it has failed: why */
     char why[TB_TEXT_BYTES_MAX + 1];
     struct tb_id uid;
     struct tb_version_key key;
-    bool preparing; /* a task of the pool has it: it must not go */
     uint32_t uses;
     uint32_t manifests_here;
     struct tb_staged_shard *shards; /* key.shard_count */
@@ -78,8 +68,6 @@ struct tb_staging {
     struct tb_registration *gpu_for;
     struct tb_gpu_stage *stage; /* NULL: not there */
     uint64_t stage_bytes;       /* of it */
-    /* it was there, and went when the registration was suspended: FAILED */
-    bool left_gpu;
     /* Staged as a patch for these buffers; NULL: whole. It becomes NULL when the manifests show
      * that they are no base. */
     struct tb_registration *patch_for;

@@ -64,7 +64,7 @@ static void became_whole(struct tb_session *s, struct tb_staging *st)
 {
     tb_staging_close_hop(st);
     if (st->shelf_offset != 0) tb_shelf_close(&st->shelf);
-    st->state = TB_STAGING_WHOLE;
+    tb_staging_step(&st->life, TB_STAGING_LANDED);
     tb_log(TB_LOG_DEBUG, "staging.whole",
            "number=%llu bytes=%llu gpu_bytes=%llu read_bytes=%llu encoded_bytes=%llu encoded_chunks=%u of=%u",
            (unsigned long long)st->key.number, (unsigned long long)st->memory.count,
@@ -99,11 +99,10 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);
-    TB_ASSERT(st->state == TB_STAGING_READING || st->state == TB_STAGING_WHOLE);
     const bool reads = st->hop != NULL;
     const uint64_t plan = st->plan;
     tb_staging_close_hop(st);
-    st->state = TB_STAGING_READING;
+    tb_staging_step(&st->life, TB_STAGING_READ_AGAIN);
     st->told_chunks = UINT32_MAX; /* until it is told */
     tb_staging_progress_notice(s, st);
     if (reads) tb_staging_lost_notice(s, st, plan, TB_CANCELLED);
@@ -139,7 +138,7 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
 {
     struct tb_staging *best = NULL;
     for (struct tb_staging *b = s->stagings; b != NULL; b = b->next) {
-        if (b->state != TB_STAGING_WHOLE || tb_staging_reads_only(b)) continue;
+        if (b->life != TB_STAGING_WHOLE || tb_staging_reads_only(b)) continue;
         if (!tb_name_equal(&b->key.model, &st->key.model)) continue;
         if (older(b, st) && (best == NULL || older(best, b)) && same_cut(b, st)) best = b;
     }
@@ -232,7 +231,10 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     enum tb_status status = endpoint_of(s, m, &options.from);
     st->plan = m->plan;
     if (status == TB_OK) status = tb_hop_open(s->fabric, &options, &st->hop);
-    if (status != TB_OK) st->hop = NULL;
+    if (status != TB_OK) {
+        st->hop = NULL;
+        st->base = NULL;
+    }
     tb_free(places);
     return status;
 }
@@ -285,10 +287,10 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_pla
 {
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
-    if (st == NULL || st->state == TB_STAGING_FAILED || st->state == TB_STAGING_WHOLE)
+    if (st == NULL || tb_staging_has_failed(st->life) || st->life == TB_STAGING_WHOLE)
         return TB_OK; /* too late for it */
     if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
-    if (keep_plan(st, m) != TB_OK || st->state != TB_STAGING_READING) return TB_OK;
+    if (keep_plan(st, m) != TB_OK || st->life != TB_STAGING_READING) return TB_OK;
     return follow_plan(s, st, st->kept_plan);
 }
 
@@ -319,7 +321,7 @@ static void begin_reading(struct tb_session *s, struct tb_staging *st)
         tb_staging_fail(st, status, "the staging cannot be exported");
         return;
     }
-    st->state = TB_STAGING_READING;
+    tb_staging_step(&st->life, TB_STAGING_OPENED);
     st->told_at = tb_clock_now();
     tb_staging_export_notice(s, st);
     if (tb_staging_is_whole(st))
@@ -376,9 +378,9 @@ void tb_stagings_advance(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
-        if (st->state == TB_STAGING_PREPARED)
+        if (st->life == TB_STAGING_PREPARED)
             begin_reading(s, st);
-        else if (st->state == TB_STAGING_READING && st->hop != NULL)
+        else if (st->life == TB_STAGING_READING && st->hop != NULL)
             hear_hop(s, st);
     }
 }

@@ -17,7 +17,7 @@ void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
     const struct tb_session_export m = {.uid = st->uid,
                                         .export_id = st->unserved ? 0 : st->export_id,
                                         .held_chunks = tb_staging_held_chunks(st),
-                                        .whole = st->state == TB_STAGING_WHOLE,
+                                        .whole = st->life == TB_STAGING_WHOLE,
                                         .source = {st->source, (uint32_t)st->source_bytes}};
     tb_session_export_encode(&m, &notice->payload);
     tb_request_post(s, notice);
@@ -42,7 +42,7 @@ void tb_staging_progress_notice(struct tb_session *s, struct tb_staging *st)
     const struct tb_session_progress m = {.uid = st->uid,
                                           .held_chunks = held,
                                           .total_chunks = st->total_chunks,
-                                          .whole = st->state == TB_STAGING_WHOLE,
+                                          .whole = st->life == TB_STAGING_WHOLE,
                                           .bytes_per_s =
                                               seconds > 0.001 ? (uint64_t)((double)more / seconds) : 0,
                                           .transport = tb_transport_pack(st->transport, st->why_transport)};
@@ -59,7 +59,7 @@ void tb_stagings_progress(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
-        if (st->state != TB_STAGING_READING) continue;
+        if (st->life != TB_STAGING_READING) continue;
         if (tb_staging_held_chunks(st) != st->told_chunks || (st->hop_opened && s->up))
             tb_staging_progress_notice(s, st);
     }

@@ -1,5 +1,6 @@
 /* staging_places.c - how places for a described version are made: by a task of the pool and without
- * the lock, while the mark `preparing` keeps the staging.
+ * the lock, while its life
+ * (PREPARING, FAILING) keeps the staging.
  *
  * Promise P1: before a place stands, its digests hash to its shard's root and the roots to the
  * version's. Promise P7: counts and sizes come from the gateway and are checked against each other
@@ -283,13 +284,9 @@ void tb_staging_prepare(void *user, uint32_t piece, uint32_t slot)
                      (unsigned long long)version_bytes(st));
     }
     tb_session_lock(s);
-    st->preparing = false;
-    if (st->state == TB_STAGING_PREPARING) { /* it may have ended meanwhile */
-        if (status == TB_OK)
-            st->state = TB_STAGING_PREPARED;
-        else
-            tb_staging_fail(st, status, why);
-    }
+    const bool failed_meanwhile = st->life == TB_STAGING_FAILING;
+    tb_staging_step(&st->life, status == TB_OK ? TB_STAGING_PLACED : TB_STAGING_UNPLACED);
+    if (status != TB_OK && !failed_meanwhile) tb_staging_fail(st, status, why);
     tb_session_changed(s, false);
     tb_session_wake(s);
     tb_session_unlock(s);

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
+#include "intra/client/follow/subscription.h"
 #include "intra/client/session/session.h"
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
@@ -40,7 +42,7 @@ bool tb_staging_has_manifests(const struct tb_staging *st)
 
 uint32_t tb_staging_held_chunks(const struct tb_staging *st)
 {
-    if (st->state != TB_STAGING_READING && st->state != TB_STAGING_WHOLE) return 0;
+    if (!tb_staging_is_open(st->life)) return 0;
     uint32_t held = 0;
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         held += tb_place_held_count(&st->shards[i].place);
@@ -90,8 +92,71 @@ void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *w
 {
     TB_ASSERT_LOCKED(st->session);
     tb_staging_close_hop(st);
-    st->state = TB_STAGING_FAILED;
+    tb_staging_step(&st->life, TB_STAGING_FAILS);
     st->status = status;
     snprintf(st->why, sizeof st->why, "%s", why);
     tb_session_changed(st->session, true);
+}
+
+/* ---- invariants ---- */
+
+static bool is_in_table(const struct tb_session *s, const struct tb_staging *wanted)
+{
+    const struct tb_staging *st = s->stagings;
+    while (st != NULL && st != wanted)
+        st = st->next;
+    return st != NULL;
+}
+
+static uint32_t count_uses(const struct tb_session *s, const struct tb_staging *st)
+{
+    uint32_t count = 0;
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        for (const struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+            count += use->staging == st;
+    return count;
+}
+
+static void check_description(const struct tb_staging *st)
+{
+    TB_ASSERT(st->manifests_here <= st->key.shard_count);
+    if (st->life == TB_STAGING_ASKED) TB_ASSERT(st->shards == NULL);
+    if (st->life == TB_STAGING_MANIFESTS) TB_ASSERT(st->manifests_here < st->key.shard_count);
+    if (!tb_staging_has_places(st->life)) return;
+    uint32_t chunks = 0;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        chunks += st->shards[i].manifest.chunk_count;
+    TB_ASSERT(tb_staging_has_manifests(st));
+    /* of slices the chunks that are wanted */
+    TB_ASSERT(st->total_chunks == chunks || (st->wanted != NULL && st->total_chunks < chunks));
+    TB_ASSERT(st->told_chunks <= st->total_chunks || st->told_chunks == UINT32_MAX);
+}
+
+/* A hop and its base: both or the hop alone, and only while chunks are missing. */
+static void check_hop(const struct tb_session *s, const struct tb_staging *st)
+{
+    if (st->hop != NULL) TB_ASSERT(st->life == TB_STAGING_READING);
+    if (st->hop == NULL) TB_ASSERT(!st->hop_opened && st->base == NULL);
+    if (st->base != NULL) TB_ASSERT(st->base != st && is_in_table(s, st->base));
+}
+
+/* Either others may read it, or it is for this process alone. */
+static void check_export(const struct tb_staging *st)
+{
+    if (tb_staging_is_open(st->life)) TB_ASSERT((st->export_id != 0) == !tb_staging_reads_only(st));
+    if (tb_staging_is_preparing(st->life)) return; /* the task writes what follows */
+    if (st->stage == NULL) TB_ASSERT(st->stage_bytes == 0);
+    if (st->patch != NULL) TB_ASSERT(st->patch_for != NULL && st->export_id == 0);
+}
+
+void tb_stagings_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
+        TB_ASSERT(st->session == s);
+        TB_ASSERT(st->uses > 0 && st->uses == count_uses(s, st));
+        check_description(st);
+        check_hop(s, st);
+        check_export(st);
+    }
 }

@@ -14,6 +14,8 @@ bool tb_staging_is_whole(const struct tb_staging *st);
 bool tb_staging_reads_only(const struct tb_staging *st);
 /* Memory that it takes. */
 uint64_t tb_staging_bytes(const struct tb_staging *st);
+/* Asserts what holds of the table while the lock is free. Under the lock. */
+void tb_stagings_check(const struct tb_session *s);
 void tb_staging_close_hop(struct tb_staging *st);
 void tb_staging_fail(struct tb_staging *st, enum tb_status status, const char *why);
 

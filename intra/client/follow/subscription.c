@@ -247,3 +247,20 @@ void tb_subscriptions_free(struct tb_session *s)
     TB_ASSERT(s->stagings == NULL);
     tb_session_unlock(s);
 }
+
+/* ---- invariants ---- */
+
+void tb_subscriptions_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
+        TB_ASSERT(sub->session == s);
+        TB_ASSERT(sub->number > 0 && sub->number <= s->next_subscription);
+        TB_ASSERT(sub->member_index < sub->member_count);
+        TB_ASSERT((sub->update == TB_UPDATE_SWITCH) == (sub->second != NULL));
+        TB_ASSERT(sub->buffer <= 1);
+        if (sub->registration == NULL) TB_ASSERT(!sub->stage_on_gpu && tb_id_is_zero(&sub->filled));
+        for (const struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+            if (!use->copies_made) TB_ASSERT(use->copies.list == NULL);
+    }
+}

@@ -35,6 +35,8 @@ struct tb_subscription {
 };
 
 struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub);
+/* Asserts what holds of the table while the lock is free. Under the lock. */
+void tb_subscriptions_check(const struct tb_session *s);
 void tb_subscriptions_free(struct tb_session *s);
 
 #endif

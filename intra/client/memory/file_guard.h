@@ -32,7 +32,7 @@ struct tb_guard;
 TB_MUST_USE enum tb_status tb_guard_new(struct tb_guard_range *ranges, uint32_t count, tb_guard_fn fn,
                                         void *user, struct tb_guard **guard_out);
 /* Looks whether the end of each mapping is still there, for readers that no signal reaches: other
- * processes, and the kernel. */
+ * processes, and the kernel. It may wait for a disk. */
 void tb_guard_look(struct tb_guard *guard);
 /* Where bytes were missing first; NULL: nowhere yet. NULL for no guard. */
 const uint8_t *tb_guard_missing(const struct tb_guard *guard);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "intra/client/follow/subscription.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/publish/publish_pass.h"
 #include "intra/client/session/session.h"
@@ -335,4 +336,24 @@ void tb_registration_free(struct tb_registration *r)
     tb_registration_discard(r);
 }
 
-/* ---- and bringing it again ---- */
+/* ---- invariants ---- */
+
+static uint32_t count_subscriptions(const struct tb_session *s, const struct tb_registration *r)
+{
+    uint32_t count = 0;
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        count += (sub->registration == r) + (sub->second == r);
+    return count;
+}
+
+void tb_registrations_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
+        TB_ASSERT(r->session == s);
+        TB_ASSERT(r->subscriptions == count_subscriptions(s, r));
+        if (r->target.gone) TB_ASSERT(r->suspended);
+        if (r->stretches.list == NULL) TB_ASSERT(!r->stays);
+        if (r->stays) TB_ASSERT(r->stretches.count <= STAYS_STRETCHES_MAX);
+    }
+}

@@ -85,6 +85,8 @@ void tb_registration_end_pass(struct tb_registration *registration);
 /* Under the lock: nobody encodes on the memory, or will, until told otherwise; the bytes may have
  * changed. */
 void tb_registration_gone(struct tb_registration *registration, bool gone);
+/* Asserts what holds of the table while the lock is free. Under the lock. */
+void tb_registrations_check(const struct tb_session *s);
 void tb_registration_free(struct tb_registration *registration);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/publish/publication.h"
@@ -113,5 +114,34 @@ void tb_shadows_free(struct tb_session *s)
         tb_session_memory_free(s, &sh->memory);
         tb_session_memory_free(s, &sh->shelf);
         tb_free(sh);
+    }
+}
+
+/* ---- invariants ---- */
+
+static uint32_t count_like(const struct tb_session *s, const struct tb_shadow *wanted)
+{
+    uint32_t count = 0;
+    for (const struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next)
+        count += sh->shard == wanted->shard && tb_name_equal(&sh->model, &wanted->model);
+    return count;
+}
+
+static bool is_published(const struct tb_session *s, const struct tb_publication *wanted)
+{
+    const struct tb_publication *p = s->publications;
+    while (p != NULL && p != wanted)
+        p = p->next;
+    return p != NULL;
+}
+
+/* P7: memory of a shard is bounded. A shadow and the version that stands in it name each other. */
+void tb_shadows_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next) {
+        TB_ASSERT(count_like(s, sh) <= TB_SHADOWS_MAX);
+        if (sh->user != NULL) TB_ASSERT(is_published(s, sh->user) && sh->user->shadow == sh);
+        if (!tb_id_is_zero(&sh->uid)) TB_ASSERT(sh->bytes > 0 && sh->bytes <= sh->memory.count);
     }
 }

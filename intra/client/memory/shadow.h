@@ -36,6 +36,8 @@ void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t cl
 void tb_shadow_encode(struct tb_session *s, struct tb_publication *p);
 /* And not any more. Under the lock, let go meanwhile: nobody else removes it. */
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p);
+/* Asserts what holds of the table while the lock is free. Under the lock. */
+void tb_shadows_check(const struct tb_session *s);
 void tb_shadows_free(struct tb_session *s);
 
 #endif

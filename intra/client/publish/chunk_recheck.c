@@ -64,8 +64,7 @@ static bool is_good(const struct tb_place *place, uint32_t k)
 /* Others read it: it stands in shared memory, and all of its bytes stay. */
 static bool is_served(const struct tb_staging *st)
 {
-    return (st->state == TB_STAGING_READING || st->state == TB_STAGING_WHOLE) && st->export_id != 0 &&
-           !st->unserved;
+    return tb_staging_is_open(st->life) && st->export_id != 0 && !st->unserved;
 }
 
 /* The rollout has no buffers of its own, and computes from what is staged. */

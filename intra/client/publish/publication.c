@@ -97,4 +97,38 @@ void tb_publications_free(struct tb_session *s)
     tb_session_unlock(s);
 }
 
-/* ---- its messages ---- */
+/* ---- invariants ---- */
+
+static bool is_shadow_of(const struct tb_session *s, const struct tb_shadow *wanted)
+{
+    const struct tb_shadow *sh = s->shadows;
+    while (sh != NULL && sh != wanted)
+        sh = sh->next;
+    return sh != NULL;
+}
+
+/* What a call writes without the lock while it publishes or resumes is not looked at then. */
+static void check_export(const struct tb_publication *p)
+{
+    const enum tb_publication_life life = p->life;
+    const bool hides = life == TB_PUBLICATION_HIDING || life == TB_PUBLICATION_HIDDEN;
+    if (p->hiding != NULL) TB_ASSERT(hides);
+    if (life == TB_PUBLICATION_STANDING || life == TB_PUBLICATION_CLAIMED) TB_ASSERT(p->export_id != 0);
+    if (life == TB_PUBLICATION_SUSPENDED) TB_ASSERT(p->export_id == 0 && p->protection == NULL);
+    if (life != TB_PUBLICATION_SUSPENDED && life != TB_PUBLICATION_RETURNING)
+        TB_ASSERT(!p->counted_on || hides || life == TB_PUBLICATION_REMOVING);
+}
+
+void tb_publications_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_publication *p = s->publications; p != NULL; p = p->next) {
+        TB_ASSERT(p->order > 0 && p->order <= s->next_order);
+        TB_ASSERT(!tb_id_is_zero(&p->uid));
+        if (p->shadow != NULL) TB_ASSERT(!p->in_place && p->shadow->user == p);
+        if (p->encoding != NULL) TB_ASSERT(p->base != NULL);
+        if (p->base != NULL) TB_ASSERT(p->base != p->shadow && is_shadow_of(s, p->base));
+        if (p->life != TB_PUBLICATION_NEW && p->copied) TB_ASSERT(p->in_place && p->registration != NULL);
+        check_export(p);
+    }
+}

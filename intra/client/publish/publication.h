@@ -71,6 +71,8 @@ struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb
 /* Under the lock; the lock is let go while readers drain. */
 void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
 void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint32_t drain_ms);
+/* Asserts what holds of the table while the lock is free. Under the lock. */
+void tb_publications_check(const struct tb_session *s);
 void tb_publications_free(struct tb_session *s);
 
 #endif

@@ -96,13 +96,37 @@ static bool is_missing(const struct tb_publication *p)
     return p->in_place && p->registration != NULL && tb_guard_missing(p->registration->guard) != NULL;
 }
 
-/* Under the lock, once a second: a gateway of this host reads by system calls, which raise no
- * signal. */
+/* A task of the crew. The pass keeps the registration and its guard. */
+static void look_at_files(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)piece;
+    (void)slot;
+    struct tb_session *s = user;
+    tb_session_lock(s);
+    for (struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
+        if (r->guard == NULL || r->suspended) continue;
+        tb_registration_begin_pass(r);
+        tb_session_unlock(s);
+        tb_guard_look(r->guard);
+        tb_session_lock(s);
+        tb_registration_end_pass(r);
+    }
+    s->looking = false;
+    tb_session_unlock(s);
+}
+
+static bool maps_file(const struct tb_session *s)
+{
+    for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next)
+        if (r->guard != NULL && !r->suspended) return true;
+    return false;
+}
+
 void tb_registrations_look(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
-    for (struct tb_registration *r = s->registrations; r != NULL; r = r->next)
-        tb_guard_look(r->guard);
+    if (s->looking || s->closing || !maps_file(s)) return;
+    s->looking = tb_crew_submit(s->crew, look_at_files, s) == TB_OK; /* or a second later */
 }
 
 void tb_publications_look(struct tb_session *s)

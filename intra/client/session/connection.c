@@ -1,6 +1,6 @@
 /* connection.c - the session thread: one libuv loop with the wire to the gateway.
  *
- * Down -> (resolve) -> dial -> greet (HELLO) -> up (WELCOME) -> down with jitter. While it is up,
+ * Down -> (resolve) -> dial -> greet (greeting.c) -> up (WELCOME) -> down with jitter. While it is up,
  * requests are sent in the order they were posted and the lease is renewed; a wire that breaks
  * leaves everything in place and says it again on the next one.
  *
@@ -9,33 +9,31 @@
  * waits. */
 #include "intra/client/session/connection.h"
 
-#include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/machine.h"
 #include "base/net/resolve.h"
 #include "base/thread.h"
 #include "intra/client/follow/staging_fill.h"
 #include "intra/client/follow/staging_notices.h"
 #include "intra/client/publish/publication_watch.h"
+#include "intra/client/session/greeting.h"
 #include "intra/client/session/notices.h"
+#include "intra/client/session/own_certificate.h"
 #include "intra/client/session/reannounce.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/client/session/session_check.h"
 
 #define RETRY_MS_MIN    100u
 #define RETRY_MS_MAX    5000u
 #define GREET_MS        10000u
 #define TICK_MS         1000u /* PROGRESS at most once a second */
-#define LEASE_MS_MIN    300u
-#define LEASE_MS_MAX    3600000u
 #define QUEUE_BYTES_MAX (4ull * TB_SESSION_FRAME_BYTES_MAX)
 
 struct tb_connection {
@@ -46,23 +44,15 @@ struct tb_connection {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t retry, renew, tick, greet;
-    char refusal[TB_TEXT_BYTES_MAX +
-                 1]; /* of the connection's greeting, in the gateway's words; empty: none */
     struct tb_resolver *resolver;
     struct tb_endpoint gateway;
-    struct tb_tls *tls;
-    struct { /* NULL: by a unix socket */
-        char *ca, *cert, *key;
-        bool fresh;        /* read by tb_session_open, and not used yet */
-        char refused[256]; /* why they could not be read again, told once; empty: they could */
-    } files;
+    struct tb_own_certificate own; /* empty: by a unix socket */
+    struct tb_greeting greeting;
     struct tb_wire *wire;
-    bool greeted;   /* WELCOME came on this wire */
-    bool reopening; /* the fabric was opened for the other kind of network: dial again at once */
+    bool greeted; /* WELCOME came on this wire */
     bool stopping;
     bool last_wake;    /* under the session's lock: the owner wants the thread to end */
     bool ended;        /* the handles are being closed */
-    uint64_t hello;    /* request id */
     uint32_t attempts; /* since it was up */
     uint32_t next_address;
 };
@@ -107,8 +97,8 @@ static void on_retry(uv_timer_t *timer)
 static void dial_later(struct tb_connection *c)
 {
     if (c->stopping) return;
-    uv_timer_start(&c->retry, on_retry, c->reopening ? 0 : retry_ms(c), 0);
-    c->reopening = false;
+    uv_timer_start(&c->retry, on_retry, c->greeting.reopening ? 0 : retry_ms(c), 0);
+    c->greeting.reopening = false;
     c->attempts++;
 }
 
@@ -142,7 +132,7 @@ static void went_down(struct tb_connection *c, enum tb_status why, const char *r
                tb_status_name(why));
     }
     s->up = false;
-    if (!c->reopening) note_why(s, why, reason);
+    if (!c->greeting.reopening) note_why(s, why, reason);
     if (!s->was_up && is_refusal(why)) s->refused = true;
     tb_requests_unsent(s);
     tb_session_changed(s, true);
@@ -154,7 +144,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     struct tb_connection *c = user;
     c->wire = NULL;
-    went_down(c, why, c->refusal[0] != '\0' ? c->refusal : tb_chan_reason(tb_wire_chan(w)));
+    went_down(c, why, c->greeting.refusal[0] != '\0' ? c->greeting.refusal : tb_chan_reason(tb_wire_chan(w)));
 }
 
 /* ---- sending ---- */
@@ -200,87 +190,11 @@ static void on_tick(uv_timer_t *timer)
     tb_stagings_progress(c->session);
     tb_registrations_look(c->session);
     if (c->greeted) send_posted(c);
+    tb_session_check(c->session);
     unlock(c);
 }
 
 /* ---- greeting ---- */
-
-/* The address under which others of the site find this process: the one it uses towards its
- * gateway. */
-static void choose_fabric_address(struct tb_connection *c, char *out, size_t cap)
-{
-    struct tb_session *s = c->session;
-    struct tb_address own = {.bytes = sizeof own.v6};
-    snprintf(out, cap, "127.0.0.1:0");
-    if (s->fabric_address[0] != '\0') {
-        snprintf(out, cap, "%s", s->fabric_address);
-        return;
-    }
-    if (c->gateway.is_unix || getsockname(tb_chan_fd(tb_wire_chan(c->wire)), &own.any, &own.bytes) != 0)
-        return;
-    if (own.any.sa_family == AF_INET)
-        own.v4.sin_port = 0;
-    else if (own.any.sa_family == AF_INET6)
-        own.v6.sin6_port = 0;
-    else
-        return;
-    tb_address_format(&own, out, cap);
-}
-
-static enum tb_status open_fabric(struct tb_connection *c, bool trusted)
-{
-    struct tb_session *s = c->session;
-    char address[128];
-    choose_fabric_address(c, address, sizeof address);
-    const struct tb_fabric_options options = {.host = s->host,
-                                              .tcp_address = address,
-                                              .trusted = trusted,
-                                              .pace_bytes_per_s = s->pace_bytes_per_s,
-                                              .threads = tb_fabric_threads(s->threads, tb_cores_allowed()),
-                                              .no_verbs = s->no_verbs};
-    struct tb_fabric *fabric;
-    const enum tb_status status = tb_fabric_open(&options, &fabric);
-    if (status != TB_OK) {
-        struct tb_log_line l;
-        tb_log_begin(&l, TB_LOG_ERROR, "session.fabric_failed");
-        tb_log_str(&l, "address", address);
-        tb_log_str(&l, "status", tb_status_name(status));
-        tb_log_end(&l);
-        return status;
-    }
-    lock(c);
-    s->fabric = fabric;
-    s->fabric_trusted = trusted;
-    unlock(c);
-    return TB_OK;
-}
-
-static bool send_hello(struct tb_connection *c)
-{
-    struct tb_session *s = c->session;
-    struct tb_fabric_endpoint door;
-    tb_fabric_endpoint(s->fabric, &door);
-    lock(c);
-    struct tb_session_hello m = {
-        .protocol = TB_SESSION_PROTOCOL,
-        .session = s->id,
-        .name = s->name,
-        .host = s->host,
-        .rack = s->rack,
-        .spot = s->spot,
-        .pid = tb_session_pid_put((uint32_t)s->pid, tb_fabric_nic_bytes_per_s(s->fabric)),
-        .tls = door.tls,
-        .print = door.fingerprint};
-    c->hello = ++s->next_request;
-    unlock(c);
-    snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", door.shm_door);
-    snprintf(m.tcp.text, sizeof m.tcp.text, "%s", door.tcp);
-    struct tb_writer *w = tb_wire_begin(c->wire, TB_SESSION_HELLO, c->hello, 2048);
-    if (w == NULL) return false;
-    tb_session_hello_encode(&m, w);
-    tb_wire_end(c->wire);
-    return true;
-}
 
 static void on_greet_timeout(uv_timer_t *timer)
 {
@@ -293,25 +207,13 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     struct tb_connection *c = user;
     /* Any worker's certificate is signed by the same authority: only a gateway may tell us what to
      * read. */
-    if (c->tls != NULL && peer->identity.kind != TB_IDENTITY_GATEWAY) {
+    if (c->own.tls != NULL && peer->identity.kind != TB_IDENTITY_GATEWAY) {
         tb_wire_close(w, TB_PEER_IDENTITY);
         return;
     }
-    if (c->session->fabric == NULL) {
-        const enum tb_status status = open_fabric(c, false);
-        if (status != TB_OK) {
-            tb_wire_close(w, status);
-            return;
-        }
-    }
     uv_timer_start(&c->greet, on_greet_timeout, GREET_MS, 0);
-    if (!send_hello(c)) return;
-}
-
-static bool welcome_is_sane(const struct tb_session_welcome *m)
-{
-    return m->lease_ms >= LEASE_MS_MIN && m->lease_ms <= LEASE_MS_MAX &&
-           m->drain_ms <= TB_SESSION_DRAIN_MS_MAX && !tb_id_is_zero(&m->session);
+    const enum tb_status status = tb_greeting_begin(&c->greeting, w);
+    if (status != TB_OK) tb_wire_close(w, status);
 }
 
 /* A gateway that vanished without a word is noticed when RENEW stays without acknowledgement for a
@@ -324,6 +226,7 @@ static void bound_silence(struct tb_connection *c, uint32_t lease_ms)
         tb_log(TB_LOG_WARN, "session.no_user_timeout", "lease_ms=%u", lease_ms);
 }
 
+/* Under the lock. */
 static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
 {
     struct tb_session *s = c->session;
@@ -348,52 +251,15 @@ static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
     send_posted(c);
 }
 
-/* The site's network turned out to be trusted (or no longer so) while nothing is exported yet: a
- * door of the other kind, and HELLO again. */
-static enum tb_status reopen_fabric(struct tb_connection *c, const struct tb_session_welcome *m)
+static enum tb_status greeted(struct tb_connection *c, struct tb_wire_frame *frame)
 {
-    struct tb_session *s = c->session;
-    lock(c);
-    struct tb_fabric *old = s->fabric;
-    s->fabric = NULL;
-    s->id = m->session;
-    unlock(c);
-    tb_fabric_close(old);
-    const enum tb_status status = open_fabric(c, m->fabric_trusted);
+    struct tb_session_welcome welcome;
+    const enum tb_status status = tb_greeting_answer(&c->greeting, frame, &welcome);
     if (status != TB_OK) return status;
-    c->reopening = true;
-    return TB_AGAIN; /* closes the wire */
-}
-
-static enum tb_status on_welcome(struct tb_connection *c, struct tb_reader *payload)
-{
-    struct tb_session *s = c->session;
-    struct tb_session_welcome m;
-    const enum tb_status status = tb_session_welcome_decode(payload, &m);
-    if (status != TB_OK) return status;
-    if (m.protocol != TB_SESSION_PROTOCOL) return TB_PEER_PROTOCOL;
-    if (!welcome_is_sane(&m)) return TB_PEER_GARBLED;
-    if (!s->was_up && m.fabric_trusted != s->fabric_trusted) return reopen_fabric(c, &m);
     lock(c);
-    come_up(c, &m);
+    come_up(c, &welcome);
     unlock(c);
     return TB_OK;
-}
-
-/* The gateway may refuse a greeting with its reason. */
-static enum tb_status on_greeting_refused(struct tb_connection *c, struct tb_reader *payload)
-{
-    struct tb_session_reply m;
-    const enum tb_status status = tb_session_reply_decode(payload, &m);
-    if (status != TB_OK) return status;
-    const enum tb_status why = tb_session_status_get(m.status_negated);
-    struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_ERROR, "session.refused");
-    tb_log_str(&l, "status", tb_status_name(why));
-    tb_log_str(&l, "why", m.why.text);
-    tb_log_end(&l);
-    snprintf(c->refusal, sizeof c->refusal, "%s", m.why.text);
-    return why == TB_OK ? TB_PEER_GARBLED : why;
 }
 
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *frame)
@@ -402,18 +268,12 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     struct tb_connection *c = user;
     enum tb_status status;
     if (!c->greeted) {
-        if (frame->request != c->hello)
-            status = TB_PEER_GARBLED;
-        else if (frame->type == TB_SESSION_WELCOME)
-            status = on_welcome(c, &frame->payload);
-        else if (frame->type == TB_SESSION_REPLY)
-            status = on_greeting_refused(c, &frame->payload);
-        else
-            status = TB_PEER_GARBLED;
+        status = greeted(c, frame);
     } else {
         lock(c);
         status = frame->request != 0 ? tb_request_answer(c->session, frame) : tb_notice(c->session, frame);
         send_posted(c);
+        tb_session_check_turn(c->session);
         unlock(c);
     }
     if (status == TB_PEER_GARBLED)
@@ -436,7 +296,7 @@ static void dial_address(struct tb_connection *c, const struct tb_address *to, u
 {
     static const struct tb_wire_ops ops = {.on_open = on_open, .on_frame = on_frame, .on_closed = on_closed};
     const struct tb_wire_options options = {.chan = {.loop = &c->loop,
-                                                     .tls = c->tls,
+                                                     .tls = c->own.tls,
                                                      .expect = {.identity = {.kind = TB_IDENTITY_NONE}},
                                                      .open_ms = open_ms},
                                             .ops = &ops,
@@ -444,7 +304,7 @@ static void dial_address(struct tb_connection *c, const struct tb_address *to, u
                                             .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
                                             .queue_bytes_max = QUEUE_BYTES_MAX};
     const enum tb_status status = tb_wire_dial(&options, to, &c->wire);
-    c->refusal[0] = '\0';
+    c->greeting.refusal[0] = '\0';
     if (status != TB_OK) {
         c->wire = NULL;
         went_down(c, status == TB_BAD_ARGUMENT ? TB_SITE_CONFIG : TB_PEER_UNREACHABLE,
@@ -466,42 +326,11 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     dial_address(c, &to, patience_ms(c, count));
 }
 
-static enum tb_status read_files(const struct tb_connection *c, struct tb_tls **tls_out, char error[256])
-{
-    const struct tb_tls_files files = {.ca = c->files.ca, .cert = c->files.cert, .key = c->files.key};
-    return tb_tls_new_ca(&files, tls_out, error);
-}
-
-/* P9: a certificate that was renewed is shown from the next connection on: the gateway ends the one
- * under the certificate before when that ends. Files that do not serve, such as half of one, leave
- * what was read before. */
-static void read_files_again(struct tb_connection *c)
-{
-    struct tb_tls *tls = NULL;
-    char error[256] = "";
-    const bool fresh = c->files.fresh;
-    c->files.fresh = false;
-    if (c->tls == NULL || fresh) return;
-    if (read_files(c, &tls, error) == TB_OK) {
-        tb_tls_free(c->tls);
-        c->tls = tls;
-        c->files.refused[0] = '\0';
-        return;
-    }
-    if (strcmp(error, c->files.refused) == 0) return;
-    snprintf(c->files.refused, sizeof c->files.refused, "%s", error);
-    struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_WARN, "session.tls_refused");
-    tb_log_str(&l, "why", error);
-    tb_log_str(&l, "action", "kept_what_was_loaded");
-    tb_log_end(&l);
-}
-
 static void dial(struct tb_connection *c)
 {
     if (c->stopping || c->wire != NULL) return;
     struct tb_address to;
-    read_files_again(c);
+    tb_own_certificate_again(&c->own);
     const enum tb_status status = tb_endpoint_address(&c->gateway, &to);
     if (status == TB_OK) {
         dial_address(c, &to, 0);
@@ -538,6 +367,7 @@ static void advance(struct tb_connection *c)
     tb_stagings_advance(c->session);
     tb_publications_look(c->session);
     if (c->greeted) send_posted(c);
+    tb_session_check_turn(c->session);
 }
 
 static void on_wake(uv_async_t *async)
@@ -557,20 +387,6 @@ static void *session_main(void *user)
     dial(c);
     uv_run(&c->loop, UV_RUN_DEFAULT);
     return NULL;
-}
-
-static int open_tls(struct tb_connection *c, const struct tb_session_options *o)
-{
-    if (c->gateway.is_unix) return TB_OK; /* credentials of the socket say who we are */
-    char error[256] = "";
-    c->files.ca = tb_strdup(o->ca);
-    c->files.cert = tb_strdup(o->cert);
-    c->files.key = tb_strdup(o->key);
-    if (c->files.ca == NULL || c->files.cert == NULL || c->files.key == NULL)
-        return tb_fail(TB_SITE_NOMEM, "no memory for the connection");
-    c->files.fresh = true;
-    const enum tb_status status = read_files(c, &c->tls, error);
-    return status == TB_OK ? TB_OK : tb_fail(status, "%s", error);
 }
 
 static int init_loop(struct tb_connection *c)
@@ -604,7 +420,9 @@ enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_
     c->session = s;
     const enum tb_status parsed = tb_endpoint_parse(options->gateway, &c->gateway);
     TB_ASSERT(parsed == TB_OK); /* checked before */
-    const int status = open_tls(c, options);
+    c->greeting = (struct tb_greeting){.session = s, .by_unix = c->gateway.is_unix};
+    /* by a unix socket its credentials say who we are */
+    const int status = c->gateway.is_unix ? TB_OK : tb_own_certificate_open(&c->own, options);
     if (status != TB_OK) return (enum tb_status)status;
     if (init_loop(c) != 0) return (enum tb_status)tb_fail(TB_SITE_NOMEM, "no event loop could be made");
     if (tb_thread_start(&c->thread, session_main, c) != 0)
@@ -633,9 +451,6 @@ void tb_connection_close(struct tb_session *s)
     }
     s->connection = NULL;
     s->wake = NULL;
-    tb_tls_free(c->tls);
-    tb_free(c->files.ca);
-    tb_free(c->files.cert);
-    tb_free(c->files.key);
+    tb_own_certificate_close(&c->own);
     tb_free(c);
 }

@@ -86,7 +86,7 @@ static void version_ended(struct tb_session *s, const struct tb_id *uid, enum tb
     struct tb_staging *st = tb_staging_find(s, uid);
     /* A broken group is not a broken version: what is held stays, and the next attempt goes on with
      * it. */
-    if (st != NULL && st->state != TB_STAGING_WHOLE && why != TB_GROUP_BROKEN)
+    if (st != NULL && st->life != TB_STAGING_WHOLE && why != TB_GROUP_BROKEN)
         tb_staging_fail(st, why, "the gateway ended the version");
 }
 

@@ -92,16 +92,15 @@ static void announce_publications(struct tb_session *s)
 static void announce_stagings(struct tb_session *s)
 {
     for (struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
-        if (st->export_id == 0 && (!tb_staging_reads_only(st) || st->state < TB_STAGING_READING)) continue;
+        if (st->export_id == 0 && !(tb_staging_is_open(st->life) && tb_staging_reads_only(st))) continue;
         tb_staging_export_notice(s, st);
-        if (st->state == TB_STAGING_WHOLE) tb_staging_progress_notice(s, st);
+        if (st->life == TB_STAGING_WHOLE) tb_staging_progress_notice(s, st);
     }
     for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
         for (struct tb_staged_use *use = sub->uses; use != NULL; use = use->next) {
-            const enum tb_staging_state state = use->staging->state;
             const struct tb_id *uid = &use->staging->uid;
             const bool active = tb_id_equal(uid, &sub->active) && !tb_id_equal(uid, &sub->torn);
-            if (use->ended != TB_OK || active || state == TB_STAGING_FAILED) continue;
+            if (use->ended != TB_OK || active || tb_staging_has_failed(use->staging->life)) continue;
             if (!use->asked) continue; /* the gateway counts this member for another version */
             struct tb_request *request = tb_stage_request(s, sub, uid);
             if (request == NULL) continue; /* it stays as it is until the caller stages again */

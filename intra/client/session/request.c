@@ -250,3 +250,20 @@ void tb_requests_drop(struct tb_session *s)
 {
     drop_where(s, true);
 }
+
+/* ---- invariants ---- */
+
+/* A notice has no answer and goes once it is sent; what nobody waits for is freed by the session
+ * thread; what was sent went over the wire that is up. */
+void tb_requests_check(const struct tb_session *s)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_request *request = s->requests; request != NULL; request = request->next) {
+        TB_ASSERT(!request->done && request->answer == NULL);
+        TB_ASSERT((request->id == 0) == (request->expect == 0));
+        TB_ASSERT(request->id <= s->next_request);
+        if (request->sent) TB_ASSERT(s->up && request->id != 0);
+        if (request->farewell || request->announcement) TB_ASSERT(request->detached || request->id == 0);
+        TB_ASSERT(!request->payload.full);
+    }
+}

@@ -67,6 +67,8 @@ void tb_request_farewell(struct tb_session *s, struct tb_request *request);
 void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid);
 /* Under the lock, by the session thread. */
 enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame);
+/* Asserts what holds of the queue while the lock is free. Under the lock. */
+void tb_requests_check(const struct tb_session *s);
 void tb_requests_unsent(struct tb_session *s); /* the wire broke */
 void tb_requests_drop(struct tb_session *s);   /* the session ends: all that nobody waits for */
 

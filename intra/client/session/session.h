@@ -31,6 +31,7 @@ struct tb_session {
     uint64_t cancels;
     int eventfd;
     struct tb_crew *crew;
+    bool looking;               /* a task of the crew looks at mapped files */
     struct tb_layouts *layouts; /* of what is published and staged */
     struct tb_connection *connection;
     /* its handle; NULL: it has no loop. Changes only while no other thread runs */

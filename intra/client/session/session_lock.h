@@ -9,6 +9,7 @@
  *   session   the loop of connection.c: frames, timers, the    1, leaf locks; 2 by trylock alone
  *             answers of requests, notices, plans, hops
  *   crew      the task that prepares a staging                 1, 2
+ *             the task that looks at mapped files              1
  *             pieces of a pass, a copy, a switch, an encoding  leaf locks
  *   fabric    events of a hop (hop_said)                       note_lock
  *             chunks that land in a patch (patch.c)            2 by trylock alone, leaf locks
@@ -40,13 +41,13 @@
  *   tb_layouts_decode                yes           it parses one manifest
  *   tb_registration_stretch          yes           it sorts the tensors of a registration once
  *   tb_guard_end, tb_protection_end  yes           they wait for a signal handler that runs now
- *   tb_guard_look                    yes           it reads one byte of a mapped file, which may
- *                                                  wait for the file's disk
  *   tb_export_close                  no            it drains readers for seconds
  *   tb_session_memory_new, _free,    no            pages take a third of a second a GiB
  *   tb_fabric_memory_goes
  *   tb_crew_run, tb_pass_run,        no            they work on all of a version
  *   tb_encoding_end, tb_patch_apply
+ *   tb_guard_look                    no            it waits for the disk of a mapped file; the
+ *                                                  session thread does not call it either
  *   tb_boxes_match                   no            a million tensors take long
  *   tb_gpu_open, tb_gpu_memory_*     no            a driver's library is read; a device comes up
  *   (but for _device, _has, _facts)
@@ -54,7 +55,8 @@
  *   (but for tb_registration_gone)
  *
  * A function "under the lock" may say that it lets the lock go. Then its caller looks again at
- * what it knew before: rows may have gone. A mark (busy, passes, preparing, calls) keeps a row. */
+ * what it knew before: rows may have gone. A mark (passes, calls) or a life (busy, preparing) keeps a
+ * row. */
 /* clang-format on */
 #ifndef TB_INTRA_CLIENT_SESSION_LOCK_H
 #define TB_INTRA_CLIENT_SESSION_LOCK_H

@@ -186,8 +186,8 @@ static void put_subscriptions(struct text *t, const struct tb_session *s)
 
 static void put_stagings(struct text *t, const struct tb_session *s)
 {
-    static const char *const names[] = {"asked",   "manifests", "preparing", "prepared",
-                                        "reading", "whole",     "failed"};
+    static const char *const names[TB_STAGING_LIVES] = {
+        "asked", "manifests", "preparing", "prepared", "reading", "whole", "failed", "failed", "failed"};
     put(t, ",\"staged\":[");
     for (const struct tb_staging *st = s->stagings; st != NULL; st = st->next) {
         put(t, "%s{", st == s->stagings ? "" : ",");
@@ -195,11 +195,11 @@ static void put_stagings(struct text *t, const struct tb_session *s)
         put(t,
             ",\"model\":\"%s\",\"number\":%llu,\"state\":\"%s\",\"held_chunks\":%u,\"total_chunks\":%u,"
             "\"readers\":%u,\"staged_bytes\":%llu,\"gpu_bytes\":%llu,\"patch\":%s",
-            st->key.model.text, (unsigned long long)st->key.number, names[st->state],
+            st->key.model.text, (unsigned long long)st->key.number, names[st->life],
             tb_staging_held_chunks(st), st->total_chunks,
             st->export_id == 0 ? 0 : tb_export_readers(s->fabric, st->export_id),
-            (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : tb_staging_bytes(st)),
-            (unsigned long long)(st->state < TB_STAGING_PREPARED ? 0 : st->stage_bytes),
+            (unsigned long long)(tb_staging_is_preparing(st->life) ? 0 : tb_staging_bytes(st)),
+            (unsigned long long)(tb_staging_is_preparing(st->life) ? 0 : st->stage_bytes),
             st->patch_for != NULL ? "true" : "false");
         put_read(t, st);
         put_hop(t, st);

@@ -85,7 +85,7 @@ static void wait_until_it_reads(struct worker *w)
     for (;;) {
         lock_in_time(w->s);
         const struct tb_staging *st = w->s->stagings;
-        const bool reads = st != NULL && st->state == TB_STAGING_READING;
+        const bool reads = st != NULL && st->life == TB_STAGING_READING;
         pthread_mutex_unlock(&w->s->lock);
         if (reads) return;
         sched_yield();

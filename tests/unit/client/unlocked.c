@@ -3,10 +3,13 @@
  *
  * Linked with functions that ask for the lock. Large memory that goes is frees.c's. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/boxes.h"
@@ -300,6 +303,97 @@ static void what_is_being_suspended_does_not_come_back(void **state)
     rank_close(&k);
 }
 
+/* ---- a file's last byte ---- */
+
+#define FILE_BYTES 8192u
+
+static atomic_uint looks, looks_ended; /* of the watched session */
+static atomic_bool look_waits;
+
+/* The byte may stand on a slow disk. */
+void __real_tb_guard_look(struct tb_guard *guard);
+void __wrap_tb_guard_look(struct tb_guard *guard);
+void __wrap_tb_guard_look(struct tb_guard *guard)
+{
+    if (guard == NULL || watched == NULL) {
+        __real_tb_guard_look(guard);
+        return;
+    }
+    ask_for_the_lock();
+    atomic_fetch_add(&looks, 1);
+    while (atomic_load(&look_waits))
+        sched_yield();
+    __real_tb_guard_look(guard);
+    atomic_fetch_add(&looks_ended, 1);
+}
+
+void __real_tb_guard_end(struct tb_guard *guard);
+void __wrap_tb_guard_end(struct tb_guard *guard);
+void __wrap_tb_guard_end(struct tb_guard *guard)
+{
+    if (guard != NULL && watched != NULL) assert_int_equal(atomic_load(&looks), atomic_load(&looks_ended));
+    __real_tb_guard_end(guard);
+}
+
+static uint8_t *map_file(void)
+{
+    char path[] = "/tmp/tombolo-unlocked-XXXXXX";
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(ftruncate(fd, FILE_BYTES), 0);
+    uint8_t *memory = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(memory, MAP_FAILED);
+    close(fd);
+    return memory;
+}
+
+static void *unregister(void *user)
+{
+    CHECK_OK(tb_unregister(user));
+    return NULL;
+}
+
+static bool is_ending(struct tb_session *s, const struct tb_registration *r)
+{
+    tb_session_lock(s);
+    const bool ending = r->ending > 0;
+    tb_session_unlock(s);
+    return ending;
+}
+
+/* The look waits for the disk. Meanwhile calls are answered, and the memory stays guarded: its
+ * registration ends after the look. */
+static void a_look_at_a_file_on_a_slow_disk(void **state)
+{
+    (void)state;
+    struct fake f;
+    fake_open(&f);
+    struct tb_session *s = fake_session_open(&f, "rank", NULL);
+    uint8_t *memory = map_file();
+    const uint64_t shape[] = {FILE_BYTES};
+    const struct tb_tensor_desc t = {.name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
+    struct tb_registration *r;
+    pthread_t thread;
+    atomic_store(&look_waits, true);
+    watch(s);
+    CHECK_OK(tb_register(s, &t, 1, &r));
+    while (atomic_load(&looks) == 0)
+        sched_yield();
+    const uint32_t renewed = fake_seen(&f, TB_SESSION_RENEW);
+    fake_wait_seen(&f, TB_SESSION_RENEW, renewed + 1); /* the session thread does not wait either */
+    assert_int_equal(pthread_create(&thread, NULL, unregister, r), 0);
+    while (!is_ending(s, r))
+        sched_yield();
+    atomic_store(&look_waits, false);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(atomic_load(&looks), 1);
+    watched = NULL;
+    tb_session_close(s);
+    fake_close(&f);
+    munmap(memory, FILE_BYTES);
+}
+
 /* ---- a reader ---- */
 
 enum tb_status __real_tb_boxes_match(const struct tb_box_question *q, struct tb_box_copies *copies_out,
@@ -354,6 +448,7 @@ int main(void)
         cmocka_unit_test(a_version_that_goes_is_not_announced_while_its_encoding_ends),
         cmocka_unit_test(a_device_that_comes_up_and_goes),
         cmocka_unit_test(what_is_being_suspended_does_not_come_back),
+        cmocka_unit_test(a_look_at_a_file_on_a_slow_disk),
         cmocka_unit_test(the_search_for_where_each_tensor_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

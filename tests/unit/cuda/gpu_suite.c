@@ -1,3 +1,7 @@
+/* gpu_suite.c - see gpu_suite.h.
+ *
+ * Covers: intra/client/follow/staged_gpu.c intra/client/follow/patch_device.c
+ * Covers: intra/client/publish/publish_pass.c intra/cuda/cuda_device.c */
 #include "unit/cuda/gpu_suite.h"
 
 #include <stdio.h>
@@ -8,91 +12,6 @@
 #include "unit/client/fake_gateway.h"
 
 static const struct gpu_under_test *under;
-
-/* ---- a worker ---- */
-
-static int register_tensors(struct tb_session *s, uint8_t *big, uint8_t *small,
-                            struct tb_registration **r_out)
-{
-    const uint64_t big_shape[] = {3, GPU_WORKER_BIG / 6}, small_shape[] = {GPU_WORKER_SMALL};
-    const struct tb_tensor_desc tensors[] = {
-        {.name = "model.small", .dtype = "U8", .rank = 1, .shape = small_shape, .memory = small},
-        {.name = "model.big", .dtype = "BF16", .rank = 2, .shape = big_shape, .memory = big}};
-    return tb_register(s, tensors, 2, r_out);
-}
-
-void gpu_worker_fill(struct gpu_worker *w, const struct gpu_under_test *on, uint64_t seed)
-{
-    for (uint32_t i = 0; i < GPU_WORKER_BIG; i += 8) {
-        const uint64_t word = check_random(&seed) & UINT64_C(0x0f0f0f0f0f0f0f0f); /* zstd gets below it */
-        memcpy(w->big_truth + i, &word, 8);
-    }
-    for (uint32_t i = 0; i < GPU_WORKER_SMALL; i++)
-        w->small_truth[i] = (uint8_t)check_random(&seed);
-    on->write(w->big, w->big_truth, GPU_WORKER_BIG);
-    on->write(w->small, w->small_truth, GPU_WORKER_SMALL);
-}
-
-void gpu_worker_open(struct gpu_worker *w, struct fake *f, const struct gpu_under_test *on, const char *name,
-                     const char *host)
-{
-    memset(w, 0, sizeof *w);
-    w->s = fake_session_open(f, name, host);
-    w->big = on->alloc(GPU_WORKER_BIG);
-    w->small = on->alloc(GPU_WORKER_SMALL);
-    w->big_truth = malloc(GPU_WORKER_BIG);
-    w->small_truth = malloc(GPU_WORKER_SMALL);
-    gpu_worker_fill(w, on, 1);
-    if (register_tensors(w->s, w->big, w->small, &w->r) != TB_OK) fail_msg("%s", tb_last_error());
-    w->run = calloc(1, sizeof *w->run);
-    w->run->struct_bytes = sizeof *w->run;
-    CHECK_OK(tb_run_open(w->s, "policy", "key-1", w->run));
-}
-
-void gpu_worker_close(struct gpu_worker *w, const struct gpu_under_test *on)
-{
-    tb_session_close(w->s);
-    on->free(w->big);
-    on->free(w->small);
-    free(w->big_truth);
-    free(w->small_truth);
-    free(w->run);
-}
-
-static const struct tb_blob_desc blobs[] = {{"config.json", "{\"a\":1}", 7}};
-
-static int publish(struct gpu_worker *w, uint64_t number, uint32_t mode, const char *codec)
-{
-    const struct tb_publish_options o = {.struct_bytes = sizeof o,
-                                         .mode = mode,
-                                         .model = "policy",
-                                         .run = &w->run->run,
-                                         .number = number,
-                                         .shard_count = 1,
-                                         .registration = w->r,
-                                         .blobs = blobs,
-                                         .blob_count = 1,
-                                         .codec = codec,
-                                         .timeout_ms = 20000};
-    return tb_publish(w->s, &o, NULL);
-}
-
-int gpu_worker_publish(struct gpu_worker *w, uint64_t number, uint32_t mode)
-{
-    return publish(w, number, mode, NULL);
-}
-
-bool gpu_worker_holds(const struct gpu_worker *w, const struct gpu_under_test *on,
-                      const struct gpu_worker *truth)
-{
-    uint8_t *seen = malloc(GPU_WORKER_BIG);
-    on->read(w->big, seen, GPU_WORKER_BIG);
-    bool same = memcmp(seen, truth->big_truth, GPU_WORKER_BIG) == 0;
-    on->read(w->small, seen, GPU_WORKER_SMALL);
-    same = same && memcmp(seen, truth->small_truth, GPU_WORKER_SMALL) == 0;
-    free(seen);
-    return same;
-}
 
 /* BF16 stands before U8 in packed order, the blob behind. */
 static void check_landed(struct fake *f, uint64_t number, const struct gpu_worker *w)
@@ -125,7 +44,8 @@ static void what_the_device_holds_is_what_lands(void **state)
         under->open();
         fake_open(&f);
         gpu_worker_open(&w, &f, under, "rank0", "host-a");
-        if (publish(&w, 1, ways[i].mode, ways[i].codec) != TB_OK) fail_msg("%s", tb_last_error());
+        if (gpu_worker_publish_as(&w, 1, ways[i].mode, ways[i].codec) != TB_OK)
+            fail_msg("%s", tb_last_error());
         if (ways[i].mode == TB_PUBLISH_SHADOW) {
             uint8_t *other = calloc(1, GPU_WORKER_BIG);
             under->write(w.big, other, GPU_WORKER_BIG);
@@ -148,11 +68,11 @@ static void a_retry_looks_at_the_device(void **state)
     under->open();
     fake_open(&f);
     gpu_worker_open(&w, &f, under, "rank0", "host-a");
-    CHECK_OK(publish(&w, 1, TB_PUBLISH_SHADOW, NULL));
-    CHECK_OK(publish(&w, 1, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(gpu_worker_publish_as(&w, 1, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(gpu_worker_publish_as(&w, 1, TB_PUBLISH_SHADOW, NULL));
     const uint8_t other = (uint8_t)(w.big_truth[GPU_WORKER_BIG - 1] + 1);
     under->write(w.big + GPU_WORKER_BIG - 1, &other, 1);
-    CHECK_STATUS(publish(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_CONFLICT);
+    CHECK_STATUS(gpu_worker_publish_as(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_CONFLICT);
     gpu_worker_close(&w, under);
     fake_close(&f);
     under->close();
@@ -170,10 +90,10 @@ static void a_suspended_device_memory_comes_back(void **state)
     under->open();
     fake_open(&f);
     gpu_worker_open(&w, &f, under, "rank0", "host-a");
-    CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
+    CHECK_OK(gpu_worker_publish_as(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
     CHECK_OK(tb_suspend(w.r));
     assert_true(fake_read(&f, fake_version(&f, 1), 0) != TB_OK);
-    CHECK_STATUS(publish(&w, 2, TB_PUBLISH_IN_PLACE, NULL), TB_BAD_STATE);
+    CHECK_STATUS(gpu_worker_publish_as(&w, 2, TB_PUBLISH_IN_PLACE, NULL), TB_BAD_STATE);
     uint8_t *big = under->alloc(GPU_WORKER_BIG), *small = under->alloc(GPU_WORKER_SMALL);
     under->free(w.big);
     under->free(w.small);
@@ -198,13 +118,14 @@ static void a_device_memory_that_changed_asleep_is_no_reference(void **state)
     under->open();
     fake_open(&f);
     gpu_worker_open(&w, &f, under, "rank0", "host-a");
-    CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
+    CHECK_OK(gpu_worker_publish_as(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
     CHECK_OK(tb_suspend(w.r));
     const uint8_t other = (uint8_t)(w.small_truth[5] + 1);
     under->write(w.small + 5, &other, 1);
     CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
     assert_true(fake_read(&f, fake_version(&f, 1), 0) != TB_OK);
-    CHECK_OK(publish(&w, 2, TB_PUBLISH_SHADOW, NULL)); /* and the registration is good for the next */
+    CHECK_OK(gpu_worker_publish_as(&w, 2, TB_PUBLISH_SHADOW,
+                                   NULL)); /* and the registration is good for the next */
     gpu_worker_close(&w, under);
     fake_close(&f);
     under->close();
@@ -223,7 +144,7 @@ static void a_version_gets_into_the_device(void **state)
     gpu_worker_open(&rank, &f, under, "rank0", "host-a");
     gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
     gpu_worker_fill(&rank, under, 77);
-    CHECK_OK(publish(&rank, 1, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(gpu_worker_publish_as(&rank, 1, TB_PUBLISH_SHADOW, NULL));
     fake_land(&f, 1);
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
                                            .member_count = 1,
@@ -305,7 +226,7 @@ static void versions_are_staged_on_the_device(void **state)
     CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
     for (uint64_t number = 1; number <= 3; number++) {
         gpu_worker_fill(&rank, under, number);
-        CHECK_OK(publish(&rank, number, TB_PUBLISH_SHADOW, number == 2 ? "zstd" : NULL));
+        CHECK_OK(gpu_worker_publish_as(&rank, number, TB_PUBLISH_SHADOW, number == 2 ? "zstd" : NULL));
         fake_land(&f, number);
         const struct tb_uid uid = fake_uid(fake_version(&f, number));
         if (tb_stage(sub, &uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
@@ -331,7 +252,7 @@ static void versions_are_staged_on_the_device(void **state)
 static uint32_t follow(struct fake *f, struct gpu_worker *rank, struct tb_subscription *sub, uint64_t number,
                        struct tb_activate_info *info)
 {
-    CHECK_OK(publish(rank, number, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(gpu_worker_publish_as(rank, number, TB_PUBLISH_SHADOW, NULL));
     fake_land_on(f, number, number > 1 ? fake_version(f, number - 1) : NULL);
     struct tb_uid uid;
     memcpy(uid.bytes, fake_version(f, number)->key.uid.bytes, sizeof uid.bytes);
@@ -354,7 +275,7 @@ static void two_buffers_of_the_device_take_turns(void **state)
     gpu_worker_open(&rollout, &f, under, "rollout0", "host-b");
     uint8_t *big = under->alloc(GPU_WORKER_BIG), *small = under->alloc(GPU_WORKER_SMALL);
     struct tb_registration *second;
-    CHECK_OK(register_tensors(rollout.s, big, small, &second));
+    CHECK_OK(gpu_worker_register(rollout.s, big, small, &second));
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
                                            .member_count = 1,
                                            .model = "policy",
@@ -459,7 +380,7 @@ static void a_device_that_holds_no_base_gets_whole_chunks(void **state)
     struct patched p;
     patched_open(&p, false);
     take_a_step(&p.rank, 2);
-    CHECK_OK(publish(&p.rank, 2, TB_PUBLISH_SHADOW, NULL));
+    CHECK_OK(gpu_worker_publish_as(&p.rank, 2, TB_PUBLISH_SHADOW, NULL));
     fake_land(&p.f, 2);
     struct tb_uid uid;
     memcpy(uid.bytes, fake_version(&p.f, 2)->key.uid.bytes, sizeof uid.bytes);

@@ -7,18 +7,11 @@
 #include "base/codec/sparse.h"
 #include "unit/check.h"
 #include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/fake_device.h"
 #include "unit/cuda/shard_on_gpu.h"
 #include "unit/cuda/steps.h"
 
 #define CLASSES 8u
-
-static void *alloc_first(size_t bytes)
-{
-    return fake_cuda_alloc(0, bytes);
-}
-
-static const struct gpu_under_test fake = {fake_cuda_open, fake_cuda_close, alloc_first,
-                                           fake_cuda_free, fake_cuda_write, fake_cuda_read};
 
 /* A chunk all of which stands on the device, and a version of it to come. */
 struct step_of_chunk {
@@ -69,7 +62,7 @@ static void world_open(struct world *w)
     fake_cuda_open();
     tb_cuda_replace_image(FAKE_CUDA_IMAGE);
     CHECK_OK(tb_gpu_open(&w->gpu, (char[TB_GPU_WHY_BYTES]){""}));
-    shard_open(&w->shard, w->gpu, &fake, SHARD_SMALL);
+    shard_open(&w->shard, w->gpu, &fake_device, SHARD_SMALL);
     const struct tb_manifest *m = &w->shard.manifest;
     w->steps = calloc(m->chunk_count, sizeof *w->steps);
     for (uint32_t k = 0; k < m->chunk_count; k++) {
@@ -91,7 +84,7 @@ static void world_close(struct world *w)
         free(w->steps[i].form);
     }
     free(w->steps);
-    shard_close(&w->shard, &fake);
+    shard_close(&w->shard, &fake_device);
     tb_gpu_close(w->gpu);
     fake_cuda_close();
 }

@@ -11,21 +11,8 @@
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"
-#include "unit/cuda/gpu_suite.h"
-
-static void open_with_kernels(void)
-{
-    fake_cuda_open();
-    tb_cuda_replace_image(FAKE_CUDA_IMAGE);
-}
-
-static void *alloc_first(size_t bytes)
-{
-    return fake_cuda_alloc(0, bytes);
-}
-
-static const struct gpu_under_test fake = {open_with_kernels, fake_cuda_close, alloc_first,
-                                           fake_cuda_free,    fake_cuda_write, fake_cuda_read};
+#include "unit/cuda/fake_device.h"
+#include "unit/cuda/gpu_worker.h"
 
 #define VERSION_BYTES (GPU_WORKER_BIG + GPU_WORKER_SMALL)
 
@@ -53,13 +40,13 @@ static void world_start(struct world *w)
     w->log = memfd_create("log", MFD_CLOEXEC);
     tb_log_set(TB_LOG_WARN, w->log);
     fake_open(&w->f);
-    gpu_worker_open(&w->rank, &w->f, &fake, "rank0", "host-a");
-    gpu_worker_open(&w->rollout, &w->f, &fake, "rollout0", "host-b");
+    gpu_worker_open(&w->rank, &w->f, &fake_device_with_kernels, "rank0", "host-a");
+    gpu_worker_open(&w->rollout, &w->f, &fake_device_with_kernels, "rollout0", "host-b");
 }
 
 static void world_open(struct world *w)
 {
-    open_with_kernels();
+    fake_device_with_kernels.open();
     world_start(w);
     const struct tb_subscribe_options o = options_of(w->rollout.r);
     CHECK_OK(tb_subscribe(w->rollout.s, &o, &w->sub));
@@ -68,8 +55,8 @@ static void world_open(struct world *w)
 static void world_close(struct world *w)
 {
     fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
-    gpu_worker_close(&w->rollout, &fake);
-    gpu_worker_close(&w->rank, &fake);
+    gpu_worker_close(&w->rollout, &fake_device_with_kernels);
+    gpu_worker_close(&w->rank, &fake_device_with_kernels);
     fake_close(&w->f);
     fake_cuda_close();
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
@@ -89,7 +76,7 @@ static uint32_t told(struct world *w, const char *event, const char *words)
 
 static struct fake_version *publish(struct world *w, uint64_t number)
 {
-    gpu_worker_fill(&w->rank, &fake, number);
+    gpu_worker_fill(&w->rank, &fake_device_with_kernels, number);
     CHECK_OK(gpu_worker_publish(&w->rank, number, TB_PUBLISH_SHADOW));
     fake_land(&w->f, number);
     struct fake_version *v = fake_version(&w->f, number);
@@ -109,7 +96,7 @@ static void activate(struct world *w, uint64_t number)
     struct tb_activate_info info = {.struct_bytes = sizeof info};
     if (tb_activate(w->sub, &w->uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
     assert_true(info.staged_bytes >= VERSION_BYTES);
-    assert_true(gpu_worker_holds(&w->rollout, &fake, &w->rank));
+    assert_true(gpu_worker_holds(&w->rollout, &fake_device_with_kernels, &w->rank));
 }
 
 /* Of the rollout's only staging. */
@@ -231,7 +218,7 @@ static void what_is_in_part_the_hosts_is_staged_there(void **state)
 {
     (void)state;
     struct world w;
-    open_with_kernels();
+    fake_device_with_kernels.open();
     world_start(&w);
     publish(&w, 1);
     uint8_t *host_big = malloc(GPU_WORKER_BIG), *host_small = malloc(GPU_WORKER_SMALL);

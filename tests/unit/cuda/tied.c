@@ -9,7 +9,7 @@
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"
-#include "unit/cuda/gpu_suite.h"
+#include "unit/cuda/gpu_worker.h"
 
 #define LARGE 2400000u
 #define SMALL 1003u

@@ -1,9 +1,10 @@
 /* worker.c - libtombolo over device memory of a driver that is none (fake_cuda.h): the suite that a
- * real device runs too, and what only a fake can show. */
-#include <signal.h>
+ * real device runs too, and what only a fake can show.
+ *
+ * Covers: intra/client/follow/patch_device.c intra/client/follow/staged_slices.c
+ * Covers: intra/client/follow/buffer_switch.c intra/cuda/cuda_memory.c */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -15,24 +16,8 @@
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/fake_device.h"
 #include "unit/cuda/gpu_suite.h"
-
-static void *alloc_first(size_t bytes)
-{
-    return fake_cuda_alloc(0, bytes);
-}
-
-static const struct gpu_under_test fake = {fake_cuda_open, fake_cuda_close, alloc_first,
-                                           fake_cuda_free, fake_cuda_write, fake_cuda_read};
-
-static void open_with_kernels(void)
-{
-    fake_cuda_open();
-    tb_cuda_replace_image(FAKE_CUDA_IMAGE);
-}
-
-static const struct gpu_under_test fake_with_kernels = {open_with_kernels, fake_cuda_close, alloc_first,
-                                                        fake_cuda_free,    fake_cuda_write, fake_cuda_read};
 
 struct world {
     struct fake f;
@@ -45,9 +30,9 @@ static void world_open_as(struct world *w, const struct gpu_under_test *on, enum
     memset(w, 0, sizeof *w);
     on->open();
     fake_open(&w->f);
-    gpu_worker_open(&w->rank, &w->f, &fake, "rank0", "host-a");
-    gpu_worker_open(&w->rollout, &w->f, &fake, "rollout0", "host-b");
-    gpu_worker_fill(&w->rank, &fake, 77);
+    gpu_worker_open(&w->rank, &w->f, &fake_device, "rank0", "host-a");
+    gpu_worker_open(&w->rollout, &w->f, &fake_device, "rollout0", "host-b");
+    gpu_worker_fill(&w->rank, &fake_device, 77);
     const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
                                            .member_count = 1,
                                            .model = "policy",
@@ -59,14 +44,14 @@ static void world_open_as(struct world *w, const struct gpu_under_test *on, enum
 
 static void world_open(struct world *w)
 {
-    world_open_as(w, &fake, TB_UPDATE_COPY);
+    world_open_as(w, &fake_device, TB_UPDATE_COPY);
 }
 
 static void world_close(struct world *w)
 {
     fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
-    gpu_worker_close(&w->rollout, &fake);
-    gpu_worker_close(&w->rank, &fake);
+    gpu_worker_close(&w->rollout, &fake_device);
+    gpu_worker_close(&w->rank, &fake_device);
     fake_close(&w->f);
     fake_cuda_close();
 }
@@ -106,7 +91,7 @@ static void a_copy_of_a_device_is_pinned_once(void **state)
     struct world w;
     world_open(&w);
     for (uint64_t number = 1; number <= 4; number++) {
-        gpu_worker_fill(&w.rank, &fake, number);
+        gpu_worker_fill(&w.rank, &fake_device, number);
         CHECK_OK(gpu_worker_publish(&w.rank, number, TB_PUBLISH_IN_PLACE));
         fake_land(&w.f, number);
         assert_memory_equal(fake_version(&w.f, number)->shards[0].bytes, w.rank.big_truth, GPU_WORKER_BIG);
@@ -228,7 +213,7 @@ static void nothing_comes_down_for_a_patch(void **state)
     (void)state;
     struct world w;
     for (int encoded = 0; encoded < 2; encoded++) {
-        world_open_as(&w, &fake_with_kernels, TB_UPDATE_PATCH);
+        world_open_as(&w, &fake_device_with_kernels, TB_UPDATE_PATCH);
         FAKE_SET(&w.f, shelves, encoded == 1);
         CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
         fake_land(&w.f, 1);
@@ -242,7 +227,7 @@ static void nothing_comes_down_for_a_patch(void **state)
         assert_int_equal(info.patched_bytes, GPU_WORKER_BIG + GPU_WORKER_SMALL);
         assert_true(info.staged_bytes < 10000);
         assert_true(fake_cuda_counts().down_bytes - before < 100000); /* jobs, digests and forms */
-        assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+        assert_true(gpu_worker_holds(&w.rollout, &fake_device, &w.rank));
         world_close(&w);
     }
 }
@@ -461,7 +446,7 @@ static void an_activate_that_the_driver_refuses_is_none(void **state)
             assert_non_null(strstr(tb_last_error(), "until tb_activate returns TB_OK"));
             assert_int_equal(fake_seen(&w.f, TB_SESSION_ACTIVATED), 0);
         }
-        assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+        assert_true(gpu_worker_holds(&w.rollout, &fake_device, &w.rank));
         world_close(&w);
     }
 }
@@ -485,7 +470,7 @@ static void a_switch_that_stops_midway_leaves_no_version(void **state)
     struct tb_uid uid[4];
     world_open(&w);
     for (uint64_t number = 1; number <= 3; number++) {
-        gpu_worker_fill(&w.rank, &fake, number);
+        gpu_worker_fill(&w.rank, &fake_device, number);
         CHECK_OK(gpu_worker_publish(&w.rank, number, TB_PUBLISH_SHADOW));
         fake_land(&w.f, number);
         uid[number] = uid_of(&w, number);
@@ -502,7 +487,7 @@ static void a_switch_that_stops_midway_leaves_no_version(void **state)
     assert_true(tb_id_is_zero(&none));
     CHECK_STATUS(tb_activate(w.sub, &uid[1], NULL), TB_BAD_STATE);
     CHECK_OK(tb_activate(w.sub, &uid[3], NULL));
-    assert_true(gpu_worker_holds(&w.rollout, &fake, &w.rank));
+    assert_true(gpu_worker_holds(&w.rollout, &fake_device, &w.rank));
     assert_memory_equal(announced(&w).bytes, uid[3].bytes, sizeof uid[3].bytes);
     world_close(&w);
 }
@@ -523,184 +508,6 @@ static void a_resume_that_the_driver_refuses_may_be_tried_again(void **state)
     world_close(&w);
 }
 
-/* ---- ranks in other processes ---- */
-
-struct other_rank {
-    pid_t pid;
-    int there[2], back[2];
-};
-
-/* One of its tensors is a shard: the first is "model.big", the second "model.small". */
-static int publish_shard(struct gpu_worker *rank, uint32_t shard)
-{
-    struct tb_registration *r;
-    const uint64_t big[] = {3, GPU_WORKER_BIG / 6}, small[] = {GPU_WORKER_SMALL};
-    const struct tb_tensor_desc shards[] = {
-        {.name = "model.big", .dtype = "BF16", .rank = 2, .shape = big, .memory = rank->big},
-        {.name = "model.small", .dtype = "U8", .rank = 1, .shape = small, .memory = rank->small}};
-    CHECK_OK(tb_register(rank->s, &shards[shard], 1, &r));
-    const struct tb_publish_options o = {.struct_bytes = sizeof o,
-                                         .mode = TB_PUBLISH_IN_PLACE,
-                                         .model = "policy",
-                                         .run = &rank->run->run,
-                                         .number = 1,
-                                         .shard_index = shard,
-                                         .shard_count = 2,
-                                         .registration = r};
-    return tb_publish(rank->s, &o, NULL);
-}
-
-/* Publishes in place, says so, and stays until it hears something. */
-static void be_a_rank(const struct other_rank *o, uint32_t shard, uint32_t shard_count)
-{
-    struct fake f;
-    struct gpu_worker rank;
-    char word;
-    if (read(o->there[0], f.path, sizeof f.path) != sizeof f.path) _exit(1);
-    fake_cuda_open();
-    gpu_worker_open(&rank, &f, &fake, shard == 0 ? "rank0" : "rank1", "host-a");
-    gpu_worker_fill(&rank, &fake, 77);
-    if (shard_count == 1)
-        CHECK_OK(gpu_worker_publish(&rank, 1, TB_PUBLISH_IN_PLACE));
-    else
-        CHECK_OK(publish_shard(&rank, shard));
-    if (write(o->back[1], "p", 1) != 1 || read(o->there[0], &word, 1) != 1) _exit(2);
-    gpu_worker_close(&rank, &fake);
-    fake_cuda_close(); /* nothing of it was left open, or the fake ends us */
-    _exit(0);
-}
-
-static struct other_rank ranks[2];
-
-/* Before this process has threads. */
-static void ranks_fork(uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        assert_int_equal(pipe(ranks[i].there), 0);
-        assert_int_equal(pipe(ranks[i].back), 0);
-        ranks[i].pid = fork();
-        if (ranks[i].pid == 0) be_a_rank(&ranks[i], i, count);
-    }
-}
-
-static void rank_publish(const struct other_rank *o, const struct fake *f)
-{
-    char word;
-    assert_int_equal(write(o->there[1], f->path, sizeof f->path), sizeof f->path);
-    assert_int_equal(read(o->back[0], &word, 1), 1);
-}
-
-static void rank_end(struct other_rank *o)
-{
-    int code = -1;
-    assert_int_equal(write(o->there[1], "e", 1), 1);
-    assert_int_equal(waitpid(o->pid, &code, 0), o->pid);
-    o->pid = 0;
-    assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
-    for (int i = 0; i < 2; i++) {
-        close(o->there[i]);
-        close(o->back[i]);
-    }
-}
-
-/* Those of a test that failed. */
-static int ranks_end(void **state)
-{
-    (void)state;
-    for (int i = 0; i < 2; i++) {
-        if (ranks[i].pid <= 0) continue;
-        (void)kill(ranks[i].pid, SIGKILL);
-        (void)waitpid(ranks[i].pid, NULL, 0);
-        ranks[i].pid = 0;
-    }
-    return 0;
-}
-
-/* As a catalog plans it for a worker of the rank's host. */
-static void plan_from_the_rank(struct fake *f)
-{
-    struct fake_version *v = fake_version(f, 1);
-    pthread_mutex_lock(&f->lock);
-    const struct fake_shard *shard = &v->shards[0];
-    const struct tb_span source = {shard->source, shard->source_bytes};
-    fake_chain_behind(v, shard->session, shard->export_id, &source);
-    f->chain = f->chain_stays = f->plans_again = true;
-    pthread_mutex_unlock(&f->lock);
-}
-
-/* A worker of the ranks' host gets what they published into its own GPU: which way. */
-static enum tb_transport staged_by(struct fake *f, enum tb_transport_why *why_out)
-{
-    struct gpu_worker rollout;
-    struct tb_subscription *sub;
-    enum tb_transport transport;
-    gpu_worker_open(&rollout, f, &fake, "rollout0", "host-a");
-    gpu_worker_fill(&rollout, &fake, 77); /* its truth is the ranks' */
-    uint8_t *nothing = calloc(1, GPU_WORKER_BIG);
-    fake_cuda_write(rollout.big, nothing, GPU_WORKER_BIG);
-    fake_cuda_write(rollout.small, nothing, GPU_WORKER_SMALL);
-    free(nothing);
-    const struct tb_subscribe_options o = {.struct_bytes = sizeof o,
-                                           .member_count = 1,
-                                           .model = "policy",
-                                           .group = "engine",
-                                           .registration = rollout.r};
-    CHECK_OK(tb_subscribe(rollout.s, &o, &sub));
-    struct tb_uid uid;
-    memcpy(uid.bytes, fake_version(f, 1)->key.uid.bytes, sizeof uid.bytes);
-    CHECK_OK(tb_stage(sub, &uid, 20000));
-    fake_go(f, 1);
-    CHECK_OK(tb_activate(sub, &uid, NULL));
-    assert_true(gpu_worker_holds(&rollout, &fake, &rollout));
-    pthread_mutex_lock(&f->lock);
-    tb_transport_unpack(f->progress.transport, &transport, why_out);
-    pthread_mutex_unlock(&f->lock);
-    gpu_worker_close(&rollout, &fake);
-    return transport;
-}
-
-/* P1: what a rank published in place on its GPU, a worker of its host takes from there, and
- * says so to its gateway. */
-static void a_rank_of_this_host_is_read_from_its_gpu(void **state)
-{
-    (void)state;
-    struct fake f;
-    enum tb_transport_why why;
-    ranks_fork(1);
-    fake_cuda_open();
-    fake_open(&f);
-    rank_publish(&ranks[0], &f);
-    fake_land(&f, 1);
-    plan_from_the_rank(&f);
-    assert_int_equal(staged_by(&f, &why), TB_TRANSPORT_CUDA);
-    assert_int_equal(why, TB_WHY_GPU);
-    rank_end(&ranks[0]);
-    fake_close(&f);
-    fake_cuda_close();
-}
-
-/* P1: a version of several shards is whole at no rank, so its workers take it from the gateway
- * (plans.c), which has no GPU: each rank's shard comes home out of its device, and all of them
- * arrive in the worker's. */
-static void a_version_of_several_shards_is_read_from_the_gateway(void **state)
-{
-    (void)state;
-    struct fake f;
-    enum tb_transport_why why;
-    ranks_fork(2);
-    fake_cuda_open();
-    fake_open(&f);
-    for (int i = 0; i < 2; i++)
-        rank_publish(&ranks[i], &f);
-    fake_land(&f, 1);
-    assert_int_equal(staged_by(&f, &why), TB_TRANSPORT_SHM);
-    assert_int_equal(fake_cuda_calls("cuIpcOpenMemHandle"), 0);
-    for (int i = 0; i < 2; i++)
-        rank_end(&ranks[i]);
-    fake_close(&f);
-    fake_cuda_close();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -718,10 +525,8 @@ int main(void)
         cmocka_unit_test(an_activate_that_the_driver_refuses_is_none),
         cmocka_unit_test(a_switch_that_stops_midway_leaves_no_version),
         cmocka_unit_test(a_resume_that_the_driver_refuses_may_be_tried_again),
-        cmocka_unit_test_teardown(a_rank_of_this_host_is_read_from_its_gpu, ranks_end),
-        cmocka_unit_test_teardown(a_version_of_several_shards_is_read_from_the_gateway, ranks_end),
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
-    return gpu_suite_run(&fake) + gpu_suite_run(&fake_with_kernels) +
+    return gpu_suite_run(&fake_device) + gpu_suite_run(&fake_device_with_kernels) +
            cmocka_run_group_tests(tests, NULL, NULL);
 }
