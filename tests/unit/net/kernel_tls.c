@@ -38,12 +38,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
 /* Two gateways whose dialler asks for it, or not, and whose acceptor heeds that, or
  * not; the pair is open. */
 static void open_heeded(struct pair *p, struct world *w, bool bulk, bool heard, uint64_t key_records)
@@ -135,7 +129,7 @@ static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
     pair_fini(&p);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 
 int main(void)
 {
