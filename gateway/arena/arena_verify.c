@@ -22,6 +22,7 @@ static bool is_suspect(const struct arena_shard *s, uint32_t k)
 static bool matches(const struct arena_shard *s, uint32_t k, uint64_t *bytes_out)
 {
     uint32_t bytes = 0;
+    TB_ASSERT(k < s->manifest.chunk_count);
     const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
     const struct tb_digest digest = tb_digest_of(chunk, bytes);
     *bytes_out = bytes;
@@ -32,6 +33,7 @@ static void condemn(const struct suspect *chunk)
 {
     const struct tb_arena_region *region = chunk->region;
     char uid[TB_HEX_CHARS];
+    TB_ASSERT(tb_place_held(&chunk->s->place, chunk->k));
     tb_arena_life_renew(region->arena);
     tb_bitmap_clear(chunk->s->place.held, chunk->k);
     (void)__atomic_fetch_add(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
@@ -62,6 +64,7 @@ static bool find_suspect(struct tb_arena *arena, struct suspect *chunk_out)
             struct arena_shard *s = &region->shards[i];
             if (s->suspects == 0) continue;
             const uint32_t k = tb_bitmap_next_set(s->suspect, s->manifest.chunk_count, 0);
+            TB_ASSERT(k < s->manifest.chunk_count); /* as many are marked as are counted */
             *chunk_out = (struct suspect){region, s, k};
             return true;
         }
@@ -121,6 +124,7 @@ static bool pass_beside(const struct suspect *chunk)
     pthread_mutex_unlock(&arena->mutex);
     const bool good = matches(chunk->s, chunk->k, &bytes);
     pthread_mutex_lock(&arena->mutex);
+    TB_ASSERT(chunk->region->verifying > 0);
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
     return good;
