@@ -293,20 +293,3 @@ void tb_arena_region_unref(struct tb_arena_region *region)
     region->refs--;
     pthread_mutex_unlock(&region->arena->mutex);
 }
-
-enum tb_status tb_arena_free(struct tb_arena_region *region)
-{
-    struct tb_arena *arena = region->arena;
-    pthread_mutex_lock(&arena->mutex);
-    if (region->refs > 0) {
-        pthread_mutex_unlock(&arena->mutex);
-        return TB_BAD_STATE;
-    }
-    region->leaving = true; /* the verifier takes no new chunk of it */
-    while (region->verifying > 0)
-        pthread_cond_wait(&arena->verified, &arena->mutex);
-    tb_arena_region_drop(region);
-    tb_arena_tables_check(arena);
-    pthread_mutex_unlock(&arena->mutex);
-    return TB_OK;
-}

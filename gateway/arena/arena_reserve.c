@@ -1,4 +1,4 @@
-/* arena_reserve.c - a region and space for its shards: a record, an extent, a manifest. In the file both exist
+/* arena_reserve.c - a region and space for its shards, reserved and freed. In the file both exist
  * as a whole or not at all, whatever instant a kill hits. */
 #include "gateway/arena/arena.h"
 
@@ -297,4 +297,21 @@ enum tb_status tb_arena_reserve(struct tb_arena *arena, const struct tb_version_
     pthread_mutex_unlock(&arena->mutex);
     if (status == TB_OK || status == TB_DONE_BEFORE) *region_out = region;
     return status;
+}
+
+enum tb_status tb_arena_free(struct tb_arena_region *region)
+{
+    struct tb_arena *arena = region->arena;
+    pthread_mutex_lock(&arena->mutex);
+    if (region->refs > 0) {
+        pthread_mutex_unlock(&arena->mutex);
+        return TB_BAD_STATE;
+    }
+    region->leaving = true; /* the verifier takes no new chunk of it */
+    while (region->verifying > 0)
+        pthread_cond_wait(&arena->verified, &arena->mutex);
+    tb_arena_region_drop(region);
+    tb_arena_tables_check(arena);
+    pthread_mutex_unlock(&arena->mutex);
+    return TB_OK;
 }
