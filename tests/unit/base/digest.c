@@ -1,4 +1,6 @@
-/* The digest is XXH3-128 as xxHash publishes it, so any tool can check a chunk. */
+/* The digest is XXH3-128 as xxHash publishes it, so any tool can check a chunk.
+ * Covers: base/digest.c base/digest_portable.c base/digest_avx2.c base/digest_choose_x86.c
+ * Covers: base/digest_choose_none.c */
 #include "base/digest.h"
 
 #include <string.h>

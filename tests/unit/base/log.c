@@ -1,5 +1,6 @@
 /* P10: one event is one line; no text of a peer can forge another, and none is
- * longer than 4 KiB. */
+ * longer than 4 KiB.
+ * Covers: base/log.c */
 #include "base/log.h"
 
 #include <pthread.h>

@@ -1,5 +1,8 @@
 /* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is
- * refused or stays in bounds. */
+ * refused or stays in bounds.
+ * Covers: base/codec/planes.c base/codec/planes_cascade.c base/codec/planes_portable.c
+ * Covers: base/codec/planes_avx2.c base/codec/planes_avx512.c base/codec/planes_choose_x86.c
+ * Covers: base/codec/planes_choose_none.c base/vector.c base/vector_x86.c base/vector_none.c */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>

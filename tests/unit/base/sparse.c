@@ -1,5 +1,8 @@
 /* P1, P7: a step comes back bit for bit, in few bytes, and a damaged form is refused or stays in
- * bounds. */
+ * bounds.
+ * Covers: base/codec/sparse.c base/codec/sparse_portable.c base/codec/sparse_avx2.c
+ * Covers: base/codec/sparse_avx512.c base/codec/sparse_choose_x86.c
+ * Covers: base/codec/sparse_choose_none.c */
 #include "base/codec/sparse.h"
 
 #include <stdbool.h>

@@ -1,5 +1,7 @@
 /* Files become tensors and blobs, and again the same files: byte-identical, whatever they are; what
- * cannot travel is refused with its path. P1, P7, P10. */
+ * cannot travel is refused with its path. P1, P7, P10.
+ * Covers: gateway/cli/bundle.c gateway/cli/bundle_names.c gateway/cli/unbundle.c
+ * Covers: gateway/disk/file_names.c */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>

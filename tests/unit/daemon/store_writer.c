@@ -1,5 +1,6 @@
 /* store_writer.c - the owner never waits; results come back in order; a write that does
- * not end is left behind. */
+ * not end is left behind.
+ * Covers: gateway/store/store_writer.c */
 #include "gateway/store/store_writer.h"
 
 #include <pthread.h>

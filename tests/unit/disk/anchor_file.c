@@ -1,5 +1,6 @@
 /* An anchor has its name when all of it is on the disk; what it says of its version is checked up
- * to the root, and what is damaged, cut short or a stranger's is refused. P1, P3, P7, P10. */
+ * to the root, and what is damaged, cut short or a stranger's is refused. P1, P3, P7, P10.
+ * Covers: gateway/disk/anchor_file.c */
 #include <errno.h>
 #include <sys/stat.h>
 

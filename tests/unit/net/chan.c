@@ -1,3 +1,6 @@
+/* chan.c - one channel from dial to on_closed, plain and with TLS: who hears what, in which
+ * order (P8, P10).
+ * Covers: base/net/chan.c base/net/chan_bytes.c */
 #include "base/net/chan.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* kernel_tls.c - the kernel encrypts what is sent where it was asked to and can, and nothing else
  * changes. On a machine without kTLS the same tests say that OpenSSL does it; with
- * TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to. */
+ * TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to.
+ * Covers: base/net/tls_session.c base/net/tls_bulk.c */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>

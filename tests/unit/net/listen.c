@@ -1,4 +1,5 @@
-/* Listening sockets: base/net/listen.c, declared in chan.h. */
+/* Listening sockets: base/net/listen.c, declared in chan.h.
+ * Covers: base/net/listen.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>

@@ -1,3 +1,6 @@
+/* pki.c - a CA and the certificates that it signs: what they allow, and files that are never
+ * written over (P8).
+ * Covers: base/net/pki.c */
 #include "base/net/pki.h"
 
 #include <fcntl.h>

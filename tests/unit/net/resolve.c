@@ -1,4 +1,5 @@
-/* Names, against a name server of sixty lines on loopback. */
+/* Names, against a name server of sixty lines on loopback.
+ * Covers: base/net/resolve.c */
 #include "base/net/resolve.h"
 
 #include <arpa/inet.h>

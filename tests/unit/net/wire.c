@@ -1,4 +1,5 @@
-/* Frames over a chan. One end is often a raw socket, which sends what no wire of ours would. */
+/* Frames over a chan. One end is often a raw socket, which sends what no wire of ours would.
+ * Covers: base/net/wire.c */
 #include "base/net/wire.h"
 
 #include <errno.h>

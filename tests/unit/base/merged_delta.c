@@ -1,5 +1,6 @@
-/* steps.c - steps that were encoded one by one are one chunk when they are joined: what it decodes
- * to is the last version, and whoever lies about their number or lengths is refused. */
+/* merged_delta.c - deltas that were encoded one by one are merged into one: it decodes to the last
+ * version. A form that lies about their number or lengths is refused.
+ * Covers: base/codec/codec.c base/codec/sparse.c */
 #include "base/codec/codec.h"
 
 #include <stdlib.h>
