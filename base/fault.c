@@ -176,10 +176,10 @@ int tb_sys_ftruncate(int fd, off_t bytes)
     return tb_fault_hit(TB_FAULT_ftruncate, EIO) ? -1 : ftruncate(fd, bytes);
 }
 
-/* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and all
- * it had of it: a process that is sent one now and then would never get large memory. So signals
- * wait for it; what ends the process does not. What stops it (SIGSTOP, a freezer) does not either,
- * and it goes on behind that. */
+/* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and
+ * loses all that it had allocated. A process that gets a signal now and then would never get
+ * large memory. So signals wait for the allocation. Those that end the process do not wait.
+ * SIGSTOP and a freezer do not wait either, and the allocation goes on after them. */
 int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     if (tb_fault_hit(TB_FAULT_fallocate, ENOSPC)) return -1;

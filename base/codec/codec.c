@@ -95,7 +95,7 @@ unsigned tb_codec_classes(const struct tb_codec_coded *coded)
                : 0;
 }
 
-/* What does not shrink is written raw into the same memory. */
+/* A chunk that does not shrink is written raw into the same memory. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
     const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;

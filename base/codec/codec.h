@@ -18,9 +18,10 @@
 /* Numbers are on the wire.
  *   RAW     the bytes
  *   ZSTD    one zstd frame at level 1; for what is not floats
- *   PLANES  exponents shortened and mantissas as they are; on a base, the dense step
- *   SPARSE  the elements that changed; always on a base
- *   STEPS   SPARSE chunks one after another, each on what the one before makes; always on a base. Joined, never encoded */
+ *   PLANES  exponents shortened and mantissas as they are; as a delta, each element's difference
+ *   SPARSE  a delta: the elements that changed
+ *   STEPS   chained deltas: SPARSE chunks one after another, each on the result of the one before.
+ *           Made by merging, never by encoding */
 enum tb_codec_id {
     TB_CODEC_RAW = 0,
     TB_CODEC_ZSTD = 1,
@@ -29,8 +30,9 @@ enum tb_codec_id {
     TB_CODEC_STEPS = 4
 };
 
-/* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk
- * of an older version, modulo the width of an element. RAW never is, SPARSE and STEPS always. */
+/* The form of an encoded chunk. A delta codes the integer difference to the same chunk of an
+ * older version (its base), modulo the width of an element. RAW is never a delta; SPARSE and
+ * STEPS always are. */
 struct tb_codec_form {
     enum tb_codec_id id;
     bool on_base;

@@ -47,7 +47,8 @@ static enum kind kind_of(enum tb_dtype dtype)
     }
 }
 
-/* What of a section is not written at once where it belongs, or is read past its end. */
+/* Those pieces of a section that are not written at once where they belong, or that are read
+ * past their end. */
 struct work {
     uint8_t hot[TILE];
     uint8_t streams[TB_CASCADE_LEVELS_MAX - 1][STREAM_BYTES];
@@ -254,8 +255,8 @@ static const uint8_t *rest_at(const struct section *s, const uint8_t *rest, size
     return rest_planes(s) > 0 ? rest + at : NULL;
 }
 
-/* What the tile behind `at` and its `count` elements takes; nothing behind the
- * section's last one. */
+/* The memory that the tile behind `at` and its `count` elements takes; none behind the section's
+ * last tile. */
 static struct tb_planes_ahead ahead_of(const struct section *s, size_t at, size_t count, const uint8_t *bytes,
                                        const uint8_t *rest)
 {
@@ -273,7 +274,7 @@ struct encoder {
     struct tb_writer out;
 };
 
-/* What of a section is in the scratch when its tiles are done. */
+/* The pieces of a section that are in the scratch when its tiles are done. */
 struct aside {
     struct tb_cascade_writer coded;
     struct tb_writer wide;
@@ -406,7 +407,8 @@ static bool section_header_read(struct tb_reader *r, const struct section *s, st
     return true;
 }
 
-/* What of a section is read in its place, and what from the scratch. */
+/* The pieces of a section that are read in their place, and those that are read from the
+ * scratch. */
 struct source {
     const uint8_t *rest;
     struct tb_cascade_reader coded;

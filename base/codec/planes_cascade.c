@@ -1,4 +1,5 @@
-/* planes_cascade.c - the choice of a cascade by a sample of hot bytes: the levels that take the fewest bits. */
+/* planes_cascade.c - the choice of a cascade by a sample of hot bytes: the levels that take the
+ * fewest bits. */
 #include "base/codec/planes_cascade.h"
 
 #include <string.h>

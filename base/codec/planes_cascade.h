@@ -1,4 +1,5 @@
-/* planes_cascade.h - which frequent keys a section's cascade has, and at which level. Pure. Inside planes*.c only. */
+/* planes_cascade.h - which frequent keys a section's cascade has, and at which level. Pure.
+ * Inside planes*.c only. */
 #ifndef TB_BASE_PLANES_CASCADE_H
 #define TB_BASE_PLANES_CASCADE_H
 

@@ -44,7 +44,7 @@ static unsigned kind_width(unsigned kind)
     return kind < sizeof widths ? widths[kind] : 0;
 }
 
-/* What the inner loops are made for: one copy of them each. */
+/* The two widths that inner loops are made for: one copy of them each. */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
@@ -157,8 +157,8 @@ static void block_nest(const struct tb_sparse_kernels *kernels, struct section b
     kernels->nest(work->keys, at / 64, section_words(block), &work->nest);
 }
 
-/* Of a whole section. What fills its last word up is in no class, and no word behind it is found:
- * as if 65535 members were before it, which only those of a full section may have. */
+/* Of a whole section. The bits that fill its last word up are in no class, and no word behind it
+ * is found: as if 65535 members were before it, which only those of a full section may have. */
 static void section_nest(const struct tb_sparse_kernels *kernels, struct section s, struct work *work)
 {
     struct tb_sparse_nest *nest = &work->nest;

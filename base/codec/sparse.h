@@ -45,8 +45,8 @@ struct tb_sparse_form {
     size_t count;
 };
 
-/* What a chunk of such elements is coded as: the number that its form begins with, and that
- * kernels of a GPU are given. */
+/* The kind of element that a chunk is coded as. A form begins with its number, and kernels of a
+ * GPU are given it. */
 unsigned tb_sparse_kind_of(enum tb_dtype dtype);
 
 /* In how many classes it says that it is; 0 where it ends before that. */

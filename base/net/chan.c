@@ -1,4 +1,5 @@
-/* chan.c - the life of one channel: connecting, handshaking, opening, open, closing. Its bytes are in chan_bytes.c.
+/* chan.c - the life of one channel: connecting, handshaking, opening, open, closing. Its bytes are
+ * in chan_bytes.c.
  *
  * One uv_poll watches the socket, one uv_timer bounds opening (and deadlines after it), and one
  * uv_idle turns the loop once more when there is something to deliver although the socket is quiet:

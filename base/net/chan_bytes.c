@@ -1,4 +1,5 @@
-/* chan_bytes.c - bytes and descriptors over one channel: straight from the socket, or through TLS. */
+/* chan_bytes.c - bytes and descriptors over one channel: straight from the socket, or through
+ * TLS. */
 #include "base/net/chan.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 #define FDS_MAX  16
 #define FDS_BYTE 'F'
 
-/* What a plain socket call that returned `moved` means; a failure closes the chan. */
+/* The status of a plain socket call that returned `moved`. A failure closes the chan. */
 static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *count_out)
 {
     *count_out = moved > 0 ? (size_t)moved : 0;

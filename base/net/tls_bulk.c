@@ -73,7 +73,8 @@ void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line)
     b->have_theirs = b->have_theirs || take_secret(line, theirs, b->theirs);
 }
 
-/* What came with the end of the handshake and is not OpenSSL's stands in the session. */
+/* Bytes that came with the end of the handshake, and that OpenSSL has not read, stand in the
+ * session. */
 static void take_ahead(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
@@ -298,7 +299,7 @@ static enum tb_status next_record(struct tb_tls_session *s, size_t *bytes_out)
     return broken(s, DECODE_ERROR, "not a record");
 }
 
-/* What is not opened goes to the front: less than a record of it, once a batch. */
+/* Bytes that are not opened yet go to the front: less than a record, once a batch. */
 static enum tb_status fill(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;

@@ -61,10 +61,10 @@ static size_t take_ahead(struct tb_tls_session *s, char *out, size_t cap)
     return count;
 }
 
-/* OpenSSL asks for a record's five bytes and then for its rest. What is asked for goes straight
- * into its memory; the beginning of the next record comes along, so that a record costs one call of
- * the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front of its buffer,
- * for each record: with 256 KiB that was a third of a receiver's time. */
+/* OpenSSL asks for a record's five bytes, and then for its rest. The rest goes straight into
+ * OpenSSL's memory, and the beginning of the next record comes along, so that a record costs one
+ * call of the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front of
+ * its buffer, for each record: with 256 KiB that was a third of a receiver's time. */
 static int pipe_read(BIO *bio, char *out, int cap)
 {
     struct tb_tls_session *s = BIO_get_data(bio);
@@ -153,7 +153,7 @@ static void pipe_make(void)
     pipe_method = m;
 }
 
-/* The kernel as the one who encrypts. Whatever it lacks, OpenSSL does it. */
+/* The kernel encrypts what is sent. Where it lacks a part of that, OpenSSL encrypts. */
 
 static void ask_kernel(struct tb_tls_session *s)
 {
@@ -400,7 +400,8 @@ static bool is_refusal(int reason)
     }
 }
 
-/* What a refusal of the peer says of our certificate: error_for is what ours make of each fault. */
+/* The reason in an alert by which the peer refused our certificate: error_for makes one of each
+ * fault. */
 static enum tb_tls_fault fault_told(int reason)
 {
     switch (reason) {
@@ -452,7 +453,7 @@ enum tb_status tb_tls_session_cut(struct tb_tls_session *s)
     return s->io_errno == 0 && !s->shaken ? TB_STREAM_CLOSED : TB_STREAM_IO;
 }
 
-/* What the failure of an OpenSSL call means. */
+/* The status of an OpenSSL call that failed. */
 static enum tb_status outcome(struct tb_tls_session *s, int result)
 {
     switch (SSL_get_error(s->ssl, result)) {

@@ -1,5 +1,5 @@
-/* arena.c - an arena as a whole: opened, looked at before a start, closed, measured. Its regions are in
- * arena_regions.c, space for a shard in arena_reserve.c, the file in arena_file.c. */
+/* arena.c - an arena as a whole: opened, looked at before a start, closed, measured. Its regions
+ * are in arena_regions.c, space for a shard in arena_reserve.c, the file in arena_file.c. */
 #include "gateway/arena/arena.h"
 
 #include <inttypes.h>

@@ -141,8 +141,8 @@ static int allocate_all(struct arena_file *f, const char *path)
     return 0;
 }
 
-/* What the kernel can give to a tmpfs: memory that is free or can be made so, and swap.
- * UINT64_MAX: it does not say. */
+/* The bytes that the kernel can give to a tmpfs: memory that is free or can be made so, and
+ * swap. UINT64_MAX: it does not say. */
 static uint64_t memory_left(void)
 {
     FILE *meminfo = fopen("/proc/meminfo", "re");

@@ -1,5 +1,5 @@
-/* arena_inner.h - what the files of an arena share. Inside gateway/arena only. Functions here are called with the arena's mutex held, or before
- * another thread knows the arena. */
+/* arena_inner.h - what the files of an arena share. Inside gateway/arena only. Functions here
+ * are called with the arena's mutex held, or before another thread knows the arena. */
 #ifndef TB_GATEWAY_ARENA_INNER_H
 #define TB_GATEWAY_ARENA_INNER_H
 
@@ -81,8 +81,8 @@ void tb_arena_shard_give(struct tb_arena_region *region, struct arena_shard *s);
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
 
-/* Asserts what must hold of list, table, slots and extents. In dev builds alone (TB_CHECK_TURNS), and of a
- * small arena; after each call that changed them. */
+/* Asserts what must hold of list, table, slots and extents. In dev builds alone
+ * (TB_CHECK_TURNS), and of a small arena; after each call that changed them. */
 void tb_arena_tables_check(struct tb_arena *arena);
 
 /* A fresh life, in the file when this returns. */

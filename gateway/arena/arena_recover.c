@@ -105,8 +105,8 @@ static const char *recover_digests(struct arena_shard *s, const struct arena_rec
     return NULL;
 }
 
-/* What is held now was landed by another process: each chunk is to be digested
- * before it may be a base. */
+/* Another process landed the chunks that are held now: each is to be digested before it may be a
+ * base. */
 static enum tb_status mark_suspect(struct arena_shard *s)
 {
     const uint64_t words = TB_BITMAP_WORDS(s->manifest.chunk_count);

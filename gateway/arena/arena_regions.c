@@ -1,5 +1,5 @@
-/* arena_regions.c - the regions of an arena: the list in the order in which they were made, the table by uid,
- * their records in the file, their states and pins. */
+/* arena_regions.c - the regions of an arena: the list in the order in which they were made, the
+ * table by uid, their records in the file, their states and pins. */
 #include "gateway/arena/arena.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* arena_tables.c - what must hold of an arena's tables at any time between two calls. A mistake of ours in one
- * of them would otherwise show as a damaged version after some restart. */
+/* arena_tables.c - what must hold of an arena's tables at any time between two calls. A mistake
+ * of ours in one of them would otherwise show as a damaged version after some restart. */
 #include "base/assert.h"
 #include "gateway/arena/arena_inner.h"
 

@@ -130,11 +130,12 @@ static bool pass_beside(const struct suspect *chunk)
     return good;
 }
 
-/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed
- * over once more with the mutex: it may have been condemned, and be landing again, meanwhile;
- * whoever comes second finds it absent, or good. What lands sets its bit without the mutex:
- * so the bit is read before each pass and not after, and a chunk that was absent at the last
- * look is not judged. */
+/* Nearly always the chunk is good, and the pass over its bytes holds up nobody. A chunk that
+ * fails is passed over once more with the mutex: meanwhile another caller may have condemned it,
+ * and it may be landing again. The second caller finds it absent, or good.
+ *
+ * A landing chunk sets its bit without the mutex. So the bit is read before each pass and not
+ * after, and a chunk that was absent at the last look is not judged. */
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;

@@ -33,7 +33,7 @@ struct tb_following {
     char what[64]; /* for the progress line */
 };
 
-/* What became of a version that was next. */
+/* The end of a version that was next. */
 enum tb_taken {
     TB_TAKEN,        /* it stands in its folder */
     TB_TAKE_SKIPPED, /* it ended, or a newer one came meanwhile */
@@ -69,7 +69,8 @@ void tb_follow_tell_room(struct tb_following *f);
 
 /* ---- version_taking.c: one version ---- */
 
-/* Stages the version, writes it into its folder and activates it; what stands there already stays. */
+/* Stages the version, writes it into its folder and activates it; what stands there already
+ * stays. */
 enum tb_taken tb_follow_take(struct tb_following *f, struct tb_taking *t);
 
 /* TB_OK: it may be tried again. TB_SUPERSEDED: there is a newer one, which is worth the room

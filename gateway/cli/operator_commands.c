@@ -166,7 +166,8 @@ static void print_names(const char *what, const json_t *names)
     }
 }
 
-/* What ails it, by name and as a sentence, and who may not read what over it. */
+/* The faults of a link, by name and as a sentence, and which sites may not read which models
+ * over it. */
 static void print_reason(const json_t *l)
 {
     char error[ERROR_CHARS];

@@ -1,7 +1,7 @@
 /* subscribe_command.c - tombolo subscribe: versions as files, a folder each.
  *
- * What stands in DIR is version_folder.c's, how a version gets there version_taking.c's. Here: which version is
- * next, and what --follow does after it came. */
+ * version_folder.c keeps what stands in DIR, and version_taking.c brings a version there. Here:
+ * which version is next, and what --follow does after it came. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -100,7 +100,7 @@ static enum tb_cli_exit unmet(const struct tb_following *f, int status, const ch
                           f->model);
 }
 
-/* What an earlier follow left: this one does not go back behind it. */
+/* The folders that an earlier follow left: this one does not go back behind them. */
 static void find_newest(struct tb_following *f)
 {
     struct tb_id id;

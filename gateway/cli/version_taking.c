@@ -1,5 +1,5 @@
-/* version_taking.c - one version on its way into its folder: staged, written, activated; and the wait for room
- * where the disk is full. */
+/* version_taking.c - one version on its way into its folder: staged, written, activated; and the
+ * wait for room where the disk is full. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,7 +261,7 @@ static enum tb_taken fetch(struct tb_following *f, struct tb_taking *t)
     return s == TB_OK || taken != TB_TAKEN ? taken : fetch_failed(f, t, s, "releasing");
 }
 
-/* What stands in its folder already; ABSENT: nothing does. */
+/* Looks at what stands in its folder already; ABSENT: nothing does. */
 static enum tb_taken look_before(struct tb_following *f, struct tb_taking *t, bool *there_out)
 {
     struct tb_folder_marker marker;

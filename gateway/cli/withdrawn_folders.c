@@ -1,5 +1,5 @@
-/* withdrawn_folders.c - the versions in DIR that an operator withdrew after they came: each folder is asked about,
- * marked, and `latest` names another. */
+/* withdrawn_folders.c - the versions in DIR that an operator withdrew after they came: each
+ * folder is asked about, marked, and `latest` names another. */
 #include <inttypes.h>
 #include <string.h>
 

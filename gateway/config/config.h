@@ -37,13 +37,13 @@ struct tb_config_peer {
 };
 
 struct tb_config_model {
-    struct tb_name name;                     /* the key under `models:` */
-    struct tb_name home;                     /* site */
-    uint32_t keep;                           /* whole versions, head included; 1 to 1000 [2] */
-    bool every;                              /* policy [latest] */
-    uint32_t weight;                         /* 1 to 1000 [10] */
-    const char *publish[TB_CONFIG_LIST_MAX]; /* identities: "unix:1000", "unix:*",
-                                                "tombolo://east/worker/rank-*", "tombolo://west/gw" */
+    struct tb_name name; /* the key under `models:` */
+    struct tb_name home; /* site */
+    uint32_t keep;       /* whole versions, head included; 1 to 1000 [2] */
+    bool every;          /* policy [latest] */
+    uint32_t weight;     /* 1 to 1000 [10] */
+    /* Identities: "unix:1000", "unix:*", "tombolo://east/worker/rank-*", "tombolo://west/gw". */
+    const char *publish[TB_CONFIG_LIST_MAX];
     uint32_t publish_count;
     const char *read[TB_CONFIG_LIST_MAX];
     uint32_t read_count;

@@ -71,7 +71,7 @@ static bool is_safetensors(const char *name)
     return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
 }
 
-/* What its header says, believed as far as the header alone can be: a file that is cut short still
+/* The file's header, believed as far as the header alone can be: a file that is cut short still
  * has its first tensors. */
 static enum tb_status parse_header(struct local_file *f, int fd, struct tb_safetensors_error *why)
 {
@@ -156,7 +156,7 @@ static int not_hidden(const struct dirent *entry)
 
 static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth);
 
-/* What is neither file nor folder, or went meanwhile, is not ours. */
+/* An entry that is neither file nor folder, or that went meanwhile, is not ours. */
 static enum tb_status add_entry(struct tb_local_files *l, const char *folder, const char *entry, int depth)
 {
     char path[PATH_BYTES];

@@ -1,5 +1,5 @@
-/* safetensors.c - the header of a safetensors file: its length, and what holds of all its tensors together. Its
- * JSON is in safetensors_json.c. */
+/* safetensors.c - the header of a safetensors file: its length, and what holds of all its
+ * tensors together. Its JSON is in safetensors_json.c. */
 #include "gateway/disk/safetensors.h"
 
 #include <inttypes.h>

@@ -417,8 +417,8 @@ static void refuse_json(struct tb_safetensors_parse *p, yajl_handle yajl)
 
 bool tb_safetensors_read(struct tb_safetensors_parse *p, const uint8_t *json, size_t bytes, uint64_t *at_out)
 {
-    /* yajl takes memory past our fault points, because it does not look whether it got any. What it
-     * takes is bounded by the longest string of the header. */
+    /* yajl takes memory past our fault points, because it does not look whether it got any. The
+     * longest string of the header bounds that memory. */
     yajl_handle yajl = yajl_alloc(&callbacks, NULL, p);
     if (yajl == NULL) return tb_safetensors_refuse(p, TB_SITE_NOMEM, "no memory for the parser");
     yajl_status said = yajl_parse(yajl, json, bytes);

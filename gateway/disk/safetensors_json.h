@@ -1,4 +1,5 @@
-/* safetensors_json.h - a header while it is read. For safetensors.c and safetensors_json.c alone. */
+/* safetensors_json.h - a header while it is read. For safetensors.c and safetensors_json.c
+ * alone. */
 #ifndef TB_GATEWAY_DISK_SAFETENSORS_JSON_H
 #define TB_GATEWAY_DISK_SAFETENSORS_JSON_H
 

@@ -1,5 +1,5 @@
-/* store.c - what is written into the store: every write is one transaction with its audit line, and old rows
- * go with every so many. */
+/* store.c - what is written into the store: every write is one transaction with its audit line,
+ * and old rows go with every so many. */
 #include "gateway/store/store.h"
 
 #include <stdio.h>

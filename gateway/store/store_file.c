@@ -1,6 +1,6 @@
-/* store_file.c - the SQLite file, in WAL mode: opened, locked, its schema checked, told from a copy that was
- * put back, and looked at before a start. Readers such as the sqlite3 shell may look on. A lock that SQLite
- * does not know keeps a second daemon out. */
+/* store_file.c - the SQLite file, in WAL mode: opened, locked, its schema checked, told from a
+ * copy that was put back, and looked at before a start. Readers such as the sqlite3 shell may
+ * look on. A lock that SQLite does not know keeps a second daemon out. */
 #include "gateway/store/store.h"
 
 #include <errno.h>
@@ -111,7 +111,8 @@ static void file_name(struct tb_store *s)
              born ? (unsigned long long)x.stx_btime.tv_sec : 0, born ? x.stx_btime.tv_nsec : 0);
 }
 
-/* What incarnation 0 says is new; a file without a name was written by a release that gave none. */
+/* Incarnation 0: the store is new. A file without a name was written by a release that gave
+ * none. */
 static enum tb_status origin_find(struct tb_store *s)
 {
     sqlite3_stmt *st = s->st[ST_incarnation_get];

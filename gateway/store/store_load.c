@@ -1,5 +1,5 @@
-/* store_load.c - the rows of the store, read at a start. A run, a version or a withdrawal that makes no sense
- * ends the load; of the rest such a row is passed over. */
+/* store_load.c - the rows of the store, read at a start. A run, a version or a withdrawal that
+ * makes no sense ends the load; of the rest such a row is passed over. */
 #include "gateway/store/store.h"
 
 #include <stdio.h>

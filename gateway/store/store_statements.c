@@ -11,7 +11,7 @@ static const char *const statements[STATEMENT_COUNT] = {
 #undef STATEMENT_SQL
 };
 
-/* What an operator can do about it; "" where SQLite's own words say it. */
+/* Advice for an operator; "" where SQLite's own words are enough. */
 static const char *hint(int code)
 {
     switch (code & 0xff) {

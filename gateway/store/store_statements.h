@@ -1,5 +1,5 @@
-/* store_statements.h - the store's statements, prepared once, and how one is bound and run. For the files of
- * the store alone.
+/* store_statements.h - the store's statements, prepared once, and how one is bound and run. For the
+ * files of the store alone.
  *
  * A statement is bound, run by tb_store_run_once, and unbound by it. One that gives many rows is
  * stepped by its reader, which resets it. */
@@ -73,7 +73,8 @@ struct tb_store {
     char error[256];
 };
 
-/* Keeps the sentence for tb_store_error: what was being done, SQLite's words, what an operator can do. */
+/* Keeps the sentence for tb_store_error: what was being done, SQLite's words, what an operator
+ * can do. */
 enum tb_status tb_store_failed(struct tb_store *s, const char *doing);
 
 TB_MUST_USE enum tb_status tb_store_prepare_all(struct tb_store *s);

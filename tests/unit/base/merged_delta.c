@@ -123,7 +123,8 @@ static void steps_joined_make_the_last_version(void **state)
     }
 }
 
-/* What a relay got joined goes on with the steps behind it as if it had been joined here. */
+/* A relay merges the deltas behind a merged delta that it got as if it had merged the first ones
+ * itself. */
 static void what_is_joined_is_joined_again(void **state)
 {
     struct story *s = *state;

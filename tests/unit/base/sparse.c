@@ -413,7 +413,7 @@ static void bits_are_filled_up_with_zeros(void **state)
     }
 }
 
-/* What other implementations must write for these 4096 elements: the form is fixed. */
+/* The form is fixed, and other implementations must write it for these 4096 elements. */
 static void a_known_step_has_a_known_form(void **state)
 {
     (void)state;
@@ -444,7 +444,7 @@ struct step_cost {
     size_t bytes, changed;
 };
 
-/* What every variant writes and reads of it is seen in the first of the run. */
+/* The first variant of the run shows what every variant writes and reads of it. */
 static struct step_cost step_cost(const struct pair *p, size_t count, bool first)
 {
     struct step_cost cost = {0, 0};

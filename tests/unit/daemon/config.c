@@ -367,7 +367,7 @@ static void all_complaints_are_told(void **state)
                 "w.yaml:1:1: tls.key: is required where there are peers, link.listen or session.listen\n");
 }
 
-/* Who may do what is the last place for a typo to pass: what is not an identity is refused. */
+/* Rights are the last place for a typo to pass: a text that is not an identity is refused. */
 static void identities_are_checked(void **state)
 {
     (void)state;

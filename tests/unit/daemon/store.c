@@ -1,5 +1,5 @@
-/* store.c - what survives a restart, and every way in which a file can refuse: read-only, full, damaged, held by
- * another.
+/* store.c - what survives a restart, and every way in which a file can refuse: read-only, full,
+ * damaged, held by another.
  * Covers: gateway/store/store.c gateway/store/store_file.c gateway/store/store_load.c
  * Covers: gateway/store/store_statements.c */
 #include "gateway/store/store.h"

@@ -1,5 +1,5 @@
-/* store_bounds.c - the rows of the store stay bounded: the audit trail, versions that ended, runs and
- * withdrawals. What a restart still needs is never trimmed.
+/* store_bounds.c - the rows of the store stay bounded: the audit trail, versions that ended, runs
+ * and withdrawals. Rows that a restart still needs are never trimmed.
  * Covers: gateway/store/store.c */
 #include "gateway/store/store.h"
 

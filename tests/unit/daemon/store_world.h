@@ -1,5 +1,5 @@
-/* store_world.h - a store in a folder of its own for each test, rows to write into it, and what a statement answers
- * about its file. */
+/* store_world.h - a store in a folder of its own for each test, rows to write into it, and what
+ * a statement answers about its file. */
 #ifndef TB_TESTS_STORE_WORLD_H
 #define TB_TESTS_STORE_WORLD_H
 

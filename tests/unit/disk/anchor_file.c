@@ -181,7 +181,7 @@ static void a_failed_write_leaves_the_older_one(void **state)
     version_fini(&v);
 }
 
-/* What a kill leaves has another name. */
+/* A kill leaves a file of another name. */
 static void a_writing_that_did_not_end_is_no_anchor(void **state)
 {
     struct disk_world *w = *state;

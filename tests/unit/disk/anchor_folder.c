@@ -1,5 +1,5 @@
-/* anchor_folder.c - which anchors stand in a folder: one gateway has it, the newest is found first, and only files
- * of its own are removed. P3, P7.
+/* anchor_folder.c - which anchors stand in a folder: one gateway has it, the newest is found first,
+ * and only files of its own are removed. P3, P7.
  * Covers: gateway/disk/anchor_folder.c */
 #include "gateway/disk/anchor_folder.h"
 

@@ -1,4 +1,5 @@
-/* disk_io.c - a read or write is whole, or it fails: also where the kernel takes a part, or a signal comes.
+/* disk_io.c - a read or write is whole, or it fails: also where the kernel takes a part, or a
+ * signal comes.
  * Covers: gateway/disk/disk_io.c */
 #include "gateway/disk/disk_io.h"
 

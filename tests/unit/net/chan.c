@@ -193,7 +193,7 @@ static void reset_on_close(int fd)
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
 }
 
-/* What came before a reset is delivered before the error. */
+/* Bytes that came before a reset are delivered before the error. */
 static void bytes_before_a_reset_are_read_first(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,5 @@
-/* records_world.h - two TLS sessions whose records are ours or OpenSSL's, and between them the test, which
- * carries their bytes: in pieces, or with a bit that falls over. */
+/* records_world.h - two TLS sessions whose records are ours or OpenSSL's, and between them the
+ * test, which carries their bytes: in pieces, or with a bit that falls over. */
 #ifndef TB_TESTS_RECORDS_WORLD_H
 #define TB_TESTS_RECORDS_WORLD_H
 

@@ -282,8 +282,8 @@ static void a_name_that_does_not_exist_is_told_from_silence(void **state)
     server_fini(&s, w);
 }
 
-/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is ours.
- * What c-ares says after it is nobody's any more. */
+/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is
+ * ours. An answer of c-ares after it is dropped. */
 static void the_deadline_holds_for_several_servers(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,5 @@
-/* tls_bulk.c - records that we seal and open ourselves are those of TLS 1.3. OpenSSL reads them, and its own
- * records are read, however the bytes are cut.
+/* tls_bulk.c - records that we seal and open ourselves are those of TLS 1.3. OpenSSL reads them,
+ * and its own records are read, however the bytes are cut.
  * Covers: base/net/tls_bulk.c base/net/tls_records.c base/net/tls_session.c */
 
 #include <openssl/ssl.h>
@@ -46,7 +46,7 @@ static void an_end_may_leave_them_to_openssl(void **state)
     records_fini(&w);
 }
 
-/* What follows the end of the handshake at once has arrived with it. */
+/* Bytes that follow the end of the handshake at once have arrived with it. */
 static void bytes_come_with_the_handshake(struct world *world, bool openssl_has_them)
 {
     struct records w;

@@ -1,5 +1,5 @@
-/* tls_bulk_refusals.c - records that may not come are refused, and the peer hears why: damaged or too long
- * ones, floods, wrong types, keys that cannot be made.
+/* tls_bulk_refusals.c - records that may not come are refused, and the peer hears why: damaged or
+ * too long ones, floods, wrong types, keys that cannot be made.
  * Covers: base/net/tls_bulk.c base/net/tls_records.c */
 
 #include <openssl/ssl.h>

@@ -1,5 +1,5 @@
-/* tls_files.c - certificate, key and CA files: a file that does not serve is refused by its name, and a
- * file that is cut is no shorter list.
+/* tls_files.c - certificate, key and CA files: a file that does not serve is refused by its name,
+ * and a file that is cut is no shorter list.
  * Covers: base/net/tls.c */
 #include "base/net/tls.h"
 
@@ -148,7 +148,7 @@ static void text_between_certificates_is_passed_over(void **state)
         &(struct tb_tls_files){mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key")});
 }
 
-/* What peers would not look at is not shown to them in part. */
+/* A chain that peers would not read whole is refused, and not sent in part. */
 static void a_chain_that_is_too_long_is_refused(void **state)
 {
     struct world *w = *state;
