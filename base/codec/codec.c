@@ -1,5 +1,5 @@
-/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and
- * zstd; and steps of the last one joined. */
+/* codec.c - a chunk through one of four codecs, and sparse deltas merged into one. Each codec
+ * has a file of its own, but raw and zstd. */
 #include "base/codec/codec.h"
 
 #include <string.h>
@@ -214,7 +214,7 @@ static enum tb_status sparse_decode(struct tb_codec *codec, const void *bytes, s
     return tb_sparse_decode((struct tb_sparse_form){bytes, count}, &means, &output);
 }
 
-/* ---- steps: u8 of them, then for each u32 bytes and a sparse form ---- */
+/* ---- merged deltas: u8 how many, then for each u32 bytes and a sparse form ---- */
 
 unsigned tb_codec_steps(const struct tb_codec_coded *coded)
 {
@@ -223,7 +223,7 @@ unsigned tb_codec_steps(const struct tb_codec_coded *coded)
     return ((const uint8_t *)coded->bytes)[0];
 }
 
-/* Without the number of steps in front. */
+/* Without the number of deltas in front. */
 static size_t part_bytes(const struct tb_codec_coded *part)
 {
     return part->form.id == TB_CODEC_SPARSE ? 4 + part->count : part->count - 1;
@@ -243,7 +243,7 @@ size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count)
     return count == 1 ? parts[0].count : bytes;
 }
 
-/* The next of them; false: it is not as it says. */
+/* The next delta of a merged one; false: it is not as it says. */
 static bool next_step(struct tb_reader *r, const uint8_t **bytes_out, size_t *count_out)
 {
     *count_out = tb_read_u32(r);
@@ -289,7 +289,7 @@ enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
     return TB_OK;
 }
 
-/* The first beside its base, the others over what it made. */
+/* The first delta decodes beside its base, the others over its result. */
 static enum tb_status steps_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
                                    const struct tb_codec_output *out)
 {

@@ -1,11 +1,11 @@
-/* sparse.h - a step as the elements that changed: how many unchanged ones of the same class
- * lie between two of them, and by how much they differ as integers modulo their width. Pure:
- * memory is the caller's.
+/* sparse.h - a delta as the elements that changed: how many unchanged ones of the same class lie
+ * between two of them, and by how much they differ as integers modulo their width. Pure: memory is
+ * the caller's.
  *
- * The class of an element follows from the base alone, which both sides hold: the smaller a weight,
- * the likelier a step of the optimizer moves its bits. One class is the fastest, 16 write the
- * fewest bytes. Always exact, whatever the bits mean. A chunk is decoded by itself, given the same
- * bytes of its base; that they are the same is for the digest of the result to say.
+ * The class of an element follows from the base alone, which both sides hold: the smaller a
+ * weight, the likelier the optimizer moves its bits. One class is the fastest, 16 write the
+ * fewest bytes. Always exact, whatever the bits mean. A chunk is decoded by itself, given the
+ * same bytes of its base; the digest of the result says whether they were the same.
  * docs/protocol.md has the form; no variant writes another. */
 #ifndef TB_BASE_SPARSE_H
 #define TB_BASE_SPARSE_H
