@@ -98,6 +98,7 @@ unsigned tb_codec_classes(const struct tb_codec_coded *coded)
 /* A chunk that does not shrink is written raw into the same memory. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
+    TB_ASSERT((size_t)id < CODECS);
     const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;
     return bound > count ? bound : count;
 }
@@ -122,6 +123,7 @@ static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
                                const struct tb_codec_input *in, ZSTD_outBuffer *out)
 {
     uint8_t *piece = codec->scratch.differences;
+    TB_ASSERT(DIFFERENCES_BYTES % d.width == 0); /* no element is cut in two */
     for (size_t at = 0; at < in->count; at += DIFFERENCES_BYTES) {
         const size_t left = in->count - at, count = left < DIFFERENCES_BYTES ? left : DIFFERENCES_BYTES;
         tb_difference_take(d, (const uint8_t *)in->bytes + at, (const uint8_t *)in->base + at, count, piece);
@@ -226,6 +228,7 @@ unsigned tb_codec_steps(const struct tb_codec_coded *coded)
 /* Without the number of deltas in front. */
 static size_t part_bytes(const struct tb_codec_coded *part)
 {
+    TB_ASSERT(tb_codec_steps(part) > 0);
     return part->form.id == TB_CODEC_SPARSE ? 4 + part->count : part->count - 1;
 }
 
@@ -275,6 +278,7 @@ enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
         if (!is_whole(&parts[i])) return TB_CHUNK_CODEC;
         steps += tb_codec_steps(&parts[i]);
     }
+    TB_ASSERT(steps <= TB_CODEC_STEPS_MAX);
     tb_writer_init(&w, room.bytes, room.cap);
     if (count > 1) tb_write_u8(&w, (uint8_t)steps);
     for (unsigned i = 0; i < count; i++) {
@@ -335,6 +339,7 @@ enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form want
     TB_ASSERT(in->count <= TB_CODEC_BYTES_MAX);
     if (room.cap < tb_codec_bound(wanted.id, in->count)) return TB_SITE_NOMEM;
     size_t count = shrink(codec, wanted, in, room);
+    TB_ASSERT(count <= room.cap);
     const bool raw = count == 0 || count >= gain_max(in->count);
     if (raw) count = in->count;
     if (raw && count > 0) memcpy(room.bytes, in->bytes, count);

@@ -146,6 +146,7 @@ static void tile_apart(const struct tb_planes_kernels *kernels, const struct sec
                        const uint8_t *base, size_t count, struct tb_planes_apart to)
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
+    TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
     groups_apart(kernels, s, bytes, base, whole / GROUP, to);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -160,6 +161,7 @@ static void tile_together(const struct tb_planes_kernels *kernels, const struct 
                           struct tb_planes_apart from, const uint8_t *base, size_t count, uint8_t *bytes)
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
+    TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
     groups_together(kernels, s, from, base, whole / GROUP, bytes);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -309,6 +311,7 @@ static void section_finish(struct encoder *e, const struct section *s, const str
 {
     struct tb_writer *w = &e->out;
     const size_t literals = (size_t)(aside->coded.literals - e->work->literals);
+    TB_ASSERT(literals <= s->count && aside->wide.used <= s->count * s->kind.width);
     tb_write_u8(w, c->levels);
     tb_write_u8(w, c->two);
     tb_write_u16(w, 0);
@@ -316,7 +319,8 @@ static void section_finish(struct encoder *e, const struct section *s, const str
         tb_write_u32(w, j + 1 < c->levels ? aside->coded.next[j].count : (uint32_t)literals);
     if (has_wide(s)) tb_write_u32(w, (uint32_t)(aside->wide.used / s->kind.width));
     tb_write_bytes(w, keys, tb_cascade_keys(c));
-    w->used += next; /* is there already */
+    TB_ASSERT(w->full || next <= w->cap - w->used); /* section_encode has looked */
+    w->used += next;                                /* is there already */
     for (unsigned j = 1; j < c->levels; j++)
         tb_write_bytes(w, e->work->streams[j - 1],
                        level_bytes(aside->coded.next[j - 1].count, (c->two >> j & 1) != 0));
@@ -329,6 +333,7 @@ static bool section_encode(struct encoder *e, const struct section *s, const uin
 {
     uint32_t by_hot[256] = {0};
     struct tb_cascade c;
+    TB_ASSERT(s->count >= 1 && s->count <= SECTION);
     sample_hot(e->kernels, s, bytes, by_hot);
     const struct tb_frequent f = tb_frequent_of(by_hot, raw_bits_of(s));
     tb_cascade_choose(&f, raw_bits_of(s), &c);

@@ -8,6 +8,7 @@
 
 static void frequent_add(struct tb_frequent *f, uint8_t key, uint32_t seen)
 {
+    TB_ASSERT(f->seen[0] >= f->seen[TB_CASCADE_KEYS_MAX - 1]);
     f->all += seen;
     if (seen <= f->seen[TB_CASCADE_KEYS_MAX - 1]) return;
     size_t i = TB_CASCADE_KEYS_MAX - 1;
@@ -35,6 +36,7 @@ struct tb_frequent tb_frequent_of(const uint32_t *by_hot, unsigned raw_bits)
 static uint64_t levels_cost(const struct tb_frequent *f, unsigned levels, unsigned two)
 {
     uint64_t bits = 0, left = f->all;
+    TB_ASSERT(levels >= 1 && levels <= TB_CASCADE_LEVELS_MAX && two >> levels == 0);
     for (unsigned j = 0, key = 0; j < levels; j++) {
         const unsigned keys = (two >> j & 1) != 0 ? 3 : 1;
         bits += left * (keys == 3 ? 2 : 1);
@@ -46,6 +48,7 @@ static uint64_t levels_cost(const struct tb_frequent *f, unsigned levels, unsign
 
 void tb_cascade_choose(const struct tb_frequent *f, unsigned raw_bits, struct tb_cascade *c)
 {
+    TB_ASSERT(raw_bits < 8);
     uint64_t best = (uint64_t)f->all * (8 - raw_bits);
     c->levels = 0;
     c->two = 0;
@@ -66,11 +69,13 @@ void tb_cascade_choose(const struct tb_frequent *f, unsigned raw_bits, struct tb
 
 unsigned tb_cascade_level_keys(const struct tb_cascade *c, unsigned level)
 {
+    TB_ASSERT(level < c->levels);
     return (c->two >> level & 1) != 0 ? 3 : 1;
 }
 
 void tb_cascade_fill(struct tb_cascade *c, const uint8_t *keys)
 {
+    TB_ASSERT(c->levels >= 1 && c->levels <= TB_CASCADE_LEVELS_MAX);
     memset(c->palette, 0, sizeof c->palette);
     memset(c->index, 4 * (c->levels - 1) + 3, sizeof c->index);
     for (unsigned j = 0; j < c->levels; j++) {

@@ -38,6 +38,7 @@ static void chan_free(struct tb_chan *c)
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct tb_chan *c = handle->data;
+    TB_ASSERT(c->handles > 0 && (c->state == CLOSING || c->state == DETACHED));
     if (--c->handles > 0) return;
     if (c->state == DETACHED) {
         c->detached(c, c->user);
@@ -51,6 +52,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_handles(struct tb_chan *c)
 {
+    TB_ASSERT(c->handles == 3 && (c->state == CLOSING || c->state == DETACHED));
     uv_close((uv_handle_t *)&c->poll, on_handle_closed);
     uv_close((uv_handle_t *)&c->timer, on_handle_closed);
     uv_close((uv_handle_t *)&c->again, on_handle_closed);
@@ -164,6 +166,7 @@ static bool learn_peer(struct tb_chan *c)
 
 static void open_up(struct tb_chan *c)
 {
+    TB_ASSERT(c->state == HANDSHAKING || c->state == OPENING);
     c->open_by_ms = UINT64_MAX;
     arm(c);
     if (!learn_peer(c)) {
@@ -176,6 +179,7 @@ static void open_up(struct tb_chan *c)
 
 static void shake(struct tb_chan *c)
 {
+    TB_ASSERT(c->secure && c->state == HANDSHAKING);
     const enum tb_status status = tb_tls_session_handshake(&c->tls);
     if (status == TB_OK)
         open_up(c);
@@ -187,6 +191,7 @@ static void connected(struct tb_chan *c)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
+    TB_ASSERT(c->state == CONNECTING);
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
     c->reach = error == 0 || error == ECONNREFUSED || error == ECONNRESET ? TB_CHAN_HEARD : TB_CHAN_UNHEARD;
     if (error != 0) {
@@ -204,6 +209,7 @@ static void connected(struct tb_chan *c)
 
 static void deliver(struct tb_chan *c, bool readable, bool writable)
 {
+    TB_ASSERT(c->state == OPEN);
     if (c->ending && writable) try_end(c);
     const bool read = (readable && c->want_read) || (writable && c->read_needs_room && c->want_read);
     const bool write = (writable && c->want_write) || (readable && c->write_needs_bytes && c->want_write);
@@ -322,6 +328,7 @@ static bool set_options(int fd)
 
 static void handles_init(struct tb_chan *c, uv_loop_t *loop)
 {
+    TB_ASSERT(c->handles == 0);
     uv_timer_init(loop, &c->timer); /* these two cannot fail */
     uv_idle_init(loop, &c->again);
     c->poll.data = c->timer.data = c->again.data = c;
@@ -333,6 +340,7 @@ static enum tb_status chan_new(const struct tb_chan_options *options, int fd, bo
                                struct tb_chan **chan_out)
 {
     enum tb_status status = TB_SITE_NOMEM;
+    TB_ASSERT(fd >= 0 && options->ops->on_closed != NULL);
     struct tb_chan *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return TB_SITE_NOMEM;
     c->fd = fd;

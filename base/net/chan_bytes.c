@@ -17,6 +17,7 @@
 /* The status of a plain socket call that returned `moved`. A failure closes the chan. */
 static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *count_out)
 {
+    TB_ASSERT(c->state == OPEN && !c->secure);
     *count_out = moved > 0 ? (size_t)moved : 0;
     if (moved > 0) return TB_OK;
     if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return TB_AGAIN;
@@ -121,7 +122,7 @@ static uint32_t take_fds(struct msghdr *m, int fds[FDS_MAX])
 
 enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out)
 {
-    TB_ASSERT(!c->secure);
+    TB_ASSERT(!c->secure && cap > 0);
     *count_out = 0;
     if (c->state == CLOSING) return closed_status(c);
     if (c->state != OPEN) return TB_AGAIN;

@@ -338,6 +338,7 @@ int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
 enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
                                    const struct tb_tls_expect *expect, int fd, bool server)
 {
+    TB_ASSERT(fd >= 0);
     *s = (struct tb_tls_session){.fd = fd, .expect = *expect};
     pthread_once(&pipe_once, pipe_make);
     BIO *bio = pipe_method == NULL ? NULL : BIO_new(pipe_method);
@@ -481,6 +482,7 @@ static void begin(struct tb_tls_session *s)
 
 static enum tb_status shaken(struct tb_tls_session *s)
 {
+    TB_ASSERT(s->shaken && !s->refused);
     if (s->bulk == NULL || tb_tls_bulk_begin(s)) return TB_OK;
     own_records_lack("keys");
     tb_tls_bulk_free(s->bulk);
@@ -507,6 +509,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
 {
     size_t used = 0;
     enum tb_status status = s->ended;
+    TB_ASSERT(s->shaken && cap > 0);
     begin(s);
     if (bulk_begun(s)) return tb_tls_bulk_read(s, out, cap, count_out);
     while (used < cap && status == TB_OK) {
@@ -540,6 +543,7 @@ enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes,
     size_t used = 0;
     enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
     bool between = !s->wants_write;                     /* two records */
+    TB_ASSERT(s->shaken && count > 0);
     begin(s);
     if (bulk_sends(s)) return tb_tls_bulk_write(s, bytes, count, count_out);
     while (used < count && status == TB_OK) {
