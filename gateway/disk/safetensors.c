@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 #include "base/fault.h"
 #include "gateway/disk/safetensors_json.h"
@@ -50,6 +51,7 @@ static bool check_places(struct tb_safetensors_parse *p, uint64_t *data_bytes)
                                          "data bytes %" PRIu64 " to %" PRIu64
                                          " before tensor \"%s\" belong to no tensor",
                                          at, t->begin, tb_safetensors_show(t->name, strlen(t->name)).text);
+        TB_ASSERT(t->end >= t->begin); /* on_tensor_end has looked */
         at = t->end;
     }
     if (!known) *data_bytes = at;
@@ -64,6 +66,7 @@ static bool check_places(struct tb_safetensors_parse *p, uint64_t *data_bytes)
 
 static bool check_unique(struct tb_safetensors_parse *p, const char **names, uint32_t count, const char *what)
 {
+    TB_ASSERT(names != NULL || count == 0);
     if (count > 0) qsort(names, count, sizeof *names, by_text);
     for (uint32_t i = 1; i < count; i++)
         if (strcmp(names[i - 1], names[i]) == 0)

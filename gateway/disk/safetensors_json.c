@@ -93,6 +93,7 @@ static bool text_is(struct text t, const char *word)
 /* Grows a table of `size`-byte rows to hold one more. */
 static bool grow(struct tb_safetensors_parse *p, void **rows, uint32_t count, uint32_t *cap, size_t size)
 {
+    TB_ASSERT(count <= *cap && (*rows != NULL || *cap == 0));
     if (count < *cap) return true;
     const uint32_t more = *cap == 0 ? 64 : *cap * 2;
     void *larger = tb_realloc(*rows, more * size);
@@ -206,6 +207,7 @@ static bool number_of(struct text t, uint64_t *value_out)
 
 static bool on_dimension(struct tb_safetensors_parse *p, struct text t)
 {
+    TB_ASSERT(p->now.rank <= TB_RANK_MAX);
     if (p->now.rank == TB_RANK_MAX)
         return refuse_tensor(p, TB_TOO_LARGE, &p->now, "has more than 8 dimensions");
     if (!number_of(t, &p->now.shape[p->now.rank]))
@@ -218,6 +220,7 @@ static bool on_dimension(struct tb_safetensors_parse *p, struct text t)
 static bool on_offset(struct tb_safetensors_parse *p, struct text t)
 {
     uint64_t value = 0;
+    TB_ASSERT(p->offsets_count <= 2);
     if (p->offsets_count == 2)
         return refuse_tensor(p, TB_BAD_FILE, &p->now, "has more than two data_offsets");
     if (!number_of(t, &value))
@@ -260,6 +263,7 @@ static bool shape_bytes(const struct tb_safetensors_tensor *t, uint64_t *bytes_o
 /* All that is known of an opaque tensor is how many bytes it has. */
 static void make_opaque(struct tb_safetensors_tensor *t)
 {
+    TB_ASSERT(t->end >= t->begin);
     memset(t->shape, 0, sizeof t->shape);
     t->rank = 1;
     t->shape[0] = t->end - t->begin;

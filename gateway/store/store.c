@@ -24,6 +24,7 @@ struct audit_row {
 static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
 {
     sqlite3_stmt *st = s->st[ST_audit_put];
+    TB_ASSERT(!sqlite3_get_autocommit(s->db)); /* with its row, or not at all */
     tb_store_bind_u64(st, 1, row->audit->wall_ms);
     tb_store_bind_text(st, 2, row->audit->what);
     tb_store_bind_text(st, 3, row->audit->who);
@@ -109,6 +110,7 @@ enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint6
     uint64_t next = (uint64_t)sqlite3_column_int64(st, 0) + 1;
     sqlite3_reset(st);
     if (next < at_least) next = at_least;
+    TB_ASSERT(next > 0);
     char text[32];
     snprintf(text, sizeof text, "%llu", (unsigned long long)next);
     tb_store_bind_text(s->st[ST_incarnation_set], 1, text);
@@ -156,6 +158,7 @@ enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run
 
 static sqlite3_stmt *bind_key(sqlite3_stmt *st, const struct tb_version_key *key)
 {
+    TB_ASSERT(sqlite3_bind_parameter_count(st) >= 7);
     tb_store_bind_id(st, 1, &key->uid);
     tb_store_bind_text(st, 2, key->model.text);
     tb_store_bind_id(st, 3, &key->run);

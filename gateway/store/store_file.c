@@ -67,6 +67,7 @@ static enum tb_status schema_check(struct tb_store *s)
 /* The file is made here so that its mode is right from its first byte on. */
 static enum tb_status lock_file(struct tb_store *s, const char *path)
 {
+    TB_ASSERT(s->lock_fd < 0);
     s->lock_fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->lock_fd < 0) {
         snprintf(s->error, sizeof s->error, "cannot open for writing: %s", strerror(errno));
@@ -105,6 +106,7 @@ void tb_store_library_faults(void)
 static void file_name(struct tb_store *s)
 {
     struct statx x;
+    TB_ASSERT(s->lock_fd >= 0);
     if (statx(s->lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) != 0) return;
     const bool born = (x.stx_mask & STATX_BTIME) != 0;
     snprintf(s->file, sizeof s->file, "%llx:%llx.%x", (unsigned long long)x.stx_ino,

@@ -5,10 +5,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/store/store_statements.h"
 
 static bool column_id(sqlite3_stmt *st, int at, struct tb_id *out)
 {
+    TB_ASSERT(at < sqlite3_column_count(st));
     if (sqlite3_column_bytes(st, at) != (int)sizeof out->bytes) return false;
     memcpy(out->bytes, sqlite3_column_blob(st, at), sizeof out->bytes);
     return true;
@@ -16,11 +18,13 @@ static bool column_id(sqlite3_stmt *st, int at, struct tb_id *out)
 
 static uint64_t column_u64(sqlite3_stmt *st, int at)
 {
+    TB_ASSERT(at < sqlite3_column_count(st));
     return (uint64_t)sqlite3_column_int64(st, at);
 }
 
 static bool column_name(sqlite3_stmt *st, int at, struct tb_name *out)
 {
+    TB_ASSERT(at < sqlite3_column_count(st));
     const char *text = (const char *)sqlite3_column_text(st, at);
     return text != NULL && tb_name_set(out, text) == TB_OK;
 }
