@@ -88,11 +88,13 @@ bool tb_reader_ended(const struct tb_reader *r)
 
 void tb_writer_init(struct tb_writer *w, void *memory, size_t cap)
 {
+    TB_ASSERT(memory != NULL || cap == 0);
     *w = (struct tb_writer){.start = memory, .cap = cap};
 }
 
 void tb_write_bytes(struct tb_writer *w, const void *bytes, size_t count)
 {
+    TB_ASSERT(w->used <= w->cap);
     if (w->full || count > w->cap - w->used) {
         w->full = true;
         return;
@@ -137,6 +139,7 @@ void tb_write_u64(struct tb_writer *w, uint64_t v)
 void tb_write_str(struct tb_writer *w, const char *text)
 {
     const size_t count = strlen(text);
+    TB_ASSERT(w->used <= w->cap);
     if (count > UINT16_MAX || w->full || 2 + count > w->cap - w->used) {
         w->full = true; /* not even the length is written: a string is there whole or not at all */
         return;

@@ -17,13 +17,14 @@ static bool is_same_chunk(const struct tb_doubt *a, const struct tb_doubt *b)
 bool tb_doubts_take(struct tb_doubts *d, const struct tb_doubt *doubt)
 {
     uint32_t of_reporter = 0;
-    TB_ASSERT(doubt->at > 0);
+    TB_ASSERT(doubt->at > 0 && d->next < TB_DOUBTS_MAX); /* 0 is a place without a look */
     for (uint32_t i = 0; i < TB_DOUBTS_MAX; i++) {
         const struct tb_doubt *before = &d->last[i];
         if (!is_recent(before, doubt->at)) continue;
         if (is_same_chunk(before, doubt)) return false;
         of_reporter += before->reporter == doubt->reporter;
     }
+    TB_ASSERT(of_reporter <= TB_DOUBTS_EACH);
     if (of_reporter >= TB_DOUBTS_EACH || is_recent(&d->last[d->next], doubt->at)) return false;
     d->last[d->next] = *doubt;
     d->next = (d->next + 1) % TB_DOUBTS_MAX;

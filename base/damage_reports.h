@@ -14,7 +14,8 @@
 #include "base/ident.h"
 #include "base/time.h"
 
-#define TB_DOUBTS_MAX   16u /* chunks in any second; of the usual 16 MiB at most, 256 MiB: 30 ms of one core */
+/* Chunks in any second. They have 16 MiB at most: 256 MiB in all, 30 ms of one core. */
+#define TB_DOUBTS_MAX   16u
 #define TB_DOUBTS_EACH  4u
 #define TB_DOUBTS_EVERY TB_SECONDS(1)
 

@@ -1,6 +1,8 @@
 /* dial_race.c - one counter and one time. Pure. */
 #include "base/dial_race.h"
 
+#include "base/assert.h"
+
 void tb_race_begin(struct tb_race *r, uint32_t count, tb_time_ns now)
 {
     *r = (struct tb_race){.on = true, .count = count, .next_at = now};
@@ -8,6 +10,7 @@ void tb_race_begin(struct tb_race *r, uint32_t count, tb_time_ns now)
 
 uint32_t tb_race_due(struct tb_race *r, tb_time_ns now)
 {
+    TB_ASSERT(r->open <= r->next && r->next <= r->count);
     if (!r->on || r->next == r->count || now < r->next_at) return TB_RACE_NONE;
     r->next_at = tb_time_add(now, TB_RACE_DELAY);
     r->open++;
@@ -16,6 +19,7 @@ uint32_t tb_race_due(struct tb_race *r, tb_time_ns now)
 
 bool tb_race_failed(struct tb_race *r, tb_time_ns now)
 {
+    TB_ASSERT(r->open <= r->next && r->next <= r->count);
     if (!r->on) return false;
     if (r->open > 0) r->open--;
     r->next_at = now;
@@ -26,6 +30,7 @@ bool tb_race_failed(struct tb_race *r, tb_time_ns now)
 
 void tb_race_won(struct tb_race *r)
 {
+    TB_ASSERT(r->next > 0 && r->next <= r->count); /* one of them was dialled */
     r->open = 1;
     r->next_at = TB_TIME_NEVER;
 }

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+
 static struct {
     _Atomic uint64_t calls;
     _Atomic uint64_t nth; /* 0: not armed */
@@ -26,6 +28,7 @@ _Static_assert(TB_FAULT_COUNT <= 64, "one bit a point");
 bool tb_fault_hit(enum tb_fault_point point, int error)
 {
     if (atomic_load_explicit(&armed, memory_order_relaxed) == 0) return false;
+    TB_ASSERT(point < TB_FAULT_COUNT);
     const uint64_t call = atomic_fetch_add(&points[point].calls, 1) + 1;
     const uint64_t nth = atomic_load(&points[point].nth);
     if (nth == 0 || call < nth) return false;
@@ -36,6 +39,7 @@ bool tb_fault_hit(enum tb_fault_point point, int error)
 
 void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky)
 {
+    TB_ASSERT(point < TB_FAULT_COUNT);
     const uint64_t bit = UINT64_C(1) << point;
     atomic_store(&points[point].calls, 0);
     atomic_store(&points[point].sticky, sticky);
@@ -176,10 +180,10 @@ int tb_sys_ftruncate(int fd, off_t bytes)
     return tb_fault_hit(TB_FAULT_ftruncate, EIO) ? -1 : ftruncate(fd, bytes);
 }
 
-/* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and all
- * it had of it: a process that is sent one now and then would never get large memory. So signals
- * wait for it; what ends the process does not. What stops it (SIGSTOP, a freezer) does not either,
- * and it goes on behind that. */
+/* tmpfs of many kernels (6.1 of Debian 12) gives up an allocation at any signal that waits, and
+ * loses all that it had allocated. A process that gets a signal now and then would never get
+ * large memory. So signals wait for the allocation. Those that end the process do not wait.
+ * SIGSTOP and a freezer do not wait either, and the allocation goes on after them. */
 int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
     if (tb_fault_hit(TB_FAULT_fallocate, ENOSPC)) return -1;

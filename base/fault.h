@@ -17,8 +17,9 @@
 #include <sys/types.h>
 
 /* clang-format off */
-#define TB_FAULT_POINTS(X) X(malloc) X(open) X(mmap) X(ftruncate) X(fallocate) X(pread) X(pwrite) X(fsync) X(rename) \
-                           X(socket) X(connect) X(accept) X(recvmsg) X(sendmsg) X(memfd) X(thread) X(library)
+#define TB_FAULT_POINTS(X) X(malloc) X(open) X(mmap) X(ftruncate) X(fallocate) X(pread) X(pwrite) X(fsync) \
+                           X(rename) X(socket) X(connect) X(accept) X(recvmsg) X(sendmsg) X(memfd) \
+                           X(thread) X(library)
 
 enum tb_fault_point {
 #define TB_FAULT_ENUM(name) TB_FAULT_##name,

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #ifndef MADV_POPULATE_WRITE
@@ -30,6 +31,7 @@ static uint8_t *reserve(uint64_t bytes)
     if (before == MAP_FAILED) return NULL;
     const uint64_t head = next_huge((uintptr_t)before) - (uintptr_t)before;
     uint8_t *at = before + head, *behind = at + used;
+    TB_ASSERT((uintptr_t)at % TB_HUGE_BYTES == 0 && head + used <= room);
     if (head > 0) (void)munmap(before, head);
     if (head + used < room) (void)munmap(behind, room - head - used);
     return at;
@@ -46,6 +48,7 @@ static bool collapse(uint8_t *map, uint64_t bytes)
 
 void tb_huge_fill(int fd, uint64_t at, uint64_t bytes)
 {
+    TB_ASSERT(at + bytes >= at);
     const uint64_t first = next_huge(at), end = (at + bytes) & ~(TB_HUGE_BYTES - 1);
     for (uint64_t from = first, step; from < end; from += step) {
         step = end - from < PIECE_BYTES ? end - from : PIECE_BYTES;

@@ -2,9 +2,9 @@
  * asks (MADV_COLLAPSE, Linux 6.1; also with transparent_hugepage/shmem_enabled at `never`, as it is
  * by default). A shell.
  *
- * What it is for: the kernel copies out of huge pages about twice as fast (docs/benchmarks.md), a
- * page fault is 2 MiB, and what a NIC pins is in 512 times fewer pages. All of it is advice:
- * without it the same bytes stand in small pages. */
+ * Why: the kernel copies out of huge pages about twice as fast (docs/benchmarks.md), a page
+ * fault is 2 MiB, and a NIC pins 512 times fewer pages. All of it is advice: without it the same
+ * bytes stand in small pages. */
 #ifndef TB_BASE_HUGE_H
 #define TB_BASE_HUGE_H
 
@@ -12,9 +12,9 @@
 
 #define TB_HUGE_BYTES ((uint64_t)2 << 20)
 
-/* Huge pages, zeroed, for the part of [at, at + bytes) of a tmpfs file or memfd that nothing stands
- * in yet; all of it lies within the file. What stands there stays. No space is promised: fallocate
- * says whether there is. Signals wait for 64 MiB of it at most. */
+/* Huge pages, zeroed, for the part of [at, at + bytes) of a tmpfs file or memfd that has no
+ * pages yet; all of it lies within the file. Bytes that stand there stay. No space is promised:
+ * fallocate says whether there is. Signals wait for 64 MiB of it at most. */
 void tb_huge_fill(int fd, uint64_t at, uint64_t bytes);
 
 /* The file's first bytes, shared and writable, mapped where its huge pages can be mapped

@@ -203,6 +203,8 @@ void tb_identity_format(const struct tb_identity *identity, char out[TB_URI_BYTE
     case TB_IDENTITY_WORKER:
         break;
     }
+    TB_ASSERT(strnlen(identity->site.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
+    TB_ASSERT(strnlen(identity->name.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
     at = put(at, scheme);
     at = put(at, identity->site.text);
     at = put(at, "/");

@@ -39,7 +39,7 @@ bool tb_name_equal(const struct tb_name *a, const struct tb_name *b);
 void tb_read_name(struct tb_reader *r, struct tb_name *name_out);
 void tb_write_name(struct tb_writer *w, const struct tb_name *name);
 
-/* Who speaks: the one URI in a certificate, or the credentials of a unix socket.
+/* The identity of a peer: the one URI in its certificate, or the credentials of a unix socket.
  *   tombolo://SITE/GATEWAY          a gateway
  *   tombolo://SITE/worker/NAME      a worker ("worker" is therefore no gateway's name)
  *   unix:UID                        a process on the gateway's host */

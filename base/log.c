@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/bytes.h"
 
 static _Atomic int log_most = TB_LOG_INFO;
@@ -35,6 +36,7 @@ bool tb_log_level_parse(const char *text, enum tb_log_level *level_out)
 
 static size_t room(const struct tb_log_line *l)
 {
+    TB_ASSERT(l->used <= sizeof l->text - sizeof cut_mark);
     return sizeof l->text - sizeof cut_mark - l->used;
 }
 
@@ -57,6 +59,7 @@ static bool put_text(struct tb_log_line *l, const char *text)
 
 void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event)
 {
+    TB_ASSERT((size_t)level < sizeof level_names / sizeof level_names[0]);
     l->used = 0;
     l->level = level;
     l->cut = false;
@@ -151,6 +154,7 @@ void tb_log_end(struct tb_log_line *l)
     if (!l->on) return;
     const char *tail = l->cut ? cut_mark : "\n";
     const size_t count = strlen(tail);
+    TB_ASSERT(l->used + count <= sizeof l->text);
     memcpy(l->text + l->used, tail, count); /* room() keeps this free */
     /* One write, and its failure is nobody's: a daemon whose log is full goes on replicating. */
     const ssize_t written = write(atomic_load(&log_fd), l->text, l->used + count);

@@ -4,8 +4,13 @@
  * are quoted and escaped (\n, \xNN), so a peer's text can not forge a line or a terminal sequence.
  * A line is cut at 4 KiB and written with one write(2). Threads: any.
  *
- *   tb_log(TB_LOG_WARN, "link.lost", "peer=%s in_flight_chunks=%u", name, n);   values formatted by us: numbers, names
- *   struct tb_log_line l; tb_log_begin(&l, TB_LOG_WARN, "session.refused"); tb_log_str(&l, "text", untrusted); ...; tb_log_end(&l); */
+ * Values that we format ourselves, such as numbers and names:
+ *   tb_log(TB_LOG_WARN, "link.lost", "peer=%s in_flight_chunks=%u", name, n);
+ * Values of a stranger:
+ *   struct tb_log_line l;
+ *   tb_log_begin(&l, TB_LOG_WARN, "session.refused");
+ *   tb_log_str(&l, "text", untrusted);
+ *   tb_log_end(&l); */
 #ifndef TB_BASE_LOG_H
 #define TB_BASE_LOG_H
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 uint32_t tb_cores_allowed(void)
@@ -17,6 +18,7 @@ uint32_t tb_cores_allowed(void)
 
 bool tb_machine_line(const char *path, char *line_out, size_t cap)
 {
+    TB_ASSERT(cap > 0);
     line_out[0] = '\0';
     const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return false;

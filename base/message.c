@@ -1,6 +1,8 @@
 /* message.c - writer and reader of each kind of field, side by side. */
 #include "base/message.h"
 
+#include "base/assert.h"
+
 void tb_field_write_bool(struct tb_writer *w, const tb_field_bool *v)
 {
     tb_write_u8(w, *v ? 1 : 0);
@@ -120,6 +122,7 @@ void tb_field_write_text(struct tb_writer *w, const tb_field_text *v)
 {
     struct tb_text clean;
     const size_t count = strnlen(v->text, TB_TEXT_BYTES_MAX);
+    TB_ASSERT(count < sizeof clean.text);
     memcpy(clean.text, v->text, count);
     clean.text[count] = '\0';
     for (size_t at = 0; at < count;) {
@@ -149,6 +152,7 @@ void tb_field_read_text(struct tb_reader *r, tb_field_text *v_out)
 
 void tb_field_write_span(struct tb_writer *w, const tb_field_span *v)
 {
+    TB_ASSERT(v->bytes != NULL || v->count == 0);
     tb_write_u32(w, v->count);
     tb_write_bytes(w, v->bytes, v->count);
 }

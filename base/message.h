@@ -51,8 +51,8 @@ typedef struct tb_span tb_field_span;
 typedef struct tb_version_key tb_field_key;
 
 /* clang-format off */
-#define TB_FIELD_KINDS(X) X(bool) X(u8) X(u16) X(u32) X(u64) X(id) X(digest) X(fingerprint) X(name) X(opt_name) \
-                          X(text) X(span) X(key)
+#define TB_FIELD_KINDS(X) X(bool) X(u8) X(u16) X(u32) X(u64) X(id) X(digest) X(fingerprint) X(name) \
+                          X(opt_name) X(text) X(span) X(key)
 /* clang-format on */
 
 /* In message.c. */

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 static const struct {
     const char *suffix;
     uint64_t bits;
@@ -57,6 +59,7 @@ void tb_rate_format(uint64_t bit_per_s, char out[TB_RATE_CHARS])
     while (bit_per_s % units[unit].bits != 0)
         unit++;
     const size_t used = put_number(bit_per_s / units[unit].bits, out);
+    TB_ASSERT(used + strlen(units[unit].suffix) < TB_RATE_CHARS);
     memcpy(out + used, units[unit].suffix, strlen(units[unit].suffix) + 1);
 }
 
@@ -85,6 +88,7 @@ bool tb_rate_window_parse(const char *text, struct tb_rate_window *window_out)
 static void put_time(uint32_t seconds, char out[5])
 {
     const uint32_t hours = seconds / 3600, minutes = seconds / 60 % 60;
+    TB_ASSERT(seconds <= TB_DAY_S);
     out[0] = (char)('0' + hours / 10), out[1] = (char)('0' + hours % 10);
     out[2] = ':';
     out[3] = (char)('0' + minutes / 10), out[4] = (char)('0' + minutes % 10);
@@ -98,6 +102,7 @@ void tb_rate_window_format(const struct tb_rate_window *w, char out[TB_RATE_CHAR
     put_time(w->until_s, out + 6);
     out[11] = ' ';
     tb_rate_format(w->bit_per_s, rate);
+    TB_ASSERT(12 + strlen(rate) < TB_RATE_CHARS);
     memcpy(out + 12, rate, strlen(rate) + 1);
 }
 
@@ -109,6 +114,7 @@ static bool has(const struct tb_rate_window *w, uint32_t at)
 
 uint64_t tb_rate_at(const struct tb_rate_plan *plan, uint32_t second_of_day)
 {
+    TB_ASSERT(plan->window_count <= TB_RATE_WINDOWS_MAX && second_of_day < TB_DAY_S);
     for (uint32_t i = 0; i < plan->window_count; i++)
         if (has(&plan->windows[i], second_of_day)) return plan->windows[i].bit_per_s;
     return plan->bit_per_s;

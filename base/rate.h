@@ -19,7 +19,7 @@ struct tb_rate_window {
     uint64_t bit_per_s;       /* 0: no limit */
 };
 
-/* What holds now: the first window that has the time, else the rate. */
+/* The rate that holds now: that of the first window that has the time, else the rate. */
 struct tb_rate_plan {
     uint64_t bit_per_s; /* 0: no limit */
     uint32_t window_count;

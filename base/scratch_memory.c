@@ -1,9 +1,11 @@
 #include "base/scratch_memory.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 bool tb_room_for(struct tb_room *room, size_t bytes)
 {
+    TB_ASSERT(room->bytes != NULL || room->cap == 0);
     if (room->cap >= bytes) return true;
     tb_room_free(room); /* both never stand at once, and nothing is copied */
     room->bytes = tb_malloc(bytes);

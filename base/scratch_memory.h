@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A zeroed one is empty. What is in it is lost when it grows. */
+/* A zeroed one is empty. Its bytes are lost when it grows. */
 struct tb_room {
     uint8_t *bytes;
     size_t cap;

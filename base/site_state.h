@@ -55,7 +55,7 @@ struct tb_site_state {
     struct tb_site_held held[TB_SITE_HELD_MAX]; /* newest first */
 };
 
-/* What holds up the chunks that a gateway sends to a peer. The peer is told, as it
+/* The reason that holds up the chunks which a gateway sends to a peer. The peer is told, as it
  * cannot see it itself. */
 #define TB_HOLDUPS(X)                                                                                        \
     X(TB_HOLDUP_NONE, "nothing")                                                                             \

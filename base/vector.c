@@ -18,5 +18,6 @@ enum tb_vector tb_vector_choose(enum tb_vector wanted)
         return wanted;
     }
     if (best == TB_VECTOR_BEST) best = best_here();
+    TB_ASSERT(best != TB_VECTOR_BEST);
     return (enum tb_vector)best;
 }

@@ -1,10 +1,10 @@
 /* codec_speed.c - what a codec of base/ makes of weights: how many bytes, and how fast on one core.
  *
  * The elements of one version, or of a version and its base, are tiled to --bytes, so that neither
- * stands in a cache; chunks of 1 MiB are encoded one behind another and decoded again, and the
- * result is compared. Decoding a step is what a link does: from the base into other memory. What
- * it is held against moves the same bytes: a memcpy, or a scan that reads both versions and counts
- * the words that differ.
+ * stands in a cache. Chunks of 1 MiB are encoded one behind another and decoded again, and the
+ * result is compared. A delta is decoded as a link does it: from the base into other memory. The
+ * floor moves the same bytes: a memcpy, or a scan that reads both versions and counts the words
+ * that differ.
  *
  * Prints one JSON line: {"bytes", "memcpy_s", "full": {"coded", "encode_s", "decode_s"}}, or for a
  * step {"bytes", "changed", "scan_s", "classes": {...}, "gaps": {...}, "dense": {...}}. */
@@ -106,7 +106,7 @@ static size_t changed_elements(const uint8_t *a, const uint8_t *b, size_t bytes)
     return differ;
 }
 
-/* What is coded, and how. */
+/* The bytes that are coded, and how. */
 struct job {
     const uint8_t *base, *version; /* base NULL: a full copy */
     size_t bytes;

@@ -2,12 +2,14 @@
  * memory and its bus give.
  *
  * Floors: a copy inside the device, and one between pinned host memory and the device each way.
- * Ours: a pass that publishes from device memory (gather, digest, copy to the host), moves that
- * activate into it (whole, slices, small tensors), another process's READs by a tray (CUDA
- * IPC), the digest by itself, encoding a step in which 2 % of the BF16 elements changed by one
- * unit (one class and eight), and patching with it. Chunks of 1 MiB; every rate is the median
- * of the rounds, and the bytes of one version are counted once. Needs a device: else exit code
- * 77 and the reason. */
+ *
+ * Ours: a pass that publishes from device memory (gather, digest, copy to the host); moves that
+ * activate into it (whole, slices, small tensors); another process's READs by a tray (CUDA IPC);
+ * the digest by itself; encoding a delta in which 2 % of the BF16 elements changed by one unit
+ * (one class and eight), and patching with it.
+ *
+ * Chunks of 1 MiB. Every rate is the median of the rounds, and the bytes of one version are
+ * counted once. Needs a device: else exit code 77 and the reason. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -269,7 +271,8 @@ static double encode_eight(struct bench *b)
     return encode(b, 8);
 }
 
-/* What was encoded last is in `out`; the base is patched, and brought back for the next round. */
+/* The delta that was encoded last is in `out`; the base is patched, and brought back for the
+ * next round. */
 static double patch(struct bench *b)
 {
     (void)encode(b, 8);

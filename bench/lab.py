@@ -28,7 +28,7 @@ WHOLE_INSIDE = {"encoded": "false"}          # likewise of fabrics: who holds th
 
 def east_west(lab, arena_mib, steps=False, link=None, **model):
     """East is home of `policy`, west subscribes and dials it directly. Neither is started. Versions cross whole and raw, unless
-    `steps`: then as the product's defaults have it, as differences to what west holds. `link` has keys that stand over all that."""
+    `steps`: then as the product's defaults have it, as deltas against what west holds. `link` has keys that stand over all that."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=arena_mib, **model)
     for site in (east, west):
         site.extra = {"link": dict(LINK, **({} if steps else WHOLE), **(link or {})), "session": {"lease_ms": 10000}}

@@ -136,7 +136,7 @@ static bool batch_receive(struct batch *b, int fd)
     return n > 0 && BIO_write(b->in, b->bytes, (int)n) == (int)n;
 }
 
-/* What one SSL call wants before it is asked again; false: it failed. */
+/* The event that an SSL call waits for before it is asked again; false: it failed. */
 static bool batch_serve(struct batch *b, const SSL *ssl, int result, int fd)
 {
     if (!batch_send(b, fd)) return false;

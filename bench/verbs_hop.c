@@ -172,7 +172,7 @@ static void source_open(struct tb_fabric *owner, struct pull *p, uint8_t *bytes)
     tb_fabric_endpoint(owner, &p->hop.from);
 }
 
-/* What both ends' registrations took so far. */
+/* The time that both ends' registrations took so far. */
 static double registering_s(struct tb_fabric *owner, const struct pull *p)
 {
     return (double)(tb_verbs_registering(owner->verbs) + tb_verbs_registering(p->fabric->verbs)) / 1e9;

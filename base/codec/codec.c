@@ -1,5 +1,5 @@
-/* codec.c - a chunk through one of four codecs, each of which is in a file of its own but raw and
- * zstd; and steps of the last one joined. */
+/* codec.c - a chunk through one of four codecs, and sparse deltas merged into one. Each codec
+ * has a file of its own, but raw and zstd. */
 #include "base/codec/codec.h"
 
 #include <string.h>
@@ -95,9 +95,10 @@ unsigned tb_codec_classes(const struct tb_codec_coded *coded)
                : 0;
 }
 
-/* What does not shrink is written raw into the same memory. */
+/* A chunk that does not shrink is written raw into the same memory. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count)
 {
+    TB_ASSERT((size_t)id < CODECS);
     const size_t bound = id == TB_CODEC_ZSTD ? 1 + ZSTD_compressBound(count) : count;
     return bound > count ? bound : count;
 }
@@ -122,6 +123,7 @@ static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
                                const struct tb_codec_input *in, ZSTD_outBuffer *out)
 {
     uint8_t *piece = codec->scratch.differences;
+    TB_ASSERT(DIFFERENCES_BYTES % d.width == 0); /* no element is cut in two */
     for (size_t at = 0; at < in->count; at += DIFFERENCES_BYTES) {
         const size_t left = in->count - at, count = left < DIFFERENCES_BYTES ? left : DIFFERENCES_BYTES;
         tb_difference_take(d, (const uint8_t *)in->bytes + at, (const uint8_t *)in->base + at, count, piece);
@@ -214,7 +216,7 @@ static enum tb_status sparse_decode(struct tb_codec *codec, const void *bytes, s
     return tb_sparse_decode((struct tb_sparse_form){bytes, count}, &means, &output);
 }
 
-/* ---- steps: u8 of them, then for each u32 bytes and a sparse form ---- */
+/* ---- merged deltas: u8 how many, then for each u32 bytes and a sparse form ---- */
 
 unsigned tb_codec_steps(const struct tb_codec_coded *coded)
 {
@@ -223,9 +225,10 @@ unsigned tb_codec_steps(const struct tb_codec_coded *coded)
     return ((const uint8_t *)coded->bytes)[0];
 }
 
-/* Without the number of steps in front. */
+/* Without the number of deltas in front. */
 static size_t part_bytes(const struct tb_codec_coded *part)
 {
+    TB_ASSERT(tb_codec_steps(part) > 0);
     return part->form.id == TB_CODEC_SPARSE ? 4 + part->count : part->count - 1;
 }
 
@@ -243,7 +246,7 @@ size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count)
     return count == 1 ? parts[0].count : bytes;
 }
 
-/* The next of them; false: it is not as it says. */
+/* The next delta of a merged one; false: it is not as it says. */
 static bool next_step(struct tb_reader *r, const uint8_t **bytes_out, size_t *count_out)
 {
     *count_out = tb_read_u32(r);
@@ -275,6 +278,7 @@ enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
         if (!is_whole(&parts[i])) return TB_CHUNK_CODEC;
         steps += tb_codec_steps(&parts[i]);
     }
+    TB_ASSERT(steps <= TB_CODEC_STEPS_MAX);
     tb_writer_init(&w, room.bytes, room.cap);
     if (count > 1) tb_write_u8(&w, (uint8_t)steps);
     for (unsigned i = 0; i < count; i++) {
@@ -289,7 +293,7 @@ enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
     return TB_OK;
 }
 
-/* The first beside its base, the others over what it made. */
+/* The first delta decodes beside its base, the others over its result. */
 static enum tb_status steps_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
                                    const struct tb_codec_output *out)
 {
@@ -335,6 +339,7 @@ enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form want
     TB_ASSERT(in->count <= TB_CODEC_BYTES_MAX);
     if (room.cap < tb_codec_bound(wanted.id, in->count)) return TB_SITE_NOMEM;
     size_t count = shrink(codec, wanted, in, room);
+    TB_ASSERT(count <= room.cap);
     const bool raw = count == 0 || count >= gain_max(in->count);
     if (raw) count = in->count;
     if (raw && count > 0) memcpy(room.bytes, in->bytes, count);

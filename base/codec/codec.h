@@ -18,9 +18,10 @@
 /* Numbers are on the wire.
  *   RAW     the bytes
  *   ZSTD    one zstd frame at level 1; for what is not floats
- *   PLANES  exponents shortened and mantissas as they are; on a base, the dense step
- *   SPARSE  the elements that changed; always on a base
- *   STEPS   SPARSE chunks one after another, each on what the one before makes; always on a base. Joined, never encoded */
+ *   PLANES  exponents shortened and mantissas as they are; as a delta, each element's difference
+ *   SPARSE  a delta: the elements that changed
+ *   STEPS   chained deltas: SPARSE chunks one after another, each on the result of the one before.
+ *           Made by merging, never by encoding */
 enum tb_codec_id {
     TB_CODEC_RAW = 0,
     TB_CODEC_ZSTD = 1,
@@ -29,8 +30,9 @@ enum tb_codec_id {
     TB_CODEC_STEPS = 4
 };
 
-/* What a chunk is written as. On a base: what is coded is the integer difference to the same chunk
- * of an older version, modulo the width of an element. RAW never is, SPARSE and STEPS always. */
+/* The form of an encoded chunk. A delta codes the integer difference to the same chunk of an
+ * older version (its base), modulo the width of an element. RAW is never a delta; SPARSE and
+ * STEPS always are. */
 struct tb_codec_form {
     enum tb_codec_id id;
     bool on_base;
@@ -79,22 +81,23 @@ bool tb_codec_form_valid(struct tb_codec_form form);
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
 
-/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS are
- * wanted): coded_out->form says which, and coded_out->bytes is room's memory. `wanted` is valid,
- * and in->base is there if it is on one. TB_SITE_NOMEM: the room is less than tb_codec_bound. */
+/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS
+ * are wanted): coded_out->form says which, and coded_out->bytes is room's memory. `wanted` is
+ * valid, and in->base is there where it is a delta. TB_SITE_NOMEM: the room is less than
+ * tb_codec_bound. */
 TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form wanted,
                                            const struct tb_codec_input *in, struct tb_codec_room room,
                                            struct tb_codec_coded *coded_out);
 
-/* How many steps a chunk is: 1 of SPARSE, those it says that it has of STEPS, which nobody has
- * looked at. 0: it is of another form. */
+/* How many deltas an encoded chunk is: 1 of SPARSE; of STEPS the number that it claims, not
+ * looked at yet. 0: it is of another form. */
 unsigned tb_codec_steps(const struct tb_codec_coded *coded);
-/* The bytes that tb_codec_join writes of them. 0: it would not: one is no step, or they are over
- * TB_CODEC_STEPS_MAX together. */
+/* The bytes that tb_codec_join writes of them. 0: it would refuse. One is no delta that can be
+ * merged, or they are over TB_CODEC_STEPS_MAX together. */
 size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count);
-/* Of chunks that are steps, each on what the one before makes, one chunk on the base of the first;
- * one alone stays as it is. TB_SITE_NOMEM: the room is less; TB_CHUNK_CODEC: a part says other
- * lengths than it has, or tb_codec_join_bytes is 0. */
+/* Merges chained deltas, each against the result of the one before, into one merged delta
+ * against the base of the first; one alone stays as it is. TB_SITE_NOMEM: the room is less;
+ * TB_CHUNK_CODEC: a part says other lengths than it has, or tb_codec_join_bytes is 0. */
 TB_MUST_USE enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
                                          struct tb_codec_room room, struct tb_codec_coded *coded_out);
 

@@ -9,13 +9,11 @@
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/codec/bits.h"
-#include "base/codec/planes_kernels.h"
+#include "base/codec/planes_cascade.h"
 
 #define SECTION      65536u /* elements */
 #define GROUP        TB_CASCADE_GROUP
 #define TILE         4096u /* elements; in fp32, 20 KiB of input and hot bytes */
-#define LEVELS_MAX   TB_CASCADE_LEVELS_MAX
-#define KEYS_MAX     (3 * LEVELS_MAX)
 #define HEADER_BYTES 4u
 #define SAMPLED      2048u                     /* elements of a section that choose its cascade */
 #define STREAM_BYTES ((SECTION / 64 + 2) * 16) /* of a level, and what may be read behind it */
@@ -49,10 +47,11 @@ static enum kind kind_of(enum tb_dtype dtype)
     }
 }
 
-/* What of a section is not written at once where it belongs, or is read past its end. */
+/* Those pieces of a section that are not written at once where they belong, or that are read
+ * past their end. */
 struct work {
     uint8_t hot[TILE];
-    uint8_t streams[LEVELS_MAX - 1][STREAM_BYTES];
+    uint8_t streams[TB_CASCADE_LEVELS_MAX - 1][STREAM_BYTES];
     uint8_t literals[SECTION];
     uint8_t wide[SECTION * TB_PLANES_WIDTH_MAX];
 };
@@ -147,6 +146,7 @@ static void tile_apart(const struct tb_planes_kernels *kernels, const struct sec
                        const uint8_t *base, size_t count, struct tb_planes_apart to)
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
+    TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
     groups_apart(kernels, s, bytes, base, whole / GROUP, to);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -161,6 +161,7 @@ static void tile_together(const struct tb_planes_kernels *kernels, const struct 
                           struct tb_planes_apart from, const uint8_t *base, size_t count, uint8_t *bytes)
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
+    TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
     groups_together(kernels, s, from, base, whole / GROUP, bytes);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -193,14 +194,7 @@ static size_t wide_next(const uint8_t *hot, size_t from, size_t count)
     return from;
 }
 
-/* ---- the choice of a cascade ---- */
-
-/* Keys by how often they were seen, the most frequent first. */
-struct frequent {
-    uint8_t key[KEYS_MAX];
-    uint32_t seen[KEYS_MAX];
-    uint32_t all;
-};
+/* ---- a sample ---- */
 
 static void sample_hot(const struct tb_planes_kernels *kernels, const struct section *s, const uint8_t *bytes,
                        uint32_t *by_hot)
@@ -226,105 +220,6 @@ static void sample_hot(const struct tb_planes_kernels *kernels, const struct sec
         by_hot[hot[i]]++;
 }
 
-static void frequent_add(struct frequent *f, uint8_t key, uint32_t seen)
-{
-    f->all += seen;
-    if (seen <= f->seen[KEYS_MAX - 1]) return;
-    size_t i = KEYS_MAX - 1;
-    for (; i > 0 && f->seen[i - 1] < seen; i--) {
-        f->seen[i] = f->seen[i - 1];
-        f->key[i] = f->key[i - 1];
-    }
-    f->seen[i] = seen;
-    f->key[i] = key;
-}
-
-static struct frequent frequent_of(const uint32_t *by_hot, unsigned raw_bits)
-{
-    struct frequent f = {{0}, {0}, 0};
-    for (unsigned key = 0; key < 256u >> raw_bits; key++) {
-        uint32_t seen = 0;
-        for (unsigned low = 0; low < 1u << raw_bits; low++)
-            seen += by_hot[key << raw_bits | low];
-        frequent_add(&f, (uint8_t)key, seen);
-    }
-    return f;
-}
-
-/* Bits that the sample takes with these levels. */
-static uint64_t levels_cost(const struct frequent *f, unsigned levels, unsigned two)
-{
-    uint64_t bits = 0, left = f->all;
-    for (unsigned j = 0, key = 0; j < levels; j++) {
-        const unsigned keys = (two >> j & 1) != 0 ? 3 : 1;
-        bits += left * (keys == 3 ? 2 : 1);
-        for (unsigned k = 0; k < keys; k++)
-            left -= f->seen[key++];
-    }
-    return bits + 8 * left;
-}
-
-/* The levels that take the fewest bits, where one more level has to save one bit in 64: it costs
- * time in both directions. No level at all: literals are hot bytes whole. */
-static void cascade_choose(const struct frequent *f, unsigned raw_bits, struct tb_cascade *c)
-{
-    uint64_t best = (uint64_t)f->all * (8 - raw_bits);
-    c->levels = 0;
-    c->two = 0;
-    for (unsigned levels = 1; levels <= LEVELS_MAX; levels++) {
-        const uint64_t before = best - best / 64;
-        uint64_t least = before;
-        for (unsigned two = 0; two < 1u << levels; two++) {
-            const uint64_t bits = levels_cost(f, levels, two);
-            if (bits >= least) continue;
-            least = bits;
-            c->levels = (uint8_t)levels;
-            c->two = (uint8_t)two;
-        }
-        if (least < before) best = least;
-    }
-    c->raw_bits = (uint8_t)(c->levels > 0 ? raw_bits : 0);
-}
-
-static unsigned level_keys(const struct tb_cascade *c, unsigned level)
-{
-    return (c->two >> level & 1) != 0 ? 3 : 1;
-}
-
-/* With `keys` level after level, as they are on the wire. */
-static void cascade_fill(struct tb_cascade *c, const uint8_t *keys)
-{
-    memset(c->palette, 0, sizeof c->palette);
-    memset(c->index, 4 * (c->levels - 1) + 3, sizeof c->index);
-    for (unsigned j = 0; j < c->levels; j++) {
-        const unsigned count = level_keys(c, j);
-        for (unsigned k = 3; k-- > 0;)
-            c->palette[4 * j + k] = (uint8_t)(keys[k < count ? k : 0] << c->raw_bits);
-        keys += count;
-    }
-    for (unsigned j = c->levels; j-- > 0;) { /* an earlier place of a key stands */
-        for (unsigned k = level_keys(c, j); k-- > 0;)
-            memset(c->index + c->palette[4 * j + k], (int)(4 * j + k), (size_t)1 << c->raw_bits);
-    }
-}
-
-/* To write by: where a level has a key twice (fewer were seen than it has places), it is the
- * earlier one's, as in `index`. Kernels compare with all three and take that none is both the
- * second and the third. */
-static void cascade_single(struct tb_cascade *c)
-{
-    for (uint8_t *p = c->palette; p < c->palette + sizeof c->palette; p += 4)
-        if (p[2] == p[1]) p[2] = p[0];
-}
-
-static size_t keys_count(const struct tb_cascade *c)
-{
-    size_t count = 0;
-    for (unsigned j = 0; j < c->levels; j++)
-        count += level_keys(c, j);
-    return count;
-}
-
 /* ---- a section written ---- */
 
 /* Where the pieces of a section begin, behind its header and the rest, which is first. */
@@ -342,7 +237,7 @@ static struct pieces pieces_of(const struct section *s, const struct tb_cascade 
 
 static size_t section_header_bytes(const struct section *s, const struct tb_cascade *c)
 {
-    return HEADER_BYTES + 4u * c->levels + (has_wide(s) ? 4 : 0) + keys_count(c);
+    return HEADER_BYTES + 4u * c->levels + (has_wide(s) ? 4 : 0) + tb_cascade_keys(c);
 }
 
 /* Appends the wide differences among hot[0..count). */
@@ -362,8 +257,8 @@ static const uint8_t *rest_at(const struct section *s, const uint8_t *rest, size
     return rest_planes(s) > 0 ? rest + at : NULL;
 }
 
-/* What the tile behind `at` and its `count` elements takes; nothing behind the
- * section's last one. */
+/* The memory that the tile behind `at` and its `count` elements takes; none behind the section's
+ * last tile. */
 static struct tb_planes_ahead ahead_of(const struct section *s, size_t at, size_t count, const uint8_t *bytes,
                                        const uint8_t *rest)
 {
@@ -381,7 +276,7 @@ struct encoder {
     struct tb_writer out;
 };
 
-/* What of a section is in the scratch when its tiles are done. */
+/* The pieces of a section that are in the scratch when its tiles are done. */
 struct aside {
     struct tb_cascade_writer coded;
     struct tb_writer wide;
@@ -416,14 +311,16 @@ static void section_finish(struct encoder *e, const struct section *s, const str
 {
     struct tb_writer *w = &e->out;
     const size_t literals = (size_t)(aside->coded.literals - e->work->literals);
+    TB_ASSERT(literals <= s->count && aside->wide.used <= s->count * s->kind.width);
     tb_write_u8(w, c->levels);
     tb_write_u8(w, c->two);
     tb_write_u16(w, 0);
     for (unsigned j = 0; j < c->levels; j++)
         tb_write_u32(w, j + 1 < c->levels ? aside->coded.next[j].count : (uint32_t)literals);
     if (has_wide(s)) tb_write_u32(w, (uint32_t)(aside->wide.used / s->kind.width));
-    tb_write_bytes(w, keys, keys_count(c));
-    w->used += next; /* is there already */
+    tb_write_bytes(w, keys, tb_cascade_keys(c));
+    TB_ASSERT(w->full || next <= w->cap - w->used); /* section_encode has looked */
+    w->used += next;                                /* is there already */
     for (unsigned j = 1; j < c->levels; j++)
         tb_write_bytes(w, e->work->streams[j - 1],
                        level_bytes(aside->coded.next[j - 1].count, (c->two >> j & 1) != 0));
@@ -436,12 +333,13 @@ static bool section_encode(struct encoder *e, const struct section *s, const uin
 {
     uint32_t by_hot[256] = {0};
     struct tb_cascade c;
+    TB_ASSERT(s->count >= 1 && s->count <= SECTION);
     sample_hot(e->kernels, s, bytes, by_hot);
-    const struct frequent f = frequent_of(by_hot, raw_bits_of(s));
-    cascade_choose(&f, raw_bits_of(s), &c);
+    const struct tb_frequent f = tb_frequent_of(by_hot, raw_bits_of(s));
+    tb_cascade_choose(&f, raw_bits_of(s), &c);
     if (c.levels > 0) {
-        cascade_fill(&c, f.key);
-        cascade_single(&c);
+        tb_cascade_fill(&c, f.key);
+        tb_cascade_single(&c);
     }
 
     const size_t header = section_header_bytes(s, &c);
@@ -451,7 +349,7 @@ static bool section_encode(struct encoder *e, const struct section *s, const uin
     struct aside aside = {
         .coded = {
             .cascade = &c, .raw = behind + p.raw, .first = behind + p.first, .literals = e->work->literals}};
-    for (unsigned j = 0; j + 1 < LEVELS_MAX; j++)
+    for (unsigned j = 0; j + 1 < TB_CASCADE_LEVELS_MAX; j++)
         aside.coded.next[j].at = e->work->streams[j];
     tb_writer_init(&aside.wide, e->work->wide, sizeof e->work->wide);
     tiles_encode(e, s, bytes, behind, &aside);
@@ -486,7 +384,8 @@ size_t tb_planes_encode(const struct tb_planes_input *in, const struct tb_planes
 
 struct section_header {
     struct tb_cascade cascade;
-    uint32_t escapes[LEVELS_MAX]; /* of each level: the codes of the next, behind the last the literals */
+    uint32_t escapes
+        [TB_CASCADE_LEVELS_MAX]; /* of each level: the codes of the next, behind the last the literals */
     uint32_t wide;
 };
 
@@ -496,7 +395,7 @@ static bool section_header_read(struct tb_reader *r, const struct section *s, st
     h->cascade.levels = tb_read_u8(r);
     h->cascade.two = tb_read_u8(r);
     const uint16_t zero = tb_read_u16(r);
-    if (r->bad || h->cascade.levels > LEVELS_MAX || zero != 0) return false;
+    if (r->bad || h->cascade.levels > TB_CASCADE_LEVELS_MAX || zero != 0) return false;
     if (h->cascade.two >> h->cascade.levels != 0) return false;
     uint32_t most = (uint32_t)s->count;
     for (unsigned j = 0; j < h->cascade.levels; j++) {
@@ -507,13 +406,14 @@ static bool section_header_read(struct tb_reader *r, const struct section *s, st
     h->wide = has_wide(s) ? tb_read_u32(r) : 0;
     if (h->wide > s->count) return false;
     h->cascade.raw_bits = (uint8_t)(h->cascade.levels > 0 ? raw_bits_of(s) : 0);
-    const uint8_t *keys = tb_read_span(r, keys_count(&h->cascade));
+    const uint8_t *keys = tb_read_span(r, tb_cascade_keys(&h->cascade));
     if (r->bad) return false;
-    if (h->cascade.levels > 0) cascade_fill(&h->cascade, keys);
+    if (h->cascade.levels > 0) tb_cascade_fill(&h->cascade, keys);
     return true;
 }
 
-/* What of a section is read in its place, and what from the scratch. */
+/* The pieces of a section that are read in their place, and those that are read from the
+ * scratch. */
 struct source {
     const uint8_t *rest;
     struct tb_cascade_reader coded;

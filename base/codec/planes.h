@@ -1,11 +1,11 @@
 /* planes.h - a chunk of floats as planes: what a code can shorten apart from what is noise. Pure:
  * memory is the caller's.
  *
- * Of each element the key is coded: without a base its exponent, on a base the difference to it,
- * folded so that small steps of either sign are small numbers. Keys go through a cascade of
- * palettes: at each level one or two bits an element say which of one or three frequent keys it
- * has, or that the next level says it. Everything else is sent as it is. docs/protocol.md has the
- * form; no variant writes another. */
+ * Of each element the key is coded. Without a base the key is its exponent. In a delta it is the
+ * element's difference, folded so that small differences of either sign are small numbers. Keys
+ * go through a cascade of palettes: at each level one or two bits an element say which of one or
+ * three frequent keys it has, or that the next level says it. Everything else is sent as it is.
+ * docs/protocol.md has the form; no variant writes another. */
 #ifndef TB_BASE_PLANES_H
 #define TB_BASE_PLANES_H
 

@@ -1,9 +1,11 @@
 /* planes_walk.h - a cascade coded and decoded, 64 elements a step: the same text compiled for each
  * variant. A variant defines, before this:
  *   extract, deposit  the bits of a word that a mask names, to or from its lowest ones
- *   group_codes       of each level the low and the high bit of 64 elements' codes; what a level before has is anything
+ *   group_codes       of each level the low and the high bit of 64 elements' codes; the bits of an
+ *                     element that a level before has are of any value
  *   group_bits        one bit of 64 hot bytes
- *   group_keys        64 hot bytes from the four bits of their places in the palette, and from their raw bits */
+ *   group_keys        64 hot bytes from the four bits of their places in the palette, and
+ *                     from their raw bits */
 #ifndef TB_BASE_PLANES_WALK_H
 #define TB_BASE_PLANES_WALK_H
 

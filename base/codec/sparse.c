@@ -44,7 +44,7 @@ static unsigned kind_width(unsigned kind)
     return kind < sizeof widths ? widths[kind] : 0;
 }
 
-/* What the inner loops are made for: one copy of them each. */
+/* The two widths that inner loops are made for: one copy of them each. */
 #define INLINE static inline __attribute__((always_inline))
 
 INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
@@ -92,6 +92,7 @@ struct padded {
 static struct padded section_end(struct section s)
 {
     const size_t width = kind_width(s.kind), whole = s.count / 64 * 64;
+    TB_ASSERT(width >= 1 && width <= WIDTH_MAX);
     struct padded p = {{0}, {0}};
     memcpy(p.base, s.base + width * whole, width * (s.count - whole));
     memcpy(p.bytes, s.bytes + width * whole, width * (s.count - whole));
@@ -123,6 +124,7 @@ static void section_keys(const struct tb_sparse_kernels *kernels, struct section
  * to, not including, bounds[j]. False: bounds do not grow. */
 static bool nest_init(struct tb_sparse_nest *nest, const uint8_t *bounds, unsigned classes)
 {
+    TB_ASSERT(classes >= 1 && classes <= TB_SPARSE_CLASSES_MAX);
     nest->classes = classes;
     for (unsigned j = 0; j + 1 < classes; j++) {
         if (bounds[j] <= (j > 0 ? bounds[j - 1] : 0)) return false;
@@ -145,6 +147,7 @@ static bool nest_init(struct tb_sparse_nest *nest, const uint8_t *bounds, unsign
 static struct section section_block(struct section s, size_t at)
 {
     const size_t width = kind_width(s.kind);
+    TB_ASSERT(at < s.count && at % BLOCK == 0);
     return (struct section){s.base + width * at, s.bytes + width * at,
                             s.count - at < BLOCK ? s.count - at : BLOCK, s.kind};
 }
@@ -157,11 +160,12 @@ static void block_nest(const struct tb_sparse_kernels *kernels, struct section b
     kernels->nest(work->keys, at / 64, section_words(block), &work->nest);
 }
 
-/* Of a whole section. What fills its last word up is in no class, and no word behind it is found:
- * as if 65535 members were before it, which only those of a full section may have. */
+/* Of a whole section. The bits that fill its last word up are in no class, and no word behind it
+ * is found: as if 65535 members were before it, which only those of a full section may have. */
 static void section_nest(const struct tb_sparse_kernels *kernels, struct section s, struct work *work)
 {
     struct tb_sparse_nest *nest = &work->nest;
+    TB_ASSERT(s.count >= 1 && s.count <= SECTION && nest->classes >= 1);
     for (size_t at = 0; at < s.count; at += BLOCK)
         block_nest(kernels, section_block(s, at), at, work);
     const size_t words = section_words(s);
@@ -174,6 +178,7 @@ static void section_nest(const struct tb_sparse_kernels *kernels, struct section
 
 static size_t class_members(const struct tb_sparse_nest *nest, unsigned j, struct section s)
 {
+    TB_ASSERT(j < nest->classes);
     const size_t last = section_words(s) - 1;
     const uint64_t members = nest->rows[j + 1][last] & ~nest->rows[j][last];
     return (uint16_t)(nest->before[j + 1][last] - nest->before[j][last]) +
@@ -244,6 +249,7 @@ static void gaps_code(const struct tb_sparse_kernels *kernels, struct tb_bit_wri
 static void odd_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, const struct odd *odd,
                      unsigned width, struct tb_sparse_ahead *ahead)
 {
+    TB_ASSERT(odd->count <= odd->behind_last);
     tb_count_put(w, (uint32_t)odd->count);
     if (odd->count == 0) return;
     gaps_code(kernels, w, odd->gaps, odd->count, odd->behind_last - odd->count, ahead);
@@ -329,6 +335,7 @@ INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_
 static void class_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w,
                        const struct tb_sparse_found *found, unsigned width, struct tb_sparse_ahead *ahead)
 {
+    TB_ASSERT(found->count <= found->behind_last && found->behind_last <= SECTION);
     tb_count_put(w, (uint32_t)found->count);
     if (found->count == 0) return;
     ahead_spread(ahead, found->count);

@@ -1,11 +1,11 @@
-/* sparse.h - a step as the elements that changed: how many unchanged ones of the same class
- * lie between two of them, and by how much they differ as integers modulo their width. Pure:
- * memory is the caller's.
+/* sparse.h - a delta as the elements that changed: how many unchanged ones of the same class lie
+ * between two of them, and by how much they differ as integers modulo their width. Pure: memory is
+ * the caller's.
  *
- * The class of an element follows from the base alone, which both sides hold: the smaller a weight,
- * the likelier a step of the optimizer moves its bits. One class is the fastest, 16 write the
- * fewest bytes. Always exact, whatever the bits mean. A chunk is decoded by itself, given the same
- * bytes of its base; that they are the same is for the digest of the result to say.
+ * The class of an element follows from the base alone, which both sides hold: the smaller a
+ * weight, the likelier the optimizer moves its bits. One class is the fastest, 16 write the
+ * fewest bytes. Always exact, whatever the bits mean. A chunk is decoded by itself, given the
+ * same bytes of its base; the digest of the result says whether they were the same.
  * docs/protocol.md has the form; no variant writes another. */
 #ifndef TB_BASE_SPARSE_H
 #define TB_BASE_SPARSE_H
@@ -45,8 +45,8 @@ struct tb_sparse_form {
     size_t count;
 };
 
-/* What a chunk of such elements is coded as: the number that its form begins with, and that
- * kernels of a GPU are given. */
+/* The kind of element that a chunk is coded as. A form begins with its number, and kernels of a
+ * GPU are given it. */
 unsigned tb_sparse_kind_of(enum tb_dtype dtype);
 
 /* In how many classes it says that it is; 0 where it ends before that. */

@@ -17,8 +17,8 @@ INLINE uint32_t number_at(const void *numbers, unsigned bytes, size_t i)
 
 #define NUMBERS_MAX 2048u /* of 31 each, in 16 bits */
 
-/* What is written plain costs about 31 bits more than k and a one. Sums of a few are in 16 bits, as
- * vectors of gaps are. */
+/* A gap that is written plain costs about 31 bits more than k and a one. Sums of a few are in 16
+ * bits, as vectors of gaps are. */
 INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsigned k)
 {
     uint64_t sum = 0;

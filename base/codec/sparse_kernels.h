@@ -85,7 +85,7 @@ struct tb_sparse_places {
     size_t count;
 };
 
-/* What codes are made of: `bytes` 2 or 4 each. */
+/* The elements that codes are made of: `bytes` 2 or 4 each. */
 struct tb_sparse_numbers {
     const void *numbers;
     unsigned bytes;
@@ -106,8 +106,8 @@ struct tb_sparse_signs {
     uint32_t odd;      /* it is neither 1 nor -1 */
 };
 
-/* What the next section reads or writes, asked for while this one is coded: memory then works
- * while the core does. */
+/* The memory that the next section reads or writes. It is asked for while this section is coded:
+ * memory then works while the core does. */
 struct tb_sparse_ahead {
     const uint8_t *one, *other; /* fetched from here on */
     size_t left;                /* bytes of each */

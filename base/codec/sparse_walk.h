@@ -2,8 +2,8 @@
  * counting bits is one instruction on some and twenty on others. The variant defines
  *   nth_bit      the place of set bit n of a word that has more;
  *   below        64 keys: which are below a bound, that is not 0;
- *   struct finder, finder_of, finder_word: the last word of a section with no more than `rank` members of a class before it, asked for
- *                in ascending order of ranks. */
+ *   struct finder, finder_of, finder_word: the last word of a section with no more than `rank`
+ *                members of a class before it, asked for in ascending order of ranks. */
 #ifndef TB_BASE_SPARSE_WALK_H
 #define TB_BASE_SPARSE_WALK_H
 
@@ -33,9 +33,9 @@ INLINE void found_add(struct tb_sparse_found *f, struct tb_sparse_pair pair, uns
     f->behind_last = rank + 1;
 }
 
-/* The places of a word's bits behind those of the words before it: four at once, because a branch
- * for each is foreseen by no processor, and the rest in the rare word that has more. What is behind
- * the last is overwritten. */
+/* The places of a word's bits behind those of the words before it: four at once, because no
+ * processor foresees a branch for each, and the rest in the rare word that has more. The caller
+ * overwrites the places behind the last. */
 INLINE size_t places_take(uint64_t left, unsigned first, uint16_t *places, size_t count)
 {
     const size_t end = count + count_bits(left);

@@ -1,4 +1,5 @@
-/* chan.c - the life of one channel: connecting, handshaking, opening, open, closing.
+/* chan.c - the life of one channel: connecting, handshaking, opening, open, closing. Its bytes are
+ * in chan_bytes.c.
  *
  * One uv_poll watches the socket, one uv_timer bounds opening (and deadlines after it), and one
  * uv_idle turns the loop once more when there is something to deliver although the socket is quiet:
@@ -20,46 +21,10 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "base/log.h"
+#include "base/net/chan_inner.h"
 #include "base/net/tcp.h"
-#include "base/net/tls_session.h"
 
 #define OPEN_MS_DEFAULT 10000
-#define FDS_MAX         16
-#define FDS_BYTE        'F'
-
-enum chan_state { CONNECTING, HANDSHAKING, OPENING, OPEN, DETACHED, CLOSING };
-
-struct tb_chan {
-    uv_poll_t poll;
-    uv_timer_t timer;
-    uv_idle_t again;
-    uint32_t handles; /* that have not closed */
-    enum chan_state state;
-    enum tb_chan_reach reach;
-    int fd;
-    int polled; /* events that uv_poll watches */
-    bool want_read;
-    bool want_write;
-    bool read_needs_room;   /* TLS: reading goes on when the socket takes bytes (a key update) */
-    bool write_needs_bytes; /* TLS: and the reverse */
-    bool ending;            /* tb_chan_end was called and is not done */
-    bool broken;  /* the poll failed: what the socket still holds comes by `again`, then the error */
-    bool hung_up; /* the peer did, as the kernel says */
-    bool secure;
-    struct tb_tls_session tls;
-    const struct tb_chan_ops *ops;
-    void *user;
-    tb_chan_detached_fn detached; /* DETACHED: who gets it once the handles are closed */
-    uint64_t open_by_ms;          /* loop time; UINT64_MAX: none */
-    uint64_t close_by_ms;         /* likewise; then it closes with close_why */
-    enum tb_status close_why;
-    enum tb_status why;
-    char reason[TB_TLS_REASON_BYTES];
-    struct tb_chan_peer peer;
-};
-
-static void update(struct tb_chan *c);
 
 /* Ends. */
 
@@ -73,6 +38,7 @@ static void chan_free(struct tb_chan *c)
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct tb_chan *c = handle->data;
+    TB_ASSERT(c->handles > 0 && (c->state == CLOSING || c->state == DETACHED));
     if (--c->handles > 0) return;
     if (c->state == DETACHED) {
         c->detached(c, c->user);
@@ -86,6 +52,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static void close_handles(struct tb_chan *c)
 {
+    TB_ASSERT(c->handles == 3 && (c->state == CLOSING || c->state == DETACHED));
     uv_close((uv_handle_t *)&c->poll, on_handle_closed);
     uv_close((uv_handle_t *)&c->timer, on_handle_closed);
     uv_close((uv_handle_t *)&c->again, on_handle_closed);
@@ -101,16 +68,16 @@ void tb_chan_close(struct tb_chan *c, enum tb_status why)
     close_handles(c);
 }
 
-static void fail(struct tb_chan *c, enum tb_status why, const char *reason)
+void tb_chan_fail(struct tb_chan *c, enum tb_status why, const char *reason)
 {
     if (c->state == CLOSING) return;
     if (reason != NULL) snprintf(c->reason, sizeof c->reason, "%s", reason);
     tb_chan_close(c, why);
 }
 
-static void fail_tls(struct tb_chan *c, enum tb_status why)
+void tb_chan_fail_tls(struct tb_chan *c, enum tb_status why)
 {
-    fail(c, why, c->tls.reason[0] != '\0' ? c->tls.reason : NULL);
+    tb_chan_fail(c, why, c->tls.reason[0] != '\0' ? c->tls.reason : NULL);
 }
 
 const char *tb_chan_reason(const struct tb_chan *c)
@@ -127,9 +94,9 @@ static void on_deadline(uv_timer_t *timer)
 {
     struct tb_chan *c = timer->data;
     if (c->close_by_ms <= c->open_by_ms)
-        fail(c, c->close_why, NULL);
+        tb_chan_fail(c, c->close_why, NULL);
     else
-        fail(c, TB_STREAM_IDLE, "did not open in time");
+        tb_chan_fail(c, TB_STREAM_IDLE, "did not open in time");
 }
 
 /* One timer, at the earlier of the two. */
@@ -167,7 +134,7 @@ void tb_chan_end(struct tb_chan *c)
     if (c->state != OPEN) return;
     c->ending = true;
     try_end(c);
-    update(c);
+    tb_chan_update(c);
 }
 
 /* Opening. */
@@ -199,10 +166,11 @@ static bool learn_peer(struct tb_chan *c)
 
 static void open_up(struct tb_chan *c)
 {
+    TB_ASSERT(c->state == HANDSHAKING || c->state == OPENING);
     c->open_by_ms = UINT64_MAX;
     arm(c);
     if (!learn_peer(c)) {
-        fail(c, TB_STREAM_IO, strerror(errno));
+        tb_chan_fail(c, TB_STREAM_IO, strerror(errno));
         return;
     }
     c->state = OPEN;
@@ -211,21 +179,23 @@ static void open_up(struct tb_chan *c)
 
 static void shake(struct tb_chan *c)
 {
+    TB_ASSERT(c->secure && c->state == HANDSHAKING);
     const enum tb_status status = tb_tls_session_handshake(&c->tls);
     if (status == TB_OK)
         open_up(c);
     else if (status != TB_AGAIN)
-        fail_tls(c, status);
+        tb_chan_fail_tls(c, status);
 }
 
 static void connected(struct tb_chan *c)
 {
     int error = 0;
     socklen_t bytes = sizeof error;
+    TB_ASSERT(c->state == CONNECTING);
     if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
     c->reach = error == 0 || error == ECONNREFUSED || error == ECONNRESET ? TB_CHAN_HEARD : TB_CHAN_UNHEARD;
     if (error != 0) {
-        fail(c, TB_PEER_UNREACHABLE, strerror(error));
+        tb_chan_fail(c, TB_PEER_UNREACHABLE, strerror(error));
         return;
     }
     c->state = c->secure ? HANDSHAKING : OPENING;
@@ -239,6 +209,7 @@ static void connected(struct tb_chan *c)
 
 static void deliver(struct tb_chan *c, bool readable, bool writable)
 {
+    TB_ASSERT(c->state == OPEN);
     if (c->ending && writable) try_end(c);
     const bool read = (readable && c->want_read) || (writable && c->read_needs_room && c->want_read);
     const bool write = (writable && c->want_write) || (readable && c->write_needs_bytes && c->want_write);
@@ -261,7 +232,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         shake(c);
     else if (c->state == OPEN && status >= 0)
         deliver(c, (events & UV_READABLE) != 0, (events & UV_WRITABLE) != 0);
-    update(c);
+    tb_chan_update(c);
 }
 
 static void on_again(uv_idle_t *again)
@@ -273,7 +244,7 @@ static void on_again(uv_idle_t *again)
         shake(c);
     else if (c->state == OPEN)
         deliver(c, true, c->broken);
-    update(c);
+    tb_chan_update(c);
 }
 
 static int wanted_events(const struct tb_chan *c)
@@ -305,7 +276,7 @@ static bool turn_again(const struct tb_chan *c)
 }
 
 /* Makes the handles watch what the state wants; due after every change. */
-static void update(struct tb_chan *c)
+void tb_chan_update(struct tb_chan *c)
 {
     if (c->state == CLOSING || c->state == DETACHED) return;
     const int events = c->broken ? 0 : wanted_events(c);
@@ -325,13 +296,13 @@ static void update(struct tb_chan *c)
 void tb_chan_want_read(struct tb_chan *c, bool wanted)
 {
     c->want_read = wanted;
-    update(c);
+    tb_chan_update(c);
 }
 
 void tb_chan_want_write(struct tb_chan *c, bool wanted)
 {
     c->want_write = wanted;
-    update(c);
+    tb_chan_update(c);
 }
 
 /* Beginnings. */
@@ -357,6 +328,7 @@ static bool set_options(int fd)
 
 static void handles_init(struct tb_chan *c, uv_loop_t *loop)
 {
+    TB_ASSERT(c->handles == 0);
     uv_timer_init(loop, &c->timer); /* these two cannot fail */
     uv_idle_init(loop, &c->again);
     c->poll.data = c->timer.data = c->again.data = c;
@@ -368,6 +340,7 @@ static enum tb_status chan_new(const struct tb_chan_options *options, int fd, bo
                                struct tb_chan **chan_out)
 {
     enum tb_status status = TB_SITE_NOMEM;
+    TB_ASSERT(fd >= 0 && options->ops->on_closed != NULL);
     struct tb_chan *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return TB_SITE_NOMEM;
     c->fd = fd;
@@ -413,9 +386,9 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
     c->reach = TB_CHAN_UNHEARD;
     if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
         c->reach = errno == ECONNREFUSED ? TB_CHAN_HEARD : TB_CHAN_NOWHERE;
-        fail(c, TB_PEER_UNREACHABLE, strerror(errno));
+        tb_chan_fail(c, TB_PEER_UNREACHABLE, strerror(errno));
     }
-    update(c);
+    tb_chan_update(c);
     *chan_out = c;
     return TB_OK;
 }
@@ -430,7 +403,7 @@ enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, str
     }
     c->state = c->secure ? HANDSHAKING : OPENING;
     c->reach = TB_CHAN_HEARD;
-    update(c);
+    tb_chan_update(c);
     *chan_out = c;
     return TB_OK;
 }
@@ -458,7 +431,7 @@ enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct t
     c->want_write = false;
     c->open_by_ms = c->close_by_ms = UINT64_MAX;
     c->state = OPEN;
-    update(c);
+    tb_chan_update(c);
     return TB_OK;
 }
 
@@ -466,140 +439,6 @@ void tb_chan_discard(struct tb_chan *c)
 {
     TB_ASSERT(c->state == DETACHED && c->handles == 0);
     chan_free(c);
-}
-
-/* Bytes. */
-
-/* What a plain socket call that returned `moved` means; a failure closes the chan. */
-static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *count_out)
-{
-    *count_out = moved > 0 ? (size_t)moved : 0;
-    if (moved > 0) return TB_OK;
-    if (moved < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return TB_AGAIN;
-    c->hung_up = moved == 0 || errno == EPIPE || errno == ECONNRESET;
-    if (moved == 0)
-        fail(c, TB_STREAM_CLOSED, NULL);
-    else
-        fail(c, TB_STREAM_IO, strerror(errno));
-    return c->why;
-}
-
-static enum tb_status read_tls(struct tb_chan *c, void *out, size_t cap, size_t *count_out)
-{
-    const enum tb_status status = tb_tls_session_read(&c->tls, out, cap, count_out);
-    c->read_needs_room = c->tls.wants_write;
-    if (status != TB_OK && status != TB_AGAIN)
-        fail_tls(c, status);
-    else
-        update(c);
-    return status;
-}
-
-static enum tb_status closed_status(const struct tb_chan *c)
-{
-    return c->why == TB_OK || c->why == TB_AGAIN ? TB_CANCELLED : c->why;
-}
-
-enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *count_out)
-{
-    TB_ASSERT(cap > 0);
-    *count_out = 0;
-    if (c->state == CLOSING) return closed_status(c);
-    if (c->state != OPEN) return TB_AGAIN;
-    if (c->secure) return read_tls(c, out, cap, count_out);
-    struct iovec piece = {.iov_base = out, .iov_len = cap};
-    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
-    return judge_plain(c, tb_sys_recvmsg(c->fd, &m, 0), count_out);
-}
-
-static enum tb_status write_tls(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out)
-{
-    const enum tb_status status = tb_tls_session_write(&c->tls, bytes, count, count_out);
-    c->write_needs_bytes = c->tls.wants_read;
-    if (status != TB_OK && status != TB_AGAIN)
-        fail_tls(c, status);
-    else
-        update(c);
-    return status;
-}
-
-enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out)
-{
-    TB_ASSERT(count > 0);
-    *count_out = 0;
-    if (c->state == CLOSING) return closed_status(c);
-    if (c->state != OPEN) return TB_AGAIN;
-    if (c->secure) return write_tls(c, bytes, count, count_out);
-    struct iovec piece = {.iov_base = (void *)(uintptr_t)bytes, .iov_len = count};
-    const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
-    return judge_plain(c, tb_sys_sendmsg(c->fd, &m, MSG_NOSIGNAL), count_out);
-}
-
-/* Descriptors. */
-
-union fd_room {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int) * FDS_MAX)];
-};
-
-enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count)
-{
-    TB_ASSERT(count > 0 && count <= FDS_MAX && !c->secure);
-    if (c->state == CLOSING) return closed_status(c);
-    if (c->state != OPEN) return TB_AGAIN;
-    char byte = FDS_BYTE;
-    union fd_room room = {0};
-    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes};
-    m.msg_controllen = CMSG_SPACE(sizeof(int) * count);
-    struct cmsghdr *head = CMSG_FIRSTHDR(&m);
-    head->cmsg_level = SOL_SOCKET;
-    head->cmsg_type = SCM_RIGHTS;
-    head->cmsg_len = CMSG_LEN(sizeof(int) * count);
-    memcpy(CMSG_DATA(head), fds, sizeof(int) * count);
-    size_t sent = 0;
-    return judge_plain(c, tb_sys_sendmsg(c->fd, &m, MSG_NOSIGNAL), &sent);
-}
-
-/* All descriptors of a message, wherever they stand in it: those that are not kept must be closed,
- * or a peer fills our table. */
-static uint32_t take_fds(struct msghdr *m, int fds[FDS_MAX])
-{
-    uint32_t count = 0;
-    for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head != NULL; head = CMSG_NXTHDR(m, head)) {
-        if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
-        const size_t here = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < here && count < FDS_MAX; i++)
-            memcpy(&fds[count++], CMSG_DATA(head) + i * sizeof(int), sizeof(int));
-    }
-    return count;
-}
-
-enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, uint32_t *count_out)
-{
-    TB_ASSERT(!c->secure);
-    *count_out = 0;
-    if (c->state == CLOSING) return closed_status(c);
-    if (c->state != OPEN) return TB_AGAIN;
-    char byte = 0;
-    int fds[FDS_MAX];
-    union fd_room room = {0};
-    struct iovec piece = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr m = {
-        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes, .msg_controllen = sizeof room};
-    size_t got = 0;
-    const enum tb_status status = judge_plain(c, tb_sys_recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC), &got);
-    if (status != TB_OK) return status;
-    const uint32_t count = take_fds(&m, fds);
-    if (byte == FDS_BYTE && count > 0 && count <= cap && (m.msg_flags & MSG_CTRUNC) == 0) {
-        memcpy(fds_out, fds, sizeof(int) * count);
-        *count_out = count;
-        return TB_OK;
-    }
-    for (uint32_t i = 0; i < count; i++)
-        close(fds[i]);
-    fail(c, TB_PEER_GARBLED, "descriptors were expected and something else came");
-    return TB_PEER_GARBLED;
 }
 
 const struct tb_chan_peer *tb_chan_peer(const struct tb_chan *c)

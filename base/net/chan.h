@@ -18,7 +18,7 @@
 
 struct tb_chan;
 
-/* Who is at the other end, known from on_open on. */
+/* The peer at the other end, known from on_open on. */
 struct tb_chan_peer {
     struct tb_identity identity;       /* TLS by CA: from the certificate; unix: the uid; else NONE */
     struct tb_fingerprint fingerprint; /* TLS: of its certificate */
@@ -59,9 +59,9 @@ TB_MUST_USE enum tb_status tb_chan_accept(const struct tb_chan_options *options,
 /* on_closed(why) comes on the next turn of the loop; TLS gets a close_notify where it
  * can be sent at once. */
 void tb_chan_close(struct tb_chan *c, enum tb_status why);
-/* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it;
- * reading goes on. What was written before reaches a peer that reads, where close with unread bytes
- * in the socket would cut it off. */
+/* Says that no more will be written (close_notify, then FIN) as soon as the socket takes it.
+ * Reading goes on. Bytes that were written before reach a peer that reads; tb_chan_close with
+ * unread bytes in the socket would cut them off. */
 void tb_chan_end(struct tb_chan *c);
 /* Closes with `why` unless it is closed within ms. The earliest of several counts. */
 void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms);

@@ -1,5 +1,6 @@
 /* endpoint.h - where something listens, as people write it, and its addresses. A shell.
- *   unix:/run/tombolo/west.sock   unix:@abstract-name   host.example:7400   192.0.2.1:7400   [2001:db8::1]:7400
+ *   unix:/run/tombolo/west.sock   unix:@abstract-name
+ *   host.example:7400   192.0.2.1:7400   [2001:db8::1]:7400
  *   _tombolo._tcp.west.example    a service: its SRV records say hosts and ports */
 #ifndef TB_BASE_NET_ENDPOINT_H
 #define TB_BASE_NET_ENDPOINT_H

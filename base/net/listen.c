@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/net/chan.h"
@@ -232,6 +233,7 @@ struct tb_address tb_listener_address(const struct tb_listener *l)
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct tb_listener *l = handle->data;
+    TB_ASSERT(l->closing && l->handles > 0);
     if (--l->handles > 0) return;
     close(l->fd);
     tb_free(l);

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define HEADER_BYTES  12u
 #define TYPE_SRV      33u
 #define CLASS_IN      1u
@@ -40,6 +42,7 @@ static bool host_char(uint8_t c)
 /* A label of `count` bytes behind what `out` has; false: not one of a host's name, or too long. */
 static bool append(const uint8_t *label, uint32_t count, char out[256], size_t *used)
 {
+    TB_ASSERT(*used <= HOST_CHARS);
     if (*used + count + 1 > HOST_CHARS) return false;
     if (*used > 0) out[(*used)++] = '.';
     for (uint32_t i = 0; i < count; i++) {
@@ -84,6 +87,7 @@ static void name(struct walk *w, char *out)
 static void insert(struct tb_srv_answer *a, const struct tb_srv_target *t)
 {
     uint32_t at = a->count;
+    TB_ASSERT(a->count <= TB_SRV_TARGETS_MAX);
     while (at > 0 && a->targets[at - 1].priority > t->priority)
         at--;
     if (at == TB_SRV_TARGETS_MAX) return;
@@ -158,6 +162,7 @@ static uint64_t next_random(uint64_t *state)
 static void draw(struct tb_srv_answer *a, uint32_t first, uint32_t end, uint64_t *state)
 {
     uint64_t sum = 0;
+    TB_ASSERT(first <= end && end <= a->count);
     for (uint32_t i = first; i < end; i++)
         sum += a->targets[i].weight * UINT64_C(1024) + 1;
     if (sum == 0) return; /* nobody to draw */
@@ -166,6 +171,7 @@ static void draw(struct tb_srv_answer *a, uint32_t first, uint32_t end, uint64_t
     for (;; chosen++) {
         const uint64_t share = a->targets[chosen].weight * UINT64_C(1024) + 1;
         if (at < share) break;
+        TB_ASSERT(chosen + 1 < end); /* the shares add up to the sum */
         at -= share;
     }
     const struct tb_srv_target t = a->targets[chosen];

@@ -1,9 +1,9 @@
 /* tcp.h - what the kernel says of a TCP connection, what it offers, and what it is asked for. A
  * shell.
  *
- * Buffers are the kernel's: setting SO_SNDBUF or SO_RCVBUF turns its tuning off and loses
- * most of the window. What is set is the congestion control, the bytes that may wait
- * unsent, and keep-alive.
+ * Buffers are the kernel's: SO_SNDBUF or SO_RCVBUF would turn its tuning off and lose most of the
+ * window. The calls below set the congestion control, the bytes that may wait unsent, and
+ * keep-alive.
  *
  * Threads: any. Descriptors that are no TCP sockets are left alone. */
 #ifndef TB_BASE_NET_TCP_H

@@ -1,6 +1,6 @@
 /* tls.c - making TLS contexts from files or from nothing.
  *
- * What every context has in common is in context_new; the two ways of trust differ only in their
+ * All contexts have in common what context_new sets. The two ways of trust differ only in their
  * verify callback, which is in tls_session.c beside the connection that it judges. */
 #include "base/net/tls.h"
 
@@ -192,9 +192,9 @@ static enum tb_status cert_broken(const struct pem *pem, uint32_t which, char er
                pem->path, (unsigned)which);
 }
 
-/* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. What is
- * cut or damaged is an error: a file without its end would be a smaller trust, or a shorter chain,
- * that nobody asked for. */
+/* The next certificate of a file that gave `*read` so far; NULL and TB_OK behind the last. A
+ * certificate that is cut or damaged is an error: a file without its end would be a smaller
+ * trust, or a shorter chain, than the operator wrote. */
 static enum tb_status cert_next(const struct pem *pem, uint32_t *read, X509 **cert_out, char error_out[256])
 {
     ERR_clear_error();

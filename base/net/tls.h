@@ -1,10 +1,10 @@
 /* tls.h - TLS 1.3 contexts and who the peer is. A shell.
  *
  * Mutual always, TLS 1.3 only, no tickets, no 0-RTT, no system roots. Two ways of trust:
- *   by CA    links, and workers from elsewhere: the peer's certificate chains to the one CA file given and has
- *            exactly one URI in its subjectAltName, which tb_identity_parse understands
- *   by print hops of the `tcp` fabric: both ends made a self-signed certificate when their session began, and the
- *            catalog told each the SHA-256 fingerprint of the other's
+ *   by CA    links, and workers from elsewhere: the peer's certificate chains to the one CA file
+ *            given, and has exactly one URI in its subjectAltName, which tb_identity_parse reads
+ *   by print hops of the `tcp` fabric: both ends made a self-signed certificate when their session
+ *            began, and the catalog told each the SHA-256 fingerprint of the other's
  * Promise P8: no plaintext leaves a site; only an expected identity gets past the handshake. */
 #ifndef TB_BASE_NET_TLS_H
 #define TB_BASE_NET_TLS_H
@@ -47,7 +47,8 @@ const struct tb_identity *tb_tls_identity(const struct tb_tls *tls);
 const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls);
 /* notAfter, seconds since 1970; a session does not outlive it. */
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
-/* What it shows to peers: of our certificate and all that the file has behind it, in its order. */
+/* The chain that it shows to peers: our certificate and all that the file has behind it, in its
+ * order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
 /* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they
  * were added. Two contexts with equal ones let the same peers in. */
@@ -62,7 +63,7 @@ void tb_tls_set_key_records(struct tb_tls *tls, uint64_t records);
  * Before the first connection. */
 void tb_tls_set_own_records(struct tb_tls *tls, bool own);
 
-/* What a connection wants of its peer, checked inside the handshake; a mismatch is
+/* A connection's expectations of its peer, checked inside the handshake. A mismatch is
  * TB_PEER_IDENTITY, and so is a certificate that no CA of ours signed, or that has expired. An
  * empty site or name in `identity` fits any. */
 struct tb_tls_expect {
@@ -72,10 +73,10 @@ struct tb_tls_expect {
     /* A dialler's: so much will be sent, either way, that records are sealed and opened in batches
      * (tls_bulk.h), or sealed by the kernel where kernel and OpenSSL can (kTLS): the acceptor hears
      * of it by the server name TB_TLS_BULK. Bytes to be written then stay where they are until they
-     * were taken, the kernel changes no key, and whoever asks has SIGPIPE ignored. */
+     * were taken, the kernel changes no key, and a caller that asks has SIGPIPE ignored. */
     bool bulk;
     /* An acceptor's: whether it heeds that name. Any stranger can say it, before its certificate is
-     * looked at: only who has SIGPIPE ignored. */
+     * looked at: only for a caller that has SIGPIPE ignored. */
     bool bulk_heard;
 };
 #define TB_TLS_BULK "bulk.tombolo"

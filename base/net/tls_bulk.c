@@ -73,10 +73,12 @@ void tb_tls_bulk_secret(struct tb_tls_session *s, const char *line)
     b->have_theirs = b->have_theirs || take_secret(line, theirs, b->theirs);
 }
 
-/* What came with the end of the handshake and is not OpenSSL's stands in the session. */
+/* Bytes that came with the end of the handshake, and that OpenSSL has not read, stand in the
+ * session. */
 static void take_ahead(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
+    TB_ASSERT(s->ahead_from <= s->ahead_used && s->ahead_used - s->ahead_from <= (int)IN_BYTES);
     b->in_used = (uint32_t)(s->ahead_used - s->ahead_from);
     memcpy(b->in, s->ahead + s->ahead_from, b->in_used);
     s->ahead_from = s->ahead_used;
@@ -86,6 +88,7 @@ bool tb_tls_bulk_begin(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
     const SSL_CIPHER *suite = SSL_get_current_cipher(s->ssl);
+    TB_ASSERT(s->shaken && !b->begun && b->in == NULL && b->out == NULL);
     b->sends = !tb_tls_session_kernel_sends(s);
     b->in = tb_malloc(IN_BYTES);
     b->out = b->sends ? tb_malloc(OUT_BYTES) : NULL;
@@ -120,6 +123,7 @@ static enum tb_status flush(struct tb_tls_session *s)
         const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
         const ssize_t put = tb_sys_sendmsg(s->fd, &m, MSG_NOSIGNAL);
         if (put >= 0) {
+            TB_ASSERT((size_t)put <= b->out_used - b->out_from);
             b->out_from += (uint32_t)put;
             continue;
         }
@@ -149,6 +153,7 @@ static bool next_key(struct tb_tls_session *s)
 static enum tb_status seal_some(struct tb_tls_session *s, const uint8_t *bytes, size_t count)
 {
     struct tb_tls_bulk *b = s->bulk;
+    TB_ASSERT(b->out_used == 0 && b->pending == 0); /* the batch before is out */
     bool good = next_key(s);
     for (unsigned i = 0; i < TB_TLS_BATCH && b->pending < count && good; i++) {
         const size_t left = count - b->pending;
@@ -199,6 +204,7 @@ struct out {
 
 static void took(struct out *out, size_t count)
 {
+    TB_ASSERT(count <= out->room);
     out->at += count;
     out->room -= count;
 }
@@ -265,6 +271,7 @@ static enum tb_status open_record(struct tb_tls_session *s, size_t bytes, struct
 {
     struct tb_tls_bulk *b = s->bulk;
     uint8_t *record = b->in + b->in_from;
+    TB_ASSERT(bytes <= b->in_used - b->in_from);
     const bool fits = tb_tls_open_bytes(bytes) <= out->room;
     struct tb_tls_plain plain;
     if (!tb_tls_open(&b->open, record, fits ? out->at : record + TB_TLS_HEADER_BYTES, &plain))
@@ -298,10 +305,12 @@ static enum tb_status next_record(struct tb_tls_session *s, size_t *bytes_out)
     return broken(s, DECODE_ERROR, "not a record");
 }
 
-/* What is not opened goes to the front: less than a record of it, once a batch. */
+/* Bytes that are not opened yet go to the front: less than a record, once a batch. */
 static enum tb_status fill(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
+    TB_ASSERT(b->left_from == b->left_to);           /* no piece of a record stands there */
+    TB_ASSERT(b->in_used - b->in_from < RECORD_MAX); /* else it would be a record, and room for none */
     memmove(b->in, b->in + b->in_from, b->in_used - b->in_from);
     b->in_used -= b->in_from;
     b->in_from = 0;

@@ -19,9 +19,9 @@
  * more than so many is a flood (P7). */
 #define TB_TLS_VAIN_BYTES 1024u
 #define TB_TLS_VAIN_MAX   32u
-/* What one call of tb_tls_bulk_read does at most, in records, pieces of them, and
- * calls of the kernel: a peer with small ones gets the loop's thread for about as long
- * as one with 4 MiB (P7). */
+/* At most so much does one call of tb_tls_bulk_read, in records, pieces of records, and calls of
+ * the kernel. A peer with small records then holds the loop's thread about as long as a peer
+ * with 4 MiB does (P7). */
 #define TB_TLS_READ_STEPS 256u
 
 struct tb_tls_session;

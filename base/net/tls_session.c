@@ -61,10 +61,10 @@ static size_t take_ahead(struct tb_tls_session *s, char *out, size_t cap)
     return count;
 }
 
-/* OpenSSL asks for a record's five bytes and then for its rest. What is asked for goes straight
- * into its memory; the beginning of the next record comes along, so that a record costs one call of
- * the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front of its buffer,
- * for each record: with 256 KiB that was a third of a receiver's time. */
+/* OpenSSL asks for a record's five bytes, and then for its rest. The rest goes straight into
+ * OpenSSL's memory, and the beginning of the next record comes along, so that a record costs one
+ * call of the kernel. OpenSSL's own read-ahead moves all that it has read ahead to the front of
+ * its buffer, for each record: with 256 KiB that was a third of a receiver's time. */
 static int pipe_read(BIO *bio, char *out, int cap)
 {
     struct tb_tls_session *s = BIO_get_data(bio);
@@ -153,7 +153,7 @@ static void pipe_make(void)
     pipe_method = m;
 }
 
-/* The kernel as the one who encrypts. Whatever it lacks, OpenSSL does it. */
+/* The kernel encrypts what is sent. Where it lacks a part of that, OpenSSL encrypts. */
 
 static void ask_kernel(struct tb_tls_session *s)
 {
@@ -338,6 +338,7 @@ int tb_tls_verify_by_print(X509_STORE_CTX *store, void *user)
 enum tb_status tb_tls_session_init(struct tb_tls_session *s, struct tb_tls *tls,
                                    const struct tb_tls_expect *expect, int fd, bool server)
 {
+    TB_ASSERT(fd >= 0);
     *s = (struct tb_tls_session){.fd = fd, .expect = *expect};
     pthread_once(&pipe_once, pipe_make);
     BIO *bio = pipe_method == NULL ? NULL : BIO_new(pipe_method);
@@ -400,7 +401,8 @@ static bool is_refusal(int reason)
     }
 }
 
-/* What a refusal of the peer says of our certificate: error_for is what ours make of each fault. */
+/* The reason in an alert by which the peer refused our certificate: error_for makes one of each
+ * fault. */
 static enum tb_tls_fault fault_told(int reason)
 {
     switch (reason) {
@@ -452,7 +454,7 @@ enum tb_status tb_tls_session_cut(struct tb_tls_session *s)
     return s->io_errno == 0 && !s->shaken ? TB_STREAM_CLOSED : TB_STREAM_IO;
 }
 
-/* What the failure of an OpenSSL call means. */
+/* The status of an OpenSSL call that failed. */
 static enum tb_status outcome(struct tb_tls_session *s, int result)
 {
     switch (SSL_get_error(s->ssl, result)) {
@@ -480,6 +482,7 @@ static void begin(struct tb_tls_session *s)
 
 static enum tb_status shaken(struct tb_tls_session *s)
 {
+    TB_ASSERT(s->shaken && !s->refused);
     if (s->bulk == NULL || tb_tls_bulk_begin(s)) return TB_OK;
     own_records_lack("keys");
     tb_tls_bulk_free(s->bulk);
@@ -506,6 +509,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
 {
     size_t used = 0;
     enum tb_status status = s->ended;
+    TB_ASSERT(s->shaken && cap > 0);
     begin(s);
     if (bulk_begun(s)) return tb_tls_bulk_read(s, out, cap, count_out);
     while (used < cap && status == TB_OK) {
@@ -539,6 +543,7 @@ enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes,
     size_t used = 0;
     enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
     bool between = !s->wants_write;                     /* two records */
+    TB_ASSERT(s->shaken && count > 0);
     begin(s);
     if (bulk_sends(s)) return tb_tls_bulk_write(s, bytes, count, count_out);
     while (used < count && status == TB_OK) {

@@ -68,6 +68,7 @@ void tb_wire_close(struct tb_wire *w, enum tb_status why)
 
 static void end_if_sent(struct tb_wire *w)
 {
+    TB_ASSERT(!w->ended || w->finishing);
     if (!w->finishing || w->ended || !w->open || w->queued_bytes > 0) return;
     w->ended = true;
     tb_chan_end(w->chan);
@@ -159,6 +160,7 @@ static enum tb_status take_frames(struct tb_wire *w, size_t *used_out)
         status = take_frame(w, w->in + at, bytes);
         at += TB_WIRE_HEADER_BYTES + bytes;
     }
+    TB_ASSERT(at <= w->in_used);
     *used_out = at;
     return status;
 }
@@ -166,6 +168,7 @@ static enum tb_status take_frames(struct tb_wire *w, size_t *used_out)
 /* Room for at least one byte more. No more than twice what came is ever held. */
 static bool in_room(struct tb_wire *w)
 {
+    TB_ASSERT(w->in_used <= w->in_cap);
     if (w->in_used < w->in_cap) return true;
     const size_t cap = w->in_cap == 0 ? IN_BYTES_MIN : w->in_cap * 2;
     uint8_t *more = tb_realloc(w->in, cap);
@@ -177,6 +180,7 @@ static bool in_room(struct tb_wire *w)
 
 static void in_settle(struct tb_wire *w, size_t used)
 {
+    TB_ASSERT(used <= w->in_used);
     w->in_used -= used;
     memmove(w->in, w->in + used, w->in_used);
     if (w->in_used > 0 || w->in_cap <= IN_BYTES_KEEP) return;
@@ -207,6 +211,7 @@ static void on_readable(struct tb_chan *c, void *user)
     w->heard_at = tb_clock_now();
     if (w->finishing) return;
     w->in_used += got;
+    TB_ASSERT(w->in_used <= w->in_cap);
     const enum tb_status status = take_frames(w, &used);
     if (status != TB_OK)
         tb_wire_close(w, status);
@@ -224,6 +229,7 @@ static void on_readable(struct tb_chan *c, void *user)
 static void pop(struct tb_wire *w)
 {
     struct block *b = w->first;
+    TB_ASSERT(b->sent == b->used);
     if (b == w->last && b->cap == BLOCK_BYTES) {
         b->used = b->sent = 0;
         return;
@@ -244,6 +250,7 @@ static void on_writable(struct tb_chan *c, void *user)
         struct block *b = w->first; /* empty where a frame too large for it came next */
         size_t put = 0;
         if (b->sent < b->used) status = tb_chan_write(c, b->bytes + b->sent, b->used - b->sent, &put);
+        TB_ASSERT(put <= b->used - b->sent && put <= w->queued_bytes);
         b->sent += put;
         w->queued_bytes -= put;
         if (b->sent == b->used) pop(w);
@@ -308,6 +315,7 @@ struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t reque
 static void tighten(struct tb_wire *w)
 {
     struct block *own = w->last, *before = w->previous;
+    TB_ASSERT(before == NULL || before->next == own);
     w->previous = NULL;
     if (own->used > own->cap / 2 || own->cap <= BLOCK_BYTES) return;
     if (before != NULL && before->cap - before->used >= own->used) {
@@ -346,6 +354,7 @@ void tb_wire_end(struct tb_wire *w)
     tb_write_u16(&header, w->type);
     tb_write_u16(&header, 0);
     tb_write_u64(&header, w->request);
+    TB_ASSERT(TB_WIRE_HEADER_BYTES + w->writer.used <= b->cap - b->used);
     b->used += TB_WIRE_HEADER_BYTES + w->writer.used;
     w->queued_bytes += TB_WIRE_HEADER_BYTES + w->writer.used;
     if (alone) tighten(w);

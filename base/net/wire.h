@@ -1,9 +1,9 @@
 /* wire.h - framed control messages over a chan. A shell.
  *
  * A frame is: u32 payload bytes, u16 type, u16 0, u64 request id, payload. A frame over
- * frame_bytes_max is the peer's mistake (TB_PEER_GARBLED) and is refused from its header, before
- * anything is allocated; memory for a frame grows with the bytes that really came. What is queued
- * to send is bounded by queue_bytes_max: a peer that does not read is dropped. */
+ * frame_bytes_max is the peer's mistake (TB_PEER_GARBLED), and is refused from its header,
+ * before anything is allocated. Memory for a frame grows with the bytes that really came. The
+ * queue of bytes to send is bounded by queue_bytes_max: a peer that does not read is dropped. */
 #ifndef TB_BASE_NET_WIRE_H
 #define TB_BASE_NET_WIRE_H
 

@@ -39,8 +39,8 @@ struct tb_arena_options {
  * while a region or the file's own tables stand past the new end. error_out gets a sentence.
  *   TB_SITE_LOCKED  another process has it; the sentence names the path
  *   TB_SITE_NOMEM   the filesystem lacks room, with the numbers; or no heap
- *   TB_SITE_CONFIG  bytes under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or regions or
- *                   tables in the way of shrinking
+ *   TB_SITE_CONFIG  bytes under TB_ARENA_BYTES_MIN, not a regular file, one of another format, or
+ *                   regions or tables in the way of shrinking
  *   TB_SITE_IO      open, flock, fallocate, mmap failed otherwise
  * Damage is no failure: a damaged header gives an empty arena, a damaged region is dropped, each
  * with a log line and a new life. A format that is damaged is one of another release. */
@@ -55,7 +55,7 @@ struct tb_arena_look {
 TB_MUST_USE enum tb_status tb_arena_check(const struct tb_arena_options *options,
                                           struct tb_arena_look *look_out,
                                           char error_out[TB_ARENA_ERROR_BYTES]);
-/* Nobody may use regions or places any more. What is held stays in the file. NULL is fine. */
+/* Nobody may use regions or places any more. Held chunks stay in the file. NULL is fine. */
 void tb_arena_close(struct tb_arena *arena);
 
 struct tb_id tb_arena_life(struct tb_arena *arena);
@@ -89,8 +89,8 @@ TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const str
 /* Space for one shard. The manifest is copied; its digests may come later (tb_arena_digests_done).
  *   TB_DONE_BEFORE  the shard has space and an equal manifest root
  *   TB_CONFLICT     it has space with another root
- *   TB_SITE_NOMEM   it does not fit: error_out says what it needs, what is free and the largest piece;
- *                   nothing was changed
+ *   TB_SITE_NOMEM   it does not fit: error_out says how much it needs, how much is free, and the
+ *                   largest piece; nothing was changed
  *   TB_BAD_ARGUMENT shard is not below the key's shard_count */
 TB_MUST_USE enum tb_status tb_arena_shard_reserve(struct tb_arena_region *region, uint32_t shard,
                                                   const struct tb_manifest *manifest,

@@ -141,8 +141,8 @@ static int allocate_all(struct arena_file *f, const char *path)
     return 0;
 }
 
-/* What the kernel can give to a tmpfs: memory that is free or can be made so, and swap.
- * UINT64_MAX: it does not say. */
+/* The bytes that the kernel can give to a tmpfs: memory that is free or can be made so, and
+ * swap. UINT64_MAX: it does not say. */
 static uint64_t memory_left(void)
 {
     FILE *meminfo = fopen("/proc/meminfo", "re");
@@ -307,12 +307,14 @@ enum tb_status tb_arena_file_look(struct arena_file *f, const struct tb_arena_op
     *f = (struct arena_file){.fd = -1};
     *look_out = (struct tb_arena_look){.in_memory = true};
     enum tb_status status = look_at(f, options->path, error_out);
-    if (status == TB_OK) status = page_of(f, options->path, error_out);
-    if (status == TB_OK) look_out->in_memory = f->in_memory;
-    if (status == TB_OK) status = size_of(f, options, error_out);
-    if (status == TB_OK && !may_fit(f)) status = no_room(f, options->path, error_out);
-    if (status == TB_OK) status = look_inside(f, options->path, &look_out->too_small, error_out);
-    return status;
+    if (status != TB_OK) return status;
+    status = page_of(f, options->path, error_out);
+    if (status != TB_OK) return status;
+    look_out->in_memory = f->in_memory;
+    status = size_of(f, options, error_out);
+    if (status != TB_OK) return status;
+    if (!may_fit(f)) return no_room(f, options->path, error_out);
+    return look_inside(f, options->path, &look_out->too_small, error_out);
 }
 
 void tb_arena_file_look_end(struct arena_file *f)
@@ -330,6 +332,7 @@ void tb_arena_file_close(struct arena_file *f)
 
 enum tb_status tb_arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_ERROR_BYTES])
 {
+    TB_ASSERT(f->header.bytes == f->bytes); /* saved before: else a kill here would count as damage */
     if (f->old_bytes <= f->bytes) return TB_OK;
     if (tb_sys_ftruncate(f->fd, (off_t)f->bytes) == 0) return TB_OK;
     tb_arena_say(error_out, "arena: cannot shrink to %llu bytes: %s", (unsigned long long)f->bytes,
@@ -342,6 +345,7 @@ enum tb_status tb_arena_file_trim(struct arena_file *f, char error_out[TB_ARENA_
 struct tb_extent tb_arena_file_room(const struct arena_file *f)
 {
     const uint64_t data = arena_file_data_offset(&f->header);
+    TB_ASSERT(data < f->bytes); /* tb_arena_file_load has refused others */
     return (struct tb_extent){data, (f->bytes - data) / TB_EXTENT_GRAIN * TB_EXTENT_GRAIN};
 }
 
@@ -432,6 +436,7 @@ enum tb_status tb_arena_file_load(struct arena_file *f, const char *path,
 
 void tb_arena_file_save(struct arena_file *f)
 {
+    TB_ASSERT(f->map != NULL && f->header.format == TB_ARENA_FORMAT);
     f->header.sequence++;
     f->header.check = header_check(&f->header);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what the header speaks of is in the file before it */
@@ -487,6 +492,7 @@ uint64_t tb_arena_root_check(const struct tb_id *uid, const struct tb_digest *ro
 
 void tb_arena_record_use(struct arena_record *r, enum arena_use use)
 {
+    TB_ASSERT(use == ARENA_FREE || use == ARENA_USED);
     __atomic_store_n(&r->use, (uint32_t)use, __ATOMIC_RELEASE);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* what follows a free is not seen before it */
 }
@@ -509,5 +515,7 @@ bool tb_arena_extent_plan(const struct arena_record_shard *s, struct arena_exten
     plan_out->digests = up(plan_out->head + s->head_bytes, 16);
     plan_out->held = up(plan_out->digests + (uint64_t)s->chunk_count * TB_DIGEST_BYTES, 64);
     plan_out->total = up(plan_out->held + TB_BITMAP_WORDS(s->chunk_count) * 8, TB_EXTENT_GRAIN);
+    TB_ASSERT(plan_out->head <= plan_out->digests && plan_out->digests <= plan_out->held &&
+              plan_out->held <= plan_out->total);
     return true;
 }

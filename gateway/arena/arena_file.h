@@ -1,9 +1,10 @@
 /* arena_file.h - the arena's file: its format, and how it is opened, locked, allocated and mapped.
  * Inside gateway/arena only.
  *
- *   0          header, two slots of 512 bytes: the newer good one counts, the other is the one before
- *   4096       records, 256 bytes each, record_count of them; one for a region, one for each shard that has
- * space then       extents: packed bytes, manifest head, digests, held bitmap
+ *   0     header, two slots of 512 bytes: the newer good one counts, the other is the one before
+ *   4096  records, 256 bytes each, record_count of them: one for a region, one for each shard that
+ *         has space
+ *   then  extents: packed bytes, manifest head, digests, held bitmap
  *
  * The file is of this machine and this format number, so structs are mapped as they are. Nothing in
  * it is believed: records and heads are bounded and checked as if a stranger had written them. A
@@ -109,7 +110,7 @@ TB_MUST_USE enum tb_status tb_arena_file_load(struct arena_file *f, const char *
                                               char error_out[TB_ARENA_ERROR_BYTES]);
 /* An empty table and a fresh life; the header is written last. */
 void tb_arena_file_format(struct arena_file *f);
-/* What a new file needs for so many records. */
+/* The bytes that a new file needs for so many records. */
 uint64_t tb_arena_file_bytes_for(uint32_t records);
 /* Writes the header with what f->header says now. */
 void tb_arena_file_save(struct arena_file *f);

@@ -1,6 +1,5 @@
-/* arena_inner.h - what arena.c, arena_recover.c and arena_verify.c share. Inside
- * gateway/arena only. Functions here are called with the arena's mutex held, or before
- * another thread knows the arena. */
+/* arena_inner.h - what the files of an arena share. Inside gateway/arena only. Functions here
+ * are called with the arena's mutex held, or before another thread knows the arena. */
 #ifndef TB_GATEWAY_ARENA_INNER_H
 #define TB_GATEWAY_ARENA_INNER_H
 
@@ -63,12 +62,28 @@ struct tb_arena {
 struct tb_arena_region *tb_arena_region_alloc(struct tb_arena *arena, const struct tb_version_key *key);
 void tb_arena_region_link(struct tb_arena_region *region);
 struct tb_arena_region *tb_arena_region_find(struct tb_arena *arena, const struct tb_id *uid);
-/* Frees records, extents and heap of a region that is linked; its own record goes first. */
+/* Frees records, extents and heap of a region that is linked; its own record goes first. Nothing
+ * may pin it or verify it. */
 void tb_arena_region_drop(struct tb_arena_region *region);
+/* At close: heap only; the file keeps them. */
+void tb_arena_regions_forget(struct tb_arena *arena);
+
+/* A free record's number, or ARENA_NO_RECORD; and back, where it is one. */
+uint32_t tb_arena_slot_take(struct tb_arena *arena);
+void tb_arena_slot_give(struct tb_arena *arena, uint32_t record);
+/* Zero: the version has no root yet. It gets one once. */
+bool tb_arena_root_is_zero(const struct tb_digest *root);
+void tb_arena_record_set_root(struct tb_arena_region *region, const struct tb_digest *root);
+/* Record, extent and heap of a shard go; of one that has none nothing happens. */
+void tb_arena_shard_give(struct tb_arena_region *region, struct arena_shard *s);
 
 /* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
+
+/* Asserts what must hold of list, table, slots and extents. In dev builds alone
+ * (TB_CHECK_TURNS), and of a small arena; after each call that changed them. */
+void tb_arena_tables_check(struct tb_arena *arena);
 
 /* A fresh life, in the file when this returns. */
 void tb_arena_life_renew(struct tb_arena *arena);

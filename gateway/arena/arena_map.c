@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/arena/arena_inner.h"
 
@@ -18,6 +19,7 @@ enum tb_status tb_arena_map_step(struct tb_arena *arena, uint64_t max_bytes)
 {
     const struct arena_file *f = &arena->file;
     const uint64_t from = atomic_load(&arena->mapped_bytes);
+    TB_ASSERT(from <= f->bytes && max_bytes > 0);
     if (from == f->bytes || !f->in_memory) return TB_END; /* on a disk each page would be written back */
     uint64_t bytes = max_bytes > f->page_bytes ? max_bytes - max_bytes % f->page_bytes : f->page_bytes;
     if (bytes > f->bytes - from) bytes = f->bytes - from;

@@ -105,11 +105,12 @@ static const char *recover_digests(struct arena_shard *s, const struct arena_rec
     return NULL;
 }
 
-/* What is held now was landed by another process: each chunk is to be digested
- * before it may be a base. */
+/* Another process landed the chunks that are held now: each is to be digested before it may be a
+ * base. */
 static enum tb_status mark_suspect(struct arena_shard *s)
 {
     const uint64_t words = TB_BITMAP_WORDS(s->manifest.chunk_count);
+    TB_ASSERT(s->has_space && s->suspect == NULL);
     s->suspects = tb_place_held_count(&s->place);
     if (s->suspects == 0) return TB_OK;
     s->suspect = tb_calloc(words, sizeof *s->suspect);
@@ -242,6 +243,7 @@ enum tb_status tb_arena_recover(struct tb_arena *arena, char error_out[TB_ARENA_
     if (status != TB_OK) return status;
     collect_slots(arena);
     drop_damaged(arena);
+    tb_arena_tables_check(arena);
     return TB_OK;
 }
 

@@ -23,6 +23,7 @@ static bool is_suspect(const struct arena_shard *s, uint32_t k)
 static bool matches(const struct arena_shard *s, uint32_t k, uint64_t *bytes_out)
 {
     uint32_t bytes = 0;
+    TB_ASSERT(k < s->manifest.chunk_count);
     const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
     *bytes_out = bytes;
     return tb_chunk_matches(&s->manifest, k, chunk);
@@ -32,6 +33,7 @@ static void condemn(const struct suspect *chunk)
 {
     const struct tb_arena_region *region = chunk->region;
     char uid[TB_HEX_CHARS];
+    TB_ASSERT(tb_place_held(&chunk->s->place, chunk->k));
     tb_arena_life_renew(region->arena);
     tb_bitmap_clear(chunk->s->place.held, chunk->k);
     (void)__atomic_fetch_add(&chunk->s->rotted, 1, __ATOMIC_RELEASE);
@@ -62,6 +64,7 @@ static bool find_suspect(struct tb_arena *arena, struct suspect *chunk_out)
             struct arena_shard *s = &region->shards[i];
             if (s->suspects == 0) continue;
             const uint32_t k = tb_bitmap_next_set(s->suspect, s->manifest.chunk_count, 0);
+            TB_ASSERT(k < s->manifest.chunk_count); /* as many are marked as are counted */
             *chunk_out = (struct suspect){region, s, k};
             return true;
         }
@@ -121,16 +124,18 @@ static bool pass_beside(const struct suspect *chunk)
     pthread_mutex_unlock(&arena->mutex);
     const bool good = matches(chunk->s, chunk->k, &bytes);
     pthread_mutex_lock(&arena->mutex);
+    TB_ASSERT(chunk->region->verifying > 0);
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
     return good;
 }
 
-/* Nearly always it is good, and the pass over its bytes holds up nobody. What fails is passed
- * over once more with the mutex: it may have been condemned, and be landing again, meanwhile;
- * whoever comes second finds it absent, or good. What lands sets its bit without the mutex:
- * so the bit is read before each pass and not after, and a chunk that was absent at the last
- * look is not judged. */
+/* Nearly always the chunk is good, and the pass over its bytes holds up nobody. A chunk that
+ * fails is passed over once more with the mutex: meanwhile another caller may have condemned it,
+ * and it may be landing again. The second caller finds it absent, or good.
+ *
+ * A landing chunk sets its bit without the mutex. So the bit is read before each pass and not
+ * after, and a chunk that was absent at the last look is not judged. */
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k)
 {
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;

@@ -17,7 +17,7 @@ void tb_extents_init(struct tb_extents *e, struct tb_extent *memory, uint32_t co
 
 static void insert(struct tb_extents *e, uint32_t at, struct tb_extent piece)
 {
-    TB_ASSERT(e->count < e->count_max);
+    TB_ASSERT(at <= e->count && e->count < e->count_max);
     memmove(&e->free[at + 1], &e->free[at], (e->count - at) * sizeof *e->free);
     e->free[at] = piece;
     e->count++;
@@ -25,6 +25,7 @@ static void insert(struct tb_extents *e, uint32_t at, struct tb_extent piece)
 
 static void erase(struct tb_extents *e, uint32_t at)
 {
+    TB_ASSERT(at < e->count);
     e->count--;
     memmove(&e->free[at], &e->free[at + 1], (e->count - at) * sizeof *e->free);
 }
@@ -36,6 +37,7 @@ static void cut(struct tb_extents *e, uint32_t at, struct tb_extent piece)
     const struct tb_extent before = {whole.offset, piece.offset - whole.offset};
     const uint64_t end = piece.offset + piece.bytes;
     const struct tb_extent after = {end, whole.offset + whole.bytes - end};
+    TB_ASSERT(piece.offset >= whole.offset && end <= whole.offset + whole.bytes);
     e->free_bytes -= piece.bytes;
     erase(e, at);
     if (after.bytes > 0) insert(e, at, after);
@@ -99,6 +101,7 @@ void tb_extents_give(struct tb_extents *e, struct tb_extent piece)
     const uint64_t end = piece.offset + piece.bytes;
     TB_ASSERT(at == e->count || e->free[at].offset >= end);
     e->free_bytes += piece.bytes;
+    TB_ASSERT(e->free_bytes <= e->all.bytes);
     const bool joins_next = at < e->count && e->free[at].offset == end;
     const bool joins_last = at > 0 && e->free[at - 1].offset + e->free[at - 1].bytes == piece.offset;
     if (joins_last) {
@@ -112,6 +115,20 @@ void tb_extents_give(struct tb_extents *e, struct tb_extent piece)
     } else {
         insert(e, at, piece);
     }
+}
+
+void tb_extents_check(const struct tb_extents *e)
+{
+    uint64_t bytes = 0, end = 0;
+    TB_ASSERT(e->count <= e->count_max);
+    for (uint32_t i = 0; i < e->count; i++) {
+        const struct tb_extent f = e->free[i];
+        TB_ASSERT(sound(e, f));
+        TB_ASSERT(i == 0 || f.offset > end); /* two that touch would be one */
+        end = f.offset + f.bytes;
+        bytes += f.bytes;
+    }
+    TB_ASSERT(bytes == e->free_bytes);
 }
 
 uint64_t tb_extents_largest(const struct tb_extents *e)

@@ -37,6 +37,8 @@ TB_MUST_USE enum tb_status tb_extents_take(struct tb_extents *e, uint64_t bytes,
 TB_MUST_USE enum tb_status tb_extents_take_at(struct tb_extents *e, struct tb_extent piece);
 /* Gives back a piece that was taken; to give what is free is the caller's mistake (TB_ASSERT). */
 void tb_extents_give(struct tb_extents *e, struct tb_extent piece);
+/* Ascending, disjoint, not adjacent, on the grain, inside `all`; together they are free_bytes. */
+void tb_extents_check(const struct tb_extents *e);
 uint64_t tb_extents_largest(const struct tb_extents *e);
 
 #endif

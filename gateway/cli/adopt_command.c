@@ -40,7 +40,7 @@ static enum tb_status ask(struct adopting *a, const char *key, json_t *value, js
     return s;
 }
 
-/* What the phases are called on a terminal, and whether bytes are counted in them. */
+/* The names of the phases on a terminal, and whether bytes are counted in them. */
 static void show(struct adopting *a, const json_t *adopt)
 {
     static const struct {

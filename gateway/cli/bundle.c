@@ -79,7 +79,8 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f, int 
     return TB_OK;
 }
 
-/* What is parsed here is read, and stands still: the file may be cut short at any time. */
+/* A header that is parsed is read into memory, and not mapped: the file may be cut short at any
+ * time. */
 static enum tb_status read_head(struct opening *o, struct tb_bundle_file *f, int fd, uint64_t bytes)
 {
     f->head = tb_malloc(bytes + 1);

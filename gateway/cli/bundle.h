@@ -8,8 +8,8 @@
  * ".tombolo/" are ours and refused from users.
  *
  * Tensors' bytes and other files are mapped: they should not change while the bundle is in use.
- * Whoever loads from a file that was cut short gets SIGBUS, so only the library does (tb_register
- * and tb_publish are safe of that). Headers and indexes are read. Threads: one. */
+ * A load from a file that was cut short gets SIGBUS, so only the library loads from them
+ * (tb_register and tb_publish are safe of that). Headers and indexes are read. Threads: one. */
 #ifndef TB_GATEWAY_CLI_BUNDLE_H
 #define TB_GATEWAY_CLI_BUNDLE_H
 
@@ -62,7 +62,7 @@ struct tb_bundle_error {
  * and that file's counts.
  *   TB_NOT_FOUND   a path that is not there
  *   TB_BAD_FILE    not a file or folder, a bad safetensors file or index, a bad name
- *   TB_CONFLICT    a file name twice; a tensor name twice in a folder, and no index says which counts
+ *   TB_CONFLICT    a file name twice; a tensor name twice in a folder without an index that decides
  *   TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
  *   TB_SITE_IO, TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,

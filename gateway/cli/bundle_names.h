@@ -12,7 +12,8 @@
 
 /* For bundle.c: fills the names of `tensors`, and `tensor_names` of those that are made.
  *   TB_BAD_FILE  an index that is none, or that is wrong
- *   TB_CONFLICT  two files of one folder have a tensor, and no index says which counts; or a name is FILE:TENSOR of another
+ *   TB_CONFLICT  two files of one folder have a tensor, and no index says which counts; or a name
+ *                is FILE:TENSOR of another
  *   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_bundle_name_tensors(struct tb_bundle *bundle, struct tb_bundle_error *error);
 

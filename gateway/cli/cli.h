@@ -11,7 +11,7 @@
 
 #include "tombolo/status.h"
 
-/* What a script may rely on. The list is the documentation too. */
+/* Exit codes, on which a script may rely. The list is the documentation too. */
 #define TB_CLI_EXIT_LIST(X)                                                                                  \
     X(TB_CLI_DONE, 0, "done")                                                                                \
     X(TB_CLI_REFUSED, 1, "refused: a file, a configuration or the request itself is not acceptable")         \

@@ -164,7 +164,7 @@ static const struct tb_cli_command commands[] = {
      "reads the safetensors "
      "files (and others) below DIR, digests them, and claims for its arena the chunks that match a version "
      "which another site "
-     "has. Of that version only the rest crosses, and newer ones cross as differences to it. Nothing is "
+     "has. Of that version only the rest crosses, and newer ones cross as deltas against it. Nothing is "
      "believed: each chunk is "
      "held only if its digest is that of the manifest. The files must be readable by the gateway's user, and "
      "tensors have the "

@@ -8,7 +8,7 @@
 #include "gateway/config/config.h"
 #include "gateway/config/start_checks.h"
 
-/* What was found, in two lists; under --json they are printed at the end. */
+/* The findings, in two lists; under --json they are printed at the end. */
 struct found {
     const struct tb_cli_call *call;
     bool json;

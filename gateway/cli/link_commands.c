@@ -61,7 +61,7 @@ enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call)
 
 /* ---- lag ---- */
 
-/* What is not known now is not guessed. */
+/* A value that is not known now is not guessed. */
 static const char *or_unknown(const json_t *row, const char *text)
 {
     return json_is_true(json_object_get(row, "known")) ? text : "?";

@@ -117,8 +117,8 @@ enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 
 /* ---- status ---- */
 
-/* " step classes (x 84, link)": the way, what it saves, what bounds it. Of several kinds each: "
- * step bf16 classes (x 84, link) f32 ..." */
+/* " delta classes (x 84, link)": the way, its saving, and what bounds it. Of several kinds each:
+ * " delta bf16 classes (x 84, link) f32 ...". */
 static void print_ways(const char *name, const json_t *kinds)
 {
     const size_t count = json_array_size(kinds);
@@ -134,7 +134,7 @@ static void print_ways(const char *name, const json_t *kinds)
 static void print_codec(const json_t *codec)
 {
     print_ways("full", json_object_get(codec, "full_kinds"));
-    print_ways("step", json_object_get(codec, "step_kinds"));
+    print_ways("delta", json_object_get(codec, "step_kinds"));
 }
 
 /* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */
@@ -166,7 +166,8 @@ static void print_names(const char *what, const json_t *names)
     }
 }
 
-/* What ails it, by name and as a sentence, and who may not read what over it. */
+/* The faults of a link, by name and as a sentence, and which sites may not read which models
+ * over it. */
 static void print_reason(const json_t *l)
 {
     char error[ERROR_CHARS];

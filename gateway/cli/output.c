@@ -80,7 +80,7 @@ enum tb_cli_exit tb_say_object(json_t *object)
 
 #define SAID_BYTES 1024
 
-/* What printf would say, fit for a terminal. */
+/* The text that printf would make, fit for a terminal. */
 static void say_clean(char clean_out[SAID_BYTES], const char *format, va_list arguments)
 {
     char text[SAID_BYTES];
@@ -103,7 +103,7 @@ enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, cons
     va_end(arguments);
     const char *name = tb_status_name(status);
     if (!asked_for(call, "json")) {
-        /* What the library said names its status already. */
+        /* The library's sentence names its status already. */
         const bool named = strstr(clean, name) != NULL;
         (void)fprintf(stderr, "tombolo %s: %s%s%s%s\n", call->command->name, clean, named ? "" : " (",
                       named ? "" : name, named ? "" : ")");

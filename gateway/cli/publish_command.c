@@ -70,8 +70,8 @@ static enum tb_cli_exit read_options(struct publishing *p)
     return TB_CLI_DONE;
 }
 
-/* What libtombolo said of its last failure, with what we were doing, and whether a file
- * is another one by now. */
+/* The library's sentence for its last failure, with what we were doing, and whether a file has
+ * been replaced by now. */
 static enum tb_cli_exit failed(const struct publishing *p, int status, const char *doing)
 {
     struct tb_bundle_error changed;
@@ -103,7 +103,7 @@ static int seal(struct publishing *p)
 
 /* ---- waiting until it is kept ---- */
 
-/* What the gateway holds of the version, by the control socket, if that is open to us. */
+/* How much of the version the gateway holds, by the control socket, if that is open to us. */
 static bool ask_held(const struct publishing *p, uint64_t *held_out, uint64_t *bytes_out)
 {
     json_t *reply = NULL;

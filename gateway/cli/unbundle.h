@@ -1,9 +1,9 @@
 /* unbundle.h - a staged version as files again: the way back from bundle.h.
  *
- * What a version carries comes from a stranger: names are checked again, headers parsed again, and
- * no link inside the folder is followed. A tensor that no header mentions (published by a trainer,
- * not from a file) goes to tensors-SHARD.safetensors under a header made here. Files of one name
- * and one content in several shards are one file. Threads: one. */
+ * A version comes from a stranger: names are checked again, headers parsed again, and no link
+ * inside the folder is followed. A tensor that no header mentions (published by a trainer, not
+ * from a file) goes to tensors-SHARD.safetensors under a header made here. Files of one name and
+ * one content in several shards are one file. Threads: one. */
 #ifndef TB_GATEWAY_CLI_UNBUNDLE_H
 #define TB_GATEWAY_CLI_UNBUNDLE_H
 
@@ -41,8 +41,8 @@ struct tb_unbundle {
 };
 
 /* Which files these items make. Items and their bytes are borrowed until tb_unbundle_fini.
- *   TB_BAD_FILE  a name or header that no publisher of ours would send, or a header with a tensor that is not
- *                there
+ *   TB_BAD_FILE  a name or header that no publisher of ours would send, or a header with a tensor
+ *                that is not there
  *   TB_CONFLICT  two shards have a file of one name with different bytes
  *   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_unbundle_plan(const struct tb_item *items, uint32_t count,
@@ -53,9 +53,9 @@ void tb_unbundle_fini(struct tb_unbundle *plan);
 typedef bool (*tb_unbundle_moved)(void *user, uint64_t bytes);
 
 /* Writes every file below `folder` (made when absent): under TB_UNBUNDLE_PART, synced, renamed;
- * then the marker, whose text is `marker`. The caller has an empty folder of its own, and puts it
- * in place after that (version_folder.h). TB_SITE_IO, with error_out->os_error; TB_CANCELLED. What
- * was renamed before a failure stays, without marker. */
+ * then the marker, whose text is `marker`. The caller has an empty folder of its own, and puts
+ * it in place after that (version_folder.h). TB_SITE_IO, with error_out->os_error; TB_CANCELLED.
+ * Files that were renamed before a failure stay, without marker. */
 TB_MUST_USE enum tb_status tb_unbundle_write(const struct tb_unbundle *plan, const char *folder,
                                              const char *marker, tb_unbundle_moved moved, void *user,
                                              struct tb_bundle_error *error_out);

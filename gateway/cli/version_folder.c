@@ -70,7 +70,7 @@ static bool path_of(const struct tb_folders *f, const char *prefix, const char *
 
 /* ---- removing ---- */
 
-/* What a removal may touch: the mount that DIR stands on. */
+/* The mount that DIR stands on: a removal touches no other. */
 struct removal {
     dev_t device;
     int depth;

@@ -49,7 +49,7 @@ enum tb_folder_state {
     TB_FOLDER_FOREIGN /* something of that name that has no marker of ours, or one that cannot be read */
 };
 
-/* What a marker says. */
+/* The contents of a marker. */
 struct tb_folder_marker {
     char model[TB_NAME_BYTES_MAX + 1];
     uint64_t run;
@@ -66,7 +66,7 @@ TB_MUST_USE enum tb_status tb_folder_begin(struct tb_folders *f, const char *nam
 /* Everything in it is synced: it becomes DIR/NAME by one rename. TB_CONFLICT: something of that
  * name stands there. On failure the temporary folder is still there. */
 TB_MUST_USE enum tb_status tb_folder_place(struct tb_folders *f, const char *name);
-/* Removes the temporary folder. What cannot be removed now is removed by the next
+/* Removes the temporary folder. Files that cannot be removed now are removed by the next
  * tb_folders_open. */
 void tb_folder_discard(struct tb_folders *f, const char *name);
 
@@ -91,8 +91,9 @@ struct tb_folder_entry {
  * tb_free. */
 TB_MUST_USE enum tb_status tb_folders_list(struct tb_folders *f, const char *model,
                                            struct tb_folder_entry **entries_out, uint32_t *count_out);
-/* Removes folders of that model until the newest `keep` stable ones are left, and no withdrawn one
- * that is older than these. What `latest` names stays, and so does what has no marker of ours. */
+/* Removes folders of that model until the newest `keep` stable ones are left, and no withdrawn
+ * one that is older than these. The folder that `latest` names stays, and so does a folder
+ * without a marker of ours. */
 TB_MUST_USE enum tb_status tb_folders_keep(struct tb_folders *f, const char *model, uint64_t keep);
 
 /* Whether a call failed because the disk is full; another try may find room. */

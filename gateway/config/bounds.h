@@ -6,7 +6,8 @@
 #include "gateway/config/config.h"
 
 #define TB_BOUNDS_GREETING 64u /* connections beside session.max that may be about to say HELLO */
-#define TB_BOUNDS_JOINED   64u /* of one session, unpublishes that hide nothing and wait for what others hid */
+/* Of one session, unpublishes that hide nothing and wait for versions that others hid. */
+#define TB_BOUNDS_JOINED 64u
 
 /* Those that follow from the configuration, in rows. */
 struct tb_bounds {

@@ -37,13 +37,13 @@ struct tb_config_peer {
 };
 
 struct tb_config_model {
-    struct tb_name name;                     /* the key under `models:` */
-    struct tb_name home;                     /* site */
-    uint32_t keep;                           /* whole versions, head included; 1 to 1000 [2] */
-    bool every;                              /* policy [latest] */
-    uint32_t weight;                         /* 1 to 1000 [10] */
-    const char *publish[TB_CONFIG_LIST_MAX]; /* identities: "unix:1000", "unix:*",
-                                                "tombolo://east/worker/rank-*", "tombolo://west/gw" */
+    struct tb_name name; /* the key under `models:` */
+    struct tb_name home; /* site */
+    uint32_t keep;       /* whole versions, head included; 1 to 1000 [2] */
+    bool every;          /* policy [latest] */
+    uint32_t weight;     /* 1 to 1000 [10] */
+    /* Identities: "unix:1000", "unix:*", "tombolo://east/worker/rank-*", "tombolo://west/gw". */
+    const char *publish[TB_CONFIG_LIST_MAX];
     uint32_t publish_count;
     const char *read[TB_CONFIG_LIST_MAX];
     uint32_t read_count;
@@ -95,7 +95,7 @@ struct tb_config {
     uint32_t fabric_threads;                 /* fabric.threads 0 to 64 [0: half of the cores, at most 8] */
     uint64_t fabric_pace;                    /* fabric.pace_bytes_per_s; 0: none [0] */
     bool fabric_verbs;                       /* fabric.verbs [true]: RDMA where both ends have it */
-    bool fabric_encoded;                     /* fabric.encoded [true]: steps inside the site */
+    bool fabric_encoded;                     /* fabric.encoded [true]: deltas inside the site */
     const char *dns_servers;                 /* dns.servers "127.0.0.1:5353"; NULL: the system's */
     uint32_t drain_ms;                       /* drain_ms [10000] */
     uint32_t pin_max_s;                      /* pin_max_s [600] */

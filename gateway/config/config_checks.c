@@ -73,7 +73,7 @@ static void check_tls(struct config_reading *r)
     }
 }
 
-/* What the gateway of a lane is known by; false: it is no name. */
+/* The name that a lane's gateway has among the peers; false: it is no name. */
 static bool label_of(const struct tb_name *site, uint32_t lane, struct tb_name *label_out)
 {
     char text[TB_NAME_BYTES_MAX + 16];

@@ -7,7 +7,7 @@
 
 #define COMPLAINTS_MAX 100
 
-/* What stands in a file may be anything; a complaint is one clean line. */
+/* A file may hold anything; a complaint is one clean line. */
 static void clean(char *line)
 {
     for (; *line != '\0'; line++)

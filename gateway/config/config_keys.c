@@ -20,135 +20,209 @@
     CONFIG_SUBSCRIBE, .offset = offsetof(struct tb_config_subscribe, field),                                 \
                       .count_offset = offsetof(struct tb_config_subscribe, field##_count)
 
-/* clang-format off */
 const struct config_key config_keys[] = {
     {ROOT(site), .path = "site", .type = CONFIG_NAME, .required = true,
      .why = "The name of this datacenter. Certificates, peers and models speak of it; it does not change."},
     {ROOT(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
      .why = "The name of this gateway in its site, as in its certificate tombolo://SITE/GATEWAY."},
-    {ROOT(lane), .path = "lane", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = TB_CONFIG_LANES_MAX - 1,
-     .why = "Which of its site's gateways this is. Workers are lane 0's; the others bring bytes to it, over links of their own."},
-    {ROOT(lanes), .path = "lanes", .type = CONFIG_NUMBER, .fallback = "1", .min = 1, .max = TB_CONFIG_LANES_MAX, .unit = "gateways",
-     .why = "How many gateways the site has. Each draws its share of a version from other sites, and the rest from the others of its own site, which are among its peers as SITE and SITE.LANE. With 8 it draws from 7 near and 1 far: subscribe.from names no more."},
-    {ROOT(control_socket), .path = "control.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/control.sock",
-     .why = "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
-    {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH, .fallback = "/run/tombolo/session.sock",
+    {ROOT(lane), .path = "lane", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
+     .max = TB_CONFIG_LANES_MAX - 1,
+     .why = "Which of its site's gateways this is. Workers connect to lane 0. The other lanes bring bytes to "
+            "it over links of their own."},
+    {ROOT(lanes), .path = "lanes", .type = CONFIG_NUMBER, .fallback = "1", .min = 1,
+     .max = TB_CONFIG_LANES_MAX, .unit = "gateways",
+     .why =
+         "How many gateways the site has. Each takes its share of a version from other sites, and the rest "
+         "from the other gateways of its own site, which stand among its peers as SITE and SITE.LANE. With 8 "
+         "gateways it takes from 7 near peers and 1 far one: subscribe.from names no more."},
+    {ROOT(control_socket), .path = "control.socket", .type = CONFIG_PATH,
+     .fallback = "/run/tombolo/control.sock",
+     .why =
+         "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
+    {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH,
+     .fallback = "/run/tombolo/session.sock",
      .why = "Where workers on this host connect; they are known by their user id."},
     {ROOT(session_listen), .path = "session.listen", .type = CONFIG_ADDRESS,
-     .why = "Where workers on other hosts connect, by TLS with a certificate tombolo://SITE/worker/NAME. Without it there are none."},
-    {ROOT(session_lease_ms), .path = "session.lease_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 500, .max = 600000, .unit = "ms",
-     .why = "How long a silent worker counts as alive. Shorter notices the dead sooner; longer forgives long pauses."},
-    {ROOT(session_max), .path = "session.max", .type = CONFIG_NUMBER, .fallback = "1024", .min = 16, .max = 100000, .unit = "sessions",
-     .why = "Workers of this site at once; the next one is refused. Each takes two descriptors: the limit of open files is raised to what it needs, or the start says that it may not."},
+     .why = "Where workers on other hosts connect, by TLS with a certificate tombolo://SITE/worker/NAME. "
+            "Without it there are none."},
+    {ROOT(session_lease_ms), .path = "session.lease_ms", .type = CONFIG_NUMBER, .fallback = "10000",
+     .min = 500, .max = 600000, .unit = "ms",
+     .why = "How long a silent worker counts as alive. Shorter notices the dead sooner; longer forgives long "
+            "pauses."},
+    {ROOT(session_max), .path = "session.max", .type = CONFIG_NUMBER, .fallback = "1024", .min = 16,
+     .max = 100000, .unit = "sessions",
+     .why = "Workers of this site at once; the next one is refused. Each takes two descriptors: the limit of "
+            "open files is raised to what it needs, or the start says that it may not."},
     {ROOT(store_path), .path = "store.path", .type = CONFIG_PATH, .fallback = "/var/lib/tombolo/store.sqlite",
      .why = "Runs, versions, pointers and the audit trail. A few MB, on a disk that survives a reboot."},
-    {ROOT(store_slow_ms), .path = "store.slow_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100, .max = 600000, .unit = "ms",
-     .why = "A write to the store that takes longer counts as failed: publishing is refused until it is through. Nothing else waits for it."},
+    {ROOT(store_slow_ms), .path = "store.slow_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100,
+     .max = 600000, .unit = "ms",
+     .why = "A write to the store that takes longer counts as failed: publishing is refused until it is "
+            "through. Nothing else waits for it."},
     {ROOT(arena_path), .path = "arena.path", .type = CONFIG_PATH, .fallback = "/dev/shm/tombolo.arena",
-     .why = "The file that holds versions, on tmpfs or hugetlbfs. A restarted gateway serves from it at once."},
-    {ROOT(arena_bytes), .path = "arena.bytes", .type = CONFIG_SIZE, .required = true, .min = TB_ARENA_BYTES_MIN, .max = (uint64_t)1 << 46, .unit = "bytes",
+     .why =
+         "The file that holds versions, on tmpfs or hugetlbfs. A restarted gateway serves from it at once."},
+    {ROOT(arena_bytes), .path = "arena.bytes", .type = CONFIG_SIZE, .required = true,
+     .min = TB_ARENA_BYTES_MIN, .max = (uint64_t)1 << 46, .unit = "bytes",
      .why = "Its size, allocated whole at start. A model needs (keep + 1) times its version, and 1 % more."},
     {ROOT(arena_reverify), .path = "arena.reverify", .type = CONFIG_BOOL, .fallback = "true",
-     .why = "After a restart, digest again in background what the arena held. Off only where memory bandwidth is scarce."},
+     .why = "After a restart, digest again in background what the arena held. Off only where memory "
+            "bandwidth is scarce."},
     {ROOT(anchor_dir), .path = "anchor.dir", .type = CONFIG_PATH,
-     .why = "A folder on a disk where whole versions are written, one of each model, in clear (mode 0600). After a reboot the arena is filled from it, verified, before any site is asked. Without it a reboot loses what is here."},
-    {ROOT(anchor_every), .path = "anchor.every", .type = CONFIG_NUMBER, .fallback = "1", .min = 1, .max = 1000000, .unit = "versions",
-     .why = "Every how many versions that become whole here one is written; the newest, as soon as the one before is on the disk. Other sites send a difference to it only while they keep it: keep at home more than this."},
-    {ROOT(anchor_rate), .path = "anchor.bytes_per_s", .type = CONFIG_SIZE, .fallback = "256MiB", .min = 1 << 20, .max = (uint64_t)1 << 40, .unit = "bytes/s",
-     .why = "The most that is written there in a second. A version that must leave the arena before it is written leaves, and is not written."},
+     .why = "A folder on a disk where whole versions are written, one of each model, in clear (mode 0600). "
+            "After a reboot the arena is filled from it, verified, before any site is asked. Without it a "
+            "reboot loses what is here."},
+    {ROOT(anchor_every), .path = "anchor.every", .type = CONFIG_NUMBER, .fallback = "1", .min = 1,
+     .max = 1000000, .unit = "versions",
+     .why = "One of so many versions that become whole here is written; the newest one, as soon as the one "
+            "before is on the disk. Other sites send deltas against it only while they keep it: keep more "
+            "than this at home."},
+    {ROOT(anchor_rate), .path = "anchor.bytes_per_s", .type = CONFIG_SIZE, .fallback = "256MiB",
+     .min = 1 << 20, .max = (uint64_t)1 << 40, .unit = "bytes/s",
+     .why = "The most that is written there in a second. A version that must leave the arena before it is "
+            "written is not written."},
     {ROOT(tls_ca), .path = "tls.ca", .type = CONFIG_FILE,
-     .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or session.listen."},
-    {ROOT(tls_cert), .path = "tls.cert", .type = CONFIG_FILE, .why = "This gateway's certificate with its chain, PEM."},
-    {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE, .why = "Its key, PEM, readable by its owner alone."},
+     .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or "
+            "session.listen."},
+    {ROOT(tls_cert), .path = "tls.cert", .type = CONFIG_FILE,
+     .why = "This gateway's certificate with its chain, PEM."},
+    {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE,
+     .why = "Its key, PEM, readable by its owner alone."},
     {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
-     .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens a port."},
-    {ROOT(link_streams), .path = "link.streams", .type = CONFIG_AUTO, .fallback = "auto", .min = 1, .max = TB_CONFIG_STREAMS_MAX,
-     .why = "TLS connections for data to each peer. auto: from RTT and the kernel's windows, then searched while a full version crosses, and remembered."},
+     .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens "
+            "a port."},
+    {ROOT(link_streams), .path = "link.streams", .type = CONFIG_AUTO, .fallback = "auto", .min = 1,
+     .max = TB_CONFIG_STREAMS_MAX,
+     .why = "TLS connections for data to each peer. auto: from RTT and the kernel's windows, then searched "
+            "while a full version crosses, and remembered."},
     {ROOT(link_threads), .path = "link.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 64,
-     .why = "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed, at most 32."},
-    {ROOT(link_heartbeat_ms), .path = "link.heartbeat_ms", .type = CONFIG_NUMBER, .fallback = "1000", .min = 50, .max = 60000, .unit = "ms",
-     .why = "How often a quiet link says that it is alive."},
-    {ROOT(link_down_ms), .path = "link.down_ms", .type = CONFIG_NUMBER, .fallback = "3000", .min = 100, .max = 600000, .unit = "ms",
+     .why =
+         "Threads that encrypt, decrypt and digest for links. 0: as many as cores are allowed, at most 32."},
+    {ROOT(link_heartbeat_ms), .path = "link.heartbeat_ms", .type = CONFIG_NUMBER, .fallback = "1000",
+     .min = 50, .max = 60000, .unit = "ms", .why = "How often a quiet link says that it is alive."},
+    {ROOT(link_down_ms), .path = "link.down_ms", .type = CONFIG_NUMBER, .fallback = "3000", .min = 100,
+     .max = 600000, .unit = "ms",
      .why = "How long a peer may be silent before its link counts as down. More than heartbeat_ms."},
-    {ROOT(link_stream_idle_ms), .path = "link.stream_idle_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100, .max = 600000, .unit = "ms",
+    {ROOT(link_stream_idle_ms), .path = "link.stream_idle_ms", .type = CONFIG_NUMBER, .fallback = "5000",
+     .min = 100, .max = 600000, .unit = "ms",
      .why = "How long a data stream may make no progress before it is dropped and dialled again."},
-    {ROOT(link_retry_min_ms), .path = "link.retry_min_ms", .type = CONFIG_NUMBER, .fallback = "100", .min = 1, .max = 60000, .unit = "ms",
+    {ROOT(link_retry_min_ms), .path = "link.retry_min_ms", .type = CONFIG_NUMBER, .fallback = "100", .min = 1,
+     .max = 60000, .unit = "ms",
      .why = "The first wait after a refused connection; it doubles, with jitter."},
-    {ROOT(link_retry_max_ms), .path = "link.retry_max_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 1, .max = 600000, .unit = "ms",
-     .why = "The longest wait. Not less than retry_min_ms; over that at most half of session.lease_ms, so that who comes back to a gateway that restarted is heard before that calls a version lost."},
+    {ROOT(link_retry_max_ms), .path = "link.retry_max_ms", .type = CONFIG_NUMBER, .fallback = "5000",
+     .min = 1, .max = 600000, .unit = "ms",
+     .why =
+         "The longest wait. Not less than retry_min_ms. Above that, at most half of session.lease_ms: a peer "
+         "that dials a restarted gateway again is then heard before the gateway calls a version lost."},
     {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "auto",
-     .why = "How chunks are written on links. auto measures cores and link, and sends steps as differences to a version that the peer holds; the others are for comparing."},
-    {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5", .min = 0, .max = 50, .unit = "%",
-     .why = "Memory for encoded steps that are kept for other sites and for workers, in percent of arena.bytes and besides it. Made once, as a rule by the ranks that publish, they are sent to every site, passed on by relays as they came, and read by workers. They stay when their version leaves, the oldest go first: a site that was away gets on by them."},
-    {ROOT(link_protocol_max), .path = "link.protocol_max", .type = CONFIG_NUMBER, .fallback = "3", .min = TB_LINK_PROTOCOL_MIN, .max = TB_LINK_PROTOCOL,
-     .why = "The newest protocol that links speak. 2 is that of the release before; 1 sends whole chunks, raw or zstd. (tombolod --protocol-max.)"},
+     .why = "How chunks are written on links. auto measures cores and link, and sends deltas against a "
+            "version that the peer holds. The others are for comparing."},
+    {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5",
+     .min = 0, .max = 50, .unit = "%",
+     .why = "Memory for encoded chunks that are kept for other sites and for workers, in percent of "
+            "arena.bytes and besides it. As a rule the ranks that publish make them, once. They are sent to "
+            "every site, relays pass them on as they came, and workers read them. They stay when their "
+            "version leaves, and the oldest go first: a site that was away catches up with them."},
+    {ROOT(link_protocol_max), .path = "link.protocol_max", .type = CONFIG_NUMBER, .fallback = "3",
+     .min = TB_LINK_PROTOCOL_MIN, .max = TB_LINK_PROTOCOL,
+     .why = "The newest protocol that links speak. 2 is that of the release before; 1 sends whole chunks, "
+            "raw or zstd. (tombolod --protocol-max.)"},
     {ROOT(link_congestion), .path = "link.congestion", .type = CONFIG_WORD, .fallback = "auto",
-     .why = "TCP congestion control of links. auto: bbr to peers 5 ms away or more, else cubic, of what the kernel offers. Or a name that it offers, or system."},
+     .why = "TCP congestion control of links. auto: bbr to peers 5 ms away or more, else cubic, of what the "
+            "kernel offers. Or a name that it offers, or system."},
     {ROOT(link_own_records), .path = "link.own_records", .type = CONFIG_BOOL, .fallback = "true",
-     .why = "TLS records of data streams are made and read by Tombolo's own code, under OpenSSL's handshake and ciphers. false: by OpenSSL's; a full version then costs about 40 % more of the cores. Each end for itself. Kernel TLS sends where there is any, whatever this says."},
+     .why = "Tombolo's own code makes and reads the TLS records of data streams, under OpenSSL's handshake "
+            "and ciphers. false: OpenSSL does, and a full version costs about 40 % more of the cores. Each "
+            "end chooses for itself. Kernel TLS sends where there is any, whatever this says."},
     {ROOT(fabric_host), .path = "fabric.host", .type = CONFIG_NAME,
-     .why = "The host name under which workers share memory with this gateway. Without it the machine's boot id."},
+     .why = "The host name under which workers share memory with this gateway. Without it the machine's boot "
+            "id."},
     {ROOT(fabric_listen), .path = "fabric.listen", .type = CONFIG_ADDRESS, .fallback = "127.0.0.1:0",
      .why = "Where workers on other hosts read versions from. Port 0 chooses one."},
     {ROOT(fabric_trusted), .path = "fabric.trusted", .type = CONFIG_BOOL, .fallback = "false",
-     .why = "Bytes inside the site go in clear by tcp. Only where everyone on that network may see the weights."},
-    {ROOT(fabric_fan_out), .path = "fabric.fan_out", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 16,
-     .why = "How many hosts read from one. 1 makes a chain. 0: as many as its NIC (fabric.nic_bytes_per_s) feeds at the rate at which the model's last version arrived here."},
-    {ROOT(fabric_nic), .path = "fabric.nic_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 40, .unit = "bytes/s",
-     .why = "What a host's NIC of this site carries each way. 0: as each host's own sysfs says; of one that is not known there, fabric.fan_out 0 is 1."},
-    {ROOT(fabric_threads), .path = "fabric.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 64,
-     .why = "Threads that copy and digest inside the site. 0: one for every two cores that are allowed, at most 8."},
-    {ROOT(fabric_pace), .path = "fabric.pace_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 40, .unit = "bytes/s",
+     .why = "Bytes inside the site go in clear by tcp. Only where everyone on that network may see the "
+            "weights."},
+    {ROOT(fabric_fan_out), .path = "fabric.fan_out", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
+     .max = 16,
+     .why = "How many hosts read from one. 1 makes a chain. 0: as many as its NIC (fabric.nic_bytes_per_s) "
+            "feeds at the rate at which the model's last version arrived here."},
+    {ROOT(fabric_nic), .path = "fabric.nic_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
+     .max = (uint64_t)1 << 40, .unit = "bytes/s",
+     .why = "What a host's NIC of this site carries each way. 0: as each host's own sysfs says. Where sysfs "
+            "does not say, fabric.fan_out 0 means 1."},
+    {ROOT(fabric_threads), .path = "fabric.threads", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
+     .max = 64,
+     .why = "Threads that copy and digest inside the site. 0: one for every two cores that are allowed, at "
+            "most 8."},
+    {ROOT(fabric_pace), .path = "fabric.pace_bytes_per_s", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
+     .max = (uint64_t)1 << 40, .unit = "bytes/s",
      .why = "At most so much in and out by tcp, as a slower NIC would. 0: no limit."},
     {ROOT(fabric_verbs), .path = "fabric.verbs", .type = CONFIG_BOOL, .fallback = "true",
-     .why = "RDMA inside the site where both ends have it. It is not encrypted. Workers have a switch of their own (no_verbs)."},
+     .why = "RDMA inside the site where both ends have it. It is not encrypted. Workers have a switch of "
+            "their own (no_verbs)."},
     {ROOT(fabric_encoded), .path = "fabric.encoded", .type = CONFIG_BOOL, .fallback = "true",
-     .why = "Workers that hold the version before read what changed, by tcp; by any transport where they patch their buffers. It costs a thread, and memory besides the arena: a 32nd of it at most."},
+     .why = "Workers that hold the version before read deltas: by tcp, and by any transport where they patch "
+            "their buffers. It costs a thread, and memory besides the arena: a 32nd of it at most."},
     {ROOT(dns_servers), .path = "dns.servers", .type = CONFIG_TEXT,
      .why = "Name servers as ADDRESS:PORT with commas between. Without it the system's."},
-    {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0, .max = TB_SESSION_DRAIN_MS_MAX, .unit = "ms",
+    {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0,
+     .max = TB_SESSION_DRAIN_MS_MAX, .unit = "ms",
      .why = "How long readers may finish when a rank unpublishes or this gateway stops."},
-    {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800, .unit = "s",
-     .why = "How long a reader may keep a version from being evicted."},
+    {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800,
+     .unit = "s", .why = "How long a reader may keep a version from being evicted."},
     {ROOT(log_level), .path = "log.level", .type = CONFIG_LEVEL, .fallback = "info",
-     .why = "error: a promise is at risk; warn: a retry was spent; info: a life began or ended; debug: per chunk."},
+     .why = "error: a promise is at risk; warn: a retry was spent; info: a life began or ended; debug: per "
+            "chunk."},
 
     {PEER(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
      .why = "The name of that site's gateway, as in its certificate."},
-    {PEER(lane), .path = "lane", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = TB_CONFIG_LANES_MAX - 1,
-     .why = "Which of that site's gateways it is. Beside lane 0 the section is named SITE.LANE, as in `east.1`."},
+    {PEER(lane), .path = "lane", .type = CONFIG_NUMBER, .fallback = "0", .min = 0,
+     .max = TB_CONFIG_LANES_MAX - 1,
+     .why = "Which of that site's gateways it is. Beside lane 0 the section is named SITE.LANE, as in "
+            "`east.1`."},
     {PEER(address), .path = "address", .type = CONFIG_DIAL,
-     .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. Several addresses race each other. Without it only that side dials, and this one needs link.listen."},
+     .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. "
+            "Several addresses race each other. Without it only that side dials, and this one needs "
+            "link.listen."},
     {PEER(congestion), .path = "congestion", .type = CONFIG_WORD,
      .why = "The congestion control of this path. Without it link.congestion."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
      .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
     {PEER(rate.bit_per_s), .path = "rate", .type = CONFIG_RATE, .fallback = "none",
-     .why = "The most that is sent to it, all packets with their headers. `tombolo limit` changes it live, until the next start."},
+     .why = "The most that is sent to it, all packets with their headers. `tombolo limit` changes it live, "
+            "until the next start."},
     {LIST_OF_PEER(rate.windows, rate.window_count), .path = "schedule", .type = CONFIG_SCHEDULE,
-     .why = "Hours of the day (UTC) with a rate of their own, such as [\"08:00-18:00 50Mbit\", \"22:00-06:00 none\"]. The first that has the time counts."},
-    {PEER(day_bytes), .path = "day_bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0, .max = (uint64_t)1 << 50, .unit = "bytes",
-     .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % a warning; a chunk that would go over it waits for the next day, and all behind it. 0: no limit."},
+     .why = "Hours of the day (UTC) with a rate of their own, such as [\"08:00-18:00 50Mbit\", \"22:00-06:00 "
+            "none\"]. The first that has the time counts."},
+    {PEER(day_bytes), .path = "day_bytes", .type = CONFIG_SIZE, .fallback = "0", .min = 0,
+     .max = (uint64_t)1 << 50, .unit = "bytes",
+     .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % there is a "
+            "warning. A chunk that would go over it waits for the next day, and so do all chunks behind it. "
+            "0: no limit."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},
-    {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000, .unit = "versions",
-     .why = "Whole versions kept here, the newest included. One more may be arriving. A site that is k versions behind still gets a difference while its home keeps more than k."},
+    {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000,
+     .unit = "versions",
+     .why = "Whole versions kept here, the newest included. One more may be arriving. A site that is k "
+            "versions behind still gets deltas while its home keeps more than k."},
     {MODEL(every), .path = "policy", .type = CONFIG_POLICY, .fallback = "latest",
-     .why = "What crosses to here: latest skips what is older than the newest, every takes each version that its home still keeps, in order."},
+     .why = "What crosses to here: latest skips what is older than the newest, every takes each version that "
+            "its home still keeps, in order."},
     {MODEL(weight), .path = "weight", .type = CONFIG_NUMBER, .fallback = "10", .min = 1, .max = 1000,
-     .why = "Its share of a link that several models of this gateway want to use at once, against their weights."},
+     .why = "Its share of a link that several models of this gateway want to use at once, against their "
+            "weights."},
     {LIST_OF_MODEL(publish), .path = "publish", .type = CONFIG_IDENTITIES,
      .why = "Who may publish it (at its home). Nobody else may."},
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
-     .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody else may."},
+     .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
+            "else may."},
 
     {SUBSCRIBE(model), .path = "model", .type = CONFIG_NAME, .required = true,
      .why = "A model of another home that this site follows; one of `models`."},
     {LIST_OF_SUBSCRIBE(from), .path = "from", .type = CONFIG_NAMES, .required = true,
      .why = "From which peers, the preferred one first."},
 };
-/* clang-format on */
 
 const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];
 

@@ -1,5 +1,5 @@
 /* config_keys.h - the table of keys: type, default, range, unit, why. The one truth of parsing,
- * checking, explaining and docs. Inside gateway/daemon only; more keys go into CONFIG_KEYS of
+ * checking, explaining and docs. Inside gateway/config only; more keys go into the table of
  * config_keys.c and nowhere else. */
 #ifndef TB_DAEMON_CONFIG_KEYS_H
 #define TB_DAEMON_CONFIG_KEYS_H

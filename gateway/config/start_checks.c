@@ -83,7 +83,7 @@ static bool is_configured(const struct checks *c, const struct tb_name *model)
     return false;
 }
 
-/* What the catalog refuses to restore. */
+/* The rows that the catalog refuses to restore. */
 static enum tb_status run_look(void *user, const struct tb_catalog_run *run)
 {
     if (!is_configured(user, &run->model)) return TB_OK;

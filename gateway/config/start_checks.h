@@ -2,8 +2,9 @@
  * shell; nothing is made or changed.
  *
  * Each look is the one that the start itself takes (gateway_tls.h, store.h, arena.h,
- * anchor_folder.h, chan.h, tcp.h), so what would end the start is an error here. What another
- * process holds now is a warning: as a rule that is the gateway which runs with this file. */
+ * anchor_folder.h, chan.h, tcp.h), so a finding that would end the start is an error here. A
+ * file that another process holds now is a warning: as a rule that is the gateway which runs
+ * with this configuration. */
 #ifndef TB_DAEMON_START_CHECKS_H
 #define TB_DAEMON_START_CHECKS_H
 

@@ -38,6 +38,7 @@ static uint64_t key_bytes(const struct tb_version_key *key)
     struct tb_writer w;
     tb_writer_init(&w, unused, sizeof unused);
     tb_version_key_encode(key, &w);
+    TB_ASSERT(!w.full);
     return w.used;
 }
 
@@ -74,6 +75,7 @@ static void head_encode(const struct tb_version_key *key, const struct tb_manife
 static void offsets_fill(struct tb_anchor_file *f, uint64_t head)
 {
     uint64_t at = FRONT_BYTES + head;
+    TB_ASSERT(f->offsets != NULL && f->manifests != NULL);
     for (uint32_t s = 0; s < f->key.shard_count; s++) {
         f->offsets[s] = aligned(at);
         at = f->offsets[s] + f->manifests[s].bytes;
@@ -136,6 +138,8 @@ static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest 
     }
     f->fd = tb_sys_open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) return TB_SITE_IO;
+    TB_ASSERT(f->key.shard_count > 0 &&
+              f->manifests[0].digests == NULL); /* tables of a file that is written */
     for (uint32_t s = 0; s < f->key.shard_count; s++)
         f->manifests[s].bytes = manifests[s]->bytes; /* all that writing asks of them */
     offsets_fill(f, head_bytes(&f->key, manifests));
@@ -148,11 +152,13 @@ enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *k
 {
     struct tb_anchor_file f = {.fd = -1, .path = tb_strdup(path), .key = *key};
     enum tb_status s = f.path != NULL ? tables_new(&f) : TB_SITE_NOMEM;
-    if (s == TB_OK) s = create(&f, manifests);
-    if (s == TB_OK) {
-        *file_out = f;
-        return TB_OK;
-    }
+    if (s != TB_OK) goto fail;
+    s = create(&f, manifests);
+    if (s != TB_OK) goto fail;
+    *file_out = f;
+    return TB_OK;
+
+fail:;
     const char *why = s == TB_SITE_IO ? strerror(errno) : "no memory";
     s = fail(error_out, s, path, why);
     if (f.fd >= 0)
@@ -165,7 +171,8 @@ enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *k
 enum tb_status tb_anchor_write(struct tb_anchor_file *f, uint32_t shard, uint64_t at, const void *bytes,
                                uint64_t count)
 {
-    TB_ASSERT(shard < f->key.shard_count && at + count <= f->manifests[shard].bytes);
+    TB_ASSERT(shard < f->key.shard_count && count <= f->manifests[shard].bytes);
+    TB_ASSERT(at <= f->manifests[shard].bytes - count && f->offsets[shard] + at + count <= f->bytes);
     return tb_disk_write(f->fd, f->offsets[shard] + at, bytes, count) ? TB_OK : TB_SITE_IO;
 }
 
@@ -191,6 +198,7 @@ static bool sync_folder(const char *path)
 enum tb_status tb_anchor_finish(struct tb_anchor_file *f)
 {
     char part[PATH_BYTES];
+    TB_ASSERT(f->fd >= 0);
     const bool good = part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
                       tb_sys_rename(part, f->path) == 0 && sync_folder(f->path);
     const int why = errno;
@@ -215,6 +223,7 @@ void tb_anchor_abort(struct tb_anchor_file *f)
 static enum tb_status manifest_decode(struct tb_anchor_file *f, uint32_t shard, struct tb_reader *r)
 {
     struct tb_manifest *m = &f->manifests[shard];
+    TB_ASSERT(shard < f->key.shard_count && f->memory[shard] == NULL);
     const uint32_t bytes = tb_read_u32(r);
     const uint8_t *head = tb_read_span(r, bytes);
     const size_t needed = r->bad ? 0 : tb_manifest_decode_bytes(head, bytes);

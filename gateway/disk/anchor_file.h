@@ -1,14 +1,14 @@
 /* anchor_file.h - one whole version in a file on a disk, to begin from after a reboot (P3).
  *
  *     0  "TBANCHR1", u64 bytes of the head, XXH3-128 of the head, zeros
- *    64  head: the version's key, its root included; for each shard u32 bytes of its manifest's head, that head, a digest
- *        for each chunk
+ *    64  head: the version's key, its root included; for each shard u32 bytes of its manifest's
+ *        head, that head, a digest for each chunk
  *        each shard's packed bytes, from a multiple of 4096 on
  *
  * Numbers are little-endian. Written under a name with TB_ANCHOR_PART behind it, synced, then
  * renamed: a file with its own name was once written whole. Read as a stranger's: sizes are bounded
  * before they are believed, every digest of the head is checked up to the version's root, and the
- * bytes are only bytes until whoever takes them has digested them (P1).
+ * bytes are only bytes until their reader has digested them (P1).
  *
  * Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_ANCHOR_FILE_H
@@ -44,7 +44,7 @@ TB_MUST_USE enum tb_status tb_anchor_create(const char *path, const struct tb_ve
 /* Packed bytes of a shard, from `at` on; in any order. TB_SITE_IO: errno says why. */
 TB_MUST_USE enum tb_status tb_anchor_write(struct tb_anchor_file *file, uint32_t shard, uint64_t at,
                                            const void *bytes, uint64_t count);
-/* What was written is on its way to the disk, and does not stay in memory. TB_SITE_IO. */
+/* Bytes that were written are on their way to the disk, and do not stay in memory. TB_SITE_IO. */
 TB_MUST_USE enum tb_status tb_anchor_flush(struct tb_anchor_file *file);
 /* Syncs, and gives it its name. TB_SITE_IO: it is aborted. Either way the file is closed. */
 TB_MUST_USE enum tb_status tb_anchor_finish(struct tb_anchor_file *file);

@@ -13,11 +13,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/disk/anchor_file.h"
 
 static enum tb_status failed(struct tb_anchor_folder *f, enum tb_status status)
 {
+    TB_ASSERT(status != TB_OK);
     const int why = errno;
     tb_anchor_folder_close(f);
     errno = why;
@@ -94,6 +96,7 @@ static bool name_parse(const char *name, const char *model, struct tb_anchor_whi
 
 bool tb_anchor_newer(const struct tb_anchor_which *a, const struct tb_anchor_which *b)
 {
+    TB_ASSERT(a->any && b->any);
     return a->run_order != b->run_order ? a->run_order > b->run_order : a->number > b->number;
 }
 
@@ -120,6 +123,7 @@ bool tb_anchor_folder_older(const struct tb_anchor_folder *f, const struct tb_na
 void tb_anchor_folder_remove_older(const struct tb_anchor_folder *f, const struct tb_name *model,
                                    const struct tb_anchor_which *than)
 {
+    TB_ASSERT(f->fd >= 0 && than->any);
     DIR *folder = opendir(f->path);
     if (folder == NULL) return;
     for (const struct dirent *e; (e = readdir(folder)) != NULL;) {
@@ -141,6 +145,7 @@ enum tb_status tb_anchor_folder_remove(const struct tb_anchor_folder *f, const s
 
 void tb_anchor_folder_remove_parts(const struct tb_anchor_folder *f)
 {
+    TB_ASSERT(f->fd >= 0); /* its lock says that no other gateway writes there */
     DIR *folder = opendir(f->path);
     if (folder == NULL) return;
     for (const struct dirent *e; (e = readdir(folder)) != NULL;)

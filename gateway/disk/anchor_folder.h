@@ -26,7 +26,7 @@ void tb_anchor_folder_close(struct tb_anchor_folder *folder);
 bool tb_anchor_folder_name(const struct tb_anchor_folder *folder, const struct tb_version_key *key,
                            char out[TB_ANCHOR_PATH_BYTES]);
 
-/* What a name says of its file. */
+/* The version that a file's name speaks of. */
 struct tb_anchor_which {
     bool any;
     uint64_t run_order, number;

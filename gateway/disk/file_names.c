@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define PREFIX_CHARS (sizeof TB_FILE_MARK_PREFIX - 1)
 #define HEADER_CHARS (sizeof TB_FILE_HEADER_PREFIX - 1)
 
@@ -20,6 +22,7 @@ bool tb_file_mark(const struct tb_digest *digest, const char *file, char name_ou
     char *to = name_out + snprintf(name_out, TB_BLOB_NAME_MAX + 1, "%s", TB_FILE_MARK_PREFIX);
     for (size_t i = 0; i < TB_DIGEST_BYTES; i++)
         to += snprintf(to, 3, "%02x", digest->bytes[i]);
+    TB_ASSERT((size_t)(to - name_out) + 1 == TB_FILE_MARK_CHARS);
     (void)snprintf(to, TB_BLOB_NAME_MAX + 1 - (size_t)(to - name_out), "/%s", file);
     return true;
 }
@@ -35,6 +38,7 @@ const char *tb_file_of_mark(const char *blob)
 
 static struct tb_file_entry entry_of(const struct tb_file_list *list, uint32_t i)
 {
+    TB_ASSERT(i < list->manifest->blob_count);
     const struct tb_blob *blob = &list->manifest->blobs[i];
     const char *marked = tb_file_of_mark(blob->name);
     const bool header = strncmp(blob->name, TB_FILE_HEADER_PREFIX, HEADER_CHARS) == 0;
@@ -64,6 +68,7 @@ void tb_file_index_fill(struct tb_file_index *index, const struct tb_file_list *
 
 static bool differ(const struct tb_file_entry *a, const struct tb_file_entry *b)
 {
+    TB_ASSERT(a->is_mark == b->is_mark); /* compare() puts them apart */
     if (a->is_mark) return strcmp(a->blob, b->blob) != 0;
     if (a->is_header != b->is_header || a->bytes != b->bytes) return true;
     return a->digest != NULL && b->digest != NULL && !tb_digest_equal(a->digest, b->digest);

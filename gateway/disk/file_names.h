@@ -2,7 +2,8 @@
  * publish` makes, and that subscribe, adopt and the gateway read.
  *
  *   .tombolo/header/FILE       a blob: prefix and JSON of a safetensors file
- *   .tombolo/file/DIGEST/FILE  an empty blob: all bytes of FILE have that digest (32 hex digits). Of versions in several shards
+ *   .tombolo/file/DIGEST/FILE  an empty blob: all bytes of FILE have that digest (32 hex digits);
+ *                              of versions in several shards
  *   FILE:TENSOR                a tensor whose name stands in other files, too
  *
  * Pure. */
@@ -16,7 +17,8 @@
 
 #define TB_FILE_MARK_PREFIX   ".tombolo/file/"
 #define TB_FILE_HEADER_PREFIX ".tombolo/header/"
-#define TB_FILE_MARK_CHARS    (sizeof TB_FILE_MARK_PREFIX - 1 + 2 * TB_DIGEST_BYTES + 1) /* in front of FILE */
+/* In front of FILE. */
+#define TB_FILE_MARK_CHARS (sizeof TB_FILE_MARK_PREFIX - 1 + 2 * TB_DIGEST_BYTES + 1)
 
 /* FILE:TENSOR. False: it is longer than a tensor's name may be. */
 bool tb_file_tensor_name(const char *file, const char *tensor, char name_out[TB_TENSOR_NAME_MAX + 1]);
@@ -24,7 +26,7 @@ bool tb_file_tensor_name(const char *file, const char *tensor, char name_out[TB_
 bool tb_file_mark(const struct tb_digest *digest, const char *file, char name_out[TB_BLOB_NAME_MAX + 1]);
 /* FILE of a mark; NULL: it is none. */
 const char *tb_file_of_mark(const char *blob);
-/* What one shard says of its files. */
+/* The file names of one shard. */
 struct tb_file_list {
     const struct tb_manifest *manifest;
     const struct tb_digest *digests; /* of each blob, in the manifest's order; NULL: not known */

@@ -71,7 +71,7 @@ static bool is_safetensors(const char *name)
     return length > sizeof end - 1 && strcmp(name + length - (sizeof end - 1), end) == 0;
 }
 
-/* What its header says, believed as far as the header alone can be: a file that is cut short still
+/* The file's header, believed as far as the header alone can be: a file that is cut short still
  * has its first tensors. */
 static enum tb_status parse_header(struct local_file *f, int fd, struct tb_safetensors_error *why)
 {
@@ -156,7 +156,7 @@ static int not_hidden(const struct dirent *entry)
 
 static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth);
 
-/* What is neither file nor folder, or went meanwhile, is not ours. */
+/* An entry that is neither file nor folder, or that went meanwhile, is not ours. */
 static enum tb_status add_entry(struct tb_local_files *l, const char *folder, const char *entry, int depth)
 {
     char path[PATH_BYTES];
@@ -269,6 +269,16 @@ static enum tb_status make_index(struct tb_local_files *l)
     return check_unique(l);
 }
 
+static enum tb_status fill(struct tb_local_files *l, const char *folder)
+{
+    enum tb_status s = add_folder(l, folder, 0);
+    if (s != TB_OK) return s;
+    s = make_index(l);
+    if (s != TB_OK) return s;
+    if (l->tensor_count == 0 && l->passed_over > 0) return refuse(l, TB_BAD_FILE, "%.400s", l->passed_why);
+    return l->file_count > 0 ? TB_OK : refuse(l, TB_NOT_FOUND, "%.300s: no file is in it", folder);
+}
+
 enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop, struct tb_local_files **files_out,
                              char error_out[TB_LOCAL_ERROR_BYTES])
 {
@@ -281,11 +291,7 @@ enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop, struc
     l->stop = stop;
     l->fd = -1;
     l->folder_bytes = strlen(folder) + 1;
-    enum tb_status s = add_folder(l, folder, 0);
-    if (s == TB_OK) s = make_index(l);
-    if (s == TB_OK && l->tensor_count == 0 && l->passed_over > 0)
-        s = refuse(l, TB_BAD_FILE, "%.400s", l->passed_why);
-    if (s == TB_OK && l->file_count == 0) s = refuse(l, TB_NOT_FOUND, "%.300s: no file is in it", folder);
+    const enum tb_status s = fill(l, folder);
     if (s != TB_OK) {
         tb_local_close(l);
         return s;
@@ -319,6 +325,7 @@ void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_ou
 /* Chunks follow one another in one file, mostly: it stays open until another is wanted. */
 static bool file_read(struct tb_local_files *l, uint32_t file, uint64_t at, uint64_t count, uint8_t *out)
 {
+    TB_ASSERT(file < l->file_count);
     if (l->fd < 0 || l->open != file) {
         if (l->fd >= 0) (void)close(l->fd);
         l->fd = tb_sys_open(l->files[file].path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
@@ -373,6 +380,7 @@ struct box {
 static struct box box_of(const struct tb_tensor *t)
 {
     struct box b = {t, t->rank, 1};
+    TB_ASSERT(t->rank <= TB_RANK_MAX);
     while (b.outer > 0) {
         b.outer--;
         b.run *= t->box_count[b.outer];
@@ -406,6 +414,7 @@ static bool tensor_read(struct tb_local_files *l, const struct tb_tensor *t, uin
     const struct box b = box_of(t);
     const uint64_t bits = tb_tensor_bits(t); /* a box begins and ends on whole bytes (layout.h) */
     const uint64_t run_bytes = (b.run * bits + 7) / 8;
+    TB_ASSERT(from <= t->bytes && count <= t->bytes - from);
     const uint64_t first = l->files[local->file].parsed.header_bytes + local->tensor->begin;
     while (count > 0) {
         const uint64_t inside = from % run_bytes;
@@ -436,6 +445,7 @@ static bool tensors_read(struct tb_local_files *l, const struct tb_layout *layou
         const struct tb_tensor *t = &layout->tensors[i];
         if (t->bytes == 0) continue;
         const uint64_t here = (t->offset + t->bytes < end ? t->offset + t->bytes : end) - at;
+        TB_ASSERT(t->offset <= at); /* the packed tensors leave no gap */
         if (!tensor_read(l, t, at - t->offset, here, out)) return false;
         out += here;
         at += here;
@@ -461,6 +471,7 @@ static bool blobs_read(struct tb_local_files *l, const struct tb_manifest *m, st
         if (blob->offset + blob->bytes <= at) continue;
         const struct local_file *f = find_file(l, blob->name);
         const uint64_t here = (blob->offset + blob->bytes < end ? blob->offset + blob->bytes : end) - at;
+        TB_ASSERT(blob->offset <= at);
         if (f == NULL || !file_read(l, (uint32_t)(f - l->files), at - blob->offset, here, out)) return false;
         out += here;
         at += here;

@@ -48,7 +48,7 @@ struct tb_safetensors {
     void *names; /* owns the tensors' names */
 };
 
-/* What is wrong, where and with whom, as one sentence. */
+/* The mistake, its place and its tensor, as one sentence. */
 struct tb_safetensors_error {
     char text[TB_SAFETENSORS_ERROR_BYTES];
 };

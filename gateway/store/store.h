@@ -75,7 +75,8 @@ struct tb_store_pointer {
 TB_MUST_USE enum tb_status tb_store_pointer(struct tb_store *store, const struct tb_store_pointer *pointer,
                                             const struct tb_store_audit *audit);
 
-/* What was sent to a site on a day (since 1970, UTC); one row a site. Without an audit line. */
+/* The bytes that were sent to a site on a day (since 1970, UTC); one row a site. Without an
+ * audit line. */
 struct tb_store_spent {
     struct tb_name site;
     uint64_t day, bytes;

@@ -48,11 +48,13 @@ static void *writer_main(void *user)
         while (w->stage != GIVEN && !w->stop)
             pthread_cond_wait(&w->given, &w->lock);
         if (w->stage != GIVEN) break;
+        TB_ASSERT(w->count > 0 && w->count <= TB_STORE_BATCH_MAX);
         w->stage = WRITING;
         pthread_mutex_unlock(&w->lock);
         struct tb_store_written written;
         batch_write(w, &written);
         pthread_mutex_lock(&w->lock);
+        TB_ASSERT(w->stage == WRITING);
         w->written = written;
         w->stage = DONE;
         pthread_cond_broadcast(&w->finished);
@@ -124,6 +126,7 @@ bool tb_store_writer_take(struct tb_store_writer *w, struct tb_store_written *wr
 {
     pthread_mutex_lock(&w->lock);
     const bool done = w->stage == DONE;
+    TB_ASSERT(w->stage != CLOSED && !w->stop);
     if (done) {
         *written_out = w->written;
         w->stage = IDLE;
@@ -166,6 +169,7 @@ bool tb_store_writer_close(struct tb_store_writer *w, uint32_t ms)
 {
     const struct timespec end = end_of(ms);
     pthread_mutex_lock(&w->lock);
+    TB_ASSERT(!w->stop);
     w->stop = true;
     w->done = nobody;
     pthread_cond_signal(&w->given);

@@ -32,9 +32,9 @@ void tb_store_writer_submit(struct tb_store_writer *writer, const struct tb_stor
 bool tb_store_writer_take(struct tb_store_writer *writer, struct tb_store_written *written_out);
 /* Waits until there is a result to take or nothing is under way; false: `ms` passed before. */
 bool tb_store_writer_wait(struct tb_store_writer *writer, uint32_t ms);
-/* What was handed over is written, and the store closed. True: both, and the thread has
- * ended. False: `ms` passed before; the thread keeps its memory and the store, and nobody may
- * use either any more. */
+/* Writes what was handed over, and closes the store. True: both are done, and the thread has
+ * ended. False: `ms` passed before. The thread then keeps its memory and the store, and nobody
+ * may use either any more. */
 bool tb_store_writer_close(struct tb_store_writer *writer, uint32_t ms);
 
 #endif

@@ -1,5 +1,6 @@
 /* Decoding stays inside its buffers and is the same with every variant, and what the encoder writes
- * comes back. Bytes 0 and 1: the size of the chunk; the rest is the form, and the base too. */
+ * comes back. Bytes 0 and 1: the size of the chunk; the rest is the form, and the base too.
+ * Covers: base/codec/planes.c */
 #include "base/codec/planes.h"
 
 #include "tests/fuzz/fuzz.h"

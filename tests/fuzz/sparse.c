@@ -1,5 +1,6 @@
 /* Patching stays inside the chunk whatever the form says, and what the encoder writes comes back.
- * Bytes 0 and 1: the size of the chunk; the rest is the form, and then the base too. */
+ * Bytes 0 and 1: the size of the chunk; the rest is the form, and then the base too.
+ * Covers: base/codec/sparse.c */
 #include "base/codec/sparse.h"
 
 #include <string.h>

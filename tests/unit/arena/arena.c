@@ -1,4 +1,6 @@
-/* arena.c - reserving, refusing, pinning, freeing; what may be opened and what may not (P3, P7). */
+/* arena.c - reserving, refusing, pinning, freeing; what may be opened and what may not (P3, P7).
+ * Covers: gateway/arena/arena.c gateway/arena/arena_regions.c gateway/arena/arena_reserve.c
+ * Covers: gateway/arena/arena_file.c gateway/arena/arena_tables.c */
 #include "arena_world.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* arena_map.c - what is mapped ahead costs no page fault when it is used, and what is not, does. */
+/* arena_map.c - what is mapped ahead costs no page fault when it is used, and what is not, does.
+ * Covers: gateway/arena/arena_map.c */
 #include <sys/resource.h>
 
 #include "arena_world.h"

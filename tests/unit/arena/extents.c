@@ -1,4 +1,5 @@
-/* extents.c - the allocator against a map of pages that is too simple to be wrong. */
+/* extents.c - the allocator against a map of pages that is too simple to be wrong.
+ * Covers: gateway/arena/extents.c */
 #include "gateway/arena/extents.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* recover.c - what a restart finds (P3), and what it makes of damage. */
+/* recover.c - what a restart finds (P3), and what it makes of damage.
+ * Covers: gateway/arena/arena_recover.c gateway/arena/arena_file.c */
 #include "arena_world.h"
 
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* verify.c - what an earlier process left is digested again: before use as a base, and in
- * background (P1, P3). */
+ * background (P1, P3).
+ * Covers: gateway/arena/arena_verify.c */
 #include "arena_world.h"
 
 #include <pthread.h>

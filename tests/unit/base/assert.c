@@ -1,5 +1,6 @@
 /* A failed TB_ASSERT names its place and expression on stderr and aborts; one that holds does
- * nothing. */
+ * nothing.
+ * Covers: base/assert.c */
 #include "base/assert.h"
 
 #include <signal.h>

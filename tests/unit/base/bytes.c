@@ -1,4 +1,5 @@
-/* P7: nothing is read past what is there, whatever lengths a stranger writes. */
+/* P7: nothing is read past what is there, whatever lengths a stranger writes.
+ * Covers: base/bytes.c */
 #include "base/bytes.h"
 
 #include <string.h>

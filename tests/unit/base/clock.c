@@ -1,5 +1,6 @@
 /* The monotonic clock does not run backwards, arithmetic on it saturates, and random bytes
- * differ. */
+ * differ.
+ * Covers: base/clock.c */
 #include "base/clock.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
-/* P1, P7: codecs are exact, and a decoder stays inside what it was given whatever it is fed. */
+/* P1, P7: codecs are exact, and a decoder stays inside what it was given whatever it is fed.
+ * Covers: base/codec/codec.c */
 #include "base/codec/codec.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* P1: a difference to a base, taken and undone, is the version again: whole elements modulo their
- * width, on every variant. */
+ * width, on every variant.
+ * Covers: base/codec/difference.c */
 #include "base/codec/difference.h"
 
 #include <stdlib.h>

@@ -1,4 +1,6 @@
-/* The digest is XXH3-128 as xxHash publishes it, so any tool can check a chunk. */
+/* The digest is XXH3-128 as xxHash publishes it, so any tool can check a chunk.
+ * Covers: base/digest.c base/digest_portable.c base/digest_avx2.c base/digest_choose_x86.c
+ * Covers: base/digest_choose_none.c */
 #include "base/digest.h"
 
 #include <string.h>
@@ -65,8 +67,8 @@ static void assert_as(const struct tb_digest_kernels *k, const uint8_t *bytes, s
     assert_true(tb_digest_equal(&want, &pieces));
 }
 
-/* Who publishes and who lands may have other processors. Lengths around xxHash's short forms (16,
- * 128, 240) and its blocks (1024), and any alignment. */
+/* The publisher and the reader may have other processors. Lengths around xxHash's short forms
+ * (16, 128, 240) and its blocks (1024), and any alignment. */
 static void variants_agree(void **state)
 {
     (void)state;

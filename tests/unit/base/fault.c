@@ -1,5 +1,6 @@
 /* Each wrapper fails exactly when it was asked to, with an errno, and is the plain call
- * otherwise. */
+ * otherwise.
+ * Covers: base/fault.c */
 #include "base/fault.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* P8: an identity is exactly one spelling, and names can never be paths. */
+/* P8: an identity is exactly one spelling, and names can never be paths.
+ * Covers: base/ident.c */
 #include "base/ident.h"
 
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* P10: one event is one line; no text of a peer can forge another, and none is
- * longer than 4 KiB. */
+ * longer than 4 KiB.
+ * Covers: base/log.c */
 #include "base/log.h"
 
 #include <pthread.h>
@@ -192,7 +193,7 @@ static void *say_often(void *arg)
     return NULL;
 }
 
-/* What tests count in a caught log: threads that speak at once do not write over each other. */
+/* Tests count lines in a caught log: threads that log at once do not write over each other. */
 static void lines_of_threads_are_all_caught(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* Messages: every kind of field there and back; every truncation, limit plus one and tail refused
- * (P7). */
+ * (P7).
+ * Covers: base/message.c */
 #include "base/message.h"
 
 #include <string.h>

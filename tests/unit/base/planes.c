@@ -1,5 +1,8 @@
 /* P1, P7: a chunk of floats comes back bit for bit, with a base and without, and a damaged form is
- * refused or stays in bounds. */
+ * refused or stays in bounds.
+ * Covers: base/codec/planes.c base/codec/planes_cascade.c base/codec/planes_portable.c
+ * Covers: base/codec/planes_avx2.c base/codec/planes_avx512.c base/codec/planes_choose_x86.c
+ * Covers: base/codec/planes_choose_none.c base/vector.c base/vector_x86.c base/vector_none.c */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>
@@ -336,7 +339,7 @@ static size_t claim_write(const struct claim *c, uint8_t *out)
     return used + c->more;
 }
 
-/* What is behind is all zeros: 64 bytes of rest, then codes that escape nothing. */
+/* The bytes behind are all zeros: 64 bytes of rest, then codes that escape nothing. */
 static void claims_that_do_not_add_up_are_refused(void **state)
 {
     (void)state;
@@ -386,8 +389,8 @@ static uint64_t sum_of(const uint8_t *bytes, size_t count)
     return sum;
 }
 
-/* What other implementations must read: the form is fixed. What an encoder writes is
- * its choice of cascade. */
+/* The form is fixed, and other implementations must read it. An encoder chooses only its
+ * cascade. */
 static void a_known_chunk_has_a_known_form(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* Rates and hours as people write them. */
+/* Rates and hours as people write them.
+ * Covers: base/rate.c */
 #include "base/rate.h"
 
 #include "tests/unit/check.h"

@@ -1,5 +1,8 @@
 /* P1, P7: a step comes back bit for bit, in few bytes, and a damaged form is refused or stays in
- * bounds. */
+ * bounds.
+ * Covers: base/codec/sparse.c base/codec/sparse_portable.c base/codec/sparse_avx2.c
+ * Covers: base/codec/sparse_avx512.c base/codec/sparse_choose_x86.c
+ * Covers: base/codec/sparse_choose_none.c */
 #include "base/codec/sparse.h"
 
 #include <stdbool.h>
@@ -410,7 +413,7 @@ static void bits_are_filled_up_with_zeros(void **state)
     }
 }
 
-/* What other implementations must write for these 4096 elements: the form is fixed. */
+/* The form is fixed, and other implementations must write it for these 4096 elements. */
 static void a_known_step_has_a_known_form(void **state)
 {
     (void)state;
@@ -441,7 +444,7 @@ struct step_cost {
     size_t bytes, changed;
 };
 
-/* What every variant writes and reads of it is seen in the first of the run. */
+/* The first variant of the run shows what every variant writes and reads of it. */
 static struct step_cost step_cost(const struct pair *p, size_t count, bool first)
 {
     struct step_cost cost = {0, 0};

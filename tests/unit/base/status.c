@@ -1,4 +1,5 @@
-/* Every status has a name, a text and the scope that its number says. */
+/* Every status has a name, a text and the scope that its number says.
+ * Covers: base/status.c */
 #include "tombolo/status.h"
 
 #include <ctype.h>

@@ -1,5 +1,7 @@
 /* Files become tensors and blobs, and again the same files: byte-identical, whatever they are; what
- * cannot travel is refused with its path. P1, P7, P10. */
+ * cannot travel is refused with its path. P1, P7, P10.
+ * Covers: gateway/cli/bundle.c gateway/cli/bundle_names.c gateway/cli/unbundle.c
+ * Covers: gateway/disk/file_names.c */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -90,7 +92,7 @@ static enum tb_status open_one(const char *path, const char *exclude, struct tb_
     return tb_bundle_open(paths, 1, exclude, b, e);
 }
 
-/* What a subscriber would have staged of these bundles, one a shard. */
+/* The items that a subscriber would have staged of these bundles, one a shard. */
 static uint32_t stage(const struct tb_bundle *bundles, uint32_t shards, struct tb_item *items)
 {
     uint32_t count = 0;

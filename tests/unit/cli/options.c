@@ -1,5 +1,6 @@
 /* The command line is a table: every command parses, refuses and documents itself
- * from its own row. */
+ * from its own row.
+ * Covers: gateway/cli/options.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* Covers: gateway/cli/version_folder.c. A folder holds one whole version or is not there,
+/* A folder holds one whole version or is not there,
  * whenever a run ends; only our own folders are removed; a withdrawal and `latest` change by one
- * rename. P1, P2, P10. */
+ * rename. P1, P2, P10.
+ * Covers: gateway/cli/version_folder.c gateway/cli/path_status.c */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* bounds.c - the tables that a configuration makes: they follow its models, their `keep`
- * and session.max (P7). */
+ * and session.max (P7).
+ * Covers: gateway/config/bounds.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

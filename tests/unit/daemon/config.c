@@ -1,5 +1,9 @@
 /* config.c - what a good file gives, and every kind of refusal with its exact place (P10: told, all
- * of it, not just the first). */
+ * of it, not just the first).
+ * Covers: gateway/config/config.c gateway/config/config_keys.c gateway/config/config_walk.c
+ * Covers: gateway/config/config_values.c gateway/config/config_checks.c
+ * Covers: gateway/config/config_tree.c gateway/config/config_explain.c
+ * Covers: gateway/config/config_box.c gateway/config/config_complaints.c */
 #include "gateway/config/config.h"
 
 #include <setjmp.h>
@@ -363,7 +367,7 @@ static void all_complaints_are_told(void **state)
                 "w.yaml:1:1: tls.key: is required where there are peers, link.listen or session.listen\n");
 }
 
-/* Who may do what is the last place for a typo to pass: what is not an identity is refused. */
+/* Rights are the last place for a typo to pass: a text that is not an identity is refused. */
 static void identities_are_checked(void **state)
 {
     (void)state;

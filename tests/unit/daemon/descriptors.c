@@ -1,5 +1,6 @@
 /* descriptors.c - the limit of open files is raised to what the config can ask for, or the
- * start says why not (P7). */
+ * start says why not (P7).
+ * Covers: gateway/config/descriptors.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* store_writer.c - the owner never waits; results come back in order; a write that does
- * not end is left behind. */
+ * not end is left behind.
+ * Covers: gateway/store/store_writer.c */
 #include "gateway/store/store_writer.h"
 
 #include <pthread.h>
@@ -13,7 +14,7 @@
 
 #include <sqlite3.h>
 
-#include "store_folder.h"
+#include "store_world.h"
 
 /* The disk: while `held`, whoever begins to write stops here. */
 static struct {
@@ -78,7 +79,7 @@ static void store_ended(void)
 {
     struct tb_store *store = NULL;
     char error[256];
-    while (tb_store_open(path, &store, error) != TB_OK)
+    while (tb_store_open(store_path, &store, error) != TB_OK)
         (void)sched_yield();
     tb_store_close(store);
 }
@@ -122,7 +123,7 @@ static struct tb_store *open_store(void)
 {
     struct tb_store *store = NULL;
     char error[256];
-    if (tb_store_open(path, &store, error) != TB_OK) fail_msg("%s", error);
+    if (tb_store_open(store_path, &store, error) != TB_OK) fail_msg("%s", error);
     return store;
 }
 
@@ -172,7 +173,7 @@ static void a_failure_comes_with_its_reason(void **state)
     struct tb_store_writer *w = NULL;
     sqlite3 *other = NULL;
     assert_int_equal(tb_store_writer_open(store, count_wake, &wakes, &w), TB_OK);
-    assert_int_equal(sqlite3_open(path, &other), SQLITE_OK);
+    assert_int_equal(sqlite3_open(store_path, &other), SQLITE_OK);
     assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
     submit(w, 1, 2);
     assert_true(tb_store_writer_wait(w, 60000));
@@ -226,15 +227,13 @@ static void a_close_that_does_not_end_is_left_behind(void **state)
     assert_int_equal(wakes, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(nobody_waits_for_the_disk),
-        TEST(a_failure_comes_with_its_reason),
-        TEST(a_write_that_does_not_end_is_left_behind),
-        TEST(a_close_that_does_not_end_is_left_behind),
+        STORE_TEST(nobody_waits_for_the_disk),
+        STORE_TEST(a_failure_comes_with_its_reason),
+        STORE_TEST(a_write_that_does_not_end_is_left_behind),
+        STORE_TEST(a_close_that_does_not_end_is_left_behind),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);
     return cmocka_run_group_tests_name("store_writer", tests, NULL, NULL);

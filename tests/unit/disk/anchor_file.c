@@ -1,5 +1,6 @@
 /* An anchor has its name when all of it is on the disk; what it says of its version is checked up
- * to the root, and what is damaged, cut short or a stranger's is refused. P1, P3, P7, P10. */
+ * to the root, and what is damaged, cut short or a stranger's is refused. P1, P3, P7, P10.
+ * Covers: gateway/disk/anchor_file.c */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -180,7 +181,7 @@ static void a_failed_write_leaves_the_older_one(void **state)
     version_fini(&v);
 }
 
-/* What a kill leaves has another name. */
+/* A kill leaves a file of another name. */
 static void a_writing_that_did_not_end_is_no_anchor(void **state)
 {
     struct disk_world *w = *state;

@@ -1,6 +1,7 @@
 /* A folder's files are a version's chunks where names, dtypes and shapes say so, in
  * whatever files and order the tensors stand; what is missing, cut short or of another
- * shape is no chunk. P1, P7, P10. */
+ * shape is no chunk. P1, P7, P10.
+ * Covers: gateway/disk/local_files.c */
 #include <stdatomic.h>
 #include <sys/stat.h>
 

@@ -1,5 +1,6 @@
 /* Safetensors headers: what the format allows is read exactly; what a stranger may write is refused
- * with its place. P7, P10. */
+ * with its place. P7, P10.
+ * Covers: gateway/disk/safetensors.c gateway/disk/safetensors_json.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

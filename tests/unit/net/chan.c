@@ -1,3 +1,6 @@
+/* chan.c - one channel from dial to on_closed, plain and with TLS: who hears what, in which
+ * order (P8, P10).
+ * Covers: base/net/chan.c base/net/chan_bytes.c */
 #include "base/net/chan.h"
 
 #include <errno.h>
@@ -190,7 +193,7 @@ static void reset_on_close(int fd)
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard), 0);
 }
 
-/* What came before a reset is delivered before the error. */
+/* Bytes that came before a reset are delivered before the error. */
 static void bytes_before_a_reset_are_read_first(void **state)
 {
     struct world *w = *state;
@@ -551,48 +554,32 @@ static void no_descriptor_is_left_behind(void **state)
     tb_tls_free(tls);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(bytes_arrive_as_they_left_over_tls),
-        TEST(bytes_arrive_as_they_left_over_tcp),
-        TEST(bytes_arrive_as_they_left_over_a_unix_socket),
-        TEST(bytes_inside_tls_are_not_forgotten),
-        TEST(draining_one_chan_starves_no_other),
-        TEST(nothing_comes_while_reading_is_not_wanted),
-        TEST(readable_is_a_level_and_not_an_edge),
-        TEST(an_orderly_end_is_told_from_a_cut),
-        TEST(bytes_before_a_reset_are_read_first),
-        TEST(last_words_reach_a_peer_that_talks),
-        TEST(opening_is_bounded),
-        TEST(the_opening_limit_ends_with_opening),
-        TEST(a_deadline_closes_with_its_status),
-        TEST(nobody_there_is_unreachable_and_says_why),
-        TEST(no_way_there_is_no_answer),
-        TEST(a_unix_peer_has_its_credentials),
-        TEST(descriptors_pass),
-        TEST(too_many_descriptors_are_closed_again),
-        TEST(bytes_in_place_of_descriptors_are_refused),
-        TEST(closing_is_safe_in_every_callback),
-        TEST(a_chan_closes_once_and_before_it_opens_too),
-        TEST(writing_to_a_dead_peer_kills_nobody),
-        TEST(no_descriptor_is_left_behind),
+        WORLD_TEST(bytes_arrive_as_they_left_over_tls),
+        WORLD_TEST(bytes_arrive_as_they_left_over_tcp),
+        WORLD_TEST(bytes_arrive_as_they_left_over_a_unix_socket),
+        WORLD_TEST(bytes_inside_tls_are_not_forgotten),
+        WORLD_TEST(draining_one_chan_starves_no_other),
+        WORLD_TEST(nothing_comes_while_reading_is_not_wanted),
+        WORLD_TEST(readable_is_a_level_and_not_an_edge),
+        WORLD_TEST(an_orderly_end_is_told_from_a_cut),
+        WORLD_TEST(bytes_before_a_reset_are_read_first),
+        WORLD_TEST(last_words_reach_a_peer_that_talks),
+        WORLD_TEST(opening_is_bounded),
+        WORLD_TEST(the_opening_limit_ends_with_opening),
+        WORLD_TEST(a_deadline_closes_with_its_status),
+        WORLD_TEST(nobody_there_is_unreachable_and_says_why),
+        WORLD_TEST(no_way_there_is_no_answer),
+        WORLD_TEST(a_unix_peer_has_its_credentials),
+        WORLD_TEST(descriptors_pass),
+        WORLD_TEST(too_many_descriptors_are_closed_again),
+        WORLD_TEST(bytes_in_place_of_descriptors_are_refused),
+        WORLD_TEST(closing_is_safe_in_every_callback),
+        WORLD_TEST(a_chan_closes_once_and_before_it_opens_too),
+        WORLD_TEST(writing_to_a_dead_peer_kills_nobody),
+        WORLD_TEST(no_descriptor_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

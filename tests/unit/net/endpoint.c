@@ -1,3 +1,6 @@
+/* endpoint.c - an endpoint has one spelling, and an address that cannot be used is refused with
+ * its reason.
+ * Covers: base/net/endpoint.c */
 #include "base/net/endpoint.h"
 
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* kernel_tls.c - the kernel encrypts what is sent where it was asked to and can, and nothing else
  * changes. On a machine without kTLS the same tests say that OpenSSL does it; with
- * TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to. */
+ * TB_WANT_KERNEL_TLS=1, in the VM, the kernel has to.
+ * Covers: base/net/tls_session.c base/net/tls_bulk.c */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <signal.h>
@@ -35,12 +36,6 @@ static int setup(void **state)
         sent[i] = (uint8_t)(i * 167 + (i >> 8));
     world_init(&w);
     *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
     return 0;
 }
 
@@ -135,7 +130,7 @@ static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
     pair_fini(&p);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, world_teardown)
 
 int main(void)
 {

@@ -1,4 +1,5 @@
-/* Listening sockets: base/net/listen.c, declared in chan.h. */
+/* Listening sockets: base/net/listen.c, declared in chan.h.
+ * Covers: base/net/listen.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -200,35 +201,19 @@ static void failures_say_what_and_leave_nothing(void **state)
     assert_int_equal(open_fds(), before);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(what_is_accepted_is_ready_for_use),
-        TEST(a_port_in_use_is_locked),
-        TEST(a_path_has_its_mode_and_goes_with_its_listener),
-        TEST(a_living_owner_keeps_its_path),
-        TEST(a_dead_owners_path_is_taken_over),
-        TEST(what_is_no_socket_is_left_alone),
-        TEST(a_successors_path_is_left_alone),
-        TEST(abstract_names_work),
-        TEST(a_full_descriptor_table_does_not_spin),
-        TEST(failures_say_what_and_leave_nothing),
+        WORLD_TEST(what_is_accepted_is_ready_for_use),
+        WORLD_TEST(a_port_in_use_is_locked),
+        WORLD_TEST(a_path_has_its_mode_and_goes_with_its_listener),
+        WORLD_TEST(a_living_owner_keeps_its_path),
+        WORLD_TEST(a_dead_owners_path_is_taken_over),
+        WORLD_TEST(what_is_no_socket_is_left_alone),
+        WORLD_TEST(a_successors_path_is_left_alone),
+        WORLD_TEST(abstract_names_work),
+        WORLD_TEST(a_full_descriptor_table_does_not_spin),
+        WORLD_TEST(failures_say_what_and_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

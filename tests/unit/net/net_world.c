@@ -42,6 +42,27 @@ void world_fini(struct world *w)
     assert_true(scratch_remove(w->dir));
 }
 
+int world_setup(void **state)
+{
+    static struct world w;
+    world_init(&w);
+    *state = &w;
+    return 0;
+}
+
+int world_teardown(void **state)
+{
+    world_fini(*state);
+    return 0;
+}
+
+struct tb_tls_expect world_expect(const char *uri)
+{
+    struct tb_tls_expect e = {0};
+    if (uri != NULL) assert_int_equal(tb_identity_parse(uri, &e.identity), TB_OK);
+    return e;
+}
+
 void world_turns(struct world *w, int turns)
 {
     for (int i = 0; i < turns; i++)

@@ -27,6 +27,11 @@ struct world {
 void world_init(struct world *w);
 /* Fails the test unless every handle is gone. */
 void world_fini(struct world *w);
+/* The same as a fixture of cmocka: *state is the world of the test. */
+int world_setup(void **state);
+int world_teardown(void **state);
+
+#define WORLD_TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 /* Turns the loop until the condition holds; fails the test after WORLD_WAIT_S. */
 #define WORLD_UNTIL(w, condition)                                                                            \
@@ -57,6 +62,9 @@ struct tb_tls *world_tls(struct world *w, const char *site, const char *stem, co
  * certificate gets a longer life. */
 struct tb_tls *world_tls_expiring(struct world *w, const char *site, const char *stem, const char *uri,
                                   const char *ca_site);
+
+/* The peer has to prove `uri`; NULL: no identity is expected. */
+struct tb_tls_expect world_expect(const char *uri);
 
 /* A chan and what happened to it. */
 struct end {

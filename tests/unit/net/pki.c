@@ -1,3 +1,6 @@
+/* pki.c - a CA and the certificates that it signs: what they allow, and files that are never
+ * written over (P8).
+ * Covers: base/net/pki.c */
 #include "base/net/pki.h"
 
 #include <fcntl.h>
@@ -162,29 +165,17 @@ static void a_ca_that_is_not_there_is_told_with_what_to_do(void **state)
     assert_int_equal(access(world_path(w, "east", "g2.key"), F_OK), -1);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(keys_are_for_their_owner_alone),     TEST(a_ca_is_a_ca_for_its_site_and_nothing_else),
-        TEST(a_leaf_has_one_uri_and_both_usages), TEST(what_is_there_is_left_alone),
-        TEST(a_planted_link_is_not_followed),     TEST(a_ca_issues_for_its_own_site_only),
-        TEST(arguments_out_of_range_are_refused), TEST(a_ca_that_is_not_there_is_told_with_what_to_do),
+        WORLD_TEST(keys_are_for_their_owner_alone),
+        WORLD_TEST(a_ca_is_a_ca_for_its_site_and_nothing_else),
+        WORLD_TEST(a_leaf_has_one_uri_and_both_usages),
+        WORLD_TEST(what_is_there_is_left_alone),
+        WORLD_TEST(a_planted_link_is_not_followed),
+        WORLD_TEST(a_ca_issues_for_its_own_site_only),
+        WORLD_TEST(arguments_out_of_range_are_refused),
+        WORLD_TEST(a_ca_that_is_not_there_is_told_with_what_to_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Names, against a name server of sixty lines on loopback. */
+/* Names, against a name server of sixty lines on loopback.
+ * Covers: base/net/resolve.c */
 #include "base/net/resolve.h"
 
 #include <arpa/inet.h>
@@ -281,8 +282,8 @@ static void a_name_that_does_not_exist_is_told_from_silence(void **state)
     server_fini(&s, w);
 }
 
-/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is ours.
- * What c-ares says after it is nobody's any more. */
+/* P7: c-ares would ask three silent servers in turn for 1.75 times as long; the deadline is
+ * ours. An answer of c-ares after it is dropped. */
 static void the_deadline_holds_for_several_servers(void **state)
 {
     struct world *w = *state;
@@ -466,37 +467,21 @@ static void a_server_list_that_is_none_is_refused(void **state)
     assert_null(r);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(both_families_come_in_turn),
-        TEST(more_addresses_than_the_bound_are_cut),
-        TEST(a_name_that_does_not_exist_is_told_from_silence),
-        TEST(the_deadline_holds_for_several_servers),
-        TEST(a_server_that_answers_half_is_bounded),
-        TEST(no_server_at_all_is_unreachable),
-        TEST(numbers_and_paths_need_no_server),
-        TEST(a_service_gives_its_targets_in_order),
-        TEST(a_service_that_is_none_is_refused),
-        TEST(closing_ends_what_is_asked),
-        TEST(a_callback_may_close_or_ask_again),
-        TEST(a_server_list_that_is_none_is_refused),
+        WORLD_TEST(both_families_come_in_turn),
+        WORLD_TEST(more_addresses_than_the_bound_are_cut),
+        WORLD_TEST(a_name_that_does_not_exist_is_told_from_silence),
+        WORLD_TEST(the_deadline_holds_for_several_servers),
+        WORLD_TEST(a_server_that_answers_half_is_bounded),
+        WORLD_TEST(no_server_at_all_is_unreachable),
+        WORLD_TEST(numbers_and_paths_need_no_server),
+        WORLD_TEST(a_service_gives_its_targets_in_order),
+        WORLD_TEST(a_service_that_is_none_is_refused),
+        WORLD_TEST(closing_ends_what_is_asked),
+        WORLD_TEST(a_callback_may_close_or_ask_again),
+        WORLD_TEST(a_server_list_that_is_none_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* SRV answers from raw bytes: what a name server may say, and what it may not. */
+/* SRV answers from raw bytes: what a name server may say, and what it may not.
+ * Covers: base/net/srv.c */
 #include "base/net/srv.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* tcp.c - what the kernel of this machine says and takes. */
+/* tcp.c - what the kernel of this machine says and takes.
+ * Covers: base/net/tcp.c */
 #include "base/net/tcp.h"
 
 #include <fcntl.h>

@@ -1,34 +1,22 @@
-/* Who gets past a handshake, and who does not. Both ends are ours, or one is a "stranger": a plain
- * OpenSSL client on a thread, for what our own contexts refuse to send. */
+/* tls.c - which peers pass a handshake, and which are refused. Both ends are ours, or one is a
+ * "stranger": a plain OpenSSL client on a thread, for what our own contexts refuse to send.
+ * Covers: base/net/tls.c base/net/tls_session.c */
 #include "base/net/tls.h"
 
-#include <errno.h>
-#include <openssl/err.h>
-#include <openssl/pem.h>
 #include <openssl/ssl.h>
-#include <openssl/x509v3.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/net/tls_context.h"
-#include "net_world.h"
+#include "forged_certificate.h"
 
 #define EAST "tombolo://east/gw"
 #define WEST "tombolo://west/gw"
-
-static struct tb_tls_expect expect(const char *uri)
-{
-    struct tb_tls_expect e = {0};
-    if (uri != NULL) assert_int_equal(tb_identity_parse(uri, &e.identity), TB_OK);
-    return e;
-}
 
 /* A gateway at each of two sites, each trusting the other's CA. */
 static void two_sites(struct world *w, struct tb_tls **east, struct tb_tls **west)
@@ -47,8 +35,8 @@ static void a_handshake_says_who_is_there(void **state)
     struct pair p;
     two_sites(w, &east, &west);
     pair_init(&p, w, west, east, false);
-    p.client.expect = expect(WEST);
-    p.server.expect = expect(EAST);
+    p.client.expect = world_expect(WEST);
+    p.server.expect = world_expect(EAST);
     pair_open(&p);
     assert_true(tb_identity_equal(&p.c.peer.identity, tb_tls_identity(west)));
     assert_true(tb_identity_equal(&p.s.peer.identity, tb_tls_identity(east)));
@@ -129,81 +117,20 @@ static void another_identity_is_refused(void **state)
                                         "tombolo://west/worker/gw"};
     for (int i = 0; i < 3; i++) {
         pair_init(&p, w, west, east, false);
-        p.client.expect = expect(wrong[i]);
+        p.client.expect = world_expect(wrong[i]);
         (void)refused(&p, false, TB_PEER_IDENTITY, WEST);
     }
     pair_init(&p, w, west, east, false);
-    p.server.expect = expect("tombolo://east/gw2");
+    p.server.expect = world_expect("tombolo://east/gw2");
     (void)refused(&p, true, TB_PEER_IDENTITY, EAST);
 
     pair_init(&p, w, west, east, false); /* the twin: any gateway of the right site */
-    p.client.expect = expect(WEST);
+    p.client.expect = world_expect(WEST);
     p.client.expect.identity.name.text[0] = '\0';
     pair_open(&p);
     pair_fini(&p);
     tb_tls_free(east);
     tb_tls_free(west);
-}
-
-/* Certificates that tb_pki_issue would not make. */
-
-struct forge {
-    const char *dir, *stem, *alt; /* alt: subjectAltName as openssl.cnf writes it; NULL: none */
-    bool ca;                      /* self-signed, without name constraints; else signed by DIR/ca */
-    bool own_key_only;            /* self-signed leaf */
-};
-
-static void save(const struct world *w, const struct forge *f, X509 *cert, EVP_PKEY *key)
-{
-    char name[80];
-    snprintf(name, sizeof name, "%s.key", f->stem);
-    const mode_t old = umask(077);
-    FILE *out = fopen(world_path(w, f->dir, name), "w");
-    umask(old);
-    assert_int_equal(PEM_write_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL), 1);
-    fclose(out);
-    snprintf(name, sizeof name, "%s.crt", f->stem);
-    out = fopen(world_path(w, f->dir, name), "w");
-    assert_int_equal(PEM_write_X509(out, cert), 1);
-    fclose(out);
-}
-
-static void add(X509 *cert, int nid, const char *value)
-{
-    X509_EXTENSION *e = X509V3_EXT_conf_nid(NULL, NULL, nid, value);
-    assert_non_null(e);
-    assert_int_equal(X509_add_ext(cert, e, -1), 1);
-    X509_EXTENSION_free(e);
-}
-
-static void forge(const struct world *w, const struct forge *f)
-{
-    X509 *cert = X509_new(), *issuer = NULL;
-    EVP_PKEY *key = EVP_EC_gen("P-256"), *signer = NULL;
-    if (!f->ca && !f->own_key_only) {
-        FILE *in = fopen(world_path(w, f->dir, "ca.crt"), "r");
-        issuer = PEM_read_X509(in, NULL, NULL, NULL);
-        fclose(in);
-        in = fopen(world_path(w, f->dir, "ca.key"), "r");
-        signer = PEM_read_PrivateKey(in, NULL, NULL, NULL);
-        fclose(in);
-    }
-    X509_set_version(cert, X509_VERSION_3);
-    ASN1_INTEGER_set(X509_get_serialNumber(cert), 7);
-    X509_gmtime_adj(X509_getm_notBefore(cert), -60);
-    X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
-    X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "CN", MBSTRING_ASC,
-                               (const unsigned char *)f->stem, -1, -1, 0);
-    X509_set_issuer_name(cert, X509_get_subject_name(issuer != NULL ? issuer : cert));
-    X509_set_pubkey(cert, key);
-    add(cert, NID_basic_constraints, f->ca ? "critical,CA:TRUE" : "critical,CA:FALSE");
-    if (f->alt != NULL) add(cert, NID_subject_alt_name, f->alt);
-    assert_true(X509_sign(cert, signer != NULL ? signer : key, EVP_sha256()) > 0);
-    save(w, f, cert, key);
-    X509_free(cert);
-    X509_free(issuer);
-    EVP_PKEY_free(key);
-    EVP_PKEY_free(signer);
 }
 
 /* The stranger. */
@@ -426,177 +353,6 @@ static void a_ca_of_ours_is_limited_by_itself(void **state)
     tb_tls_free(tls);
 }
 
-/* Files. */
-
-static void bad_files(struct world *w, struct tb_tls_files files, const char *because)
-{
-    (void)w;
-    char why[256];
-    struct tb_tls *tls = NULL;
-    assert_int_equal(tb_tls_new_ca(&files, &tls, why), TB_SITE_CONFIG);
-    assert_null(tls);
-    if (strstr(why, because) == NULL) fail_msg("said: %s", why);
-}
-
-static void files_that_do_not_serve_are_refused_by_name(void **state)
-{
-    struct world *w = *state;
-    char why[256];
-    world_issue(w, "east", "gw", EAST);
-    world_issue(w, "east", "g2", "tombolo://east/g2");
-    world_issue_for(w, "east", "past", "tombolo://east/past", -100, 50);
-    world_issue_for(w, "east", "future", "tombolo://east/future", 1000, 50);
-    forge(w,
-          &(struct forge){.dir = "east", .stem = "two", .alt = "URI:tombolo://east/a,URI:tombolo://east/b"});
-    const char *ca = world_path(w, "east", "ca.crt"), *crt = world_path(w, "east", "gw.crt"),
-               *key = world_path(w, "east", "gw.key");
-    bad_files(w, (struct tb_tls_files){ca, world_path(w, "east", "no.crt"), key}, "no.crt: No such file");
-    bad_files(w, (struct tb_tls_files){ca, crt, world_path(w, "east", "no.key")}, "no.key: No such file");
-    bad_files(w, (struct tb_tls_files){world_path(w, "east", "no.crt"), crt, key}, "no.crt: No such file");
-    bad_files(w, (struct tb_tls_files){ca, crt, world_path(w, "east", "g2.key")},
-              "g2.key: is not the key of");
-    bad_files(w, (struct tb_tls_files){ca, key, key}, "gw.key: holds no PEM certificate");
-    bad_files(w, (struct tb_tls_files){key, crt, key}, "gw.key: holds no PEM certificate");
-    bad_files(w, (struct tb_tls_files){w->dir, crt, key}, "is not a regular file");
-    bad_files(w,
-              (struct tb_tls_files){ca, world_path(w, "east", "past.crt"), world_path(w, "east", "past.key")},
-              "past.crt: the certificate has expired, at 20");
-    bad_files(
-        w,
-        (struct tb_tls_files){ca, world_path(w, "east", "future.crt"), world_path(w, "east", "future.key")},
-        "not valid yet");
-    bad_files(w,
-              (struct tb_tls_files){ca, world_path(w, "east", "two.crt"), world_path(w, "east", "two.key")},
-              "exactly one URI");
-    struct tb_tls *tls = world_tls(w, "east", "gw", "east");
-    assert_int_equal(tb_tls_add_ca(tls, world_path(w, "east", "no.crt"), why), TB_SITE_CONFIG);
-    assert_int_equal(tb_tls_add_ca(tls, crt, why), TB_OK);
-    tb_tls_free(tls);
-}
-
-/* Two files' certificates in one, as text. */
-struct bundle {
-    char bytes[16384];
-    size_t first; /* where the second begins */
-    size_t whole;
-};
-
-static void bundle_read(struct bundle *b, const char *first, const char *second)
-{
-    b->first = world_file_read(first, b->bytes, sizeof b->bytes);
-    b->whole = b->first + world_file_read(second, b->bytes + b->first, sizeof b->bytes - b->first);
-}
-
-/* The next place to cut the second: each of its first and last bytes, some between. */
-static size_t next_cut(const struct bundle *b, size_t at)
-{
-    const bool between = at > b->first + 40 && at + 60 < b->whole;
-    return at + (between ? 11 : 1);
-}
-
-/* Cut anywhere in its second certificate, and with one letter of that another, the file at `path`
- * is refused by `because`; but for the newline at its end it has to be whole. */
-static void bad_when_cut(struct world *w, const struct bundle *b, struct tb_tls_files files, const char *path,
-                         const char *because)
-{
-    struct bundle other = *b;
-    for (size_t end = b->first + 1; end + 1 < b->whole; end = next_cut(b, end)) {
-        world_file_write(path, "w", b->bytes, end);
-        bad_files(w, files, because);
-    }
-    other.bytes[b->first + 200] = '*';
-    world_file_write(path, "w", other.bytes, b->whole);
-    bad_files(w, files, because);
-    world_file_write(path, "w", b->bytes, b->whole - 1);
-}
-
-/* Of files that have to be taken. */
-static struct tb_digest trust_of(const struct tb_tls_files *files)
-{
-    char why[256];
-    struct tb_tls *tls = NULL;
-    if (tb_tls_new_ca(files, &tls, why) != TB_OK) fail_msg("%s", why);
-    const struct tb_digest trust = tb_tls_trust(tls);
-    tb_tls_free(tls);
-    return trust;
-}
-
-/* P8 P9: a CA file that ends within its second certificate is no smaller trust, and such a
- * chain no shorter one. */
-static void a_second_certificate_that_is_cut_is_refused(void **state)
-{
-    struct world *w = *state;
-    struct bundle cas, chain;
-    world_issue(w, "east", "gw", EAST);
-    world_issue(w, "west", "gw", WEST);
-    const struct tb_tls_files good = {.ca = world_path(w, "east", "ca.crt"),
-                                      .cert = world_path(w, "east", "gw.crt"),
-                                      .key = world_path(w, "east", "gw.key")};
-    struct tb_tls_files files = good;
-    files.ca = world_path(w, "east", "cas.crt");
-    bundle_read(&cas, good.ca, world_path(w, "west", "ca.crt"));
-    bad_when_cut(w, &cas, files, files.ca, "cas.crt: certificate 2 in it is cut or damaged; write the file");
-    const struct tb_digest one = trust_of(&good), both = trust_of(&files);
-    assert_false(tb_digest_equal(&one, &both));
-    files = good;
-    files.cert = world_path(w, "east", "chain.crt");
-    bundle_read(&chain, good.cert, good.ca);
-    bad_when_cut(w, &chain, files, files.cert,
-                 "chain.crt: certificate 2 in it is cut or damaged; write the file");
-    (void)trust_of(&files);
-}
-
-/* Text around certificates is nobody's business, and a key among them is passed over: as `cat` and
- * `openssl x509 -text` make them. */
-static void text_between_certificates_is_passed_over(void **state)
-{
-    struct world *w = *state;
-    static const char text[] = "\n# the next one\n- and its list\nBEGIN CERTIFICATE\n\n";
-    struct bundle b;
-    world_issue(w, "east", "gw", EAST);
-    bundle_read(&b, world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.key"));
-    memcpy(b.bytes + b.whole, text, sizeof text - 1);
-    b.whole += sizeof text - 1;
-    b.whole += world_file_read(world_path(w, "east", "gw.crt"), b.bytes + b.whole, sizeof b.bytes - b.whole);
-    memcpy(b.bytes + b.whole, text, sizeof text - 1);
-    world_file_write(world_path(w, "east", "mixed.crt"), "w", b.bytes, b.whole + sizeof text - 1);
-    const char *const mixed = world_path(w, "east", "mixed.crt");
-    (void)trust_of(
-        &(struct tb_tls_files){mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key")});
-}
-
-/* What peers would not look at is not shown to them in part. */
-static void a_chain_that_is_too_long_is_refused(void **state)
-{
-    struct world *w = *state;
-    struct bundle b;
-    world_issue(w, "east", "gw", EAST);
-    const char *const ca = world_path(w, "east", "ca.crt"), *const chain = world_path(w, "east", "chain.crt"),
-                      *const key = world_path(w, "east", "gw.key");
-    bundle_read(&b, world_path(w, "east", "gw.crt"), ca);
-    for (int behind = 2; behind <= 9; behind++)
-        b.whole += world_file_read(ca, b.bytes + b.whole, sizeof b.bytes - b.whole);
-    world_file_write(chain, "w", b.bytes, b.whole);
-    bad_files(w, (struct tb_tls_files){ca, chain, key}, "more than 8 certificates behind the first");
-}
-
-/* P8: a key that others can read is no key. */
-static void a_key_that_others_may_read_is_refused(void **state)
-{
-    struct world *w = *state;
-    world_issue(w, "east", "gw", EAST);
-    const char *key = world_path(w, "east", "gw.key");
-    static const mode_t loose[] = {0644, 0640, 0604, 0660, 0601};
-    for (size_t i = 0; i < sizeof loose / sizeof *loose; i++) {
-        assert_int_equal(chmod(key, loose[i]), 0);
-        bad_files(
-            w, (struct tb_tls_files){world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.crt"), key},
-            "chmod 600");
-    }
-    assert_int_equal(chmod(key, 0400), 0);
-    tb_tls_free(world_tls(w, "east", "gw", "east"));
-}
-
 /* Trust by print. */
 
 static void hops_know_each_other_by_fingerprint(void **state)
@@ -678,22 +434,6 @@ static void plaintext_at_a_tls_port_is_refused(void **state)
     tb_tls_free(tls);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 static int key_updates; /* sent */
 
 static void on_message(int sent, int version, int type, const void *bytes, size_t count, SSL *ssl, void *user)
@@ -719,8 +459,8 @@ static void keys_are_replaced_before_they_wear_out(void **state)
     for (size_t i = 0; i < BYTES; i++)
         bytes[i] = (uint8_t)(i * 167 + (i >> 8));
     pair_init(&p, w, west, east, false);
-    p.client.expect = expect(WEST);
-    p.server.expect = expect(EAST);
+    p.client.expect = world_expect(WEST);
+    p.server.expect = world_expect(EAST);
     pair_open(&p);
     end_send(&p.c, bytes, BYTES);
     end_send(&p.s, bytes, BYTES);
@@ -738,24 +478,19 @@ static void keys_are_replaced_before_they_wear_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_handshake_says_who_is_there),
-        TEST(a_wrong_ca_is_refused),
-        TEST(another_identity_is_refused),
-        TEST(a_peer_with_no_or_two_uris_is_refused),
-        TEST(strangers_are_refused),
-        TEST(a_stranger_with_a_good_certificate_gets_no_ticket),
-        TEST(an_expired_peer_is_refused),
-        TEST(a_ca_speaks_for_its_own_site_only),
-        TEST(a_ca_of_ours_is_limited_by_itself),
-        TEST(files_that_do_not_serve_are_refused_by_name),
-        TEST(a_second_certificate_that_is_cut_is_refused),
-        TEST(text_between_certificates_is_passed_over),
-        TEST(a_chain_that_is_too_long_is_refused),
-        TEST(a_key_that_others_may_read_is_refused),
-        TEST(hops_know_each_other_by_fingerprint),
-        TEST(no_expected_print_is_nobody),
-        TEST(plaintext_at_a_tls_port_is_refused),
-        TEST(keys_are_replaced_before_they_wear_out),
+        WORLD_TEST(a_handshake_says_who_is_there),
+        WORLD_TEST(a_wrong_ca_is_refused),
+        WORLD_TEST(another_identity_is_refused),
+        WORLD_TEST(a_peer_with_no_or_two_uris_is_refused),
+        WORLD_TEST(strangers_are_refused),
+        WORLD_TEST(a_stranger_with_a_good_certificate_gets_no_ticket),
+        WORLD_TEST(an_expired_peer_is_refused),
+        WORLD_TEST(a_ca_speaks_for_its_own_site_only),
+        WORLD_TEST(a_ca_of_ours_is_limited_by_itself),
+        WORLD_TEST(hops_know_each_other_by_fingerprint),
+        WORLD_TEST(no_expected_print_is_nobody),
+        WORLD_TEST(plaintext_at_a_tls_port_is_refused),
+        WORLD_TEST(keys_are_replaced_before_they_wear_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Frames over a chan. One end is often a raw socket, which sends what no wire of ours would. */
+/* Frames over a chan. One end is often a raw socket, which sends what no wire of ours would.
+ * Covers: base/net/wire.c */
 #include "base/net/wire.h"
 
 #include <errno.h>
@@ -399,39 +400,23 @@ static void finish_does_not_wait_for_a_deaf_peer(void **state)
     office_fini(&o);
 }
 
-static int setup(void **state)
-{
-    static struct world w;
-    world_init(&w);
-    *state = &w;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    world_fini(*state);
-    return 0;
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(frames_arrive_as_they_left),
-        TEST(many_frames_of_every_size_arrive),
-        TEST(a_frame_is_these_bytes),
-        TEST(a_frame_split_at_every_byte_is_one_frame),
-        TEST(a_frame_truncated_at_every_byte_is_none),
-        TEST(garbage_and_giants_are_dropped),
-        TEST(a_frame_at_the_limit_is_taken),
-        TEST(a_promise_costs_nothing),
-        TEST(a_peer_that_does_not_read_is_dropped),
-        TEST(announcing_much_and_sending_little_is_bounded_too),
-        TEST(a_frame_that_does_not_fit_its_own_announcement_is_not_sent),
-        TEST(a_status_from_on_frame_closes),
-        TEST(finish_says_the_last_word),
-        TEST(finish_does_not_wait_for_a_deaf_peer),
+        WORLD_TEST(frames_arrive_as_they_left),
+        WORLD_TEST(many_frames_of_every_size_arrive),
+        WORLD_TEST(a_frame_is_these_bytes),
+        WORLD_TEST(a_frame_split_at_every_byte_is_one_frame),
+        WORLD_TEST(a_frame_truncated_at_every_byte_is_none),
+        WORLD_TEST(garbage_and_giants_are_dropped),
+        WORLD_TEST(a_frame_at_the_limit_is_taken),
+        WORLD_TEST(a_promise_costs_nothing),
+        WORLD_TEST(a_peer_that_does_not_read_is_dropped),
+        WORLD_TEST(announcing_much_and_sending_little_is_bounded_too),
+        WORLD_TEST(a_frame_that_does_not_fit_its_own_announcement_is_not_sent),
+        WORLD_TEST(a_status_from_on_frame_closes),
+        WORLD_TEST(finish_says_the_last_word),
+        WORLD_TEST(finish_does_not_wait_for_a_deaf_peer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* steps.c - steps that were encoded one by one are one chunk when they are joined: what it decodes
- * to is the last version, and whoever lies about their number or lengths is refused. */
+/* merged_delta.c - deltas that were encoded one by one are merged into one: it decodes to the last
+ * version. A form that lies about their number or lengths is refused.
+ * Covers: base/codec/codec.c base/codec/sparse.c */
 #include "base/codec/codec.h"
 
 #include <stdlib.h>
@@ -122,7 +123,8 @@ static void steps_joined_make_the_last_version(void **state)
     }
 }
 
-/* What a relay got joined goes on with the steps behind it as if it had been joined here. */
+/* A relay merges the deltas behind a merged delta that it got as if it had merged the first ones
+ * itself. */
 static void what_is_joined_is_joined_again(void **state)
 {
     struct story *s = *state;

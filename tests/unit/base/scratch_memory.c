@@ -1,4 +1,6 @@
-/* room.c - tests of base/scratch_memory.h. */
+/* scratch_memory.c - memory that grows; where there is none left it is empty, and may be asked
+ * again.
+ * Covers: base/scratch_memory.c */
 #include "base/scratch_memory.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* huge.c - tests of base/huge_pages.h: what small pages stood in is kept, the rest is zeroes, and
- * it is mapped by huge pages where there are any. */
+/* huge_pages.c - bytes that stood in small pages are kept, the rest is zeroes, and the file
+ * is mapped by huge pages where there are any.
+ * Covers: base/huge_pages.c */
 #include "base/huge_pages.h"
 
 #include <fcntl.h>

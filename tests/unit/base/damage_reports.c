@@ -1,4 +1,5 @@
-/* P1 P7: what a reporter of damaged chunks can make their holder do. */
+/* P1 P7: what a reporter of damaged chunks can make their holder do.
+ * Covers: base/damage_reports.c */
 #include "base/damage_reports.h"
 
 #include "tests/unit/check.h"
@@ -72,5 +73,5 @@ int main(void)
         cmocka_unit_test(a_liar_uses_up_its_own_looks),
         cmocka_unit_test(many_liars_use_up_all_looks_of_a_second),
     };
-    return cmocka_run_group_tests_name("unit.base.doubts", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("unit.base.damage_reports", tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Numbers as people read them, and a progress line that fits a terminal. */
+/* Numbers as people read them, and a progress line that fits a terminal.
+ * Covers: gateway/cli/output.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,0 +1,281 @@
+/* store_file.c - the SQLite file, in WAL mode: opened, locked, its schema checked, told from a
+ * copy that was put back, and looked at before a start. Readers such as the sqlite3 shell may
+ * look on. A lock that SQLite does not know keeps a second daemon out. */
+#include "gateway/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/fault.h"
+#include "gateway/store/store_statements.h"
+
+#define SCHEMA_VERSION "1"
+#define OPEN_BUSY_MS   2000
+#define BUSY_MS        500 /* a write that is locked out so long says so, and is tried again later */
+
+static const char schema_sql[] =
+    "CREATE TABLE IF NOT EXISTS meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;"
+    "INSERT OR IGNORE INTO meta VALUES('schema','" SCHEMA_VERSION "'),('incarnation','0');"
+    "CREATE TABLE IF NOT EXISTS run(model TEXT NOT NULL, run_order INTEGER NOT NULL, id BLOB NOT NULL UNIQUE,"
+    " key TEXT NOT NULL, has_last INTEGER NOT NULL, last_number INTEGER NOT NULL,"
+    " resumed_run_order INTEGER NOT NULL, resumed_number INTEGER NOT NULL, fenced INTEGER NOT NULL,"
+    " PRIMARY KEY(model, run_order)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS version(uid BLOB PRIMARY KEY, model TEXT NOT NULL, run BLOB NOT NULL,"
+    " run_order INTEGER NOT NULL, number INTEGER NOT NULL, shard_count INTEGER NOT NULL, root BLOB NOT NULL,"
+    " state INTEGER NOT NULL, bytes INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;"
+    "CREATE INDEX IF NOT EXISTS version_order ON version(model, run_order, number);"
+    "CREATE TABLE IF NOT EXISTS withdrawn(id INTEGER PRIMARY KEY AUTOINCREMENT, uid BLOB NOT NULL UNIQUE,"
+    " model TEXT NOT NULL, run BLOB NOT NULL, run_order INTEGER NOT NULL, number INTEGER NOT NULL,"
+    " shard_count INTEGER NOT NULL, root BLOB NOT NULL);"
+    "CREATE TABLE IF NOT EXISTS pointer(model TEXT NOT NULL, name TEXT NOT NULL, uid BLOB NOT NULL,"
+    " PRIMARY KEY(model, name)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS spent(site TEXT PRIMARY KEY, day INTEGER NOT NULL, bytes INTEGER NOT NULL) "
+    "WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
+    "NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
+    " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
+    "NULL,"
+    " number INTEGER NOT NULL, uid BLOB NOT NULL);";
+
+static enum tb_status schema_check(struct tb_store *s)
+{
+    sqlite3_stmt *st = NULL;
+    enum tb_status status = TB_SITE_STORE;
+    if (sqlite3_prepare_v2(s->db, "SELECT value FROM meta WHERE name='schema'", -1, &st, NULL) == SQLITE_OK &&
+        sqlite3_step(st) == SQLITE_ROW) {
+        const char *have = (const char *)sqlite3_column_text(st, 0);
+        if (have != NULL && strcmp(have, SCHEMA_VERSION) == 0)
+            status = TB_OK;
+        else
+            snprintf(s->error, sizeof s->error, "schema %s is not " SCHEMA_VERSION,
+                     have != NULL ? have : "?");
+    } else {
+        status = tb_store_failed(s, "reading the schema");
+    }
+    sqlite3_finalize(st);
+    return status;
+}
+
+/* The file is made here so that its mode is right from its first byte on. */
+static enum tb_status lock_file(struct tb_store *s, const char *path)
+{
+    TB_ASSERT(s->lock_fd < 0);
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->lock_fd < 0) {
+        snprintf(s->error, sizeof s->error, "cannot open for writing: %s", strerror(errno));
+        return TB_SITE_STORE;
+    }
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0) return TB_OK;
+    snprintf(s->error, sizeof s->error, "%s",
+             errno == EWOULDBLOCK ? "another process holds it; is a second tombolod running?"
+                                  : strerror(errno));
+    return TB_SITE_STORE;
+}
+
+static sqlite3_mem_methods plain; /* SQLite's own, which also knows how large what it gave is */
+
+static void *fallible_malloc(int bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : plain.xMalloc(bytes);
+}
+
+static void *fallible_realloc(void *old, int bytes)
+{
+    return tb_fault_hit(TB_FAULT_library, ENOMEM) ? NULL : plain.xRealloc(old, bytes);
+}
+
+void tb_store_library_faults(void)
+{
+    TB_ASSERT(sqlite3_config(SQLITE_CONFIG_GETMALLOC, &plain) == SQLITE_OK);
+    sqlite3_mem_methods fallible = plain;
+    fallible.xMalloc = fallible_malloc;
+    fallible.xRealloc = fallible_realloc;
+    TB_ASSERT(sqlite3_config(SQLITE_CONFIG_MALLOC, &fallible) == SQLITE_OK);
+}
+
+/* An inode's number is used again, its time of birth is not. A filesystem without one says 0, and
+ * then says so always. */
+static void file_name(struct tb_store *s)
+{
+    struct statx x;
+    TB_ASSERT(s->lock_fd >= 0);
+    if (statx(s->lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) != 0) return;
+    const bool born = (x.stx_mask & STATX_BTIME) != 0;
+    snprintf(s->file, sizeof s->file, "%llx:%llx.%x", (unsigned long long)x.stx_ino,
+             born ? (unsigned long long)x.stx_btime.tv_sec : 0, born ? x.stx_btime.tv_nsec : 0);
+}
+
+/* Incarnation 0: the store is new. A file without a name was written by a release that gave
+ * none. */
+static enum tb_status origin_find(struct tb_store *s)
+{
+    sqlite3_stmt *st = s->st[ST_incarnation_get];
+    file_name(s);
+    if (sqlite3_step(st) != SQLITE_ROW) {
+        sqlite3_reset(st);
+        return tb_store_failed(s, "reading the incarnation");
+    }
+    const bool fresh = sqlite3_column_int64(st, 0) == 0;
+    sqlite3_reset(st);
+    st = s->st[ST_file_get];
+    const int rc = sqlite3_step(st);
+    const char *was = rc == SQLITE_ROW ? (const char *)sqlite3_column_text(st, 0) : NULL;
+    const bool other = was != NULL && s->file[0] != '\0' && strcmp(was, s->file) != 0;
+    s->origin = fresh ? TB_STORE_NEW : other ? TB_STORE_RESTORED : TB_STORE_SAME;
+    sqlite3_reset(st);
+    return rc == SQLITE_ROW || rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading the file's name");
+}
+
+enum tb_store_origin tb_store_origin(const struct tb_store *store)
+{
+    return store->origin;
+}
+
+static enum tb_status open_db(struct tb_store *s, const char *path)
+{
+    const enum tb_status locked = lock_file(s, path);
+    if (locked != TB_OK) return locked;
+    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+        return tb_store_failed(s, "opening");
+    }
+    sqlite3_extended_result_codes(s->db, 1);
+    sqlite3_busy_timeout(s->db, OPEN_BUSY_MS);
+    /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit trail,
+     * which nobody reads again. */
+    static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
+                                  "PRAGMA cache_size=-256;";
+    if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
+        return tb_store_failed(s, "setting WAL mode");
+    if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK)
+        return tb_store_failed(s, "making tables");
+    enum tb_status status = schema_check(s);
+    if (status != TB_OK) return status;
+    status = tb_store_prepare_all(s);
+    if (status != TB_OK) return status;
+    status = origin_find(s);
+    sqlite3_busy_timeout(s->db, BUSY_MS);
+    return status;
+}
+
+enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
+{
+    struct tb_store *s = tb_calloc(1, sizeof *s);
+    if (s == NULL) {
+        snprintf(error_out, 256, "store %.100s: no memory", path);
+        return TB_SITE_NOMEM;
+    }
+    s->lock_fd = -1;
+    s->writes = TB_STORE_TRIM_EVERY - 1; /* the first write trims what an earlier process left over */
+    const enum tb_status status = open_db(s, path);
+    if (status != TB_OK) {
+        snprintf(error_out, 256, "store %.100s: %.140s", path, s->error);
+        tb_store_close(s);
+        return status;
+    }
+    *store_out = s;
+    return TB_OK;
+}
+
+void tb_store_close(struct tb_store *store)
+{
+    if (store == NULL) return;
+    for (int i = 0; i < STATEMENT_COUNT; i++)
+        sqlite3_finalize(store->st[i]);
+    sqlite3_close(store->db);
+    if (store->lock_fd >= 0) close(store->lock_fd);
+    tb_free(store);
+}
+
+const char *tb_store_error(const struct tb_store *store)
+{
+    return store->error;
+}
+
+/* ---- a look before a start ---- */
+
+/* SQLite reads it as a file that nobody changes, and so makes no file beside it. */
+static void immutable_uri(const char *path, char *out, size_t size)
+{
+    size_t used = (size_t)snprintf(out, size, "file:");
+    for (; *path != '\0' && used + 24 < size; path++) {
+        const unsigned char c = (unsigned char)*path;
+        const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
+        used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
+    }
+    snprintf(out + used, size - used, "?immutable=1");
+}
+
+struct look {
+    tb_store_run_fn run;
+    tb_store_version_fn version;
+    void *user;
+    bool *unread_out;
+};
+
+static enum tb_status look_at_rows(struct tb_store *s, const char *path, const struct look *look)
+{
+    char log[4096];
+    struct stat st;
+    snprintf(log, sizeof log, "%s-wal", path);
+    *look->unread_out = stat(log, &st) == 0 && st.st_size > 0;
+    if (*look->unread_out || !tb_store_prepare(s, ST_run_all) || !tb_store_prepare(s, ST_version_all))
+        return TB_OK;
+    return tb_store_load(s, look->run, look->version, look->user);
+}
+
+static enum tb_status look_inside(struct tb_store *s, const char *path, const struct look *look)
+{
+    char uri[3 * 4096];
+    struct stat st;
+    if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
+    if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
+        snprintf(s->error, sizeof s->error, "another process holds it");
+        return TB_SITE_LOCKED;
+    }
+    immutable_uri(path, uri, sizeof uri);
+    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
+        return tb_store_failed(s, "opening");
+    const enum tb_status status = schema_check(s);
+    /* No table yet: it is made at the first start. */
+    if (status != TB_OK) return sqlite3_errcode(s->db) == SQLITE_ERROR ? TB_OK : status;
+    return look_at_rows(s, path, look);
+}
+
+static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
+{
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC, 0);
+    if (s->lock_fd >= 0) return look_inside(s, path, look);
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    const int bytes = slash == NULL ? 0 : (int)(slash - path);
+    const int missing = errno;
+    snprintf(folder, sizeof folder, "%.*s", bytes, path);
+    if (bytes == 0) snprintf(folder, sizeof folder, slash == NULL ? "." : "/");
+    if (missing == ENOENT && access(folder, W_OK | X_OK) == 0) return TB_OK;
+    snprintf(s->error, sizeof s->error, "cannot open for writing: %s",
+             strerror(missing == ENOENT ? errno : missing));
+    return TB_SITE_STORE;
+}
+
+enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version, void *user,
+                              bool *unread_out, char error_out[256])
+{
+    struct tb_store s = {.lock_fd = -1};
+    const struct look look = {run, version, user, unread_out};
+    *unread_out = false;
+    const enum tb_status status = look_at(&s, path, &look);
+    if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
+    sqlite3_finalize(s.st[ST_run_all]);
+    sqlite3_finalize(s.st[ST_version_all]);
+    sqlite3_close(s.db);
+    if (s.lock_fd >= 0) close(s.lock_fd);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* store_load.c - the rows of the store, read at a start. A run, a version or a withdrawal that
+ * makes no sense ends the load; of the rest such a row is passed over. */
+#include "gateway/store/store.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "gateway/store/store_statements.h"
+
+static bool column_id(sqlite3_stmt *st, int at, struct tb_id *out)
+{
+    TB_ASSERT(at < sqlite3_column_count(st));
+    if (sqlite3_column_bytes(st, at) != (int)sizeof out->bytes) return false;
+    memcpy(out->bytes, sqlite3_column_blob(st, at), sizeof out->bytes);
+    return true;
+}
+
+static uint64_t column_u64(sqlite3_stmt *st, int at)
+{
+    TB_ASSERT(at < sqlite3_column_count(st));
+    return (uint64_t)sqlite3_column_int64(st, at);
+}
+
+static bool column_name(sqlite3_stmt *st, int at, struct tb_name *out)
+{
+    TB_ASSERT(at < sqlite3_column_count(st));
+    const char *text = (const char *)sqlite3_column_text(st, at);
+    return text != NULL && tb_name_set(out, text) == TB_OK;
+}
+
+static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
+{
+    *run = (struct tb_catalog_run){.order = column_u64(st, 1),
+                                   .has_last = column_u64(st, 4) != 0,
+                                   .last_number = column_u64(st, 5),
+                                   .resumed_run_order = column_u64(st, 6),
+                                   .resumed_number = column_u64(st, 7),
+                                   .fenced = column_u64(st, 8) != 0};
+    const char *key = (const char *)sqlite3_column_text(st, 3);
+    if (key == NULL || strlen(key) >= sizeof run->key) return false;
+    memcpy(run->key, key, strlen(key) + 1);
+    return column_name(st, 0, &run->model) && column_id(st, 2, &run->id);
+}
+
+/* The first seven columns. */
+static bool key_row(sqlite3_stmt *st, struct tb_version_key *key)
+{
+    *key = (struct tb_version_key){.run_order = column_u64(st, 3),
+                                   .number = column_u64(st, 4),
+                                   .shard_count = (uint32_t)column_u64(st, 5)};
+    if (sqlite3_column_bytes(st, 6) != TB_DIGEST_BYTES) return false;
+    memcpy(key->root.bytes, sqlite3_column_blob(st, 6), TB_DIGEST_BYTES);
+    return column_id(st, 0, &key->uid) && column_name(st, 1, &key->model) && column_id(st, 2, &key->run);
+}
+
+static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
+{
+    *v = (struct tb_store_version){.state = (enum tb_catalog_state)column_u64(st, 7),
+                                   .bytes = column_u64(st, 8),
+                                   .pinned = column_u64(st, 9) != 0};
+    return v->state >= TB_VERSION_OPEN && v->state < TB_CATALOG_STATE_END && key_row(st, &v->key);
+}
+
+static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)
+{
+    sqlite3_reset(st);
+    snprintf(s->error, sizeof s->error, "a row of table %s does not make sense", table);
+    return TB_SITE_STORE;
+}
+
+enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_version_fn version, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_run_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_catalog_run row;
+        if (!run_row(st, &row) || run(user, &row) != TB_OK) return damaged(s, st, "run");
+    }
+    sqlite3_reset(st);
+    if (rc != SQLITE_DONE) return tb_store_failed(s, "reading runs");
+    st = s->st[ST_version_all];
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_store_version row;
+        if (!version_row(st, &row) || version(user, &row) != TB_OK) return damaged(s, st, "version");
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading versions");
+}
+
+enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn withdrawn, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_withdrawn_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_version_key key;
+        if (!key_row(st, &key)) return damaged(s, st, "withdrawn");
+        withdrawn(user, &key);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading withdrawals");
+}
+
+/* A row that makes no sense is passed over: it holds back no start, and its day is over soon. */
+enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_spent_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_store_spent row = {.day = column_u64(st, 1), .bytes = column_u64(st, 2)};
+        if (column_name(st, 0, &row.site)) spent(user, &row);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading what was sent");
+}
+
+enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_path_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const uint64_t streams = column_u64(st, 1);
+        struct tb_store_path row = {.streams = streams <= UINT32_MAX ? (uint32_t)streams : 0,
+                                    .bytes_per_s = column_u64(st, 2)};
+        if (column_name(st, 0, &row.site)) path(user, &row);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading what paths bear");
+}
+
+enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_doubt_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        struct tb_name model;
+        if (column_name(st, 0, &model)) doubt(user, &model);
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading whose runs are doubted");
+}

@@ -1,0 +1,89 @@
+/* store_statements.h - the store's statements, prepared once, and how one is bound and run. For the
+ * files of the store alone.
+ *
+ * A statement is bound, run by tb_store_run_once, and unbound by it. One that gives many rows is
+ * stepped by its reader, which resets it. */
+#ifndef TB_STORE_STATEMENTS_H
+#define TB_STORE_STATEMENTS_H
+
+#include <sqlite3.h>
+
+#include "gateway/store/store.h"
+
+#define STATEMENTS(X)                                                                                        \
+    X(begin, "BEGIN IMMEDIATE")                                                                              \
+    X(commit, "COMMIT")                                                                                      \
+    X(rollback, "ROLLBACK")                                                                                  \
+    X(incarnation_get, "SELECT CAST(value AS INTEGER) FROM meta WHERE name='incarnation'")                   \
+    X(incarnation_set, "UPDATE meta SET value=?1 WHERE name='incarnation'")                                  \
+    X(file_get, "SELECT value FROM meta WHERE name='file'")                                                  \
+    X(file_set, "INSERT OR REPLACE INTO meta VALUES('file', ?1)")                                            \
+    X(doubt_put, "INSERT OR IGNORE INTO doubt VALUES(?1)")                                                   \
+    X(doubt_end, "DELETE FROM doubt WHERE model=?1")                                                         \
+    X(doubt_all, "SELECT model FROM doubt")                                                                  \
+    X(run_put, "INSERT OR REPLACE INTO run VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9)")                              \
+    X(run_trim,                                                                                              \
+      "DELETE FROM run WHERE fenced=1 AND id NOT IN (SELECT run FROM version) AND id IN (SELECT id FROM "    \
+      "(SELECT id, ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC) AS place FROM run) "       \
+      "WHERE place > ?1)")                                                                                   \
+    X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                \
+    X(version_put,                                                                                           \
+      "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "           \
+      "root=?7, state=?8, bytes=?9, shard_count=?6")                                                         \
+    X(version_all, "SELECT * FROM version ORDER BY model, run_order, number")                                \
+    X(version_trim,                                                                                          \
+      "DELETE FROM version WHERE uid IN (SELECT uid FROM (SELECT uid, ROW_NUMBER() OVER (PARTITION BY "      \
+      "model ORDER BY run_order DESC, number DESC) AS place FROM version WHERE state>=4 AND pinned=0) "      \
+      "WHERE place > ?1)")                                                                                   \
+    X(version_trim_model,                                                                                    \
+      "DELETE FROM version WHERE uid IN (SELECT uid FROM version WHERE model=?2 AND state>=4 AND pinned=0 "  \
+      "ORDER BY run_order DESC, number DESC LIMIT -1 OFFSET ?1)")                                            \
+    X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
+    X(withdrawn_put, "INSERT OR IGNORE INTO withdrawn(uid,model,run,run_order,number,shard_count,root) "     \
+                     "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                         \
+    X(withdrawn_all, "SELECT uid,model,run,run_order,number,shard_count,root FROM withdrawn ORDER BY id")    \
+    X(withdrawn_trim, "DELETE FROM withdrawn WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "     \
+                      "(PARTITION BY model ORDER BY id DESC) AS place FROM withdrawn) WHERE place > ?1)")    \
+    X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
+    X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
+    X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
+    X(path_put, "INSERT OR REPLACE INTO path VALUES(?1,?2,?3)")                                              \
+    X(path_all, "SELECT site, streams, bytes_per_s FROM path")                                               \
+    X(audit_put,                                                                                             \
+      "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")  \
+    X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
+
+enum statement {
+#define STATEMENT_ENUM(name, sql) ST_##name,
+    STATEMENTS(STATEMENT_ENUM)
+#undef STATEMENT_ENUM
+        STATEMENT_COUNT
+};
+
+#define TB_STORE_TRIM_EVERY 256 /* writes: old rows go with every so many */
+
+struct tb_store {
+    sqlite3 *db;
+    sqlite3_stmt *st[STATEMENT_COUNT];
+    int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
+    uint64_t writes;
+    bool batch; /* tb_store_rows has a transaction open: rows are written in it */
+    enum tb_store_origin origin;
+    char file[48]; /* which file this is; empty: the filesystem does not tell */
+    char error[256];
+};
+
+/* Keeps the sentence for tb_store_error: what was being done, SQLite's words, what an operator
+ * can do. */
+enum tb_status tb_store_failed(struct tb_store *s, const char *doing);
+
+TB_MUST_USE enum tb_status tb_store_prepare_all(struct tb_store *s);
+/* False: its table is not there, in which case nothing of it is wrong. */
+bool tb_store_prepare(struct tb_store *s, enum statement which);
+TB_MUST_USE enum tb_status tb_store_run_once(struct tb_store *s, enum statement which, const char *doing);
+
+void tb_store_bind_text(sqlite3_stmt *st, int at, const char *text); /* NULL: the empty text */
+void tb_store_bind_u64(sqlite3_stmt *st, int at, uint64_t v);        /* SQLite keeps it as a signed one */
+void tb_store_bind_id(sqlite3_stmt *st, int at, const struct tb_id *id);
+
+#endif
