@@ -1,7 +1,10 @@
 /* Versions in files under faults: an anchor is written over an older one and read back, and a
  * folder's files are compared with a version and claimed. Whichever call fails, an anchor that
  * has its name is whole (P3), a good one is never called damaged (P10), and what is held is
- * what was published (P1). */
+ * what was published (P1).
+ *
+ * Covers: gateway/disk/anchor_file.c gateway/disk/anchor_folder.c gateway/disk/disk_io.c
+ * Covers: gateway/disk/local_files.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,8 @@
 /* Every shape of a source that a worker can describe, against a shard of two tensors and a blob:
  * what is believed is what fits (P7), and of that each byte is read from where it stands (P1).
- * tb_source has no state: its events are descriptors. */
+ * tb_source has no state: its events are descriptors.
+ *
+ * Covers: intra/fabric/source_descriptor.c intra/fabric/source_buffers.c */
 #include <stdio.h>
 #include <string.h>
 

@@ -3,7 +3,9 @@
  * that what is behind them is read too. Then operations, each of OP_BYTES.
  *
  * It opens, or says why not; regions lie apart; what is held after it was verified has its digest
- * (P1); a second open finds nothing more to mend; and all of it can be freed. */
+ * (P1); a second open finds nothing more to mend; and all of it can be freed.
+ *
+ * Covers: gateway/arena/arena.c gateway/arena/arena_recover.c gateway/arena/arena_verify.c */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

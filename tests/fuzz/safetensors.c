@@ -1,5 +1,7 @@
 /* A file of a stranger: the prefix and JSON are the input, the rest of the file is as long as the
- * last tensor says or as the input says. */
+ * last tensor says or as the input says.
+ *
+ * Covers: gateway/disk/safetensors.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* What a worker or its gateway can send to the other, and a hop's requests and answers: the
  * first byte says what the rest is. A message that decodes encodes to the same bytes, and a
- * status in it is one. */
+ * status in it is one.
+ *
+ * Covers: intra/session_msg.h intra/hop/hop_wire.h */
 #include "intra/hop/hop_wire.h"
 #include "intra/session_msg.h"
 #include "tests/fuzz/fuzz.h"

@@ -5,7 +5,9 @@
  *
  * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points into the
  * room and is no larger than its chunk; each chunk's object is done with once; what is passed on is
- * what was read; and rounds end: whatever a shelf says, no chunk is awaited for ever (P6, P7). */
+ * what was read; and rounds end: whatever a shelf says, no chunk is awaited for ever (P6, P7).
+ *
+ * Covers: base/layout/shelf.c intra/hop/hop_shelf.c */
 #include "base/codec/codec.h"
 #include "intra/hop/hop_shelf.h"
 #include "tests/fuzz/fuzz.h"

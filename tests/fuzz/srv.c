@@ -1,4 +1,6 @@
-/* A name server's SRV answer. What is taken has names that end, in the order that is asked for. */
+/* A name server's SRV answer. What is taken has names that end, in the order that is asked for.
+ *
+ * Covers: base/net/srv.c */
 #include "base/net/srv.h"
 #include "tests/fuzz/fuzz.h"
 

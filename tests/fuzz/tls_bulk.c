@@ -1,6 +1,8 @@
 /* What a peer can send where records are opened by ours: its keys are known here, so that what it
  * sends is believed. What it sealed in good order is delivered, all of it and nothing else; behind
- * the first thing that may not come nothing is; and what we say meanwhile the peer can open. */
+ * the first thing that may not come nothing is; and what we say meanwhile the peer can open.
+ *
+ * Covers: base/net/tls_bulk.c base/net/tls_records.c */
 #include <errno.h>
 #include <openssl/ssl.h>
 #include <sys/socket.h>
