@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""covers.py ROOT: each product file has a test. The first comment of a test file (in Python its docstring) has a line
+"""covers.py ROOT: each product file has a test.
+
+The first comment of a test file, in Python its docstring, names the product files that it checks:
 
     Covers: base/rate.c base/clock.c
 
-with the product files whose behaviour it checks, and as many such lines as it needs. tests/COVERS is the other way round, a line a
-product file: `base/rate.c: tests/unit/base/rate.c`.
+It has as many such lines as it needs. tests/COVERS is the other way round, a line a product file:
+`base/rate.c: tests/unit/base/rate.c`. Product files are the .c files of base, gateway, intra and
+wan, and python/tombolo.py.
 
-Refused: a test file without such a line; a line that names no file; a product file (.c of base, gateway, intra and wan, and
-python/tombolo.py) that no line names; a tests/COVERS that is not made of these lines. Files that do not keep this yet are in
-tests/fence/covers_left, which may only shrink. --update writes tests/COVERS, and takes out of covers_left what has come."""
+Refused: a test file without such a line, a line that names no file, a product file that no line
+names, and a tests/COVERS that is not made of these lines. Files that do not keep this yet are in
+tests/fence/covers_left, which may only shrink. --update writes tests/COVERS, and takes out of
+covers_left what has come."""
 import os
 import re
 import sys
@@ -19,7 +23,7 @@ COVERS, LEFT = "tests/COVERS", "tests/fence/covers_left"
 PRODUCT = ("base", "gateway", "intra", "wan")
 LINE = re.compile(r"^[ \t*#]*Covers:[ \t]*(.*?)[ \t]*(?:\*/)?$", re.M)
 C_TEST = re.compile(r"\bcmocka_run_group_tests\w*\(|\bLLVMFuzzerTestOneInput\(|\bint main\(")
-C_FOLDERS = ("tests/unit/", "tests/fault/", "tests/fuzz/", "tests/scenario/", "tests/gpu/", "tests/vm/")
+C_FOLDERS = tuple(f"tests/{name}/" for name in ("unit", "fault", "fuzz", "scenario", "gpu", "vm"))
 HEAD = re.compile(r'\A(?:#![^\n]*\n)?\s*(/\*.*?\*/|"""(?:.*?)"""|(?:#[^\n]*\n)+)', re.S)
 OTHERS = ("tests/system/worker.c",)  # programs that tests run, and that are none
 
@@ -35,13 +39,15 @@ def is_test(name, text):
         return False
     if name.endswith(".c"):
         return name.startswith(C_FOLDERS) and C_TEST.search(c_text.code_of(text)) is not None
-    return name.endswith(".py") and (name.startswith(("tests/vm/", "tests/unit/")) or os.path.basename(name).startswith("test_"))
+    by_name = name.startswith(("tests/vm/", "tests/unit/")) or os.path.basename(name).startswith("test_")
+    return name.endswith(".py") and by_name
 
 
 def lines_of(text):
     """The files that the first comment names."""
     head = HEAD.match(text)
-    return [word.rstrip(".,;") for line in LINE.findall(head.group(1)) for word in line.split() if "/" in word] if head else []
+    words = [word for line in LINE.findall(head.group(1)) for word in line.split()] if head else []
+    return [word.rstrip(".,;") for word in words if "/" in word]
 
 
 def covers(texts):
@@ -65,7 +71,8 @@ def listed(found):
 
 def lacking(root, texts, found):
     """Files that have no line, or no test."""
-    return {n for n, text in texts.items() if is_test(n, text) and not lines_of(text)} | {n for n in product_files(root) if n not in found}
+    without_a_line = {n for n, text in texts.items() if is_test(n, text) and not lines_of(text)}
+    return without_a_line | {n for n in product_files(root) if n not in found}
 
 
 def complaints(root, texts, found, left, lacks):
@@ -73,7 +80,8 @@ def complaints(root, texts, found, left, lacks):
         if not os.path.isfile(os.path.join(root, product)):
             yield f"{tests[0]}: Covers: {product}: there is no such file"
     for name in sorted(lacks - left):
-        yield f"{name}: " + ("its first comment has no line Covers:" if name in texts else "no test file's Covers: line names it")
+        why = "its first comment has no line Covers:" if name in texts else "no Covers: line names it"
+        yield f"{name}: {why}"
 
 
 def main():
@@ -85,14 +93,16 @@ def main():
     left = set(c_text.read(root, LEFT).split()) if before else lacks
     wrong = list(complaints(root, texts, found, left, lacks))
     if update and not wrong:
-        for name, text in ((COVERS, listed(found)), (LEFT, "".join(f"{n}\n" for n in sorted(lacks & left)))):
+        still = "".join(f"{n}\n" for n in sorted(lacks & left))
+        for name, text in ((COVERS, listed(found)), (LEFT, still)):
             with open(os.path.join(root, name), "w", encoding="utf-8") as out:
                 out.write(text)
     elif not wrong:
         if not os.path.exists(os.path.join(root, COVERS)) or c_text.read(root, COVERS) != listed(found):
             wrong.append(f"{COVERS} is not what the Covers: lines say: tests/fence/covers.py . --update")
-        wrong += [f"{LEFT}: {name} is there by now: tests/fence/covers.py . --update" for name in sorted(left - lacks)]
-    print("\n".join(wrong) if wrong else f"{len(found)} files covered by {sum(bool(lines_of(t)) for t in texts.values())}; {len(lacks)} left")
+        wrong += [f"{LEFT}: {name} has it by now: covers.py . --update" for name in sorted(left - lacks)]
+    tests = sum(bool(lines_of(text)) for text in texts.values())
+    print("\n".join(wrong) if wrong else f"{len(found)} files covered by {tests} tests; {len(lacks)} left")
     return 1 if wrong else 0
 
 
