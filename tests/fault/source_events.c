@@ -110,9 +110,9 @@ static void each_byte_is_where_it_stands(const struct told *t)
         }
     for (uint32_t k = 0; k < CHUNKS; k++) {
         const struct tb_source_object *object = NULL;
-        const bool encoded = t->s.object_count > 0 && t->objects[k].codec != 0;
-        assert_int_equal(tb_source_object_of(&t->s, k, &object), encoded);
-        if (encoded) assert_ptr_equal(object, &t->objects[k]);
+        const bool there = t->s.object_count > 0 && t->objects[k].codec != 0;
+        assert_int_equal(tb_source_object_of(&t->s, k, &object), there);
+        if (there) assert_ptr_equal(object, &t->objects[k]);
     }
 }
 
