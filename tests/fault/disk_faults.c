@@ -131,7 +131,7 @@ static bool anchor_round(void *world)
     return wrote && number == r->newer.key.number;
 }
 
-/* What a failed removal left is removed at the next start, by its name. */
+/* The next start removes a file that a failed removal left, by its name. */
 static void anchor_check(void *world, bool done)
 {
     struct anchor_round *r = world;

@@ -19,7 +19,7 @@
 #include "tests/fault/sweep.h"
 
 #define FRAME_BYTES 300000
-#define OPEN_MS     150 /* an end whose other end was never accepted gives up after this, where a call fails */
+#define OPEN_MS     150   /* where a call fails: after this an end gives up that was never accepted */
 #define PATIENT_MS  10000 /* where none does */
 
 /* One end of the wires. */

@@ -1,4 +1,4 @@
-/* What a peer can send: the first byte says what the rest is. Messages that decode encode to the
+/* All that a peer can send; the first byte says which message the rest is. Messages that decode encode to the
  * same bytes; a crossing fed with a peer's HELD, REFUSED and STREAM_GONE never sends what the peer
  * holds, nor a chunk twice at once.
  *

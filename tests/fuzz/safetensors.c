@@ -12,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
 
-/* What was accepted keeps what the header promises. */
+/* An accepted file keeps the promises of safetensors.h. */
 static void check(const struct tb_safetensors *s)
 {
     uint64_t at = 0;

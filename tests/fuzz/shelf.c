@@ -76,7 +76,7 @@ static bool round_run(struct tb_hop_shelf *s, tb_time_ns now)
     return true;
 }
 
-/* What stands on our own shelf now is a shelf, and those behind us may read all of it. */
+/* Our own shelf is a valid one now: readers behind us may read all of it. */
 static void ours_is_a_shelf(void)
 {
     struct tb_shelf_head head;

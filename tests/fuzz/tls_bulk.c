@@ -1,6 +1,6 @@
-/* What a peer can send where records are opened by ours: its keys are known here, so that what it
- * sends is believed. What it sealed in good order is delivered, all of it and nothing else; behind
- * the first thing that may not come nothing is; and what we say meanwhile the peer can open.
+/* All that a peer can send to our own opening of records. Its keys are known here, so its records
+ * are believed. Records that it sealed in good order are delivered, whole and nothing else. Behind
+ * the first record that may not come nothing is delivered. The peer can open all that we send.
  *
  * Covers: base/net/tls_bulk.c base/net/tls_records.c */
 #include <errno.h>
@@ -96,7 +96,7 @@ static void heard_of_us(struct peer *p, const struct tb_tls_plain *plain)
     }
 }
 
-/* True: something came. What is no whole record yet stays. */
+/* True: something came. The bytes of a record that is not whole yet stay. */
 static bool peer_reads(struct peer *p)
 {
     uint8_t header[TB_TLS_HEADER_BYTES], record[TB_TLS_HEADER_BYTES + TB_TLS_CIPHER_BYTES];
@@ -180,7 +180,7 @@ static bool key_update(const uint8_t *message, size_t count)
     return count == 5 && memcmp(message, begins, sizeof begins) == 0 && message[4] <= 1;
 }
 
-/* What has to come of a record: content, its type, padding. True: another key follows. */
+/* Checks the inside of a record that comes: content, its type, padding. True: another key follows. */
 static bool judge(struct peer *p, const uint8_t *inner, size_t count)
 {
     if (p->closed) return false;

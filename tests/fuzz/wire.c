@@ -1,4 +1,4 @@
-/* What a stranger writes into a socket before anybody knows him: frames of any header and length
+/* Bytes that a stranger writes into a socket before it is known: frames of any header and length
  * come whole, in order, and within the bound, or end the connection. First byte: in how many
  * pieces the bytes come.
  *

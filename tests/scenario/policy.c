@@ -53,7 +53,7 @@ static void policy(struct world *w, bool every)
     CHECK_OK(tb_catalog_model_add(w->west.c, &m));
 }
 
-/* What is to come of the crossing, and of the newest version that is waiting. */
+/* The bytes still to come of the crossing, and of the newest version that waits. */
 static bool give_up(struct world *w, uint32_t newest)
 {
     if (w->crossing == 0 || newest <= w->crossing) return false;
