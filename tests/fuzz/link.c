@@ -1,6 +1,6 @@
-/* All that a peer can send; the first byte says which message the rest is. Messages that decode encode to the
- * same bytes; a crossing fed with a peer's HELD, REFUSED and STREAM_GONE never sends what the peer
- * holds, nor a chunk twice at once.
+/* All that a peer can send; the first byte says which message the rest is. Messages that decode
+ * encode to the same bytes; a crossing fed with a peer's HELD, REFUSED and STREAM_GONE never sends
+ * what the peer holds, nor a chunk twice at once.
  *
  * Covers: wan/frame/frame.c wan/send/outbound.c */
 #include "tests/fuzz/fuzz.h"

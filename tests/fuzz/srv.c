@@ -1,4 +1,5 @@
-/* A name server's SRV answer. An accepted answer has names that end, in the order in which they are to be tried.
+/* A name server's SRV answer. An accepted answer has names that end, in the order in which
+ * they are to be tried.
  *
  * Covers: base/net/srv.c */
 #include "base/net/srv.h"

@@ -180,7 +180,8 @@ static bool key_update(const uint8_t *message, size_t count)
     return count == 5 && memcmp(message, begins, sizeof begins) == 0 && message[4] <= 1;
 }
 
-/* Checks the inside of a record that comes: content, its type, padding. True: another key follows. */
+/* Checks the inside of a record that comes: content, its type, padding. True:
+ * another key follows. */
 static bool judge(struct peer *p, const uint8_t *inner, size_t count)
 {
     if (p->closed) return false;
