@@ -2,10 +2,12 @@
  * make by themselves, and those of OpenSSL, SQLite, c-ares and the rest. Preloaded into a
  * program, or linked into a test.
  *
- * TB_CALLS=NAME:K makes call K of a function fail, K+ all after it too; TB_CALLS_COUNT=PATH writes
- * "NAME CALLS" for each at exit. A test calls tb_calls_arm. What libuv calls is left alone: it
- * aborts by design when its own descriptors (epoll, eventfd) fail. So are clocks, epoll_wait,
- * munmap, close and exit, which nobody could answer. */
+ * TB_CALLS=NAME:K makes call K of a function fail, K+ all after it too. TB_CALLS_COUNT=PATH writes
+ * "NAME CALLS" for each function at exit. A test calls tb_calls_arm.
+ *
+ * Calls of libuv itself never fail: libuv aborts by design when its own descriptors (epoll,
+ * eventfd) do. Clocks, epoll_wait, munmap, close and exit never fail either: no caller could answer
+ * their failure. */
 #include "tests/fault/calls.h"
 
 #include <dirent.h>
@@ -153,8 +155,10 @@ CALL(ssize_t, recv, (int fd, void *out, size_t n, int flags), (fd, out, n, flags
 CALL(ssize_t, send, (int fd, const void *in, size_t n, int flags), (fd, in, n, flags), -1, EPIPE)
 CALL(int, bind, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n), -1, EADDRINUSE)
 CALL(int, listen, (int fd, int backlog), (fd, backlog), -1, EADDRINUSE)
-CALL(int, setsockopt, (int fd, int level, int name, const void *v, socklen_t n), (fd, level, name, v, n), -1, EPERM)
-CALL(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *n), (fd, level, name, v, n), -1, ENOBUFS)
+CALL(int, setsockopt, (int fd, int level, int name, const void *v, socklen_t n), (fd, level, name, v, n), -1,
+     EPERM)
+CALL(int, getsockopt, (int fd, int level, int name, void *v, socklen_t *n), (fd, level, name, v, n), -1,
+     ENOBUFS)
 CALL(int, getsockname, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n), -1, ENOBUFS)
 CALL(int, getpeername, (int fd, struct sockaddr *a, socklen_t *n), (fd, a, n), -1, ENOTCONN)
 CALL(int, fstat, (int fd, struct stat *s), (fd, s), -1, EIO)
@@ -171,10 +175,11 @@ CALL(int, dup, (int fd), (fd), -1, EMFILE)
 CALL(int, eventfd, (unsigned count, int flags), (count, flags), -1, EMFILE)
 CALL(int, timerfd_create, (clockid_t clock, int flags), (clock, flags), -1, EMFILE)
 CALL(int, madvise, (void *at, size_t n, int advice), (at, n, advice), -1, ENOMEM)
-CALL(ssize_t, process_vm_readv, (pid_t pid, const struct iovec *here, unsigned long n, const struct iovec *there, unsigned long m,
-     unsigned long flags), (pid, here, n, there, m, flags), -1, EPERM)
+CALL(ssize_t, process_vm_readv, (pid_t pid, const struct iovec *here, unsigned long n,
+     const struct iovec *there, unsigned long m, unsigned long flags), (pid, here, n, there, m, flags), -1, EPERM)
 CALL(int, poll, (struct pollfd *fds, nfds_t n, int ms), (fds, n, ms), -1, ENOMEM)
-CALL(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *user), (t, a, fn, user), EAGAIN, EAGAIN)
+CALL(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *user),
+     (t, a, fn, user), EAGAIN, EAGAIN)
 CALL(DIR *, fdopendir, (int fd), (fd), NULL, ENOMEM)
 CALL(DIR *, opendir, (const char *path), (path), NULL, EMFILE)
 CALL(int, fdatasync, (int fd), (fd), -1, EIO)

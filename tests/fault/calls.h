@@ -7,11 +7,12 @@
 #include <stdint.h>
 
 /* clang-format off */
-#define TB_CALLS(X) X(read) X(write) X(pread64) X(pwrite64) X(recv) X(send) X(bind) X(listen) X(setsockopt) X(getsockopt)   \
-                    X(getsockname) X(getpeername) X(fstat) X(lstat) X(stat) X(fstatfs) X(flock) X(mkdir) X(mkdirat)         \
-                    X(unlink) X(unlinkat) X(renameat) X(dup) X(eventfd) X(timerfd_create) X(madvise)     \
-                    X(process_vm_readv) X(poll) X(pthread_create) X(fdopendir) X(opendir) X(fdatasync) X(ftruncate64)       \
-                    X(fcntl) X(fcntl64) X(open64) X(openat)
+#define TB_CALLS(X)                                                                                  \
+    X(read) X(write) X(pread64) X(pwrite64) X(recv) X(send) X(bind) X(listen) X(setsockopt)          \
+    X(getsockopt) X(getsockname) X(getpeername) X(fstat) X(lstat) X(stat) X(fstatfs) X(flock)        \
+    X(mkdir) X(mkdirat) X(unlink) X(unlinkat) X(renameat) X(dup) X(eventfd) X(timerfd_create)        \
+    X(madvise) X(process_vm_readv) X(poll) X(pthread_create) X(fdopendir) X(opendir) X(fdatasync)    \
+    X(ftruncate64) X(fcntl) X(fcntl64) X(open64) X(openat)
 /* clang-format on */
 
 enum tb_call {

@@ -1,7 +1,10 @@
 /* Versions in files under faults: an anchor is written over an older one and read back, and a
  * folder's files are compared with a version and claimed. Whichever call fails, an anchor that
  * has its name is whole (P3), a good one is never called damaged (P10), and what is held is
- * what was published (P1). */
+ * what was published (P1).
+ *
+ * Covers: gateway/disk/anchor_file.c gateway/disk/anchor_folder.c gateway/disk/disk_io.c
+ * Covers: gateway/disk/local_files.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -128,7 +131,7 @@ static bool anchor_round(void *world)
     return wrote && number == r->newer.key.number;
 }
 
-/* What a failed removal left is removed at the next start, by its name. */
+/* The next start removes a file that a failed removal left, by its name. */
 static void anchor_check(void *world, bool done)
 {
     struct anchor_round *r = world;

@@ -1,6 +1,6 @@
 /* explore.h - every event in every state of a small core: from a first state, each event is given
- * in each state that is reached, until there are no new ones. What the core may never do is the
- * event's to say (it fails the test).
+ * in each state that is reached, until there are no new ones. An event
+ * fails the test when the core did what it may never do.
  *
  * A state is the bytes of a world, which lies at one address, so that pointers into itself stay
  * true. */

@@ -1,7 +1,9 @@
-/* What stands in files under faults: the arena, the store, a configuration, files as a version
- * and back. After each round the fault is over, and what was said to be done is there: held
- * chunks are right (P1) and stay held (P3), stored rows come back, a written folder is the
- * published one or has no marker. */
+/* Files under faults: the arena, the store, a configuration, files as a version and back. After
+ * each round the fault is over, and each answer TB_OK was true: held chunks are right (P1) and stay
+ * held (P3), stored rows come back, and a written folder is the published one or has no marker.
+ *
+ * Covers: gateway/arena/arena.c gateway/arena/arena_file.c gateway/store/store.c
+ * Covers: gateway/config/config.c gateway/cli/bundle.c gateway/cli/unbundle.c base/fault.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

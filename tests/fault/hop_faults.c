@@ -1,6 +1,9 @@
 /* A hop between two workers under faults, over shared memory, a socket and TCP: a reader's fabric
  * opens, reads a shard and goes. It ends whole or is told that it was lost; what is held is what
- * was sealed (P1), and nothing is claimed or open any more. */
+ * was sealed (P1), and nothing is claimed or open any more.
+ *
+ * Covers: intra/fabric/fabric.c intra/hop/hop_run.c intra/transport/transport_shm.c
+ * Covers: intra/transport/transport_tcp.c */
 #include <signal.h>
 
 #include "base/clock.h"

@@ -1,6 +1,9 @@
 /* base/net under faults: one round makes contexts from files and from nothing, listens, dials,
  * shakes hands, moves frames both ways over TLS, passes descriptors over a unix socket, and asks
- * for a name at a server that is not there. */
+ * for a name at a server that is not there.
+ *
+ * Covers: base/net/endpoint.c base/net/listen.c base/net/tls.c base/net/chan.c base/net/resolve.c
+ * Covers: base/net/library_faults.c base/fault.c */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,7 +19,7 @@
 #include "tests/fault/sweep.h"
 
 #define FRAME_BYTES 300000
-#define OPEN_MS     150 /* an end whose other end was never accepted gives up after this, where a call fails */
+#define OPEN_MS     150   /* where a call fails: after this an end gives up that was never accepted */
 #define PATIENT_MS  10000 /* where none does */
 
 /* One end of the wires. */

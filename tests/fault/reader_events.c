@@ -1,6 +1,9 @@
 /* Every event in every state of the small cores behind a hop: its heartbeat, an emulated NIC, the
  * rails and the spinning of verbs, a shelf of encoded chunks. Now is always the same instant: when
- * time passes, what was moves back. */
+ * time passes, what was moves back.
+ *
+ * Covers: intra/hop/heartbeat.c intra/fabric/nic_rate.c intra/verbs/rails.c
+ * Covers: intra/verbs/poll_spin.c base/layout/shelf.c */
 #include "base/layout/shelf.h"
 #include "intra/hop/heartbeat.h"
 #include "intra/hop/hop_shelf.h"

@@ -1,6 +1,9 @@
 /* Every event in every state of the cores that share a link and a version out: the divider, whose
  * turn it is, flows, a day's budget, the cap. Now is always the same instant: when time passes,
- * what was moves back, and what was long ago is all the same. */
+ * what was moves back, and what was long ago is all the same.
+ *
+ * Covers: wan/send/source_division.c wan/send/sender_turn.c wan/send/fair_queue.c
+ * Covers: wan/send/budget.c wan/send/rate_cap.c */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/budget.h"

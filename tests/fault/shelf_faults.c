@@ -1,7 +1,9 @@
 /* Encoded chunks inside a site under faults: a gateway's thread encodes a version on the one before
- * it, and a worker that holds that one reads objects over tcp and passes them on. Whichever call
- * fails: what is held is what was sealed, no source is blamed for an object, an object on a shelf
- * is the chunk's (P1), and where there are none the version comes whole all the same (P6). */
+ * it, and a worker that holds that one reads encoded chunks over tcp and passes them on. Whichever
+ * call fails: what is held is what was sealed, no source is blamed for an encoded chunk, the one on
+ * a shelf is the chunk's (P1), and where there are none the version comes whole all the same (P6).
+ *
+ * Covers: gateway/daemon/copies/shelves.c intra/hop/hop_shelf.c base/layout/shelf.c */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,7 +170,7 @@ static void check(void *world, bool done)
 {
     struct site *w = world;
     assert_int_equal(told(&w->tale).bad, 0);
-    /* Who has no memory to decode in reads chunks whole. */
+    /* A reader without memory to decode in reads chunks whole. */
     assert_true(!done || (tb_place_whole(&w->worker.hold.place) && (w->objects > 0 || w->faulty)));
     hold_check(&w->worker.hold, &w->cargo);
     shelf_check(w, &w->source);

@@ -1,5 +1,7 @@
 /* Every event in every state of the cores inside a site: a hop of three chunks, a place, the
- * arena's extents, the planner. */
+ * arena's extents, the planner.
+ *
+ * Covers: intra/hop/hop.c base/layout/place.c gateway/arena/extents.c intra/planner.c */
 #include "gateway/arena/extents.h"
 #include "intra/hop/hop.h"
 #include "intra/planner.h"

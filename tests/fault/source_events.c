@@ -1,6 +1,8 @@
 /* Every shape of a source that a worker can describe, against a shard of two tensors and a blob:
  * what is believed is what fits (P7), and of that each byte is read from where it stands (P1).
- * tb_source has no state: its events are descriptors. */
+ * tb_source has no state: its events are descriptors.
+ *
+ * Covers: intra/fabric/source_descriptor.c intra/fabric/source_buffers.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -108,9 +110,9 @@ static void each_byte_is_where_it_stands(const struct told *t)
         }
     for (uint32_t k = 0; k < CHUNKS; k++) {
         const struct tb_source_object *object = NULL;
-        const bool encoded = t->s.object_count > 0 && t->objects[k].codec != 0;
-        assert_int_equal(tb_source_object_of(&t->s, k, &object), encoded);
-        if (encoded) assert_ptr_equal(object, &t->objects[k]);
+        const bool there = t->s.object_count > 0 && t->objects[k].codec != 0;
+        assert_int_equal(tb_source_object_of(&t->s, k, &object), there);
+        if (there) assert_ptr_equal(object, &t->objects[k]);
     }
 }
 

@@ -17,14 +17,19 @@ NO_FUNCTION = {"if", "for", "while", "switch", "return", "sizeof", "do", "else",
 Function = collections.namedtuple("Function", "name static first last")
 
 
-def product_files(root, folders):
-    """Sources that git knows, or all, where the tree is none of git's."""
+def files(root, folders, ends):
+    """Those that git knows, or all, where the tree is none of git's."""
     listed = subprocess.run(["git", "-C", root, "ls-files", "--cached", "--others", "--exclude-standard", *folders],
                             capture_output=True, text=True, check=False)
     names = listed.stdout.splitlines() if listed.returncode == 0 else [
         os.path.relpath(os.path.join(at, name), root)
         for folder in folders for at, _, inside in os.walk(os.path.join(root, folder)) for name in inside]
-    return sorted(n for n in names if n.endswith((".c", ".h")) and os.path.isfile(os.path.join(root, n)))
+    return sorted(n for n in names if n.endswith(ends) and os.path.isfile(os.path.join(root, n)))
+
+
+def product_files(root, folders):
+    """C sources."""
+    return files(root, folders, (".c", ".h"))
 
 
 def read(root, name):

@@ -1,6 +1,9 @@
 /* Lines of the control socket, both ways. A line that anybody may have written gets an answer of
  * schema 1 that can be sent; an answer that anybody may have given is taken as one or refused with
- * a sentence. First byte: which way. */
+ * a sentence. First byte: which way.
+ *
+ * Covers: gateway/daemon/control/control.c gateway/cli/control_client.c
+ * Covers: gateway/cli/control_fields.c */
 #include "gateway/daemon/control/control.h"
 #include "gateway/cli/control_client.h"
 #include "tests/fuzz/fuzz.h"

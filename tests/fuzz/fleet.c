@@ -1,5 +1,7 @@
 /* A fleet that parses is inside all bounds, and one that does not has one clean line of
- * complaint. */
+ * complaint.
+ *
+ * Covers: sim/fleet/fleet_scenario.c */
 #include "sim/fleet/fleet_scenario.h"
 
 #include <math.h>

@@ -1,6 +1,8 @@
 /* replay.c - runs a fuzz target without libFuzzer, in every preset and with every compiler:
  * each seed as it is, all its truncations while it is small, and some mutations that are
- * the same in every run. */
+ * the same in every run.
+ *
+ * Covers: tests/fuzz/fuzz.h */
 #include <dirent.h>
 #include <stdio.h>
 #include <string.h>

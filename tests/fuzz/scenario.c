@@ -1,5 +1,7 @@
 /* A scenario that parses is inside all bounds, and one that does not has one clean line of
- * complaint. So it is with what is changed while it runs, and then the scenario stays. */
+ * complaint. So it is with what is changed while it runs, and then the scenario stays.
+ *
+ * Covers: sim/wan/scenario.c */
 #include "sim/wan/scenario.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 /* A source descriptor that decodes encodes to the same bytes, needs no more memory than a small
- * multiple of them, and every run of one that fits a manifest stays below 2^63. */
+ * multiple of them, and every run of one that fits a manifest stays below 2^63.
+ *
+ * Covers: intra/fabric/source_descriptor.c intra/fabric/source_buffers.c */
 #include "intra/fabric/source_descriptor.h"
 
 #include <string.h>

@@ -2,7 +2,9 @@
  * becomes of a version when somebody dies on its way. Virtual time; a chunk a step from the rank to
  * east, from east to west, from west to a worker.
  *
- * P2, P6, P10: each story beside its opposite. */
+ * P2, P6, P10: each story beside its opposite.
+ *
+ * Covers: gateway/catalog/versions.c gateway/catalog/leases.c gateway/catalog/rules/settle.c */
 #include <stdio.h>
 #include <string.h>
 

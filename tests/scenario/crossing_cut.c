@@ -2,7 +2,9 @@
  * duplicates, disorder, lies.
  *
  * Both cores run against each other over a wire that takes half a round trip. A stream carries one
- * parcel at a time, so the traces stay readable; a parcel is two chunks. Promises P4, P5, P6. */
+ * parcel at a time, so the traces stay readable; a parcel is two chunks. Promises P4, P5, P6.
+ *
+ * Covers: wan/send/outbound.c wan/send/inbound.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* policy.c - a trainer that publishes every 30 s, and a link that needs 45 s for a version: what
  * west gets, by policy and by how wrong the estimates are. The catalog and the rule for giving up
- * as they are shipped; virtual time. P6. */
+ * as they are shipped; virtual time. P6.
+ *
+ * Covers: gateway/daemon/crossing_policy.c gateway/catalog/crossing_answers.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -54,7 +56,7 @@ static void policy(struct world *w, bool every)
     CHECK_OK(tb_catalog_model_add(w->west.c, &m));
 }
 
-/* What is to come of the crossing, and of the newest version that is waiting. */
+/* The bytes still to come of the crossing, and of the newest version that waits. */
 static bool give_up(struct world *w, uint32_t newest)
 {
     if (w->crossing == 0 || newest <= w->crossing) return false;

@@ -4,7 +4,9 @@
  * The crossing, the landing and the hedges are the shipped cores. A stream is a pipe with room for
  * what may wait unsent and for a window: the rate of the path is shared by those that have
  * something to send, and the slow one takes less of it, so what it leaves is the others'. Promises
- * P4, P6: it costs a version less than 5 %, and at most 2 % of the bytes go twice. */
+ * P4, P6: it costs a version less than 5 %, and at most 2 % of the bytes go twice.
+ *
+ * Covers: wan/send/hedge.c wan/send/outbound.c wan/send/inbound.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,8 @@
 """What scripts read of bench/run: each key once, JSON of one shape, and a reason where there is no number; and a bench that was
-killed leaves nothing. No number is looked at."""
+killed leaves nothing. No number is looked at.
+
+Covers: bench/run bench/measuring.py bench/report.py
+"""
 
 import contextlib
 import dataclasses

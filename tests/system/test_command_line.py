@@ -1,4 +1,11 @@
-"""The command line as a person or a script uses it: files in at one site, the same files out at another; exit codes; the quickstart."""
+"""The command line as a person or a script uses it: files in at one site, the same files out at another; exit codes; the quickstart.
+
+Covers: gateway/cli/tombolo.c gateway/cli/commands.c gateway/cli/options.c gateway/cli/manual.c
+Covers: gateway/cli/output.c gateway/cli/publish_command.c gateway/cli/publish_run.c
+Covers: gateway/cli/subscribe_command.c gateway/cli/gateway_session.c
+Covers: gateway/cli/operator_commands.c gateway/cli/config_commands.c
+Covers: gateway/config/start_checks.c gateway/config/config_explain.c sim/quickstart.c
+"""
 
 import contextlib
 import filecmp

@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""Versions on disks: what a site has in files does not cross again, and nothing in a file is believed."""
+"""Versions on disks: what a site has in files does not cross again, and nothing in a file is believed.
+
+Covers: gateway/daemon/copies/adopt.c gateway/daemon/copies/adopt_read.c
+Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/shard_files.c
+Covers: gateway/cli/adopt_command.c
+"""
 
 import json
 import os

@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""What the documents say of a running gateway is so: fields of the control socket, counters."""
+"""What the documents say of a running gateway is so: fields of the control socket, counters.
+
+Covers: docs/control.md docs/protocol.md gateway/daemon/control/control.c
+Covers: gateway/daemon/control/site_status.c gateway/daemon/control/link_status.c
+Covers: gateway/daemon/control/version_status.c
+"""
 
 import json
 import random

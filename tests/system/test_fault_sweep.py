@@ -4,7 +4,10 @@ A clean run counts the calls at each fault point: those of base/fault.h, where a
 those functions of libc that tests/fault/calls.c stands in front of, whoever calls them. Then the run is repeated with call k
 failing. Each time a spread of the calls is tried; with TB_FAULT_ALL=1 every one up to MOST, and a spread of those
 behind it; TB_FAULT_PART=i/n tries the i-th of n parts of that. A run may fail; it may not crash, hang, leak (sanitized
-builds say so) or lie: what answered well is there, byte for byte."""
+builds say so) or lie: what answered well is there, byte for byte.
+
+Covers: base/fault.c gateway/daemon/main.c gateway/daemon/daemon.c gateway/cli/tombolo.c
+"""
 
 import filecmp
 import json

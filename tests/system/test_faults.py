@@ -1,5 +1,10 @@
 """Faults are normal: cut links, killed processes, publishers that die, restart, or break their word (P1 to P6, P10).
-With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py)."""
+With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py).
+
+Covers: wan/link/path/link_dial.c wan/link/streams/link_streams.c gateway/daemon/store_restore.c
+Covers: gateway/daemon/copies/copy_sweep.c gateway/daemon/links/withdrawn.c
+Covers: gateway/catalog/abandon.c
+"""
 
 import signal
 import sys

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a message for all that is neither."""
+"""What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a message for all that is neither.
+
+Covers: gateway/cli/subscribe_command.c gateway/cli/version_folder.c gateway/cli/version_hook.c
+"""
 
 import contextlib
 import filecmp

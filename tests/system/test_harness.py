@@ -1,4 +1,7 @@
-"""The harness itself: a test that fails leaves no file, process or network namespace behind."""
+"""The harness itself: a test that fails leaves no file, process or network namespace behind.
+
+Covers: tests/system/harness.py tests/system/failing.py sim/leavings.py
+"""
 
 import os
 import pathlib

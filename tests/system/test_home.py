@@ -1,4 +1,8 @@
-"""A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them."""
+"""A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them.
+
+Covers: gateway/daemon/sessions/home_runs.c wan/link/traffic/link_runs.c
+Covers: gateway/catalog/run_asking.c
+"""
 
 import signal
 import sqlite3

@@ -1,4 +1,7 @@
-"""Several gateways a site: lanes that carry one version together (P5, P6, P8)."""
+"""Several gateways a site: lanes that carry one version together (P5, P6, P8).
+
+Covers: wan/link/traffic/link_share.c wan/send/source_division.c
+"""
 
 import sys
 

@@ -1,4 +1,9 @@
-"""What crosses, in which order and how much of it: policies, weights, rates, a day's bytes (P3, P6, P7, P10)."""
+"""What crosses, in which order and how much of it: policies, weights, rates, a day's bytes (P3, P6, P7, P10).
+
+Covers: gateway/daemon/crossing_policy.c gateway/daemon/links/peer_limits.c wan/send/rate_cap.c
+Covers: wan/send/feed_rate_cap.c wan/send/feed_day_budget.c wan/send/fair_queue.c
+Covers: wan/link/traffic/link_day_budget.c
+"""
 
 import re
 import subprocess

@@ -1,6 +1,11 @@
 #!/usr/bin/env python3
 """What a link says of itself (P10): each reason for which two gateways do not come together is brought about by real processes, and
-stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it."""
+stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it.
+
+Covers: wan/link/path/link_why.c wan/link/path/link_segment.c wan/link/session/link_twin.c
+Covers: gateway/daemon/links/link_events.c gateway/daemon/links/link_reports.c
+Covers: gateway/cli/link_commands.c
+"""
 
 import json
 import re

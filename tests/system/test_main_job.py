@@ -1,5 +1,10 @@
 """The main job, end to end, over real TLS and real processes: what a trainer publishes at one site is held, whole and
-verified, by every worker of another (P1, P2)."""
+verified, by every worker of another (P1, P2).
+
+Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_publish.c
+Covers: gateway/daemon/sessions/session_follow.c gateway/daemon/sessions/session_plan.c
+Covers: gateway/daemon/links/crossings.c base/huge_pages.c gateway/daemon/control/chain_status.c
+"""
 
 import os
 import re

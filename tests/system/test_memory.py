@@ -1,6 +1,12 @@
 """Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own back.
 
-With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the device's own counters say so."""
+With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the device's own counters say so.
+
+Covers: intra/client/follow/buffer_switch.c intra/client/follow/patch.c
+Covers: intra/client/publish/publication_watch.c intra/client/memory/registration_suspend.c
+Covers: intra/client/memory/seal_protection.c gateway/catalog/unpublish.c
+Covers: gateway/catalog/rules/unpublish_rules.c gateway/catalog/groups.c
+"""
 
 import os
 import pathlib

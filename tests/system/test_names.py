@@ -1,4 +1,7 @@
-"""Peers by name: services, several addresses, addresses that change (P6, P7, P10)."""
+"""Peers by name: services, several addresses, addresses that change (P6, P7, P10).
+
+Covers: base/dial_race.c base/net/resolve.c base/net/srv.c base/net/endpoint.c
+"""
 
 import contextlib
 import os

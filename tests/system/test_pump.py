@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The TLS pump, which links are held against (bench/pump.c): a floor that sent less, or ended its clock sooner, would be no floor."""
+"""The TLS pump, which links are held against (bench/pump.c): a floor that sent less, or ended its clock sooner, would be no floor.
+
+Covers: bench/pump.c
+"""
 
 import json
 import pathlib

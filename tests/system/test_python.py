@@ -1,4 +1,7 @@
-"""The ctypes module against a real gateway: what Python publishes, Python follows."""
+"""The ctypes module against a real gateway: what Python publishes, Python follows.
+
+Covers: python/tombolo.py
+"""
 
 import contextlib
 import ctypes

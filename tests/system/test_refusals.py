@@ -1,4 +1,9 @@
-"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
+"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10).
+
+Covers: gateway/daemon/rights.c gateway/daemon/links/peer_rights.c gateway/daemon/persist.c
+Covers: gateway/daemon/shutdown.c gateway/config/descriptors.c gateway/store/store_writer.c
+Covers: gateway/daemon/sessions/sessions.c
+"""
 
 import os
 import re

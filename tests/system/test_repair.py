@@ -1,5 +1,9 @@
 """A damaged chunk is repaired while the gateway runs (P1, P6): a reader reports it, its holder digests its own copy, and fetches it again
-or stops serving it."""
+or stops serving it.
+
+Covers: gateway/daemon/copies/repair.c gateway/daemon/sessions/session_repair.c
+Covers: intra/client/publish/chunk_recheck.c base/damage_reports.c
+"""
 
 import pathlib
 import sys

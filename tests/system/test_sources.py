@@ -1,4 +1,7 @@
-"""One version from several sites at once (P5, P6)."""
+"""One version from several sites at once (P5, P6).
+
+Covers: wan/send/source_division.c wan/link/traffic/link_share.c
+"""
 
 import sys
 

@@ -1,5 +1,10 @@
 #!/usr/bin/env python3
-"""Consecutive versions between sites and along a chain: a step goes as what changed, bit for bit, whatever happens to its base."""
+"""Consecutive versions between sites and along a chain: a step goes as what changed, bit for bit, whatever happens to its base.
+
+Covers: wan/send/encoded_chunks.c wan/send/encoded_chunks_chain.c wan/send/codec_choice.c
+Covers: wan/link/traffic/link_push.c intra/client/publish/encode.c
+Covers: gateway/daemon/copies/shelves.c gateway/daemon/copies/copy_shelf.c
+"""
 
 import pathlib
 import sys

@@ -4,7 +4,11 @@
 After each of them every byte is right, every packet between the sites was of a TLS connection, and what crossed twice is bounded: at most a parcel for each
 stream that was really lost, after a kill what was under way besides, and never more than came since the fault before. Times are counted from the fault's begin. A
 run in which the emulator fell behind says nothing about the gateways and is made again, and so is one that is late while others have the machine; of those
-that count most are in time, and where none counts the test is skipped."""
+that count most are in time, and where none counts the test is skipped.
+
+Covers: wan/link/session/link_heartbeat.c wan/stream/bottleneck.c wan/send/hedge.c
+Covers: wan/stream/stream_life.c
+"""
 
 import contextlib
 import ctypes

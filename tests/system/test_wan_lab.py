@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""The emulated WAN as a whole: sites that are far apart, decisions that a seed repeats, and nothing left behind."""
+"""The emulated WAN as a whole: sites that are far apart, decisions that a seed repeats, and nothing left behind.
+
+Covers: sim/wan/wanlab.py
+"""
 
 import contextlib
 import ctypes

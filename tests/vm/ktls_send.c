@@ -3,7 +3,9 @@
  * One connection over loopback, TLS 1.3, both ends here; SENT_BYTES go each way and are compared.
  * OpenSSL hands its keys to the kernel in silence, or does not, in the same silence: where it did
  * not, each thing it needs is asked for by itself. Exit code 0: on. 77: off, and the line gives the
- * reason. 1: something that must work did not. */
+ * reason. 1: something that must work did not.
+ *
+ * Covers: sim/vm/run */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

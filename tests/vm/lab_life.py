@@ -1,5 +1,8 @@
 """lab_life.py NAME: what becomes of the VM lab that is ended, runs out of time or is given what it cannot do.
-Exit codes: 0 passed, 1 failed, 77 skipped with its reason."""
+Exit codes: 0 passed, 1 failed, 77 skipped with its reason.
+
+Covers: sim/vm/run
+"""
 import json, os, pathlib, select, shutil, signal, subprocess, sys, tempfile, time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]

@@ -2,7 +2,12 @@
 one_boot.py NAME FOLDER: has guest_tests.sh run that test there, and says what came of it.
 one_boot.py end FOLDER: ends it, and looks whether the lab kept its promises.
 
-Exit codes: 0 passed, 1 failed, 77 skipped with its reason. The VM ends with ctest, however that ends."""
+Exit codes: 0 passed, 1 failed, 77 skipped with its reason. The VM ends with ctest, however that ends.
+
+Covers: sim/vm/run base/net/tls_session.c intra/verbs/verbs_door.c intra/verbs/upstream.c
+Covers: intra/verbs/upstream_path.c intra/verbs/nic.c intra/verbs/nic_facts.c
+Covers: intra/verbs/rails.c
+"""
 import ctypes, os, pathlib, select, shutil, signal, subprocess, sys, time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]

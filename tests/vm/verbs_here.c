@@ -3,7 +3,9 @@
  *
  * verbs_here ADDRESS: librdmacm resolves ADDRESS to a device, which must be rxe0; a domain, 1 MiB
  * registered for remote reads alone (never for writes), and a queue are made on it and taken down.
- * Exit code 0, or 1 with what failed. */
+ * Exit code 0, or 1 with what failed.
+ *
+ * Covers: sim/vm/run */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>

@@ -4,7 +4,10 @@ wan_agreement.py compare FOLDER: the emulator here against netem in the VM that 
 
 netem needs a kernel that has it, which the VM's is; the emulated WAN needs a processor that keeps its time,
 which the VM's does not (in there 1 packet in 100 comes over 8 ms late, and the run is void). So each runs
-where it can, on the same scenario."""
+where it can, on the same scenario.
+
+Covers: sim/wan/wanlab.py
+"""
 import json, pathlib, statistics, subprocess, sys, tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "sim/wan"))

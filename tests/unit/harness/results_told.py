@@ -1,4 +1,7 @@
-"""results_told.py: what tests/results.py says last of a run's results."""
+"""results_told.py: what tests/results.py says last of a run's results.
+
+Covers: tests/results.py
+"""
 import contextlib
 import io
 import pathlib

@@ -1,5 +1,7 @@
 /* scratch_goes.c - a test program that fails leaves no file behind (tests/unit/scratch.h). This
- * program is the failing one as well: with a way to end as its argument. */
+ * program is the failing one as well: with a way to end as its argument.
+ *
+ * Covers: tests/unit/scratch.c */
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,0 +1,66 @@
+"""rotation_is_whole.py: the parts of a list of tests/rotation are the list; each test has its turn.
+
+Covers: tests/rotation.py tests/rotation
+"""
+import os
+import pathlib
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+import rotation  # noqa: E402
+
+SUITES = ("asan", "tsan", "vm")
+COMMITS = [f"{i:040x}" for i in range(64)]  # each place of three comes among them
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"{what}: {got}, and {wanted} was expected")
+
+
+def names_of(build):
+    done = subprocess.run(["ctest", "--test-dir", build, "-N"], stdout=subprocess.PIPE, text=True, check=True)
+    words = [line.split() for line in done.stdout.splitlines()]
+    return [w[-1] for w in words if w[:1] == ["Test"] and w[1].startswith("#")]
+
+
+def parts_are_the_list(lists, names):
+    for suite in SUITES:
+        for one, found in rotation.members(lists, suite, names):
+            parts = [rotation.part(one, found, place) for place in range(one.parts)]
+            expect(f"{suite} {one.names}: its parts together", sorted(sum(parts, [])), sorted(found))
+            spread = max(map(len, parts)) - min(map(len, parts))
+            expect(f"{suite} {one.names}: parts of nearly one size", spread <= 1, True)
+
+
+def each_has_its_turn(lists, names):
+    for suite in SUITES:
+        out = [set(rotation.waiting(lists, suite, commit, names)) for commit in COMMITS]
+        expect(f"{suite}: tests that never run", sorted(set.intersection(*out)), [])
+        again = rotation.waiting(lists, suite, COMMITS[0], reversed(names))
+        expect(f"{suite}: the same commit", again, sorted(out[0]))
+    expect("dev: tests that wait", rotation.waiting(lists, "dev", COMMITS[0], names), [])
+
+
+def each_line_names_tests(lists, names):
+    for one in lists:
+        for pattern in one.names:
+            if pattern.startswith("vm.") and "vm.what_only_rdma_can_do_wrong" not in names:
+                continue  # built without RDMA
+            found = rotation.fnmatch.filter(names, pattern)
+            expect(f"tests/rotation: {pattern} names a test", bool(found), True)
+
+
+def main():
+    lists, names = rotation.read(), names_of(os.environ["TB_BUILD_DIR"])
+    made = [rotation.List(["asan"], 3, ["a.*"]), rotation.List(["asan", "tsan"], 2, ["*"])]
+    for given, tests in ((lists, names), (made, [f"a.{i}" for i in range(10)] + ["b", "c", "d"])):
+        parts_are_the_list(given, tests)
+        each_has_its_turn(given, tests)
+    each_line_names_tests(lists, names)
+    print(f"{len(lists)} lists, {len(names)} tests")
+
+
+if __name__ == "__main__":
+    main()
