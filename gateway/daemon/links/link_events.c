@@ -119,6 +119,7 @@ static void links_state(void *user, uint32_t peer, const struct tb_site_state *s
 {
     struct tb_daemon *d = user;
     tb_records_state(d, peer, state);
+    tb_withdrawn_answer_state(d, peer, state);
     tb_daemon_wake(d); /* who waits for that site */
 }
 
@@ -165,6 +166,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
+    if (state == TB_LINKS_WITHDRAWN && status != TB_CONFLICT) tb_withdrawn_heard(d, key);
     if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",
