@@ -505,7 +505,9 @@ def lag_of_a_site_without_memory(lab):
         east.cli("publish", "policy", path, "--version", 1)
         says(west, "receiver-memory", "the memory budget is spent", head="1:1", versions=1)
         both_say(east, west, "receiver-memory", head="1:1", versions=1)
-        expect("lines", len(west.daemon.logged("crossing.refused", "status=site_nomem")), 1)
+        wait_for("it was tried again", lambda: west.counters()["crossings_failed"] > 2)
+        for event in ("crossing.refused", "crossing.failed"):
+            expect(f"lines of {event}", len(west.daemon.logged(event, "status=site_nomem")), 1)
     nobody_is_behind(east, west)
 
 

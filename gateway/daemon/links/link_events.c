@@ -219,8 +219,11 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
     if (copy == NULL || copy->evicting) return;
-    tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", tb_peer_site(d, peer),
-           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    d->counters.crossings_failed++;
+    if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_FAILED, peer, why))
+        tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s",
+               tb_peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
+               tb_status_name(why));
     copy->failed = why;
     copy->failed_lately = true;
     if (!copy->whole) tb_copy_crossing_refused(copy, why);
