@@ -84,6 +84,9 @@ struct tb_copy {
     struct tb_digest room_told;
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
+    struct {    /* the chunk that came with a wrong digest last; times 0: none did */
+        uint32_t peer, shard, chunk, times;
+    } bad;
     bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
     uint32_t used_by;   /* bits of enum tb_copy_user */
     bool base;          /* it is used, also by a crossing under way, as the catalog was told */

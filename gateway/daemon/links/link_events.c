@@ -286,6 +286,10 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     struct tb_copy *copy = tb_copy_find(d, &bad->uid);
     if (copy == NULL || bad->ours) return;
     copy->failed = TB_CHUNK_DIGEST;
+    copy->bad.peer = peer;
+    copy->bad.shard = bad->shard;
+    copy->bad.chunk = bad->chunk;
+    copy->bad.times = bad->times;
     copy->failed_lately = true;
 }
 
