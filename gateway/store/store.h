@@ -130,11 +130,10 @@ typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *k
 TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
                                                    void *user);
 
-/* Would it open, and load? The same looks; nothing is made, locked or changed. TB_SITE_LOCKED:
- * another process holds it. *unread_out: a killed process left a log beside it, which SQLite takes
- * in at the next open; rows are not looked at. */
+/* Would it open, and load? The same looks; nothing is made, locked or changed. A log that a killed
+ * process left beside it is read, too. TB_SITE_LOCKED: another process holds it. */
 TB_MUST_USE enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version,
-                                          void *user, bool *unread_out, char error_out[256]);
+                                          void *user, char error_out[256]);
 
 typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
 TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);

@@ -201,52 +201,72 @@ const char *tb_store_error(const struct tb_store *store)
 
 /* ---- a look before a start ---- */
 
-/* SQLite reads it as a file that nobody changes, and so makes no file beside it. */
-static void immutable_uri(const char *path, char *out, size_t size)
+/* A store with a log beside it: the store and the log are read as they stand. A store without one
+ * is read as a file that nobody changes, and so SQLite makes no file beside it. */
+static void look_uri(const char *path, bool logged, char *out, size_t size)
 {
     size_t used = (size_t)snprintf(out, size, "file:");
-    for (; *path != '\0' && used + 24 < size; path++) {
+    for (; *path != '\0' && used + 36 < size; path++) {
         const unsigned char c = (unsigned char)*path;
         const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
         used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
     }
-    snprintf(out + used, size - used, "?immutable=1");
+    snprintf(out + used, size - used, logged ? "?mode=ro&vfs=unix-none" : "?immutable=1");
 }
 
 struct look {
     tb_store_run_fn run;
     tb_store_version_fn version;
     void *user;
-    bool *unread_out;
 };
 
-static enum tb_status look_at_rows(struct tb_store *s, const char *path, const struct look *look)
+static enum tb_status look_at_rows(struct tb_store *s, const struct look *look)
+{
+    if (!tb_store_prepare(s, ST_run_all) || !tb_store_prepare(s, ST_version_all)) return TB_OK;
+    return tb_store_load(s, look->run, look->version, look->user);
+}
+
+/* A killed process left it. SQLite takes it in at the next start. */
+static bool has_log(const char *path)
 {
     char log[4096];
     struct stat st;
     snprintf(log, sizeof log, "%s-wal", path);
-    *look->unread_out = stat(log, &st) == 0 && st.st_size > 0;
-    if (*look->unread_out || !tb_store_prepare(s, ST_run_all) || !tb_store_prepare(s, ST_version_all))
-        return TB_OK;
-    return tb_store_load(s, look->run, look->version, look->user);
+    return stat(log, &st) == 0 && st.st_size > 0;
+}
+
+/* The log is read in, but nothing is written. The exclusive mode keeps the index of the log in
+ * memory instead of a file, and without SQLite's own locks (unix-none) that mode needs no
+ * descriptor that may write: the lock of the file keeps gateways away. The log stays when the store
+ * is closed. */
+static enum tb_status look_open(struct tb_store *s, const char *path)
+{
+    char uri[3 * 4096];
+    const bool logged = has_log(path);
+    look_uri(path, logged, uri, sizeof uri);
+    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
+        return tb_store_failed(s, "opening");
+    if (!logged) return TB_OK;
+    if (sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL) != SQLITE_OK ||
+        sqlite3_exec(s->db, "PRAGMA locking_mode=EXCLUSIVE", NULL, NULL, NULL) != SQLITE_OK)
+        return tb_store_failed(s, "opening");
+    return TB_OK;
 }
 
 static enum tb_status look_inside(struct tb_store *s, const char *path, const struct look *look)
 {
-    char uri[3 * 4096];
     struct stat st;
     if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
     if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
         snprintf(s->error, sizeof s->error, "another process holds it");
         return TB_SITE_LOCKED;
     }
-    immutable_uri(path, uri, sizeof uri);
-    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
-        return tb_store_failed(s, "opening");
-    const enum tb_status status = schema_check(s);
+    enum tb_status status = look_open(s, path);
+    if (status != TB_OK) return status;
+    status = schema_check(s);
     /* No table yet: it is made at the first start. */
     if (status != TB_OK) return sqlite3_errcode(s->db) == SQLITE_ERROR ? TB_OK : status;
-    return look_at_rows(s, path, look);
+    return look_at_rows(s, look);
 }
 
 static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
@@ -266,11 +286,10 @@ static enum tb_status look_at(struct tb_store *s, const char *path, const struct
 }
 
 enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version, void *user,
-                              bool *unread_out, char error_out[256])
+                              char error_out[256])
 {
     struct tb_store s = {.lock_fd = -1};
-    const struct look look = {run, version, user, unread_out};
-    *unread_out = false;
+    const struct look look = {run, version, user};
     const enum tb_status status = look_at(&s, path, &look);
     if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
     sqlite3_finalize(s.st[ST_run_all]);

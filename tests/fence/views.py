@@ -6,7 +6,7 @@ import os
 import re
 import sys
 
-VIEWS = ("gateway/daemon/control/lag_status.c", "gateway/daemon/links/site_lag.c", "gateway/daemon/control/site_status.c", "gateway/daemon/control/version_status.c",
+VIEWS = ("gateway/daemon/control/lag_status.c", "gateway/daemon/control/lag_evidence.c", "gateway/daemon/links/site_lag.c", "gateway/daemon/control/site_status.c", "gateway/daemon/control/version_status.c",
          "gateway/daemon/control/link_status.c", "gateway/catalog/rules/wait_rules.c", "gateway/catalog/views.c")
 # The catalog's references and sites; what links know of a peer's version.
 OTHERS = re.compile(r"\b(TB_REFERENCE_SITE|EACH_HOLDER|site_at|tb_catalog_site_\w+|tb_links_peer_progress|on_peer_held)\b")

@@ -5,6 +5,7 @@
  * It is refused, or what it says of its version is true up to the root; its shards stand
  * apart, in order; and each chunk can be read, or is said to be cut short, and no byte is read
  * but the chunk's own.
+ *
  * Covers: gateway/disk/anchor_file.c */
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -4,7 +4,8 @@
  *
  * It opens, or says why not; regions lie apart; what is held after it was verified has its digest
  * (P1); a second open finds nothing more to mend; and all of it can be freed.
- * Covers: gateway/arena/arena_file.c gateway/arena/arena_recover.c gateway/arena/arena_verify.c */
+ *
+ * Covers: gateway/arena/arena.c gateway/arena/arena_recover.c gateway/arena/arena_verify.c */
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

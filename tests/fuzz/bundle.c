@@ -1,7 +1,8 @@
 /* Files and versions of strangers. An index file beside a good safetensors file is taken or refused
  * with its place; what a version carries becomes files with clean names that lie within its bytes,
  * or is refused. First byte: which.
- * Covers: gateway/cli/bundle.c gateway/cli/unbundle.c gateway/cli/bundle_names.c */
+ *
+ * Covers: gateway/cli/bundle.c gateway/cli/bundle_names.c gateway/cli/unbundle.c */
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

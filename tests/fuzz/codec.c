@@ -1,6 +1,7 @@
 /* Decoding stays inside its buffers whatever form and base it is given, and what is encoded comes
  * back. Bytes 0 to 2: the form (its number, and 128 for a base) and how many bytes are to come out;
  * the rest is the coded chunk, and its base too.
+ *
  * Covers: base/codec/codec.c */
 #include "base/codec/codec.h"
 

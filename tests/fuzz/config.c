@@ -1,6 +1,7 @@
 /* A config that parses holds what the table allows, and every one that does not was
  * complained of in clean lines.
- * Covers: gateway/config/config.c gateway/config/config_tree.c gateway/config/config_walk.c */
+ *
+ * Covers: gateway/config/config.c gateway/config/config_tree.c gateway/config/config_values.c */
 #include "gateway/config/config.h"
 
 #include <string.h>

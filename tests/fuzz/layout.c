@@ -1,4 +1,5 @@
 /* A layout that decodes is exactly what encode writes, in the memory that was announced.
+ *
  * Covers: base/layout/layout.c */
 #include "base/layout/layout.h"
 

@@ -1,6 +1,8 @@
-/* Messages of a peer: the first byte says what the rest is. Messages that decode encode to the
- * same bytes; a crossing that is fed with a peer's HELD, REFUSED and STREAM_GONE never sends
- * chunks that the peer holds, nor a chunk twice at once. */
+/* All that a peer can send; the first byte says which message the rest is. Messages that decode
+ * encode to the same bytes; a crossing fed with a peer's HELD, REFUSED and STREAM_GONE never sends
+ * what the peer holds, nor a chunk twice at once.
+ *
+ * Covers: wan/frame/frame.c wan/send/outbound.c */
 #include "tests/fuzz/fuzz.h"
 #include "wan/send/inbound.h"
 

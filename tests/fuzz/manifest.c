@@ -1,5 +1,6 @@
 /* A manifest's head that decodes is exactly what encode writes, and its chunks tile its bytes.
- * Covers: base/layout/manifest.c */
+ *
+ * Covers: base/layout/manifest.c base/layout/chunk_cut.c */
 #include "base/layout/manifest.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
 /* A message of every kind of field that decodes encodes to the same bytes.
- * Covers: base/message.c */
+ *
+ * Covers: base/message.c base/bytes.c */
 #include "base/message.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,8 @@
 /* Decoding stays inside its buffers and is the same with every variant, and what the encoder writes
  * comes back. Bytes 0 and 1: the size of the chunk; the rest is the form, and the base too.
- * Covers: base/codec/planes.c */
+ *
+ * Covers: base/codec/planes.c base/codec/planes_portable.c base/codec/planes_avx2.c
+ * Covers: base/codec/planes_avx512.c */
 #include "base/codec/planes.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,6 +1,7 @@
 /* A file of a stranger: the prefix and JSON are the input, the rest of the file is as long as the
  * last tensor says or as the input says.
- * Covers: gateway/disk/safetensors.c gateway/disk/safetensors_json.c */
+ *
+ * Covers: gateway/disk/safetensors.c */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);
 
-/* A header that was accepted keeps the promises of safetensors.h. */
+/* An accepted file keeps the promises of safetensors.h. */
 static void check(const struct tb_safetensors *s)
 {
     uint64_t at = 0;

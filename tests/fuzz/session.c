@@ -1,21 +1,22 @@
-/* Messages between a worker and its gateway, and a hop's requests and answers: the first byte
- * says what the rest is. A message that decodes encodes to the same bytes, and a status in it is
- * one. */
+/* All that a worker and its gateway can send to each other, and a hop's requests and answers. The
+ * first byte says which message the rest is. A message that decodes encodes to the same bytes, and a
+ * status in it is one.
+ *
+ * Covers: intra/session_msg.h intra/hop/hop_wire.h */
 #include "intra/hop/hop_wire.h"
 #include "intra/session_msg.h"
 #include "tests/fuzz/fuzz.h"
 
 /* clang-format off */
-#define MESSAGES(X) \
-    X(session_hello) X(session_welcome) X(session_reply) X(session_run_open) X(session_run) \
-    X(session_version_open) X(session_version) X(session_seal) X(session_unpublish) \
-    X(session_subscribe) X(session_unsubscribe) X(session_wait) X(session_wait_site) \
-    X(session_cancel) X(session_stage) X(session_manifests) X(session_manifest) \
-    X(session_export) X(session_plan) X(session_grant) X(session_hop_lost) \
-    X(session_chunk_bad) X(session_doubt) X(session_doubted) X(session_progress) \
-    X(session_go) X(session_activate) X(session_activated) X(session_release) \
-    X(session_version_state) X(session_status) X(session_status_text) X(hop_request) \
-    X(hop_answer) X(session_granted) X(session_updated)
+#define MESSAGES(X)                                                                                  \
+    X(session_hello) X(session_welcome) X(session_reply) X(session_run_open) X(session_run)          \
+    X(session_version_open) X(session_version) X(session_seal) X(session_unpublish)                  \
+    X(session_subscribe) X(session_unsubscribe) X(session_wait) X(session_wait_site)                 \
+    X(session_cancel) X(session_stage) X(session_manifests) X(session_manifest) X(session_export)    \
+    X(session_plan) X(session_grant) X(session_hop_lost) X(session_chunk_bad) X(session_doubt)       \
+    X(session_doubted) X(session_progress) X(session_go) X(session_activate) X(session_activated)    \
+    X(session_release) X(session_version_state) X(session_status) X(session_status_text)             \
+    X(hop_request) X(hop_answer) X(session_granted) X(session_updated)
 /* clang-format on */
 
 MESSAGES(FUZZ_WALK)

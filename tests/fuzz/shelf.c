@@ -6,7 +6,8 @@
  * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points into the
  * room and is no larger than its chunk; each chunk's object is done with once; what is passed on is
  * what was read; and rounds end: whatever a shelf says, no chunk is awaited for ever (P6, P7).
- * Covers: base/layout/shelf.c */
+ *
+ * Covers: base/layout/shelf.c intra/hop/hop_shelf.c */
 #include "base/codec/codec.h"
 #include "intra/hop/hop_shelf.h"
 #include "tests/fuzz/fuzz.h"
@@ -75,7 +76,7 @@ static bool round_run(struct tb_hop_shelf *s, tb_time_ns now)
     return true;
 }
 
-/* Our own shelf is a shelf too, and the readers behind us may read all of it. */
+/* Our own shelf is a valid one now: readers behind us may read all of it. */
 static void ours_is_a_shelf(void)
 {
     struct tb_shelf_head head;

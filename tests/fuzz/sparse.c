@@ -1,6 +1,8 @@
 /* Patching stays inside the chunk whatever the form says, and what the encoder writes comes back.
  * Bytes 0 and 1: the size of the chunk; the rest is the form, and then the base too.
- * Covers: base/codec/sparse.c */
+ *
+ * Covers: base/codec/sparse.c base/codec/sparse_portable.c base/codec/sparse_avx2.c
+ * Covers: base/codec/sparse_avx512.c */
 #include "base/codec/sparse.h"
 
 #include <string.h>

@@ -1,5 +1,6 @@
-/* A name server's SRV answer. Targets that are taken have names that end, in the order that is
- * asked for.
+/* A name server's SRV answer. An accepted answer has names that end, in the order in which
+ * they are to be tried.
+ *
  * Covers: base/net/srv.c */
 #include "base/net/srv.h"
 #include "tests/fuzz/fuzz.h"

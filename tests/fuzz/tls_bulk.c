@@ -1,7 +1,7 @@
-/* Bytes of a peer whose records our own code opens. Its keys are known here, so that its records
- * are believed. Bytes that it sealed in good order are delivered, all of them and nothing else;
- * nothing is delivered behind the first record that may not come; and the peer can open what we
- * send meanwhile.
+/* All that a peer can send to our own opening of records. Its keys are known here, so its records
+ * are believed. Records that it sealed in good order are delivered, whole and nothing else. Behind
+ * the first record that may not come nothing is delivered. The peer can open all that we send.
+ *
  * Covers: base/net/tls_bulk.c base/net/tls_records.c */
 #include <errno.h>
 #include <openssl/ssl.h>
@@ -96,7 +96,7 @@ static void heard_of_us(struct peer *p, const struct tb_tls_plain *plain)
     }
 }
 
-/* True: something came. A part of a record stays. */
+/* True: something came. The bytes of a record that is not whole yet stay. */
 static bool peer_reads(struct peer *p)
 {
     uint8_t header[TB_TLS_HEADER_BYTES], record[TB_TLS_HEADER_BYTES + TB_TLS_CIPHER_BYTES];
@@ -180,7 +180,8 @@ static bool key_update(const uint8_t *message, size_t count)
     return count == 5 && memcmp(message, begins, sizeof begins) == 0 && message[4] <= 1;
 }
 
-/* The result that a record must have: content, its type, padding. True: another key follows. */
+/* Checks the inside of a record that comes: content, its type, padding. True:
+ * another key follows. */
 static bool judge(struct peer *p, const uint8_t *inner, size_t count)
 {
     if (p->closed) return false;

@@ -1,6 +1,8 @@
-/* Bytes of a stranger, before his handshake: frames of any header and length come whole, in order,
- * and within the bound, or end the connection. First byte: in how many pieces the bytes come.
- * Covers: base/net/wire.c */
+/* Bytes that a stranger writes into a socket before it is known: frames of any header and length
+ * come whole, in order, and within the bound, or end the connection. First byte: in how many
+ * pieces the bytes come.
+ *
+ * Covers: base/net/wire.c base/net/chan.c */
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>

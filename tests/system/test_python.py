@@ -467,6 +467,35 @@ def ranks_with_one_blob_name(lab):
 
 
 @scenario
+def a_blob_of_a_rank_that_left_is_compared_after_a_restart(lab):
+    """P1 P10: rank 0 hands its shard over. The gateway is killed, and rank 0 leaves before it is back. Rank 1 then gives a blob of the same name and
+    length with other bytes. The gateway compares it with the bytes of rank 0's blob that it holds, and refuses the seal. With equal
+    bytes the version is ready once rank 0 is back."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.start()
+    gateway = f"unix:{site.session_socket}"
+
+    def publish(session, rank, blobs):
+        return session.publish("policy", session.run_open("policy", "key"), 1, blobs=blobs, shard=(rank, 2))
+
+    with tombolo.Session(gateway, name="rank-0", host="a") as zero:
+        uid = str(publish(zero, 0, {"first": b"1", "config.json": b"{}" * 100}).uid)
+        wait_for("the gateway holds rank 0's shard", lambda: site.version(uid)["held_bytes"] == 201)
+        site.kill()
+    site.start()
+    with tombolo.Session(gateway, name="rank-1", host="a") as one:
+        text = expect_error("other bytes", tombolo.Error, "conflict", lambda: publish(one, 1, {"config.json": b"[]" * 100}))
+        for word in ('"config.json"', "rank-1", "shards 0 and 1"):
+            expect(f"the sentence names {word}", word in text, True)
+        publish(one, 1, {"config.json": b"{}" * 100})
+        with tombolo.Session(gateway, name="rank-0", host="a") as zero:
+            publish(zero, 0, {"first": b"1", "config.json": b"{}" * 100})
+            expect("the version", one.wait("policy", timeout_ms=30000).number, 1)
+
+
+@scenario
 def python_is_told_what_is_wrong(lab):
     """P10: an error is the library's own sentence."""
     import tombolo

@@ -10,12 +10,12 @@
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/usage.h"
 
+#include "gateway/daemon/control/lag_evidence.h"
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
-#include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
-#include "gateway/daemon/persist.h"
 
 static bool append(json_t *list, json_t *row)
 {
@@ -39,13 +39,6 @@ static json_t *eta(const struct tb_site_state *s, uint16_t reason)
     return json_pack("[f, f]", (double)s->eta_low_ms / 1e3, (double)s->eta_high_ms / 1e3);
 }
 
-static uint32_t peer_of(const struct tb_daemon *d, const struct tb_name *site)
-{
-    for (uint32_t i = 0; i < d->config->peer_count; i++)
-        if (tb_name_equal(&d->config->peers[i].site, site)) return i;
-    return UINT32_MAX;
-}
-
 /* ---- a row ---- */
 
 struct lag_row {
@@ -58,7 +51,7 @@ struct lag_row {
     uint64_t left_bytes, behind_ms;
     uint16_t reason;
     json_t *eta; /* taken */
-    char evidence[TB_LINKS_ERROR_BYTES + TB_NAME_BYTES_MAX + 8];
+    char evidence[TB_EVIDENCE_BYTES];
 };
 
 static json_t *row_json(const struct lag_row *r)
@@ -75,186 +68,11 @@ static json_t *row_json(const struct lag_row *r)
                      r->eta);
 }
 
-/* ---- evidence: what of this gateway's own a reason rests on ---- */
-
-/* " (50Mbit)": what an operator set. */
-static void rate_text(const struct tb_peer_limit *limit, char out[TB_RATE_CHARS + 4])
-{
-    char rate[TB_RATE_CHARS];
-    out[0] = '\0';
-    if (limit->bit_per_s == 0) return;
-    tb_rate_format(limit->bit_per_s, rate);
-    (void)snprintf(out, TB_RATE_CHARS + 4, " (%s)", rate);
-}
-
-/* This gateway's link to a peer; `sends`: what crosses goes there. */
-static void evidence_link(struct tb_daemon *d, struct lag_row *r, uint32_t peer, bool sends)
-{
-    if (peer == UINT32_MAX) return;
-    const struct tb_links_stats *stats = tb_site_link(d, peer);
-    if (!stats->up || (r->reason == TB_LAG_MTU && stats->error[0] != '\0')) {
-        (void)snprintf(r->evidence, sizeof r->evidence, "%s: %s", d->config->peers[peer].site.text,
-                       stats->error[0] != '\0' ? stats->error : "not connected yet");
-        return;
-    }
-    const enum tb_limit limit = tb_links_most_limit(stats);
-    char cap[TB_RATE_CHARS + 4] = "";
-    if (sends && limit == TB_LIMIT_CAP) rate_text(&d->limits[peer], cap);
-    (void)snprintf(r->evidence, sizeof r->evidence, "%s %s: %llu bytes/s over %u streams, rtt %.1f ms%s%s%s",
-                   sends ? "to" : "from", d->config->peers[peer].site.text,
-                   (unsigned long long)d->goodput[peer].bytes_per_s, stats->stream_count,
-                   (double)stats->rtt / 1e6, sends ? ", limited by " : "", sends ? tb_limit_name(limit) : "",
-                   cap);
-}
-
-static void evidence_day_here(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
-{
-    if (l->spent_from == UINT32_MAX) return;
-    (void)snprintf(r->evidence, sizeof r->evidence,
-                   "from %s: it says that they are used up, the day ends in %llu s",
-                   d->config->peers[l->spent_from].site.text, (unsigned long long)tb_limits_day_ends_s());
-}
-
-static void evidence_day_there(struct tb_daemon *d, uint32_t peer, struct lag_row *r)
-{
-    const struct tb_budget *b = &d->limits[peer].budget;
-    (void)snprintf(r->evidence, sizeof r->evidence,
-                   "to %s: %llu of %llu bytes are used, the day ends in %llu s",
-                   d->config->peers[peer].site.text, (unsigned long long)b->used_bytes,
-                   (unsigned long long)b->day_bytes, (unsigned long long)tb_limits_day_ends_s());
-}
-
-static void evidence_room(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
-{
-    const uint32_t slots = l->copy->key.shard_count + 1;
-    struct tb_arena_budget budget;
-    tb_arena_budget(d->arena, &budget);
-    if (slots > budget.slots_free)
-        (void)snprintf(r->evidence, sizeof r->evidence, "%u slots needed, %u of %u free", slots,
-                       budget.slots_free, budget.slots);
-    else
-        (void)snprintf(r->evidence, sizeof r->evidence, "%llu bytes needed, %llu free in one piece",
-                       (unsigned long long)l->copy->room_bytes,
-                       (unsigned long long)budget.largest_free_bytes);
-}
-
-static void evidence_shards(const struct tb_site_lag *l, struct lag_row *r)
-{
-    if (l->copy == NULL)
-        (void)snprintf(r->evidence, sizeof r->evidence, "none of its shards is here");
-    else
-        (void)snprintf(r->evidence, sizeof r->evidence, "%u of %u shards are here", l->shards_here,
-                       l->copy->key.shard_count);
-}
-
-/* A model may not have all rows of the table. */
-static void evidence_table(struct tb_daemon *d, struct lag_row *r)
-{
-    static const char versions[] = "versions";
-    struct tb_catalog_table t;
-    char most[TB_CATALOG_TEXT_MAX] = "";
-    const uint32_t rows = tb_catalog_table_most(d->catalog, versions, most);
-    if (rows >= d->bounds.model_versions && strcmp(most, r->model->name.text) == 0) {
-        (void)snprintf(r->evidence, sizeof r->evidence,
-                       "the model uses %u of the %u rows of %s that it may have", rows,
-                       d->bounds.model_versions, versions);
-        return;
-    }
-    for (uint32_t cursor = 0; tb_catalog_table_at(d->catalog, &cursor, &t);)
-        if (strcmp(t.name, versions) == 0)
-            (void)snprintf(r->evidence, sizeof r->evidence,
-                           "%u of %u rows of %s are used, %u of them by %.64s", t.used, t.bound, versions,
-                           rows, most);
-}
-
-/* The gateway's configuration has the list that lacks the identity: this gateway, or the peer at
- * whose site it is read. */
-static void evidence_right(struct lag_row *r, const char *whose, const struct tb_name *site,
-                           const struct tb_name *gateway)
-{
-    const struct tb_identity lacks = {.kind = TB_IDENTITY_GATEWAY, .site = *site, .name = *gateway};
-    char uri[TB_URI_BYTES_MAX];
-    tb_identity_format(&lacks, uri);
-    (void)snprintf(r->evidence, sizeof r->evidence, "%s: models.%s.read lacks %s", whose, r->model->name.text,
-                   uri);
-}
-
-/* A relay passes on that it lacks the right, too: then no list is known that lacks this gateway. */
-static void evidence_right_here(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
-{
-    if (l->source == UINT32_MAX || !tb_site_link(d, l->source)->up) return;
-    if (tb_links_denied(d->links, l->source, &r->model->name))
-        evidence_right(r, d->config->peers[l->source].site.text, &d->config->site, &d->config->gateway);
-}
-
-static void evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, struct lag_row *r)
-{
-    switch (r->reason) {
-    case TB_LAG_UP_TO_DATE:
-    case TB_LAG_NOT_ACTIVATING:
-    case TB_LAG_NO_SUBSCRIBER:
-        break;
-    case TB_LAG_STORE:
-        (void)snprintf(r->evidence, sizeof r->evidence, "%u rows wait for %s", tb_persist_waiting(d),
-                       d->config->store_path);
-        break;
-    case TB_LAG_NO_ROOM:
-        evidence_room(d, l, r);
-        break;
-    case TB_LAG_PUBLISHING:
-        evidence_shards(l, r);
-        break;
-    case TB_LAG_BUDGET:
-        evidence_day_here(d, l, r);
-        break;
-    case TB_LAG_TABLE:
-        evidence_table(d, r);
-        break;
-    case TB_LAG_RECEIVER_MEMORY:
-        (void)snprintf(r->evidence, sizeof r->evidence, "%s", tb_status_text(l->copy->failed));
-        break;
-    case TB_LAG_DENIED:
-        evidence_right_here(d, l, r);
-        break;
-    default:
-        evidence_link(d, r, l->source, false);
-        break;
-    }
-}
-
 /* P8: the right that it lacks is why nothing is known of it, or why it gets nothing. */
 static bool denied(struct tb_daemon *d, const struct tb_name *model, const struct tb_name *site)
 {
-    const uint32_t peer = peer_of(d, site);
+    const uint32_t peer = tb_peer_index(d, site);
     return peer != UINT32_MAX && tb_site_link(d, peer)->up && tb_site_denied(d, peer, model);
-}
-
-/* Of a site behind a relay this gateway knows no more than what the relay said, while
- * the relay's link is up. */
-static void evidence_relayed(struct tb_daemon *d, struct lag_row *r)
-{
-    const uint32_t relay = peer_of(d, r->via);
-    if (relay != UINT32_MAX && !tb_site_link(d, relay)->up)
-        evidence_link(d, r, relay, true);
-    else
-        (void)snprintf(r->evidence, sizeof r->evidence, "as %s says", r->via->text);
-}
-
-static void evidence_there(struct tb_daemon *d, struct lag_row *r)
-{
-    const uint32_t peer = peer_of(d, r->site);
-    if (!tb_name_equal(r->via, r->site))
-        evidence_relayed(d, r);
-    else if (peer == UINT32_MAX || tb_lag_is_current(r->reason))
-        return;
-    else if (r->reason == TB_LAG_DENIED && !denied(d, &r->model->name, r->site))
-        return;
-    else if (r->reason == TB_LAG_DENIED)
-        evidence_right(r, d->site.text, &d->config->peers[peer].of, &d->config->peers[peer].gateway);
-    else if (r->reason == TB_LAG_BUDGET)
-        evidence_day_there(d, peer, r);
-    else
-        evidence_link(d, r, peer, true);
 }
 
 /* ---- this site ---- */
@@ -275,7 +93,7 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
                         .behind_ms = l->state.behind_ms,
                         .reason = l->state.reason};
     r.eta = eta(&l->state, r.reason);
-    evidence_here(d, l, &r);
+    tb_evidence_here(d, l, r.evidence);
     return row_json(&r);
 }
 
@@ -313,7 +131,7 @@ static json_t *row_there(struct tb_daemon *d, const struct tb_site_lag *home, co
     if (b.versions > 0 && s->behind_ms > 0)
         r.behind_ms += tb_time_since(record->heard_at, tb_clock_now()) / TB_MS(1);
     r.eta = r.known ? eta(s, r.reason) : json_null();
-    evidence_there(d, &r);
+    tb_evidence_there(d, record, r.reason, r.evidence);
     return row_json(&r);
 }
 

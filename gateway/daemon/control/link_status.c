@@ -101,8 +101,12 @@ void tb_status_pace(struct tb_daemon *d)
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         tb_lag_look(&d->goodput[i].pace, d->goodput[i].bytes);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
+        if (c->whole) tb_crossing_told_end(&c->told);
         if (c->whole || c->region == NULL) continue;
-        if (tb_copy_held_bytes(c) > c->pace.bytes && !c->failed_lately) c->failed = TB_OK;
+        if (tb_copy_held_bytes(c) > c->pace.bytes && !c->failed_lately) {
+            c->failed = TB_OK;
+            tb_crossing_told_end(&c->told);
+        }
         c->failed_lately = false;
         tb_lag_look(&c->pace, tb_copy_held_bytes(c));
         tb_lag_look(&c->came, tb_copy_wire_bytes(c));

@@ -10,6 +10,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/copies/shard_files.h"
+#include "gateway/daemon/links/crossing_told.h"
 #include "gateway/daemon/links/lag.h"
 #include "intra/fabric/fabric.h"
 
@@ -78,12 +79,14 @@ struct tb_copy {
      * asked. */
     bool lacks_room;
     uint64_t room_bytes;
-    /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero:
-     * nothing since it began. */
-    enum tb_status refused_told;
+    struct tb_crossing_told told; /* since something of it came last */
+    /* What room it lacked, as the log was told last; zero: nothing since it began. */
     struct tb_digest room_told;
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
+    struct {    /* the chunk that came with a wrong digest last; times 0: none did */
+        uint32_t peer, shard, chunk, times;
+    } bad;
     bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
     uint32_t used_by;   /* bits of enum tb_copy_user */
     bool base;          /* it is used, also by a crossing under way, as the catalog was told */

@@ -17,6 +17,29 @@ struct tb_shard_files *tb_shard_files_new(const struct tb_manifest *manifest, co
     return row;
 }
 
+static bool has_like(const struct tb_manifest *m, const struct tb_blob *blob)
+{
+    for (uint32_t i = 0; i < m->blob_count; i++)
+        if (m->blobs[i].bytes == blob->bytes && strcmp(m->blobs[i].name, blob->name) == 0) return true;
+    return false;
+}
+
+struct tb_shard_files *tb_shard_files_read(const struct tb_place *place, const struct tb_manifest *other)
+{
+    const struct tb_manifest *m = place->manifest;
+    TB_ASSERT(tb_place_whole(place));
+    const size_t bytes = (size_t)m->blob_count * TB_DIGEST_BYTES;
+    struct tb_shard_files *row = tb_calloc(1, sizeof *row + bytes);
+    if (row == NULL) return NULL;
+    row->root = m->root;
+    row->known = true;
+    for (uint32_t i = 0; i < m->blob_count; i++) {
+        const struct tb_blob *blob = &m->blobs[i];
+        if (has_like(other, blob)) row->digests[i] = tb_digest_of(place->bytes + blob->offset, blob->bytes);
+    }
+    return row;
+}
+
 bool tb_shard_files_put(struct tb_shard_files_table *table, uint32_t shard_count, uint32_t shard,
                         struct tb_shard_files *row)
 {

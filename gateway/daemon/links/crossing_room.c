@@ -108,7 +108,6 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
     if (status != TB_OK) return status;
     if (copy->region == NULL) return TB_SITE_NOMEM;
     if (copy->landing_at == 0) copy->landing_at = tb_clock_now();
-    copy->refused_told = TB_OK;
     copy->room_told = (struct tb_digest){{0}};
     catalog_shards(copy, manifests);
     tb_copy_serve(copy); /* a relay offers it before the first chunk is here */

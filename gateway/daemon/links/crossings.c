@@ -30,6 +30,8 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
     const enum tb_status status = tb_links_land(d->links, peer, &copy->key, places);
     tb_free(places);
     if (status == TB_OK || status == TB_DONE_BEFORE) return;
+    d->counters.crossings_failed++;
+    if (!tb_crossing_tell(&copy->told, TB_CROSSING_LINE_LAND_REFUSED, peer, status)) return;
     tb_log(TB_LOG_WARN, "crossing.land_refused", "peer=%s model=%s number=%llu status=%s",
            tb_peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
            tb_status_name(status));
@@ -75,15 +77,14 @@ void tb_crossing_land_all(struct tb_copy *copy)
     if (!any && last != UINT32_MAX) tb_crossing_land(copy, last);
 }
 
-/* P10: it is tried again each second, and told of once for each reason in a row. */
+/* P10: it is tried again each second, and told of once for each reason. */
 void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
 {
     copy->asked = false;
     copy->crossing = false;
-    if (why != copy->refused_told)
+    if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_REFUSED, TB_CROSSING_NO_PEER, why))
         tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry",
                copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
-    copy->refused_told = why;
     TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
@@ -160,7 +161,8 @@ void tb_crossing_offer(struct tb_copy *copy)
     const enum tb_status status = tb_links_offer(d->links, &copy->key, places);
     tb_free(places);
     copy->offered = status == TB_OK || status == TB_DONE_BEFORE;
-    if (!copy->offered) {
+    if (!copy->offered &&
+        tb_crossing_tell(&copy->told, TB_CROSSING_LINE_OFFER_FAILED, TB_CROSSING_NO_PEER, status)) {
         tb_log(TB_LOG_ERROR, "link.offer_failed", "model=%s number=%llu status=%s", copy->key.model.text,
                (unsigned long long)copy->key.number, tb_status_name(status));
     }

@@ -70,6 +70,11 @@ bool tb_lag_is_current(uint16_t reason)
     return reason == TB_LAG_UP_TO_DATE || reason == TB_LAG_NOT_ACTIVATING || reason == TB_LAG_NO_SUBSCRIBER;
 }
 
+bool tb_lag_is_of_link(uint16_t reason)
+{
+    return (reason >= TB_LAG_LINK_DOWN && reason <= TB_LAG_TWIN) || reason == TB_LAG_CLOCK;
+}
+
 bool tb_lag_moves(uint16_t reason)
 {
     return reason == TB_LAG_CROSSING || reason == TB_LAG_RATE || reason == TB_LAG_SENDER_CPU ||

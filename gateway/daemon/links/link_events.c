@@ -120,6 +120,7 @@ static void links_state(void *user, uint32_t peer, const struct tb_site_state *s
 {
     struct tb_daemon *d = user;
     tb_records_state(d, peer, state);
+    tb_withdrawn_answer_state(d, peer, state);
     tb_daemon_wake(d); /* who waits for that site */
 }
 
@@ -166,6 +167,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
+    if (state == TB_LINKS_WITHDRAWN && status != TB_CONFLICT) tb_withdrawn_heard(d, key);
     if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",
@@ -218,8 +220,11 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
     if (copy == NULL || copy->evicting) return;
-    tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", tb_peer_site(d, peer),
-           copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
+    d->counters.crossings_failed++;
+    if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_FAILED, peer, why))
+        tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s",
+               tb_peer_site(d, peer), copy->key.model.text, (unsigned long long)copy->key.number,
+               tb_status_name(why));
     copy->failed = why;
     copy->failed_lately = true;
     if (!copy->whole) tb_copy_crossing_refused(copy, why);
@@ -282,6 +287,10 @@ static void links_chunk_bad(void *user, uint32_t peer, const struct tb_links_bad
     struct tb_copy *copy = tb_copy_find(d, &bad->uid);
     if (copy == NULL || bad->ours) return;
     copy->failed = TB_CHUNK_DIGEST;
+    copy->bad.peer = peer;
+    copy->bad.shard = bad->shard;
+    copy->bad.chunk = bad->chunk;
+    copy->bad.times = bad->times;
     copy->failed_lately = true;
 }
 

@@ -2,6 +2,7 @@
  * other room. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/rights.h"
 
@@ -31,7 +32,15 @@ struct tb_links *tb_links_now(const struct tb_daemon *d)
     return d->links_restarting ? NULL : d->links;
 }
 
+uint32_t tb_peer_index(const struct tb_daemon *d, const struct tb_name *site)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        if (tb_name_equal(&d->config->peers[i].site, site)) return i;
+    return UINT32_MAX;
+}
+
 const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     return d->config->peers[peer].site.text;
 }

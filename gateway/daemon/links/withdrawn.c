@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/catalog/records.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/persist.h"
 
 static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, uint32_t *oldest_out)
 {
@@ -74,6 +76,34 @@ bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id 
     const struct tb_version_key *key = find(d, uid);
     if (key != NULL) tb_links_tell_withdrawn(d->links, peer, key);
     return key != NULL;
+}
+
+void tb_withdrawn_answer_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+{
+    for (uint32_t i = 0; i < d->withdrawn.count; i++) {
+        const struct tb_version_key *key = &d->withdrawn.keys[i];
+        if (tb_name_equal(&key->model, &s->model) && tb_site_held_find(s, &key->uid) != NULL)
+            tb_links_tell_withdrawn(d->links, peer, key);
+    }
+}
+
+/* The row goes the way of all versions' rows: once it is on disk, the version counts as withdrawn
+ * here, and the peers hear of it (catalog_todos.c). */
+void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_catalog_version_view known;
+    struct tb_name home;
+    if (!tb_home_of(d, &key->model, &home) || tb_name_equal(&home, &d->site)) return;
+    if (find(d, &key->uid) != NULL || !tb_persist_saved(d, &key->uid)) return;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &known)) return;
+    const struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_VERSION,
+                                         .key = *key,
+                                         .model = key->model,
+                                         .uid = key->uid,
+                                         .state = TB_VERSION_ENDED_WITHDRAWN,
+                                         .why = "said_by_peer"};
+    tb_persist_todo(d, &todo);
+    tb_daemon_wake(d);
 }
 
 void tb_withdrawn_opened(struct tb_daemon *d)

@@ -332,6 +332,26 @@ static enum tb_status file_conflict(struct seal *seal, const char *file, const s
     return TB_CONFLICT;
 }
 
+/* TB_CONFLICT: shard `s` has a file of the same name with other bytes. What its rank said
+ * before a restart of this gateway is gone. The rank may have left, so its blobs are read here. */
+static enum tb_status check_files_of(struct seal *seal, const struct tb_file_index *mine, uint32_t s,
+                                     const struct tb_place *place)
+{
+    const struct tb_shard_files *theirs = tb_shard_files_find(&seal->copy->files, s, &place->manifest->root);
+    const bool said = theirs != NULL && theirs->known;
+    struct tb_shard_files *read = NULL;
+    if (!said && seal->files->known && tb_place_whole(place)) {
+        read = tb_shard_files_read(place, &seal->manifest);
+        if (read == NULL) return TB_SITE_NOMEM;
+    }
+    const struct tb_file_list other = {place->manifest, said           ? theirs->digests
+                                                        : read != NULL ? read->digests
+                                                                       : NULL};
+    const char *file = tb_file_differs(mine, &other);
+    tb_free(read);
+    return file == NULL ? TB_OK : file_conflict(seal, file, theirs != NULL ? &theirs->rank : NULL, s);
+}
+
 /* Ranks that publish files of one name and different bytes: subscribe can write one of them
  * alone. */
 static enum tb_status check_files(struct seal *seal)
@@ -342,12 +362,8 @@ static enum tb_status check_files(struct seal *seal)
     tb_file_index_fill(&mine, &said);
     for (uint32_t s = 0; copy->region != NULL && s < copy->key.shard_count; s++) {
         const struct tb_place *place = s != seal->m.shard ? tb_arena_place(copy->region, s) : NULL;
-        if (place == NULL) continue;
-        const struct tb_shard_files *theirs = tb_shard_files_find(&copy->files, s, &place->manifest->root);
-        const struct tb_file_list other = {place->manifest,
-                                           theirs != NULL && theirs->known ? theirs->digests : NULL};
-        const char *file = tb_file_differs(&mine, &other);
-        if (file != NULL) return file_conflict(seal, file, theirs != NULL ? &theirs->rank : NULL, s);
+        const enum tb_status status = place != NULL ? check_files_of(seal, &mine, s, place) : TB_OK;
+        if (status != TB_OK) return status;
     }
     return TB_OK;
 }

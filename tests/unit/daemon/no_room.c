@@ -1,10 +1,14 @@
 /* no_room.c - P10: a version that has no room in the arena is told of with the numbers, once, and
- * again when they are others. */
+ * again when they are others. A crossing that fails again and again has one line, too.
+ *
+ * Covers: gateway/daemon/links/crossing_room.c gateway/daemon/links/crossings.c
+ * Covers: gateway/daemon/links/crossing_told.c */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "gateway/catalog/sites.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
@@ -176,6 +180,29 @@ static void more_shards_than_slots_are_told_once(void **state)
     follower_end(&f);
 }
 
+/* P10: a crossing that fails each second for want of memory has one line, and is counted each time.
+ * Another reason has a line of its own, and so has the first one after the crossing went on. */
+static void a_crossing_that_fails_each_second_has_one_line(void **state)
+{
+    const struct tb_version_key key = version_of("policy", 1);
+    struct follower f;
+    (void)state;
+    follower_begin(&f);
+    hear(&f, &key, 1);
+    for (uint32_t times = 1; times <= 4; times++) {
+        until_asked(&f, times);
+        said->on_failed(f.home.d, 0, &key.uid, times < 4 ? TB_SITE_NOMEM : TB_NOT_FOUND);
+        assert_int_equal(f.home.d->counters.crossings_failed, times);
+        assert_int_equal(lines(&f, "crossing.failed", "number=1 status=site_nomem"), 1);
+        assert_int_equal(lines(&f, "crossing.refused", "status=site_nomem action=retry"), 1);
+        assert_int_equal(lines(&f, "crossing.failed", "number=1 status=not_found"), times / 4);
+    }
+    tb_crossing_told_end(&tb_copy_find(f.home.d, &key.uid)->told);
+    said->on_failed(f.home.d, 0, &key.uid, TB_SITE_NOMEM);
+    assert_int_equal(lines(&f, "crossing.failed", "number=1 status=site_nomem"), 2);
+    follower_end(&f);
+}
+
 /* What does not fit now is asked for each second, and counted each time. Why the site is behind is
  * the same all the time. */
 static void a_full_arena_is_told_when_it_changes(void **state)
@@ -208,6 +235,7 @@ int main(void)
         cmocka_unit_test(more_shards_than_a_version_may_have_are_told),
         cmocka_unit_test(more_shards_than_slots_are_told_once),
         cmocka_unit_test(a_full_arena_is_told_when_it_changes),
+        cmocka_unit_test(a_crossing_that_fails_each_second_has_one_line),
     };
     return cmocka_run_group_tests_name("daemon.no_room", tests, NULL, NULL);
 }

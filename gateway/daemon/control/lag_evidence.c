@@ -1,0 +1,323 @@
+/* lag_evidence.c - see lag_evidence.h.
+ *
+ * P10: evidence fits the reason. The rate of a link is shown where chunks cross it. A reason that
+ * another site has by itself (its store, its room, its workers) is that site's word, and the
+ * evidence is who said so and when. */
+#include "gateway/daemon/control/lag_evidence.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/persist.h"
+
+static double seconds_since(tb_time_ns at)
+{
+    return (double)tb_time_since(at, tb_clock_now()) / 1e9;
+}
+
+/* ---- a link ---- */
+
+/* " (50Mbit)": what an operator set. */
+static void rate_text(const struct tb_peer_limit *limit, char out[TB_RATE_CHARS + 4])
+{
+    char rate[TB_RATE_CHARS];
+    out[0] = '\0';
+    if (limit->bit_per_s == 0) return;
+    tb_rate_format(limit->bit_per_s, rate);
+    (void)snprintf(out, TB_RATE_CHARS + 4, " (%s)", rate);
+}
+
+static void of_error(struct tb_daemon *d, uint32_t peer, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s: %s", tb_peer_site(d, peer),
+                   stats->error[0] != '\0' ? stats->error : "not connected yet");
+}
+
+/* `sends`: what crosses goes to the peer. */
+static void of_rate(struct tb_daemon *d, uint32_t peer, bool sends, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    const enum tb_limit limit = tb_links_most_limit(stats);
+    char cap[TB_RATE_CHARS + 4] = "";
+    if (sends && limit == TB_LIMIT_CAP) rate_text(&d->limits[peer], cap);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s %s: %llu bytes/s over %u streams, rtt %.1f ms%s%s%s",
+                   sends ? "to" : "from", tb_peer_site(d, peer),
+                   (unsigned long long)d->goodput[peer].bytes_per_s, stats->stream_count,
+                   (double)stats->rtt / 1e6, sends ? ", limited by " : "", sends ? tb_limit_name(limit) : "",
+                   cap);
+}
+
+static void of_link(struct tb_daemon *d, uint32_t peer, uint16_t reason, bool sends,
+                    char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    if (!stats->up || (reason == TB_LAG_MTU && stats->error[0] != '\0'))
+        of_error(d, peer, out);
+    else
+        of_rate(d, peer, sends, out);
+}
+
+/* Its link is up, and it says nothing of the model. */
+static void of_silence(struct tb_daemon *d, uint32_t peer, tb_time_ns heard_at, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_links_stats *stats = tb_site_link(d, peer);
+    if (heard_at == 0)
+        (void)snprintf(out, TB_EVIDENCE_BYTES,
+                       "%s: the link is up for %.1f s, and nothing was said of the model",
+                       tb_peer_site(d, peer), seconds_since(stats->up_since));
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES,
+                       "%s: the link is up, and nothing was said of the model for %.1f s",
+                       tb_peer_site(d, peer), seconds_since(heard_at));
+}
+
+/* ---- what is here ---- */
+
+static void of_day_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    if (l->spent_from == UINT32_MAX) return;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "from %s: it says that they are used up, the day ends in %llu s",
+                   tb_peer_site(d, l->spent_from), (unsigned long long)tb_limits_day_ends_s());
+}
+
+static void of_room(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const uint32_t slots = l->copy->key.shard_count + 1;
+    struct tb_arena_budget budget;
+    tb_arena_budget(d->arena, &budget);
+    if (slots > budget.slots_free)
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%u slots needed, %u of %u free", slots, budget.slots_free,
+                       budget.slots);
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%llu bytes needed, %llu free in one piece",
+                       (unsigned long long)l->copy->room_bytes,
+                       (unsigned long long)budget.largest_free_bytes);
+}
+
+static void of_shards(const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    if (l->copy == NULL)
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "none of its shards is here");
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%u of %u shards are here", l->shards_here,
+                       l->copy->key.shard_count);
+}
+
+/* A model may not have all rows of the table. */
+static void of_table(struct tb_daemon *d, const struct tb_name *model, char out[TB_EVIDENCE_BYTES])
+{
+    static const char versions[] = "versions";
+    struct tb_catalog_table t;
+    char most[TB_CATALOG_TEXT_MAX] = "";
+    const uint32_t rows = tb_catalog_table_most(d->catalog, versions, most);
+    if (rows >= d->bounds.model_versions && strcmp(most, model->text) == 0) {
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "the model uses %u of the %u rows of %s that it may have",
+                       rows, d->bounds.model_versions, versions);
+        return;
+    }
+    for (uint32_t cursor = 0; tb_catalog_table_at(d->catalog, &cursor, &t);)
+        if (strcmp(t.name, versions) == 0)
+            (void)snprintf(out, TB_EVIDENCE_BYTES, "%u of %u rows of %s are used, %u of them by %.64s",
+                           t.used, t.bound, versions, rows, most);
+}
+
+static bool lands(const struct tb_copy *c, const struct tb_site_lag *l)
+{
+    return c != l->copy && c->region != NULL && !c->whole && !c->evicting;
+}
+
+/* The version that crosses before this one: of this model, else of another. False: none does. */
+static bool of_earlier(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_copy *first = NULL;
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (lands(c, l) && (first == NULL || tb_name_equal(&c->key.model, &l->model->name))) first = c;
+    if (first == NULL) return false;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s %llu:%llu crosses, %llu bytes of it are here",
+                   first->key.model.text, (unsigned long long)first->key.run_order,
+                   (unsigned long long)first->key.number, (unsigned long long)tb_copy_held_bytes(first));
+    return true;
+}
+
+static void of_asking(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    TB_ASSERT(l->copy != NULL && l->copy->asked_at != 0);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s was first asked for them %.1f s ago",
+                   l->source != UINT32_MAX ? tb_peer_site(d, l->source) : "a peer",
+                   seconds_since(l->copy->asked_at));
+}
+
+static bool of_wrong_chunk(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_copy *c = l->copy;
+    if (c->bad.times == 0) return false;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "chunk %u of shard %u came wrong from %s, %u times so far",
+                   c->bad.chunk, c->bad.shard, tb_peer_site(d, c->bad.peer), c->bad.times);
+    return true;
+}
+
+/* The gateway's configuration has the list that lacks the identity: this gateway, or the peer at
+ * whose site it is read. */
+static void of_right(const struct tb_name *model, const char *whose, const struct tb_identity *lacks,
+                     char out[TB_EVIDENCE_BYTES])
+{
+    char uri[TB_URI_BYTES_MAX];
+    tb_identity_format(lacks, uri);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s: models.%s.read lacks %s", whose, model->text, uri);
+}
+
+/* The source is up, and passes on why nothing is known of the home. */
+static void of_relay(struct tb_daemon *d, uint32_t relay, char out[TB_EVIDENCE_BYTES])
+{
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "as %s says", tb_peer_site(d, relay));
+}
+
+static void of_right_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_identity lacks = {
+        .kind = TB_IDENTITY_GATEWAY, .site = d->config->site, .name = d->config->gateway};
+    if (l->source == UINT32_MAX || !tb_site_link(d, l->source)->up) return;
+    if (tb_links_denied(d->links, l->source, &l->model->name))
+        of_right(&l->model->name, tb_peer_site(d, l->source), &lacks, out);
+    else
+        of_relay(d, l->source, out);
+}
+
+static void of_source(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const uint16_t reason = l->state.reason;
+    if (l->source == UINT32_MAX) return;
+    const bool up = tb_site_link(d, l->source)->up;
+    if (up && tb_lag_is_of_link(reason))
+        of_relay(d, l->source, out);
+    else if (up && reason == TB_LAG_UNKNOWN)
+        of_silence(d, l->source, l->heard_at, out);
+    else
+        of_link(d, l->source, reason, false, out);
+}
+
+void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    out[0] = '\0';
+    switch (l->state.reason) {
+    case TB_LAG_UP_TO_DATE:
+    case TB_LAG_NOT_ACTIVATING:
+    case TB_LAG_NO_SUBSCRIBER:
+        break;
+    case TB_LAG_STORE:
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%u rows wait for %s", tb_persist_waiting(d),
+                       d->config->store_path);
+        break;
+    case TB_LAG_NO_ROOM:
+        of_room(d, l, out);
+        break;
+    case TB_LAG_PUBLISHING:
+        of_shards(l, out);
+        break;
+    case TB_LAG_BUDGET:
+        of_day_here(d, l, out);
+        break;
+    case TB_LAG_TABLE:
+        of_table(d, &l->model->name, out);
+        break;
+    case TB_LAG_RECEIVER_MEMORY:
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s", tb_status_text(l->copy->failed));
+        break;
+    case TB_LAG_DENIED:
+        of_right_here(d, l, out);
+        break;
+    case TB_LAG_VERIFY:
+        if (!of_wrong_chunk(d, l, out)) of_source(d, l, out);
+        break;
+    case TB_LAG_MANIFESTS:
+        of_asking(d, l, out);
+        break;
+    case TB_LAG_QUEUED:
+    case TB_LAG_BASE:
+        if (!of_earlier(d, l, out)) of_source(d, l, out);
+        break;
+    default:
+        of_source(d, l, out);
+        break;
+    }
+}
+
+/* ---- another site ---- */
+
+static void of_day_there(struct tb_daemon *d, uint32_t peer, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_budget *b = &d->limits[peer].budget;
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "to %s: %llu of %llu bytes are used, the day ends in %llu s",
+                   tb_peer_site(d, peer), (unsigned long long)b->used_bytes, (unsigned long long)b->day_bytes,
+                   (unsigned long long)tb_limits_day_ends_s());
+}
+
+/* False: it may read the model by this gateway's configuration. */
+static bool of_right_there(struct tb_daemon *d, uint32_t peer, const struct tb_name *model,
+                           char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    const struct tb_identity lacks = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
+    if (!tb_site_denied(d, peer, model)) return false;
+    of_right(model, d->site.text, &lacks, out);
+    return true;
+}
+
+/* The reason is the site's own word, or follows from an older word: it did not know of the head
+ * yet. */
+static void of_word(const struct tb_record *r, uint16_t reason, char out[TB_EVIDENCE_BYTES])
+{
+    const bool relayed = !tb_name_equal(&r->via, &r->state.site);
+    const double age_s = seconds_since(r->heard_at);
+    char by[TB_NAME_BYTES_MAX + 16] = "";
+    if (relayed) (void)snprintf(by, sizeof by, ", by way of %s", r->via.text);
+    if (reason == r->state.reason)
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s said so %.1f s ago%s", r->state.site.text, age_s, by);
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s had all of %llu:%llu %.1f s ago%s", r->state.site.text,
+                       (unsigned long long)r->state.head.run_order, (unsigned long long)r->state.head.number,
+                       age_s, by);
+}
+
+/* Of a site behind a relay this gateway knows what the relay said, while the relay's link is up. */
+static void of_site_behind(struct tb_daemon *d, const struct tb_record *r, uint16_t reason,
+                           char out[TB_EVIDENCE_BYTES])
+{
+    const uint32_t relay = tb_peer_index(d, &r->via);
+    if (relay != UINT32_MAX && !tb_site_link(d, relay)->up)
+        of_error(d, relay, out);
+    else if (r->known && r->heard_at != 0)
+        of_word(r, reason, out);
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "as %s says", r->via.text);
+}
+
+void tb_evidence_there(struct tb_daemon *d, const struct tb_record *r, uint16_t reason,
+                       char out[TB_EVIDENCE_BYTES])
+{
+    const uint32_t peer = tb_peer_index(d, &r->state.site);
+    out[0] = '\0';
+    if (!tb_name_equal(&r->via, &r->state.site)) {
+        of_site_behind(d, r, reason, out);
+        return;
+    }
+    if (peer == UINT32_MAX || tb_lag_is_current(reason)) return;
+    const bool up = tb_site_link(d, peer)->up, crosses = tb_lag_moves(reason) || reason == TB_LAG_STALLED;
+    const bool speaks = tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    if (up && reason == TB_LAG_DENIED && of_right_there(d, peer, &r->state.model, out)) return;
+    if (reason == TB_LAG_BUDGET)
+        of_day_there(d, peer, out);
+    else if (!up || crosses || !speaks) /* by its link this gateway judges a peer that says no STATE */
+        of_link(d, peer, reason, true, out);
+    else if (r->known && r->heard_at != 0)
+        of_word(r, reason, out);
+    else
+        of_silence(d, peer, r->heard_at, out);
+}
