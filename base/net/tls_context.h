@@ -35,6 +35,11 @@ TB_MUST_USE enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_iden
 TB_MUST_USE enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *fingerprint_out);
 uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970; 0 when it is before that */
 
+/* Whether this CA may vouch for the site of that identity. One that was named for one site vouches
+ * for that site alone, or the CA of one site could speak as any other. A CA bound to several sites,
+ * or also to none, has the sum of these rights. */
+bool tb_tls_anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have);
+
 /* "2026-11-22 17:55 UTC"; "?" for what is no time. */
 #define TB_TLS_TIME_CHARS 32
 const char *tb_tls_time_text(const ASN1_TIME *at, char out[TB_TLS_TIME_CHARS]);

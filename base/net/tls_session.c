@@ -216,9 +216,7 @@ static bool identity_fits(const struct tb_identity *want, const struct tb_identi
     return want->name.text[0] == '\0' || tb_name_equal(&want->name, &have->name);
 }
 
-/* A CA that was named for one site vouches for that site alone, or the CA of one site could speak
- * as any other. A CA bound to several sites, or also to none, has the sum of these rights. */
-static bool anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have)
+bool tb_tls_anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have)
 {
     bool bound = false;
     for (uint32_t i = 0; i < tls->bound_count; i++) {
@@ -240,7 +238,7 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_t
     }
     tb_identity_format(&have, text);
     const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
-    if (!anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
+    if (!tb_tls_anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
         tb_tls_session_because(
             s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
         return false;

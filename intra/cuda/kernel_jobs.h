@@ -22,6 +22,12 @@ struct tb_digest_job {
     uint8_t *digest; /* 16 bytes, as tb_digest has them */
 };
 
+struct tb_blake3_job {
+    const uint8_t *bytes;
+    uint64_t count;  /* at least 1 */
+    uint8_t *digest; /* 32 bytes, as tb_blake3 has them */
+};
+
 struct tb_encode_job {
     const uint8_t *base, *bytes; /* `count` bytes each */
     uint64_t count;

@@ -1,7 +1,8 @@
 /* kernels.cu - the kernels as a GPU has them: blocks take jobs by turns. What they do is in
- * kernel_digest.h, kernel_move.h and kernel_sparse.h, which tests also compile for the host. */
+ * kernel_blake3.h, kernel_digest.h, kernel_move.h and kernel_sparse.h, which tests also compile for the host. */
 #include "intra/cuda/kernel_words_cuda.h"
 
+#include "intra/cuda/kernel_blake3.h"
 #include "intra/cuda/kernel_digest.h"
 #include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_sparse.h"
@@ -13,6 +14,15 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     const struct tb_block b = {threadIdx.x, blockDim.x};
     for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
         if (jobs[i].count >= TB_KERNEL_DIGEST_MIN) tb_kernel_digest(&b, &shared, &jobs[i]);
+}
+
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
+    tb_blake3(const struct tb_blake3_job *jobs, uint32_t count)
+{
+    __shared__ struct tb_blake3_shared shared;
+    const struct tb_block b = {threadIdx.x, blockDim.x};
+    for (uint32_t i = blockIdx.x; i < count; i += gridDim.x)
+        tb_kernel_blake3(&b, &shared, &jobs[i]);
 }
 
 extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)

@@ -4,13 +4,14 @@
 
 #include "intra/cuda/kernel_words_c.h"
 
+#include "intra/cuda/kernel_blake3.h"
 #include "intra/cuda/kernel_digest.h"
 #include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_sparse.h"
 
 _Static_assert(sizeof(struct tb_sparse_scratch) == TB_KERNEL_SCRATCH_BYTES, "what hosts allocate a block");
 
-enum kernel { DIGEST, ENCODE, PATCH, MOVE };
+enum kernel { DIGEST, BLAKE3, ENCODE, PATCH, MOVE };
 
 struct block {
     enum kernel kernel;
@@ -18,6 +19,7 @@ struct block {
     uint32_t count;
     union {
         struct tb_digest_shared digest;
+        struct tb_blake3_shared blake3;
         struct tb_sparse_shared sparse;
     } shared;
     struct tb_sparse_scratch *scratch;
@@ -36,6 +38,8 @@ static void *run_thread(void *user)
     for (uint32_t i = 0; i < k->count; i++) {
         if (k->kernel == DIGEST)
             tb_kernel_digest(&t->b, &k->shared.digest, (struct tb_digest_job *)k->jobs + i);
+        else if (k->kernel == BLAKE3)
+            tb_kernel_blake3(&t->b, &k->shared.blake3, (struct tb_blake3_job *)k->jobs + i);
         else if (k->kernel == ENCODE)
             tb_kernel_encode(&t->b, &k->shared.sparse, k->scratch, (struct tb_encode_job *)k->jobs + i);
         else if (k->kernel == MOVE)
@@ -74,6 +78,11 @@ static void run(enum kernel kernel, void *jobs, uint32_t count, uint32_t threads
 void cores_digest(struct tb_digest_job *jobs, uint32_t count, uint32_t threads)
 {
     run(DIGEST, jobs, count, threads);
+}
+
+void cores_blake3(struct tb_blake3_job *jobs, uint32_t count, uint32_t threads)
+{
+    run(BLAKE3, jobs, count, threads);
 }
 
 void cores_encode(struct tb_encode_job *jobs, uint32_t count, uint32_t threads)

@@ -8,6 +8,7 @@
 #include "intra/cuda/kernel_jobs.h"
 
 void cores_digest(struct tb_digest_job *jobs, uint32_t count, uint32_t threads);
+void cores_blake3(struct tb_blake3_job *jobs, uint32_t count, uint32_t threads);
 void cores_encode(struct tb_encode_job *jobs, uint32_t count, uint32_t threads);
 void cores_patch(struct tb_patch_job *jobs, uint32_t count, uint32_t threads);
 void cores_move(struct tb_move_job *jobs, uint32_t count, uint32_t threads);

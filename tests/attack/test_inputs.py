@@ -1,0 +1,153 @@
+"""Frames of a peer and of a worker with right certificates, each broken in one way: the gateway ends the connection or does what a right one would do, and lives.
+
+The seeds are real frames (tests/unit/wan/recorded_frames_2.txt, tests/fuzz/corpus). Each run breaks them in the same ways."""
+
+import contextlib
+import pathlib
+import random
+import struct
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from certificates import URI  # noqa: E402
+from forger import east_of, honest_link  # noqa: E402
+from harness import SOURCE, Failed, expect, main, scenario, wait_for  # noqa: E402
+from hostile import HELLO, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, link_hello, session_hello, text, tls  # noqa: E402
+
+LINK_INPUTS, SESSION_INPUTS = 2000, 2000
+EXTREMES = (0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 2**63 - 1, 2**63, 2**64 - 1)
+MEMORY_MAX = 96 << 20  # that the gateway may grow by
+
+
+def link_seeds():
+    """[(type, payload)] of control frames."""
+    seeds = []
+    for line in (SOURCE / "tests/unit/wan/recorded_frames_2.txt").read_text().splitlines() + (
+            SOURCE / "tests/unit/wan/recorded_frames_1.txt").read_text().splitlines():
+        name, data = line.split()
+        if name != "chunk":
+            data = bytes.fromhex(data)
+            seeds.append((struct.unpack_from("<IH", data)[1], data[16:]))
+    return seeds + [(kind, b"") for kind in range(0, 40)]
+
+
+SESSION_TYPES = (1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 23, 24)  # of the messages in the order of tests/fuzz/session.c
+
+
+def session_seeds():
+    seeds = []
+    for path in sorted((SOURCE / "tests/fuzz/corpus/session").iterdir()):
+        data = path.read_bytes()
+        if data and data[0] < len(SESSION_TYPES):
+            seeds.append((SESSION_TYPES[data[0]], data[1:]))
+    return seeds + [(kind, b"") for kind in range(0, 36)]
+
+
+def broken(chance, kind, payload):
+    """One frame, and in what way it is broken."""
+    data, way = bytearray(payload), chance.randrange(8)
+    if way == 0 and data:
+        del data[chance.randrange(len(data)):]
+    elif way == 1:
+        data += chance.randbytes(chance.randrange(1, 64))
+    elif way == 2 and data:
+        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    elif way == 3 and len(data) >= 8:
+        width = chance.choice((1, 2, 4, 8))
+        at = chance.randrange(len(data) - width + 1)
+        data[at:at + width] = (chance.choice(EXTREMES) & (1 << 8 * width) - 1).to_bytes(width, "little")
+    elif way == 4:
+        data = bytearray(chance.randbytes(chance.randrange(200)))
+    elif way == 5:
+        kind = chance.randrange(2**16)
+    elif way == 6:
+        return struct.pack("<IHHQ", chance.choice(EXTREMES) & 0xffffffff, kind, 0, 0) + bytes(data)
+    header = {"request": chance.choice((0, 1, 2, 2**64 - 1)), "zero": chance.choice((0, 0, 0, 1))} if way == 7 else {}
+    return frame(kind, bytes(data), **header)
+
+
+def resident(site):
+    return int(pathlib.Path(f"/proc/{site.daemon.popen.pid}/statm").read_text().split()[1]) * 4096
+
+
+def attack(site, opened, seeds, count, seed):
+    """Sends `count` broken frames over as many connections as they take; the connections that ended."""
+    chance, sent, ended = random.Random(seed), 0, 0
+    while sent < count:
+        with opened() as connection, contextlib.suppress(Ended):
+            for _ in range(1 + chance.randrange(8)):
+                connection.send(broken(chance, *chance.choice(seeds)))
+                sent += 1
+            connection.socket.settimeout(0.01)  # what was garbled ends it at once or soon
+            while sent < count:
+                connection.read(1)
+        ended += 1
+        if not site.daemon.alive():
+            raise Failed(f"the gateway died after {sent} inputs")
+    return ended
+
+
+def survived(site, before, what, count, ended):
+    grown = resident(site) - before
+    print(f"{what}: {count} inputs, {ended} connections, 0 crashes, {grown >> 20} MiB more memory")
+    if grown > MEMORY_MAX:
+        raise Failed(f"the gateway grew by {grown >> 20} MiB")
+    expect("it answers", site.control("status")["ok"], True)
+
+
+@scenario
+def broken_frames_of_a_peer(lab):
+    """P7: whatever a right peer says, the gateway lives, keeps its memory, and greets that peer again."""
+    forger, east = east_of(lab)
+    east.start()
+    to = (lab.address, east.port)
+    honest_link(forger, to)[0].__exit__()
+    before = resident(east)
+
+    def opened():
+        return wait_for("west is greeted", lambda: greeted(to, forger))
+    ended = attack(east, opened, link_seeds(), LINK_INPUTS, 7)
+    survived(east, before, "link", LINK_INPUTS, ended)
+    opened().__exit__()
+
+
+def greeted(to, forger):
+    """A session of west; None while the one before is not over."""
+    context = tls(forger.west.folder / "ca.crt", forger.west.folder / "gw.crt", forger.west.key)
+    try:
+        connection = Connection(to, context)
+        connection.send(frame(HELLO, link_hello(life=b"l" * 16)))
+        if connection.answer() == HELLO:
+            return connection
+        connection.__exit__()
+    except Ended:
+        pass
+    return None
+
+
+@scenario
+def broken_frames_of_a_worker(lab):
+    """P7: whatever a right worker says, the gateway lives, keeps its memory, and welcomes that worker again."""
+    forger, east = east_of(lab)
+    east.models["policy"]["publish"] = ["tombolo://east/worker/w0"]
+    east.start()
+    to = (lab.address, east.worker_port)
+    forger.east.issue("w0", (URI, b"tombolo://east/worker/w0"))
+    context = tls(forger.east.folder / "ca.crt", forger.east.folder / "w0.crt", forger.east.key)
+
+    def opened():
+        connection = Connection(to, context)
+        connection.send(frame(SESSION_HELLO, session_hello(), request=1))
+        expect("w0 is welcome", connection.answer(), WELCOME)
+        return connection
+    opened().__exit__()
+    before = resident(east)
+    ended = attack(east, opened, session_seeds(), SESSION_INPUTS, 11)
+    survived(east, before, "session", SESSION_INPUTS, ended)
+    with opened() as connection:
+        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("g2") + struct.pack("<II", 0, 1) + bytes(32), request=2))
+        expect("a right request is answered", connection.answer(), REPLY)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
