@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/sites.h"
 #include "gateway/daemon/links/link_events.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
