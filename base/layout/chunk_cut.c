@@ -53,6 +53,7 @@ static uint64_t piece_start(uint64_t i, uint64_t bytes, uint64_t n)
 static void cut_large(struct cutter *c, uint64_t bytes)
 {
     const uint64_t n = (bytes + c->target - 1) / c->target;
+    TB_ASSERT(bytes > 0 && c->target >= TB_CHUNK_BYTES_MIN && c->target <= TB_CHUNK_BYTES_MAX);
     close_group(c);
     for (uint64_t i = 0; i < n; i++)
         emit(c, piece_start(i + 1, bytes, n) - piece_start(i, bytes, n));
@@ -89,14 +90,15 @@ static void copy_cut(struct cutter *c, const struct tb_layout *layout)
 {
     if (c->chunks != NULL && layout->cut_count > 0)
         memcpy(c->chunks, layout->cut, layout->cut_count * sizeof *c->chunks);
+    TB_ASSERT(layout->cut_count > 0 || layout->bytes == 0);
     c->count = layout->cut_count;
     c->at = layout->bytes;
 }
 
 static uint32_t cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out)
 {
-    TB_ASSERT(layout->bytes <= TB_SHARD_BYTES_MAX && blob_bytes <= (uint64_t)1
-                                                                       << 37); /* 1024 blobs of 100 MiB */
+    TB_ASSERT(layout->bytes <= TB_SHARD_BYTES_MAX);
+    TB_ASSERT(blob_bytes <= (uint64_t)1 << 37); /* 1024 blobs of 100 MiB */
     struct cutter c = {.chunks = chunks_out, .target = tb_cut_target_bytes(layout->bytes)};
     if (layout->cut != NULL)
         copy_cut(&c, layout);

@@ -159,6 +159,7 @@ bool tb_tensor_box_on_bytes(const struct tb_tensor *t)
     for (uint8_t i = 0; i < t->rank; i++)
         whole = whole && t->box_count[i] == t->full[i];
     if (bits % 8 == 0 || whole) return true;
+    TB_ASSERT(t->rank > 0); /* a scalar is whole */
     const uint64_t full = t->full[t->rank - 1], first = t->box_first[t->rank - 1];
     const uint64_t count = t->box_count[t->rank - 1];
     return full % 8 * bits % 8 == 0 && first % 8 * bits % 8 == 0 && count % 8 * bits % 8 == 0;
@@ -195,6 +196,7 @@ static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
         if (!multiply(&box, t->box_count[i])) return TB_TOO_LARGE;
     }
     if (!tb_tensor_box_on_bytes(t)) return TB_BAD_ARGUMENT;
+    TB_ASSERT(box <= full);
     *bytes_out = (box + 7) / 8;
     return TB_OK;
 }
@@ -246,6 +248,7 @@ struct order {
 /* Merges the sorted runs [low, mid) and [mid, high) of indexes. */
 static void merge(const struct order *o, uint32_t low, uint32_t mid, uint32_t high)
 {
+    TB_ASSERT(low < mid && mid < high && high <= o->count);
     if (o->compare(&o->tensors[o->indexes[mid - 1]], &o->tensors[o->indexes[mid]]) <= 0) return;
     memcpy(o->scratch, o->indexes + low, (size_t)(mid - low) * sizeof *o->scratch);
     uint32_t left = 0;
@@ -332,6 +335,7 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count)
 static void tensor_copy(struct tb_tensor *to, const struct tb_tensor *from, char **names_io)
 {
     const size_t name_bytes = strlen(from->name) + 1;
+    TB_ASSERT(from->rank <= TB_RANK_MAX && name_bytes <= TB_TENSOR_NAME_MAX + 1);
     struct tb_tensor t = {.dtype = from->dtype,
                           .rank = from->rank,
                           .part = from->part,
@@ -441,6 +445,7 @@ enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, 
         status = measure(&b.tensors[i], &b.tensors[i].bytes);
         TB_ASSERT(status == TB_OK); /* check_tensors said so */
     }
+    TB_ASSERT((uint64_t)(names - b.names) == names_bytes_of(tensors, count));
     struct tb_layout layout = {.tensor_count = count, .tensors = b.tensors};
     if (!others_count(b.tensors, count, &layout.other_dtypes)) return TB_TOO_LARGE;
     status = place_tensors(b.tensors, count, &layout.bytes);
@@ -478,6 +483,7 @@ uint16_t tb_layout_part_max(const struct tb_layout *layout)
 /* Index of the first tensor behind those that have the dtype of tensor i. */
 static uint32_t dtype_end(const struct tb_layout *layout, uint32_t i)
 {
+    TB_ASSERT(i < layout->tensor_count);
     uint32_t low = i + 1, high = layout->tensor_count;
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
@@ -512,6 +518,7 @@ uint32_t tb_layout_tensor_at(const struct tb_layout *layout, uint64_t offset)
         else
             high = middle;
     }
+    TB_ASSERT(low == layout->tensor_count || layout->tensors[low].offset <= offset);
     return low;
 }
 
@@ -563,9 +570,11 @@ void tb_layout_encode(const struct tb_layout *layout, struct tb_writer *w)
         tb_write_bytes(w, layout->encoded, layout->encoded_bytes);
         return;
     }
+    const size_t before = w->used;
     tb_write_u32(w, layout->tensor_count);
     for (uint32_t i = 0; i < layout->tensor_count; i++)
         tensor_encode(&layout->tensors[i], w);
+    TB_ASSERT(w->full || w->used - before == tb_layout_encoded_bytes(layout));
 }
 
 /* The count, if as many tensors can stand in what is left. */

@@ -52,6 +52,7 @@ static void free_kept(struct kept *k)
 static void drop_oldest(struct tb_layouts *l)
 {
     struct kept *k = TAILQ_FIRST(&l->idle);
+    TB_ASSERT(k != NULL && k->refs == 0 && l->counts.idle > 0 && l->counts.idle_bytes >= k->bytes);
     TAILQ_REMOVE(&l->idle, k, idle);
     LIST_REMOVE(k, bucket);
     l->counts.idle--;
@@ -105,6 +106,23 @@ static void unref(struct tb_layouts *l, struct kept *k)
     while (l->counts.idle_bytes > TB_LAYOUTS_IDLE_BYTES)
         drop_oldest(l);
     if (l->counts.idle_bytes > l->counts.idle_bytes_most) l->counts.idle_bytes_most = l->counts.idle_bytes;
+}
+
+/* With the lock: what lists and counts say of each other. */
+static void check(const struct tb_layouts *l)
+{
+    const struct kept *k;
+    uint64_t kept = 0, idle = 0, idle_bytes = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        LIST_FOREACH(k, &l->buckets[i], bucket) kept++;
+    TAILQ_FOREACH(k, &l->idle, idle)
+    {
+        TB_ASSERT(k->refs == 0);
+        idle++;
+        idle_bytes += k->bytes;
+    }
+    TB_ASSERT(idle == l->counts.idle && idle_bytes == l->counts.idle_bytes);
+    TB_ASSERT(idle_bytes <= TB_LAYOUTS_IDLE_BYTES && kept == l->counts.used + idle);
 }
 
 /* NULL: not here. */
@@ -233,6 +251,7 @@ static void give(struct tb_layouts *l, const struct tb_layout *layout)
     struct kept *k = (struct kept *)(uintptr_t)layout; /* its first member, ours to change */
     pthread_mutex_lock(&l->lock);
     unref(l, k);
+    if (TB_CHECK_TURNS) check(l);
     pthread_mutex_unlock(&l->lock);
 }
 
@@ -289,6 +308,7 @@ void tb_layouts_release(struct tb_layouts *l, struct tb_manifest_memory *memory)
 void tb_layouts_count(struct tb_layouts *l, struct tb_layouts_counts *counts_out)
 {
     pthread_mutex_lock(&l->lock);
+    check(l);
     *counts_out = l->counts;
     pthread_mutex_unlock(&l->lock);
 }

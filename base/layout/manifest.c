@@ -176,11 +176,13 @@ static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blob
     struct tb_blob *to = tb_carve_take(c, blob_count * sizeof *to);
     char *names = tb_carve_take(c, names_bytes);
     if (to == NULL || names == NULL) return NULL;
+    const char *first = names;
     for (uint32_t i = 0; i < blob_count; i++) {
         const size_t name_bytes = strlen(blobs[i].name) + 1;
         to[i] = (struct tb_blob){.name = memcpy(names, blobs[i].name, name_bytes), .bytes = blobs[i].bytes};
         names += name_bytes;
     }
+    TB_ASSERT((uint64_t)(names - first) == names_bytes);
     return to;
 }
 
@@ -202,6 +204,8 @@ static enum tb_status finish(struct tb_carve *c, struct tb_manifest *m, struct t
     m->digests = tb_carve_take(c, m->chunk_count * sizeof *m->digests);
     if (chunks == NULL || m->digests == NULL) return TB_SITE_NOMEM;
     tb_cut(&m->layout, m->blob_bytes, chunks);
+    TB_ASSERT(m->chunk_count == 0 ||
+              chunks[m->chunk_count - 1].offset + chunks[m->chunk_count - 1].bytes == m->bytes);
     if (m->chunk_count > 0) memset(m->digests, 0, m->chunk_count * sizeof *m->digests);
     m->chunks = chunks;
     return TB_OK;
@@ -289,12 +293,15 @@ size_t tb_manifest_head_bytes(const struct tb_manifest *manifest)
 
 void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w)
 {
+    const size_t before = w->used;
+    TB_ASSERT(manifest->blob_count <= TB_BLOBS_MAX);
     tb_write_u32(w, (uint32_t)tb_layout_encoded_bytes(&manifest->layout));
     tb_layout_encode(&manifest->layout, w);
     tb_write_u32(w, manifest->blob_count);
     for (uint32_t i = 0; i < manifest->blob_count; i++)
         blob_encode(&manifest->blobs[i], w);
     tb_write_bytes(w, manifest->root.bytes, TB_DIGEST_BYTES);
+    TB_ASSERT(w->full || w->used - before == tb_manifest_head_bytes(manifest));
 }
 
 /* A head taken apart; everything is borrowed from its bytes. */
@@ -380,6 +387,7 @@ static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
     struct tb_blob *blobs = tb_carve_take(c, h->blob_count * sizeof *blobs);
     char *names = tb_carve_take(c, h->names_bytes);
     if (blobs == NULL || names == NULL) return NULL;
+    const char *first = names;
     tb_reader_init(&r, h->blobs, h->blobs_bytes);
     for (uint32_t i = 0; i < h->blob_count; i++) {
         const uint8_t *name = NULL;
@@ -390,6 +398,7 @@ static struct tb_blob *decode_blobs(struct tb_carve *c, const struct head *h)
         names[name_bytes] = '\0';
         names += (size_t)name_bytes + 1;
     }
+    TB_ASSERT((uint64_t)(names - first) == h->names_bytes && tb_reader_ended(&r));
     return blobs;
 }
 
@@ -453,6 +462,7 @@ enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes, c
 
 struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots)
 {
+    TB_ASSERT(key->shard_count > 0 && key->shard_count <= TB_SHARDS_MAX);
     struct tb_digest_state s;
     uint8_t bytes[128];
     struct tb_writer w;

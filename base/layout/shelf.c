@@ -36,6 +36,7 @@ uint64_t tb_shelf_zero_bytes(uint32_t count)
 void tb_shelf_init(struct tb_shelf *shelf_out, void *memory, uint32_t count, uint64_t room_bytes)
 {
     TB_ASSERT(count <= TB_SHELF_COUNT_MAX);
+    TB_ASSERT((uintptr_t)memory % sizeof(uint64_t) == 0);
     *shelf_out = (struct tb_shelf){.head = memory,
                                    .room = (uint8_t *)memory + tb_shelf_room_offset(count),
                                    .room_bytes = room_bytes,
@@ -77,6 +78,7 @@ bool tb_shelf_is_of(const struct tb_shelf *shelf, const struct tb_id *base)
 bool tb_shelf_has(const struct tb_shelf *shelf, uint32_t line)
 {
     TB_ASSERT(line < shelf->count);
+    TB_ASSERT(line < shelf->count);
     return tb_bitmap_test(bits_of(shelf), line);
 }
 
@@ -109,6 +111,8 @@ void tb_shelf_put(struct tb_shelf *shelf, uint32_t line, const struct tb_codec_c
     uint64_t words[TB_SHELF_ENTRY_WORDS] = {0};
     if (to != NULL) {
         const struct tb_digest digest = tb_digest_of(coded->bytes, coded->count);
+        TB_ASSERT(to >= shelf->room &&
+                  to + TB_DIGEST_BYTES + coded->count <= shelf->room + shelf->room_bytes);
         memcpy(to, digest.bytes, TB_DIGEST_BYTES);
         memcpy(to + TB_DIGEST_BYTES, coded->bytes, coded->count);
         words[0] = (uint64_t)coded->count | form_word(coded->form);

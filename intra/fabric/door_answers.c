@@ -27,6 +27,7 @@ void tb_door_put_answer(struct tb_door_peer *p, const struct tb_hop_answer *answ
 static void describe_local(struct tb_door_peer *p, const struct tb_export_buffer *b,
                            struct tb_hop_answer *answer)
 {
+    TB_ASSERT(!p->tcp && p->memfd_due < 0); /* the one before has gone with its answer */
     answer->kind = TB_HOP_BUFFER_ADDRESS;
     answer->b = (uint64_t)(uintptr_t)b->bytes;
     if (b->memfd >= 0) {
@@ -52,6 +53,7 @@ static enum tb_status describe_remote(struct tb_door_peer *p, uint32_t index, st
 /* False: the buffer is not known yet. */
 static bool put_buffer(struct tb_door_peer *p)
 {
+    TB_ASSERT(p->attach_count > 0 && p->export != NULL);
     const uint32_t index = p->attaches[p->attach_first];
     const struct tb_export_buffer *b = &p->export->buffers[index];
     struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_BUFFER, .buffer = index, .a = b->count};
@@ -74,6 +76,7 @@ static void put_rails(struct tb_door_peer *p)
     if (p->guest != NULL) {
         last.kind = (uint16_t)tb_verbs_rails(p->door->fabric->verbs, p->export, rails, &port);
         last.id = *tb_verbs_guest_secret(p->guest);
+        TB_ASSERT(last.kind <= TB_RAILS_MAX);
     }
     for (uint32_t i = 0; i < last.kind; i++) {
         struct tb_hop_answer answer = {
@@ -121,6 +124,7 @@ static uint32_t next_data_bytes(const struct tb_door_peer *p)
  * wait get none: a PONG would say that the memory may be read. */
 static bool begin_answer(struct tb_door_peer *p)
 {
+    TB_ASSERT(p->out_used == 0 && p->data_left == 0 && !p->lingers);
     if (p->state == TB_DOOR_ENDING) {
         if (p->end_sent) return false;
         tb_door_put_answer(
@@ -141,12 +145,15 @@ static bool begin_answer(struct tb_door_peer *p)
     if (put_tray(p)) return true;
     if (p->run_bytes == 0) return false;
     p->data_left = next_data_bytes(p);
+    TB_ASSERT(p->data_left > 0 && p->data_left <= TB_HOP_DATA_BYTES_MAX && p->export != NULL);
     tb_door_put_answer(p, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_DATA, .bytes = p->data_left});
     return true;
 }
 
 static void run_advance(struct tb_door_peer *p, uint32_t bytes)
 {
+    TB_ASSERT(p->run_count > 0 && bytes <= p->data_left && bytes <= p->run_bytes);
+    TB_ASSERT(bytes <= p->runs[p->run_first].bytes - p->run_done);
     p->run_done += bytes;
     p->run_bytes -= bytes;
     p->data_left -= bytes;
@@ -195,6 +202,7 @@ static enum tb_status offer(struct tb_door_peer *p, const void *bytes, size_t co
         return TB_AGAIN;
     }
     const enum tb_status status = tb_chan_write(p->chan, bytes, n, taken_out);
+    TB_ASSERT(*taken_out <= n && n <= count);
     p->offered = n - *taken_out;
     if (status == TB_AGAIN) tb_chan_want_write(p->chan, true);
     return status;

@@ -72,6 +72,7 @@ static void leave_export(struct tb_door_peer *p)
     struct tb_fabric *f = p->door->fabric;
     if (p->export == NULL) return;
     pthread_mutex_lock(&f->lock);
+    TB_ASSERT(p->export->readers > 0);
     p->export->readers--;
     pthread_cond_broadcast(&f->changed);
     pthread_mutex_unlock(&f->lock);
@@ -80,6 +81,7 @@ static void leave_export(struct tb_door_peer *p)
 
 void tb_door_leave(struct tb_door_peer *p)
 {
+    TB_ASSERT(p->chan_gone && p->guest == NULL && p->tray == NULL);
     leave_export(p);
     LIST_REMOVE(p, link);
     tb_free(p);
@@ -89,6 +91,7 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
 {
     (void)why;
     struct tb_door_peer *p = user;
+    TB_ASSERT(!p->chan_gone);
     if (p->state == TB_DOOR_GREETING) p->door->stranger_count--;
     tb_door_count(p->door, -1);
     tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
@@ -124,6 +127,7 @@ const struct tb_door_tray_events tb_door_peer_tray_events = {.on_turn = on_tray_
 
 void tb_door_linger(struct tb_door_peer *p)
 {
+    TB_ASSERT(p->tray != NULL && !p->lingers && p->state == TB_DOOR_ENDING);
     tb_log(TB_LOG_WARN, "door.reader_stands_still", "peer=%s export=%llu action=memory_is_the_owners",
            tb_chan_peer(p->chan)->address, (unsigned long long)(p->export != NULL ? p->export->id : 0));
     p->lingers = true;

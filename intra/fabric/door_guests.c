@@ -34,6 +34,7 @@ static void on_guest_gone(void *user)
 {
     struct tb_door_peer *p = user;
     p->guest = NULL;
+    TB_ASSERT(p->tcp);
     if (p->chan_gone) {
         tb_door_leave(p);
         return;

@@ -11,6 +11,7 @@
 
 static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
+    TB_ASSERT(p->state == TB_DOOR_GREETING && p->export == NULL);
     struct tb_fabric *f = p->door->fabric;
     if (r->type != TB_HOP_REQUEST_HELLO || r->a != TB_HOP_WIRE_MAGIC || r->flags != 0 || r->zero != 0) {
         tb_door_log_refused(p, TB_PEER_GARBLED, "does not greet like a reader");
@@ -127,6 +128,7 @@ static void accept_ping(struct tb_door_peer *p, const struct tb_hop_request *r)
 static void accept_request(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
     if (p->state == TB_DOOR_ENDING) return; /* was on its way */
+    TB_ASSERT(p->state == TB_DOOR_GREETING || p->export != NULL);
     if (p->state == TB_DOOR_GREETING)
         greet(p, r);
     else if (r->type == TB_HOP_REQUEST_READ)

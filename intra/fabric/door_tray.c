@@ -64,6 +64,7 @@ static void begin_filling(struct tb_door_tray *t)
 {
     if (t->running || t->closing || t->asked_count == 0) return;
     memcpy(t->batch, t->asked, t->asked_count * sizeof t->asked[0]);
+    TB_ASSERT(t->tray != NULL && t->batch_count == 0);
     t->batch_count = t->asked_count;
     t->asked_count = 0;
     begin(t, FILLING);
@@ -73,6 +74,7 @@ static void gone(struct tb_door_tray *t)
 {
     const struct tb_door_tray_events *events = t->events;
     void *user = t->user;
+    TB_ASSERT(!t->running && t->closing && t->fabric->trays > 0);
     if (t->tray == NULL || t->reader_closed) t->fabric->trays--; /* what is kept counts on */
     tb_free(t);
     events->on_gone(user);
@@ -81,6 +83,7 @@ static void gone(struct tb_door_tray *t)
 static void job_done(struct tb_fabric_job *job)
 {
     struct tb_door_tray *t = (struct tb_door_tray *)((char *)job - offsetof(struct tb_door_tray, done));
+    TB_ASSERT(t->running);
     t->running = false;
     if (t->work == CLOSING) {
         gone(t);
@@ -131,6 +134,7 @@ bool tb_door_tray_fill(struct tb_door_tray *t, const struct tb_hop_request *r)
         return false;
     if (t->failed) return true; /* it was on its way when that was told */
     t->asked[t->asked_count++] = (struct tb_gpu_fill){.offset = r->a, .at = r->b, .bytes = r->bytes};
+    TB_ASSERT(t->asked_count + t->batch_count + t->filled <= TB_HOP_FILLS_MAX);
     begin_filling(t);
     return true;
 }

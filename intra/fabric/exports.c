@@ -29,6 +29,7 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
     if (e->buffer_count > 0) memcpy(e->buffers, options->buffers, e->buffer_count * sizeof *e->buffers);
     e->has_shelf = options->shelf != NULL;
     if (e->has_shelf) e->shelf = *options->shelf;
+    TB_ASSERT(!e->has_shelf || e->shelf.buffer < e->buffer_count);
     if (options->origin != NULL) e->origin = *options->origin;
     e->origin_shard = options->origin_shard;
     e->depth = options->chained ? 0 : 1;
@@ -41,6 +42,7 @@ enum tb_status tb_exports_add(struct tb_exports *exports, const struct tb_export
 
 static void grant_remove(struct tb_export *e, struct tb_grant *g)
 {
+    TB_ASSERT(e->exports->usage.tokens > 0);
     e->exports->usage.tokens--;
     LIST_REMOVE(g, link);
     tb_free(g);
@@ -49,6 +51,7 @@ static void grant_remove(struct tb_export *e, struct tb_grant *g)
 void tb_exports_remove(struct tb_export *export)
 {
     TB_ASSERT(export->readers == 0);
+    TB_ASSERT(export->exports->usage.exports > 0);
     while (!LIST_EMPTY(&export->grants))
         grant_remove(export, LIST_FIRST(&export->grants));
     export->exports->usage.exports--;
@@ -94,6 +97,7 @@ enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const s
     struct tb_grant *g = tb_calloc(1, sizeof *g);
     if (g == NULL) return TB_SITE_NOMEM;
     if (++u->tokens > u->tokens_most) u->tokens_most = u->tokens;
+    TB_ASSERT(u->tokens <= TB_TOKENS_MAX);
     *g = *grant;
     g->until = tb_time_add(now, TB_TOKEN_LIFE);
     LIST_INSERT_HEAD(&e->grants, g, link);

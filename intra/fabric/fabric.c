@@ -34,9 +34,21 @@ uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric)
 
 /* ---- one turn of the loop ---- */
 
+#define CHECK_EVERY TB_SECONDS(1)
+
+/* A turn ended. Where turns are checked (TB_CHECK_TURNS), each is; else one a second. */
+static void turn_ended(struct tb_fabric *f)
+{
+    const tb_time_ns now = TB_CHECK_TURNS ? 0 : tb_clock_now();
+    if (!TB_CHECK_TURNS && tb_time_since(f->checked_at, now) < CHECK_EVERY) return;
+    f->checked_at = now;
+    tb_fabric_check(f);
+}
+
 static void on_posted(uv_async_t *async)
 {
     tb_fabric_run_posted(async->data);
+    turn_ended(async->data);
 }
 
 static void on_alarm(uv_poll_t *poll, int status, int events)
@@ -54,6 +66,7 @@ static void on_alarm(uv_poll_t *poll, int status, int events)
     }
     if (f->door != NULL) next = tb_time_min(next, tb_door_poll(f->door, now));
     tb_fabric_wake_at(f, next);
+    turn_ended(f);
 }
 
 /* ---- beginning and end ---- */
@@ -257,6 +270,7 @@ undo_memory:
 static void begin_end(struct tb_fabric *f, void *arg)
 {
     (void)arg;
+    TB_ASSERT(!f->ending);
     f->ending = true;
     for (struct tb_hop *hop = LIST_FIRST(&f->hops), *after; hop != NULL; hop = after) {
         after = tb_hop_after(hop);
@@ -268,6 +282,7 @@ static void begin_end(struct tb_fabric *f, void *arg)
 static void ask_quiet(struct tb_fabric *f, void *arg)
 {
     bool *quiet = arg;
+    TB_ASSERT(f->ending);
     *quiet = LIST_EMPTY(&f->hops) && f->openings == 0 && tb_door_quiet(f->door);
     if (*quiet) uv_stop(&f->loop);
 }
@@ -293,6 +308,7 @@ void tb_fabric_close(struct tb_fabric *f)
     tb_verbs_close(f->verbs);
     loop_close(f);
     tb_door_free(f->door);
+    TB_ASSERT(f->first == NULL); /* nothing was posted to a thread that is gone */
     while (!LIST_EMPTY(&f->exports.all)) {
         tb_verbs_export_drop(LIST_FIRST(&f->exports.all)->verbs);
         tb_exports_remove(LIST_FIRST(&f->exports.all));

@@ -62,6 +62,7 @@ struct tb_fabric {
     uint32_t openings; /* of trays, on the pool; they outlive their hops where a driver stands still */
     LIST_HEAD(, tb_hop) hops;
     bool ending;
+    tb_time_ns checked_at;
     /* Of the door's readers; the fabric's thread writes, any reads. */
     atomic_uint readers, readers_most;
     atomic_ullong readers_refused;
@@ -110,6 +111,15 @@ void tb_door_free(struct tb_door *door);
 extern const uint32_t tb_door_readers_max;
 void tb_door_revoke(struct tb_door *door, const struct tb_export *export); /* ends the hops into it */
 tb_time_ns tb_door_poll(struct tb_door *door, tb_time_ns now);
+
+/* ---- fabric_check.c ---- */
+
+/* Asserts what holds of hops, door, exports and gates between two turns. */
+void tb_fabric_check(struct tb_fabric *f);
+
+/* ---- hop_check.c ---- */
+
+void tb_hop_check(const struct tb_hop *hop);
 
 /* ---- hop_run.c ---- */
 

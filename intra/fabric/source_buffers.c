@@ -1,6 +1,7 @@
 /* source_buffers.c - which buffers of an export a source's tables name. */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/transport/transport.h"
 
@@ -47,6 +48,7 @@ enum tb_status tb_source_buffers(const struct tb_source_shard *const *sources, u
     if (list == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < source_count; i++)
         count = note_source(list, count, sources[i]);
+    TB_ASSERT(count <= cap);
     *buffers_out = list;
     *count_out = sort_unique(list, count);
     return TB_OK;

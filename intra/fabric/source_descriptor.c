@@ -213,12 +213,14 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
         left = bytes_in_piece(shard, layout, t, inside, bytes_max);
     }
     if (run.bytes > left) run.bytes = left;
+    TB_ASSERT(run.bytes > 0); /* else its reader would ask for ever */
     return run;
 }
 
 bool tb_source_object_of(const struct tb_source_shard *shard, uint32_t k,
                          const struct tb_source_object **object_out)
 {
+    TB_ASSERT(shard->object_count == 0 || k < shard->object_count);
     if (shard->object_count == 0 || shard->objects[k].codec == 0) return false;
     *object_out = &shard->objects[k];
     return true;

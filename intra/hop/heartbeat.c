@@ -1,7 +1,10 @@
 #include "intra/hop/heartbeat.h"
 
+#include "base/assert.h"
+
 void tb_heartbeat_init(struct tb_heartbeat *h, uint32_t idle_ms, uint32_t open_ms, tb_time_ns now)
 {
+    TB_ASSERT(idle_ms >= TB_HEARTBEAT_MISSED && open_ms > 0);
     *h = (struct tb_heartbeat){.every = TB_MS(idle_ms) / TB_HEARTBEAT_MISSED,
                                .open = TB_MS(open_ms),
                                .heard_at = now,
@@ -25,6 +28,7 @@ static enum tb_heartbeat_do judge(struct tb_heartbeat *h, tb_time_ns now)
         h->look_at = tb_time_add(h->heard_at, h->every);
         return TB_HEARTBEAT_WAIT;
     }
+    TB_ASSERT(h->greeted && !h->asked);
     h->asked = true;
     return TB_HEARTBEAT_ASK;
 }

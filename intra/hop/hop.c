@@ -33,6 +33,7 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
 {
     memset(s, 0, sizeof *s);
     s->shards = shards;
+    TB_ASSERT(shard_count > 0);
     s->shard_count = shard_count;
     for (uint32_t i = 0; i < shard_count; i++) {
         shard_init(&shards[i]);
@@ -92,6 +93,7 @@ static bool find(struct tb_hop_state *s, uint64_t from, uint64_t end, struct tb_
             k = wanted_from(shard, k + 1, k_end);
         if (k == k_end) continue;
         *aim_out = (struct tb_hop_aim){.shard_index = i, .chunk = k, .bytes = aim_bytes(shard, k)};
+        TB_ASSERT(!tb_bitmap_test(shard->busy, k) && !tb_bitmap_test(shard->bad, k));
         s->at = first + k + 1;
         return true;
     }
@@ -125,6 +127,7 @@ static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim
     }
     aim.object = &shelf->entries[line];
     aim.bytes = aim.object->bytes;
+    TB_ASSERT(aim.bytes > 0 && !tb_bitmap_test(shelf->busy, line)); /* tb_hop_shelf_find gave it */
     aim.passed_on = !lands;
     (void)tb_bitmap_set(shelf->busy, line);
     *aim_out = aim;
@@ -196,10 +199,12 @@ void tb_hop_came(struct tb_hop_state *s, struct tb_hop_aim *aim)
     aim->came = true;
     s->came_chunks++;
     s->came_bytes += aim->bytes;
+    TB_ASSERT(s->came_chunks <= s->in_flight_chunks && s->came_bytes <= s->in_flight_bytes);
 }
 
 static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
+    TB_ASSERT(aim->shard_index < s->shard_count);
     TB_ASSERT(s->in_flight_chunks > 0 && s->in_flight_bytes >= aim->bytes);
     if (aim->came) {
         TB_ASSERT(s->came_chunks > 0 && s->came_bytes >= aim->bytes);
@@ -229,6 +234,7 @@ void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
+    TB_ASSERT(aim->object == NULL && !aim->passed_on); /* a delta's failure is nobody's fault */
     settle(s, aim);
     s->dry = false;
     struct tb_hop_shard *shard = &s->shards[aim->shard_index];
@@ -263,6 +269,7 @@ bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *f
     uint32_t count = end - first;
     if (count > TB_HOP_POLL_WORDS_MAX) count = TB_HOP_POLL_WORDS_MAX;
     shard->poll_from = first + count < end ? first + count : 0;
+    TB_ASSERT(count <= TB_HOP_POLL_WORDS_MAX && first + count <= TB_BITMAP_WORDS(shard->chunk_count));
     *first_out = first;
     *count_out = count;
     return count > 0;
@@ -273,6 +280,7 @@ enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_
 {
     struct tb_hop_shard *shard = &s->shards[shard_index];
     TB_ASSERT((uint64_t)first + count <= TB_BITMAP_WORDS(shard->chunk_count));
+    TB_ASSERT(shard_index < s->shard_count);
     for (uint32_t i = 0; i < count; i++)
         if ((words[i] & ~full_word(shard->chunk_count, first + i)) != 0) return TB_PEER_GARBLED;
     for (uint32_t i = 0; i < count; i++) {
@@ -292,6 +300,7 @@ static tb_time_ns bounded(tb_time_ns every, tb_time_ns min, tb_time_ns max)
 static void note_news(struct tb_hop_state *s, tb_time_ns now)
 {
     const tb_time_ns each = tb_time_since(s->news_at, now) / s->round_news;
+    TB_ASSERT(now >= s->news_at);
     const bool pause = s->news_every > 0 && each > 2 * s->news_every;
     if (s->news_seen) s->news_every = pause ? 2 * s->news_every : each;
     s->news_seen = true;
@@ -315,6 +324,7 @@ void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
     const tb_time_ns of_rhythm = s->news_every / TB_HOP_POLL_RHYTHM;
     s->poll_every = bounded(of_rhythm > of_wait ? of_rhythm : of_wait, TB_HOP_POLL_MIN, TB_HOP_POLL_MAX);
     s->poll_at = tb_time_add(now, s->poll_every);
+    TB_ASSERT(s->poll_every >= TB_HOP_POLL_MIN && s->poll_every <= TB_HOP_POLL_MAX);
     s->round_news = 0;
     s->dry = false; /* another hop may have given a claim back meanwhile */
 }
@@ -324,4 +334,33 @@ bool tb_hop_whole(const struct tb_hop_state *s)
     for (uint32_t i = 0; i < s->shard_count; i++)
         if (!tb_place_whole(s->shards[i].place)) return false;
     return true;
+}
+
+/* ---- its invariants ---- */
+
+/* Bits of a shard in flight. A chunk that failed twice was suspected before. */
+static uint32_t check_shard(const struct tb_hop_shard *shard)
+{
+    const uint32_t words = (uint32_t)TB_BITMAP_WORDS(shard->chunk_count);
+    TB_ASSERT(shard->full_words <= words && shard->poll_from <= words);
+    for (uint32_t w = 0; w < words; w++)
+        TB_ASSERT((shard->bad[w] & ~shard->suspect[w]) == 0);
+    return tb_bitmap_popcount(shard->busy, shard->chunk_count);
+}
+
+void tb_hop_state_check(const struct tb_hop_state *s)
+{
+    uint64_t chunks = 0, busy = 0;
+    for (uint32_t i = 0; i < s->shard_count; i++) {
+        busy += check_shard(&s->shards[i]);
+        chunks += s->shards[i].chunk_count;
+    }
+    TB_ASSERT(chunks == s->chunk_total && s->at <= chunks);
+    TB_ASSERT(s->in_flight_chunks <= TB_HOP_CHUNKS_MAX && s->came_chunks <= s->in_flight_chunks);
+    TB_ASSERT(s->came_bytes <= s->in_flight_bytes);
+    TB_ASSERT(s->in_flight_chunks > 0 || s->in_flight_bytes == 0);
+    TB_ASSERT(busy <= s->in_flight_chunks);
+    if (s->shelf == NULL) return; /* deltas of a shelf that was left are in flight, too */
+    tb_hop_shelf_check(s->shelf);
+    TB_ASSERT(busy + tb_bitmap_popcount(s->shelf->busy, s->shelf->count) == s->in_flight_chunks);
 }

@@ -125,6 +125,9 @@ TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_in
  * at the places again. */
 void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now);
 
+/* Asserts that bits, counts and bytes agree. Between two calls of the above. */
+void tb_hop_state_check(const struct tb_hop_state *s);
+
 /* Every place is whole. */
 bool tb_hop_whole(const struct tb_hop_state *s);
 

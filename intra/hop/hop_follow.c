@@ -15,6 +15,7 @@
 static void snapshot_came(struct tb_hop *hop, struct tb_hop_snapshot *snap)
 {
     const uint32_t index = (uint32_t)(snap - hop->snapshots);
+    TB_ASSERT(index < hop->state.shard_count && snap->read.bytes % 8 == 0);
     if (tb_hop_seen(&hop->state, index, snap->first, snap->words, snap->read.bytes / 8) != TB_OK)
         tb_hop_lose(hop, TB_PEER_GARBLED);
 }
@@ -58,6 +59,7 @@ static uint32_t chunk_bytes(void *user, uint32_t line)
 {
     const struct tb_hop *hop = user;
     uint32_t shard = 0;
+    TB_ASSERT(line < hop->state.chunk_total);
     while (line >= hop->shards[shard].chunk_count)
         line -= hop->shards[shard++].chunk_count;
     return hop->shards[shard].place->manifest->chunks[line].bytes;
@@ -66,6 +68,7 @@ static uint32_t chunk_bytes(void *user, uint32_t line)
 /* Nonsense on a shelf costs the shelf, not the source: what counts of a source is its chunks. */
 void tb_hop_leave_shelf(struct tb_hop *hop)
 {
+    TB_ASSERT(!tb_hop_life_ends(hop->life));
     hop->state.shelf = NULL;
     if (hop->options.shelf != NULL) tb_shelf_close(hop->options.shelf);
 }

@@ -17,6 +17,7 @@
 
 static struct tb_place *slot_place(const struct tb_hop_slot *slot)
 {
+    TB_ASSERT(slot->aim.shard_index < slot->hop->state.shard_count && !slot->aim.passed_on);
     return slot->hop->shards[slot->aim.shard_index].place;
 }
 
@@ -149,6 +150,7 @@ static void tell_no_object(const struct tb_hop_slot *slot)
 /* The chunk comes whole then: what a shelf has is nobody's word. */
 static void object_failed(struct tb_hop_slot *slot)
 {
+    TB_ASSERT(slot->aim.object != NULL);
     count(slot->hop, slot);
     tell_no_object(slot);
     tb_hop_object_failed(&slot->hop->state, &slot->aim);
@@ -165,6 +167,7 @@ static void object_failed(struct tb_hop_slot *slot)
 static void mismatched(struct tb_hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;
+    TB_ASSERT(slot->aim.object == NULL && slot->aim.came);
     count(hop, slot);
     slot->state = TB_SLOT_CONFIRMING;
     slot->failed_order = ++hop->failed_order;
@@ -210,6 +213,7 @@ static bool prepare_object(struct tb_hop_slot *slot)
 {
     const struct tb_hop *hop = slot->hop;
     const struct tb_shelf_entry *object = slot->aim.object;
+    TB_ASSERT(hop->state.shelf != NULL && object->bytes > 0);
     if (!tb_room_for(&slot->scratch, object->bytes)) return false;
     slot->codec = 0;
     slot->passes = tb_hop_shelf_passes(&hop->shelf, slot->aim.line);
@@ -244,6 +248,7 @@ static bool prepare_read(struct tb_hop_slot *slot)
     uint32_t bytes = 0;
     uint8_t *chunk = tb_place_chunk(shard->place, slot->aim.chunk, &bytes);
     slot->codec = 0;
+    TB_ASSERT(!slot->aim.passed_on && tb_bitmap_test(shard->place->claimed, slot->aim.chunk));
     slot->read = (struct tb_read){.source = shard->source,
                                   .manifest = shard->place->manifest,
                                   .offset = shard->place->manifest->chunks[slot->aim.chunk].offset,
@@ -281,6 +286,7 @@ static void fetch(struct tb_hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;
     slot->state = TB_SLOT_READING;
+    TB_ASSERT(tb_hop_life_is_open(hop->life));
     if (!prepare(slot)) {
         tb_hop_lose(hop, TB_SITE_NOMEM); /* gives the claim back */
         return;
@@ -342,6 +348,7 @@ void tb_hop_slots_init(struct tb_hop *hop)
 static void slot_drop(struct tb_hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;
+    TB_ASSERT(slot->state != TB_SLOT_WORKING); /* its job came home */
     if (slot->state == TB_SLOT_READING && !slot->aim.passed_on)
         tb_place_unclaim(hop->shards[slot->aim.shard_index].place, slot->aim.chunk);
     tb_hop_dropped(&hop->state, &slot->aim);

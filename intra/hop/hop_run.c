@@ -187,6 +187,7 @@ static void dial(struct tb_hop *hop, enum tb_transport transport);
 static void on_closed(void *user)
 {
     struct tb_hop *hop = user;
+    TB_ASSERT(hop->upstream_closing && hop->jobs == 0); /* jobs use its memory */
     hop->upstream = NULL;
     hop->upstream_closing = false;
     if (tb_hop_life_ends(hop->life)) {
@@ -234,6 +235,7 @@ static enum tb_transport choose(const struct tb_hop *hop)
 static void start_run(struct tb_fabric_job *job)
 {
     struct tb_hop *hop = (struct tb_hop *)((char *)job - offsetof(struct tb_hop, start));
+    TB_ASSERT(hop->life == TB_HOP_LIFE_OPENING && hop->upstream == NULL);
     LIST_INSERT_HEAD(&hop->fabric->hops, hop, link);
     if (hop->source_status != TB_OK)
         tb_hop_lose(hop, hop->source_status);
@@ -291,6 +293,7 @@ static enum tb_status match_places(struct tb_hop *hop)
         words += tb_hop_shard_words(chunks) + TB_BITMAP_WORDS(chunks);
     }
     if (n == 0) return TB_BAD_ARGUMENT;
+    TB_ASSERT(n <= o->place_count);
     hop->words = tb_calloc(words ? words : 1, sizeof *hop->words);
     if (hop->words == NULL) return TB_SITE_NOMEM;
     uint64_t *at = hop->words;
@@ -387,6 +390,7 @@ void tb_hop_close_counted(struct tb_hop *hop, struct tb_hop_stats *last_out)
     while (!hop->closed)
         pthread_cond_wait(&f->changed, &f->lock);
     pthread_mutex_unlock(&f->lock);
+    TB_ASSERT(hop->life == TB_HOP_LIFE_CLOSED && !hop->orphan);
     *last_out = hop->stats;
     hop_free(hop);
 }

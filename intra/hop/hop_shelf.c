@@ -11,6 +11,7 @@ uint64_t tb_hop_shelf_bytes(uint32_t count)
 
 void tb_hop_shelf_init(struct tb_hop_shelf *s, void *memory, uint32_t count)
 {
+    TB_ASSERT(count > 0 && count <= TB_SHELF_COUNT_MAX && (uintptr_t)memory % sizeof(uint64_t) == 0);
     const uint64_t words = TB_BITMAP_WORDS(count);
     memset(memory, 0, (size_t)tb_hop_shelf_bytes(count));
     *s = (struct tb_hop_shelf){.count = count, .patience = TB_HOP_SHELF_PATIENCE, .patient = true};
@@ -39,11 +40,13 @@ static bool shelves_it(const struct tb_hop_shelf *s)
 
 bool tb_hop_shelf_passes(const struct tb_hop_shelf *s, uint32_t line)
 {
+    TB_ASSERT(line < s->count);
     return s->keeps || (shelves_it(s) && !tb_shelf_has(s->ours, line));
 }
 
 bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line)
 {
+    TB_ASSERT(line < s->count);
     return tb_bitmap_test(s->known, line) && s->entries[line].bytes == 0;
 }
 
@@ -103,6 +106,7 @@ bool tb_hop_shelf_wanted(const struct tb_hop_shelf *s, uint32_t *first_out, uint
         if (end - first >= TB_HOP_SHELF_ENTRIES_MAX) break;
     }
     if (end == 0) return false;
+    TB_ASSERT(first < end && end <= s->count); /* the head's bits have no tail */
     *first_out = first;
     *count_out = end - first < TB_HOP_SHELF_ENTRIES_MAX ? end - first : TB_HOP_SHELF_ENTRIES_MAX;
     return true;
@@ -110,6 +114,7 @@ bool tb_hop_shelf_wanted(const struct tb_hop_shelf *s, uint32_t *first_out, uint
 
 void tb_hop_shelf_done(struct tb_hop_shelf *s, uint32_t line)
 {
+    TB_ASSERT(line < s->count && tb_bitmap_test(s->known, line));
     (void)tb_bitmap_set(s->done, line);
     (void)tb_bitmap_clear(s->busy, line);
 }
@@ -155,9 +160,21 @@ uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from)
 
 bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line)
 {
+    TB_ASSERT(line < s->count);
     if (!s->decodes || !has_base(s) || tb_bitmap_test(s->done, line)) return false;
     if (s->head.state == TB_SHELF_UNKNOWN) return s->patient;
     if (!tb_id_equal(&s->base.uid, &s->head.base)) return false;
     if (tb_bitmap_test(s->listed, line)) return true; /* it is here, or in flight */
     return s->head.state == TB_SHELF_OPEN && s->patient;
+}
+
+void tb_hop_shelf_check(const struct tb_hop_shelf *s)
+{
+    TB_ASSERT(s->base.places == NULL || !s->base.owner_decodes);
+    TB_ASSERT(s->ours == NULL || s->ours->count == s->count);
+    for (uint64_t w = 0; w < TB_BITMAP_WORDS(s->count); w++) {
+        TB_ASSERT((s->known[w] & ~s->listed[w]) == 0);
+        TB_ASSERT(((s->done[w] | s->busy[w]) & ~s->known[w]) == 0);
+        TB_ASSERT((s->done[w] & s->busy[w]) == 0);
+    }
 }

@@ -85,4 +85,7 @@ bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line);
 /* Nothing is left to be done about a chunk's object. */
 void tb_hop_shelf_done(struct tb_hop_shelf *s, uint32_t line);
 
+/* Asserts what holds of its bits: only a delta that is known is in flight or done, and none is both. */
+void tb_hop_shelf_check(const struct tb_hop_shelf *s);
+
 #endif

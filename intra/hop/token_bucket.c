@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/assert.h"
+
 void tb_pace_init(struct tb_pace *p, uint64_t bytes_per_s, tb_time_ns now)
 {
     memset(p, 0, sizeof *p);
@@ -35,6 +37,7 @@ size_t tb_pace_take(struct tb_pace *p, size_t want, tb_time_ns now)
     if (p->tokens < quantum(want)) return 0;
     const size_t granted = want < p->tokens ? want : (size_t)p->tokens;
     p->tokens -= granted;
+    TB_ASSERT(granted > 0 || want == 0);
     return granted;
 }
 

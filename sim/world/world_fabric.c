@@ -457,6 +457,7 @@ static bool take_object(struct tb_hop *h, const struct export *e, const struct t
 static void finish(struct tb_hop *h, const struct tb_hop_aim *aim)
 {
     const struct tb_hop_shard *shard = &h->shards[aim->shard_index];
+    tb_hop_state_check(&h->core);
     if (tb_place_finish(shard->place, aim->chunk) == TB_OK) {
         tb_hop_landed(&h->core, aim);
         h->stats.chunks_landed++;
