@@ -2,6 +2,7 @@
  * session_rows.c. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -31,6 +32,7 @@ static void set_silent(struct tb_catalog *c, struct session *s, bool silent)
 
 static void hear(struct tb_catalog *c, struct session *s)
 {
+    TB_ASSERT(s->row.live && !s->row.dead); /* a lease that ran out stays so */
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
     set_silent(c, s, false);
 }

@@ -11,9 +11,8 @@
 #include "gateway/catalog/rules/forget.h"
 #include "gateway/catalog/rules/settle.h"
 
-enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
+static enum tb_status note_up(struct tb_catalog *c, const struct tb_name *name, bool up)
 {
-    tb_catalog_enter(c, now);
     const uint32_t site = tb_site_get(c, name, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     struct site *s = site_at(c, site);
@@ -32,7 +31,13 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
         tb_crossing_ask_again(c, i);
     }
     tb_catalog_touch_models(c);
-    return tb_catalog_settle(c, TB_OK);
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
+{
+    tb_catalog_enter(c, now);
+    return tb_catalog_settle(c, note_up(c, name, up));
 }
 
 /* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt):
@@ -105,16 +110,9 @@ static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t 
     return r;
 }
 
-enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
-                                        const struct tb_catalog_site_progress *p)
+static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
+                                    const struct tb_catalog_site_progress *p)
 {
-    tb_catalog_enter(c, now);
-    if (tb_catalog_same_name(&p->site, &c->config.site)) return TB_BAD_ARGUMENT;
-    const uint32_t i = tb_version_find(c, &p->uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    const enum tb_status ended = tb_version_status(c, version_at(c, i));
-    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
-    tb_record_progress(c, i, p);
     const uint32_t site = tb_site_get(c, &p->site, false);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const uint32_t r = site_reference(c, i, site);
@@ -133,9 +131,21 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     ref->whole = ref->whole || p->whole;
     ref->activated = ref->activated || p->activated;
     if (p->whole) ref->has = true;
-    if (!flips) return TB_OK;
-    tb_catalog_touch_version(c, i);
-    return tb_catalog_settle(c, TB_OK);
+    if (flips) tb_catalog_touch_version(c, i);
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
+                                        const struct tb_catalog_site_progress *p)
+{
+    tb_catalog_enter(c, now);
+    if (tb_catalog_same_name(&p->site, &c->config.site)) return TB_BAD_ARGUMENT;
+    const uint32_t i = tb_version_find(c, &p->uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const enum tb_status ended = tb_version_status(c, version_at(c, i));
+    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
+    tb_record_progress(c, i, p);
+    return tb_catalog_settle(c, note_progress(c, i, p));
 }
 
 /* ---- what a peer says of a version's life ---- */
@@ -282,8 +292,8 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     if (i == NONE) {
         tb_versions_make_room(c, model);
         i = tb_version_new(c, model, key);
-        if (i == NONE && is_end(state)) return TB_OK; /* never here: there is nothing to end */
-        if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
+        if (i == NONE) /* an end of what was never here needs no row */
+            return tb_catalog_settle(c, is_end(state) ? TB_OK : tb_catalog_refuse_full(c, &c->versions));
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
         tb_run_seen(c, model, key);
     }

@@ -238,6 +238,7 @@ static bool take(struct tb_catalog *c, const struct step *step, struct table *ta
     t->kind = step->kind;
     t->why = "";
     t->who = "";
+    TB_ASSERT((tb_table_row(table, i)->todos & (1u << step->kind)) != 0);
     tb_table_row(table, i)->todos &= ~(1u << step->kind);
     const bool filled = step->fill(c, i, t);
     struct row *row = tb_table_row(table, i);
@@ -268,6 +269,7 @@ static void settle_waits(struct tb_catalog *c)
 
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
 {
+    TB_ASSERT(!c->unsettled); /* each request settles before it returns */
     settle_waits(c);
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);

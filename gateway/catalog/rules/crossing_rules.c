@@ -4,6 +4,7 @@
  * one: then the oldest is next. One begun is finished, or given up for one that will be whole
  * sooner (abandon.h). One arrives at a time for a model. */
 #include "gateway/catalog/rules/crossing_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -45,6 +46,7 @@ static void add_source(const struct tb_catalog *c, const struct version *v, uint
     if (site == NONE || to->count == TB_CATALOG_FROM_MAX || !can_ask(c, v, site)) return;
     for (uint32_t i = 0; i < to->count; i++)
         if (tb_catalog_same_name(&to->names[i], &site_at(c, site)->name)) return;
+    TB_ASSERT(to->count < TB_CATALOG_FROM_MAX);
     to->names[to->count++] = site_at(c, site)->name;
 }
 
@@ -198,6 +200,7 @@ void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model)
         tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     }
     if (next == NONE || tb_version_cross_asked(version_at(c, next))) return;
+    TB_ASSERT(version_at(c, next)->model == model && !version_at(c, next)->whole);
     tb_version_crossing_moves(version_at(c, next), TB_VERSION_CROSSING_ASKS);
     tb_row_mark(&c->versions, next, TB_CATALOG_CROSS);
 }

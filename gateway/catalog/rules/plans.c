@@ -7,6 +7,7 @@
  * version, and its readers are moved. One that was asked and does not answer is nobody's choice
  * until it speaks again. */
 #include "gateway/catalog/rules/plans.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -49,6 +50,7 @@ static uint32_t source_held(const struct tb_catalog *c, const struct version *v,
 
 static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source, uint32_t held)
 {
+    TB_ASSERT(source != NONE && ref->avoided_count <= AVOIDED_MAX);
     if (ref->avoided_count == AVOIDED_MAX) {
         for (uint32_t a = 1; a < AVOIDED_MAX; a++)
             ref->avoided[a - 1] = ref->avoided[a];
@@ -158,6 +160,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
         ref->question = count;
         c->question[count++] = worker_member(c, v, r, reader);
     }
+    TB_ASSERT(count <= c->limits.references + 1);
     for (uint32_t i = roots; i < count; i++) {
         const uint32_t source = reference_at(c, c->question[i].row)->source;
         if (source == NONE) continue;
@@ -226,6 +229,7 @@ static void plan(struct tb_catalog *c, uint32_t reference)
 {
     const uint32_t source = pick(c, reference);
     if (source == NONE) return;
+    TB_ASSERT(source == GATEWAY || !never_serves(reference_at(c, source)));
     tb_reference_standing_moves(reference_at(c, reference), TB_STANDING_IS_PLANNED);
     tb_plan_set_source(c, reference, source);
     tb_plan_tell(c, reference);
@@ -361,6 +365,7 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
 {
     const struct version *v = version_at(c, ref->version);
     const uint32_t count = fill_question(c, v, ref);
+    TB_ASSERT(v->chunk_count > 0);
     return (struct tb_planner_question){.members = c->question,
                                         .count = count,
                                         .reader = ref->question,
@@ -372,6 +377,7 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
 void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->source != NONE);
     tb_plan_lose_source(c, reference);
     if (ref->standing != TB_STANDING_ASIDE) return;
     EACH_WORKER(c, version_at(c, ref->version), r)
@@ -388,6 +394,7 @@ void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 static void make_leaf(struct tb_catalog *c, uint32_t slow)
 {
     struct reference *ref = reference_at(c, slow);
+    TB_ASSERT(ref->standing != TB_STANDING_KEEPS_UP);
     EACH_WORKER(c, version_at(c, ref->version), r)
     {
         if (reference_at(c, r)->source != slow) continue;
@@ -442,6 +449,7 @@ static void leave_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const uint32_t source = ref->source;
+    TB_ASSERT(tb_reference_slow(ref) && source != NONE);
     avoid(c, ref, source, LEFT);
     if (pick(c, reference) == NONE)
         tb_plan_forgive(ref, source);
@@ -500,6 +508,7 @@ static void step_aside(struct tb_catalog *c, uint32_t first)
 void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->source != NONE && ref->held_chunks >= ref->source_from);
     const bool nothing_came = ref->held_chunks == ref->source_from;
     avoid(c, ref, ref->source, source_held(c, version_at(c, ref->version), ref->source));
     tb_plan_set_source(c, reference, NONE);

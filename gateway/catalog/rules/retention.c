@@ -5,6 +5,7 @@
  * under way, which only room can take: nothing that a trainer waits for depends on a link. Nothing
  * goes during recovery, for readers may not have come back yet. */
 #include "gateway/catalog/rules/retention.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
@@ -20,6 +21,7 @@ void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (tb_version_leaves(v)) return;
+    TB_ASSERT(!tb_version_lives(v) || (!v->pinned && !c->recovering));
     tb_version_copy_moves(v, TB_VERSION_COPY_EVICTED);
     tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);

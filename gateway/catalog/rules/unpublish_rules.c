@@ -5,6 +5,7 @@
  * so (P10). But where the memory itself goes then, so does the reference: what is lost by it is
  * lost, and told (P3). It waits with no other for that, and nobody else's drain ends by it. */
 #include "gateway/catalog/rules/unpublish_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -55,6 +56,7 @@ static bool all_safe(const struct tb_catalog *c, const struct version *v, uint32
 void tb_unpublish_hand_over(struct tb_catalog *c, uint32_t leader)
 {
     const struct reference *ref = reference_at(c, leader);
+    TB_ASSERT(tb_reference_hidden(ref));
     uint32_t heir = NONE;
     EACH_HOLDER(c, version_at(c, ref->version), r)
     {
@@ -74,6 +76,7 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
+    TB_ASSERT(tb_reference_answers(ref) && ref->unpublish_with == r);
     ref->unpublished = status != TB_OK && ref->sight == TB_SIGHT_GOES ? TB_PEER_REVOKED : status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
@@ -105,6 +108,7 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(tb_reference_hidden(ref));
     if (tb_reference_answers(ref)) tb_unpublish_hand_over(c, reference);
     tb_reference_sight_moves(ref, TB_SIGHT_COMES_BACK);
     ref->unpublished = TB_TIMEOUT;

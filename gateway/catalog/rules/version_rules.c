@@ -3,6 +3,7 @@
  * Promises: nobody sees less than all shards (ready is one transaction), P6 (what nobody brings is
  * waited for so long). */
 #include "gateway/catalog/rules/version_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
@@ -55,6 +56,7 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     }
     if (!sealed_whole(c, v)) return;
     struct tb_digest roots[TB_SHARDS_MAX];
+    TB_ASSERT(v->key.shard_count <= TB_SHARDS_MAX && v->known_count == v->key.shard_count);
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         roots[s] = v->shards[s].info.root;
     v->key.root = tb_version_root(&v->key, roots);
@@ -170,10 +172,12 @@ static void settle_end(struct tb_catalog *c, uint32_t version)
     if (!v->ending) return;
     v->ending = false;
     const enum tb_status status = tb_version_status(c, v);
+    TB_ASSERT(status != TB_OK);
     tb_references_tell(c, version, status, true);
     tb_groups_version_ended(c, version, status);
     tb_unpublish_settle(c, version); /* nothing is retained now: a rank that waits for that is let go */
     EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
+    TB_ASSERT(v->holders == NONE && v->workers == NONE);
     if (tb_version_reserved(v)) tb_catalog_evict(c, version);
 }
 
