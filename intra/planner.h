@@ -136,14 +136,14 @@ void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now);
  * fault, and by then the others have said so. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
-/* Nobody can be compared with the reader of the question: all members that told a rate depend on
- * it and read at about the share that its NIC has for each, except those known to be slow. Whether
- * the reader holds them up shows when one of them reads in its place (plans.c). sim/fleet/README.md
- * has what this search brings.
+/* Nobody can be compared with the reader of the question: all members that told a rate depend on it
+ * and read at about the share that its NIC has for each, except those known to be slow. Whether the
+ * reader holds them up shows when one of them reads in its place (plans.c). sim/fleet/README.md has
+ * what this search brings.
  *
- * The search finds a slow first member unless more than TB_PLANNER_TRIALS_MAX slow ones stand first.
- * A member that gets nothing is tried once, however many do. The search does not find a host with a
- * slow NIC and several members, since the next of them reads over the same NIC. */
+ * The search finds a slow first member unless more than TB_PLANNER_TRIALS_MAX slow ones stand
+ * first. A member that gets nothing is tried once, however many do. The search does not find a host
+ * with a slow NIC and several members, since the next of them reads over the same NIC. */
 bool tb_planner_alone(const struct tb_planner_question *question);
 #define TB_PLANNER_TRIALS_MAX 2
 

@@ -1,5 +1,5 @@
-/* sites_spoken_of.c - tests of gateway/catalog/sites.c and rows/site_rows.c: sites that others speak of
- * give way to sites that speak themselves (P3, P6, P7). */
+/* sites_spoken_of.c - tests of gateway/catalog/sites.c and rows/site_rows.c: sites that others
+ * speak of give way to sites that speak themselves (P3, P6, P7). */
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/crossing_answers.h"
