@@ -95,7 +95,7 @@ static void sum_nic_loads(const struct tb_planner_question *q)
     }
 }
 
-/* What speaks against a candidate, the weightiest first; less is better. */
+/* The reasons against a candidate, the weightiest first; less is better. */
 struct cost {
     uint32_t terms[12];
     uint64_t id;

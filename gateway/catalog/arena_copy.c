@@ -45,7 +45,7 @@ enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, cons
     if (v->shards[shard].known)
         return tb_digest_equal(&v->shards[shard].info.root, &info->root) ? TB_DONE_BEFORE : TB_CONFLICT;
     if (info->chunk_count > UINT32_MAX - v->chunk_count) return TB_TOO_LARGE;
-    /* What a restored row remembered of its size gives way to what its shards say. */
+    /* A restored row remembers a size; the sizes of its shards replace it. */
     if (v->known_count == 0) v->bytes = 0;
     learn_shard(v, shard, info);
     refresh_whole(c, i);

@@ -328,7 +328,7 @@ static void check_sites(const struct tb_catalog *c)
     }
 }
 
-/* What this site holds is its own to say. */
+/* P3: no record is about this site. */
 static void check_records(const struct tb_catalog *c)
 {
     EACH(c->records, i)

@@ -1,5 +1,5 @@
-/* leases.c - what a session says: it opens, comes back, renews its lease, leaves. How a lease ends:
- * session_rows.c. */
+/* leases.c - a session opens, comes back, renews its lease, leaves. A lease ends in session_rows.c
+ * (tb_leases_tick). */
 #include <string.h>
 
 #include "base/assert.h"
@@ -45,8 +45,8 @@ enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, c
     if (i == NONE) return TB_PEER_LEASE;
     struct session *s = session_at(c, i);
     if (strncmp(s->info.identity, identity, sizeof s->info.identity) != 0) return TB_CONFLICT;
-    /* P7: the connection before may not have been known to be gone. Who comes back asks again; what
-     * that one asked nobody hears. */
+    /* P7: the old connection may have seemed to be there still. The worker asks again on the new
+     * one, and nobody hears an answer to the old one. */
     tb_waits_end_session(c, i);
     s->attached = true;
     hear(c, s);

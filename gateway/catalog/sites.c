@@ -1,5 +1,4 @@
-/* sites.c - what other sites say: that they are there, what they have, and what they know of a
- * version's life. */
+/* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -72,7 +71,7 @@ void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct 
     (void)tb_catalog_settle(c, TB_OK);
 }
 
-/* What is known of a head is worth most: from there others read, and lag is counted to it. */
+/* A reference to a head is worth most: others read from there, and lag is counted to it. */
 static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
@@ -80,7 +79,7 @@ static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
     return tb_id_equal(&v->key.uid, &model_at(c, v->model)->head.uid) ? 2 : 1;
 }
 
-/* What is worth least, and of that what was said first: the last of the list. */
+/* The reference that is worth least, and of equal ones the oldest: the last of the list. */
 static uint32_t least_worth(const struct tb_catalog *c, uint32_t first)
 {
     uint32_t least = first;
@@ -220,8 +219,8 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     tb_catalog_touch_version(c, version);
 }
 
-/* What home lacks can come from there from now on, also what home never had: files
- * that were adopted there. */
+/* The chunks that home lacks can come from there from now on, also those that home never had: the
+ * site adopted them from files. */
 static void offered_to_home(struct tb_catalog *c, uint32_t version, struct reference *ref)
 {
     ref->told_in = site_at(c, ref->owner)->session;

@@ -8,8 +8,8 @@
 #include "gateway/catalog/version_state.h"
 
 /* A link to the site is up or down. While it is down, the site still holds what it held. Say `up`
- * also when a session took another's place (TB_DONE_BEFORE). What the site does not announce again
- * within a lease time, it holds no more. */
+ * also when a session took another's place (TB_DONE_BEFORE). A version that the site does not
+ * announce again within a lease time is not there any more. */
 TB_MUST_USE enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now,
                                               const struct tb_name *site, bool up);
 
@@ -32,7 +32,7 @@ TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_ti
                                                      const struct tb_version_key *key,
                                                      enum tb_catalog_state state);
 
-/* What a site holds of a version (its HELD bitmap, counted), and whether all its reader groups
+/* How much of a version a site holds (its HELD bitmap, counted), and whether all its reader groups
  * activated it. It only grows, until the site says RETIRED or is forgotten. */
 struct tb_catalog_site_progress {
     struct tb_name site;

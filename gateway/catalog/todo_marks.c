@@ -201,8 +201,8 @@ void tb_catalog_saved(struct tb_catalog *c, const struct tb_name *model, const s
 
 /* ---- the order ---- */
 
-/* What comes out before what. A todo is said only after all that it rests upon: durable rows, then
- * what ends, then what begins. */
+/* The order in which todos come out: durable rows, then ends, then beginnings. A todo comes out
+ * only after all that it rests upon. */
 struct step {
     enum tb_catalog_todo_kind kind;
     size_t table;

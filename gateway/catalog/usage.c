@@ -1,4 +1,4 @@
-/* usage.c - how full the tables are, and who fills them. Changes nothing. */
+/* usage.c - how full the tables are, and which owner fills them. Changes nothing. */
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"
@@ -12,7 +12,7 @@
 #include "gateway/catalog/rows/wait_rows.h"
 #include "gateway/catalog/usage.h"
 
-/* Who a row of the table is for. NULL: nobody in particular. */
+/* The owner of a row. NULL: it has none. */
 typedef const char *(*owner_fn)(const struct tb_catalog *c, uint32_t row);
 
 static const char *model_of_run(const struct tb_catalog *c, uint32_t i)

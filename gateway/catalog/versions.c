@@ -56,7 +56,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     if (key->run_order > model_at(c, model)->run_order) model_at(c, model)->run_order = key->run_order;
     tb_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
-    /* Who keeps it has to say so again. */
+    /* A holder that keeps it has to say so again. */
     v->life = tb_version_life_restored(state);
     v->was_ready = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
     v->restored_open = state == TB_VERSION_OPEN;

@@ -135,7 +135,7 @@ void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_na
     }
 }
 
-/* What a relay said is unknown stays so for its reason: it says that once. */
+/* A record that a relay called unknown keeps that reason: the relay says so once. */
 bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
                        uint16_t why)
 {

@@ -1,5 +1,5 @@
-/* reference_rows.c - who holds what: references of ranks, workers and sites, in the lists of their
- * version and owner. */
+/* reference_rows.c - references of ranks, workers and sites, in the lists of their version and
+ * their owner. */
 #include "gateway/catalog/rows/reference_rows.h"
 
 #include "base/assert.h"
@@ -87,7 +87,7 @@ uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint
     return i;
 }
 
-/* Whoever walks the list may stand on it: `next` stays. */
+/* A caller that walks the list may stand on this reference: `next` stays. */
 static void unlink_reference(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);

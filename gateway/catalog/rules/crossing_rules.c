@@ -20,7 +20,8 @@ static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
-        /* What a third site reports of it may be long past; to home nobody announces. */
+        /* A third site's report may be old, so the site itself must have said it. Sites announce
+         * nothing to home, which takes either. */
         return ref->has && (ref->heard_in != 0 || model_at(c, v->model)->config.is_home);
     }
     return false;
@@ -114,7 +115,8 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
-/* What has its space goes on first, then the newest, or the oldest where every one is wanted. */
+/* A version with space goes on first. Then the newest comes, or the oldest where every version
+ * crosses. */
 static bool preferred(const struct tb_catalog *c, const struct version *a, const struct version *b)
 {
     if (tb_version_reserved(a) != tb_version_reserved(b)) return tb_version_reserved(a);

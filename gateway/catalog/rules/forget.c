@@ -38,7 +38,7 @@ static bool held_inside(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* What others say of a site ends with nobody's word: it holds no row. */
+/* Nobody takes back hearsay about a site, so hearsay is no reason for a row. */
 static bool held_by_peer(const struct tb_catalog *c, const struct version *v)
 {
     EACH_HOLDER(c, v, r)

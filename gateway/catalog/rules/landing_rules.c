@@ -1,5 +1,5 @@
-/* landing_rules.c - whom home may read for what it lacks: ranks first, then workers, and all that
- * have a part where no worker has all of it (P6). */
+/* landing_rules.c - the ranks and workers that home may read for bytes that it lacks: ranks first,
+ * then workers. Where no worker has all of it, home reads all that have a part (P6). */
 #include "gateway/catalog/rules/landing_rules.h"
 #include "base/assert.h"
 

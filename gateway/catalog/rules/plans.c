@@ -1,11 +1,11 @@
-/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers
+/* plans.c - the source of each worker. It asks intra/planner for one reader at a time and remembers
  * the answers.
  *
- * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is
- * moved for it. A source that failed a reader is avoided until it shows progress; when there is no
- * other it is tried again after retry_ns. One that holds up those behind it becomes a leaf for this
- * version, and its readers are moved. One that was asked and does not answer is nobody's choice
- * until it speaks again. */
+ * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and no other reader
+ * moves for it. A source that failed a reader is avoided until it shows progress; where there is no
+ * other it is tried again after retry_ns. A worker that holds up its readers becomes a leaf for
+ * this version, and its readers move. A silent worker is chosen only when there is no other, until
+ * it speaks again. */
 #include "gateway/catalog/rules/plans.h"
 #include "base/assert.h"
 
@@ -21,15 +21,15 @@
 #define GATEWAY_ID                                                                                           \
     0 /* the planner's id of the gateway; of a session: its row + 1, as a publisher behind these: */
 #define PUBLISHER_IDS (UINT64_C(1) << 32)
-/* A rate of arrival is measured over at least so much, and a worker of a version is judged at most
- * so often: a judgement looks at all workers, of which there may be thousands that tell their
+/* A rate of arrival is measured over at least so many chunks and so long. A worker of a version is
+ * judged at most every JUDGE_EVERY: a judgement looks at all workers, and thousands may tell their
  * progress each second. */
 #define ARRIVAL_CHUNKS_MIN 8
 #define ARRIVAL_NS_MIN     TB_MS(20)
 #define JUDGE_EVERY        TB_MS(10)
 #define BEGAN_TOGETHER     TB_MS(500) /* a version is told to all at once */
-/* So many words in a row that nothing came, though there was more: the first is of
- * the time before, too. */
+/* So many words in a row that nothing came, though the source had more. The first is of the time
+ * before, too. */
 #define STANDS_STILL 2
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
@@ -235,9 +235,10 @@ static void plan(struct tb_catalog *c, uint32_t reference)
     tb_plan_tell(c, reference);
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the
- * youngest first. Who is slow comes behind all others, or it would take the place it has just given
- * up. Nearly always one asks, or none: with 10,000 workers each walk of the list counts. */
+/* Readers are planned oldest first, so that early ones stand near the source; the list begins with
+ * the youngest. Workers that keep up come first, then those put aside, then slow ones: else a slow
+ * one would take back the place that it has just given up. Mostly none or one asks: with 10,000
+ * workers each walk of the list costs. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -303,8 +304,8 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
     {
         const struct reference *other = reference_at(c, r);
         if (!other->whole && other->since > tb_time_add(ref->since, BEGAN_TOGETHER)) return false;
-        /* Who was tried before stands behind by now: first it is seen whether it reads slowly
-         * there. */
+        /* A worker that was put aside reads behind the others now. First it is seen whether it
+         * reads slowly there. */
         if (v->trials > 0 && !other->whole && !other->pace.steady) return false;
         feeds |= other->source == reference && other->source_loads && other->pace.steady &&
                  !tb_reference_slow(other);
@@ -349,8 +350,8 @@ static bool reads_as_proven(struct tb_catalog *c, const struct reference *ref)
     return true;
 }
 
-/* Workers of one version are judged at most so often. Who comes between is judged by its next word,
- * and by the time of that word alone: nobody has looked at this one. */
+/* Workers of one version are judged at most every JUDGE_EVERY. A worker that comes between is
+ * judged by its next word, and by the time of that word alone. */
 static bool has_turn(struct version *v, struct tb_planner_pace *pace, tb_time_ns now)
 {
     if (tb_time_since(v->judged_at, now) >= JUDGE_EVERY) {
@@ -408,12 +409,13 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
         tb_plan_yields(c, slow);
 }
 
-/* The first of a chain, which nobody can be compared with, gives its place up to one of those
- * that depend on it, and comes behind them all. Where others then read over twice as fast it
- * held them up, and is judged slow beside them. Who stands in its place may hold them up too,
- * and is tried next. What is read at after that is had: this version is not troubled again, and
- * no other until the first of a chain reads at under half of it. One that gets nothing costs
- * nothing to try: each is, once. */
+/* The first of a chain cannot be compared with workers that depend on it. It gives its place up to
+ * one of them and comes behind them all. If the others then read over twice as fast, it held them
+ * up, and is judged slow beside them. The next first may hold them up too, and is tried next.
+ *
+ * The rate after TB_PLANNER_TRIALS_MAX trials is what can be had. This version is not troubled
+ * again, and no other until a first reads at under half of that rate. A first that gets nothing
+ * loses nothing by a trial: each is tried once. */
 static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
@@ -436,8 +438,8 @@ static void try_another(struct tb_catalog *c, uint32_t first)
     make_leaf(c, first);
 }
 
-/* What was slow is a leaf of the next version from its beginning, which may be over before a rate
- * is told. It is forgiven by a version in which it is half as fast as the fastest. */
+/* A slow worker is a leaf of the next version from its beginning: that may be over before a rate is
+ * told. It is forgiven in a version in which it is half as fast as the fastest. */
 static void remember(struct tb_catalog *c, const struct reference *ref, bool slow)
 {
     session_at(c, ref->owner)->slow = slow;

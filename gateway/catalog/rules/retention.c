@@ -103,8 +103,8 @@ static bool may_go(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && tb_version_reserved(v) && !tb_version_leaves(v) && stays(c, v) == GOES;
 }
 
-/* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes
- * nobody's place among them: the step that arrives next is a difference to the newest. */
+/* There are `keep` newer ones here. A version spared beyond them, as a base or for its readers,
+ * takes no other's place among them: the next version arrives as a delta against the newest. */
 static bool is_over_count(const struct tb_catalog *c, const struct version *v)
 {
     return v->whole && !v->base && newer_count(c, v, true) >= model_at(c, v->model)->config.keep;

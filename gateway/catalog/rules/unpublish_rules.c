@@ -1,9 +1,11 @@
-/* unpublish_rules.c - a rank takes its memory back, and nothing that retention needs is lost by it.
+/* unpublish_rules.c - a rank takes its memory back, and no byte that retention needs is lost by it.
  *
- * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or
- * is no longer needed; when the drain passes first, they come back into sight and the rank is told
- * so (P10). But where the memory itself goes then, so does the reference: what is lost by it is
- * lost, and told (P3). It waits with no other for that, and nobody else's drain ends by it. */
+ * The references are hidden at once. They go when each of the rank's shards is safe elsewhere or no
+ * longer needed. When the drain passes first, they come back into sight, and the rank is told so
+ * (P10).
+ *
+ * Where the memory itself goes at the end of the drain, the reference goes too, and the loss is
+ * told (P3). It waits for no other reference, and ends no other's drain. */
 #include "gateway/catalog/rules/unpublish_rules.h"
 #include "base/assert.h"
 

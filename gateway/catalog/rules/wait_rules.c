@@ -1,4 +1,4 @@
-/* wait_rules.c - who waits for a version or for a site, and what wakes them. */
+/* wait_rules.c - waits for a version or for a site, and the changes that answer them. */
 #include "gateway/catalog/rules/wait_rules.h"
 #include "base/assert.h"
 
@@ -90,8 +90,8 @@ static uint32_t newest_that_satisfies(const struct tb_catalog *c, const struct w
     return best;
 }
 
-/* What the member's group is about: its attempt, or, for one that came back after go, what the
- * others have. True: *version_out is the only answer there may be (NONE: not yet). */
+/* The version that the member's group meets at: its attempt, or after go the group's version. True:
+ * *version_out is the only answer there may be (NONE: not yet). */
 static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint32_t model,
                           uint32_t *version_out)
 {
