@@ -82,8 +82,8 @@ static void give_back(struct fleet *f, tb_time_ns *free_at, double seconds)
     if (*free_at > begun) *free_at = *free_at - begun > back ? *free_at - back : begun;
 }
 
-/* What was asked for and has not begun is not sent once the connection is closed: both NICs are
- * free for others that much sooner. */
+/* A chunk that was asked for and has not begun is not sent once the connection is closed: both
+ * NICs are free for others that much sooner. */
 static void cancel_requests(struct fleet *f, const struct worker *w)
 {
     struct site *s = site_of(f, w);
@@ -198,7 +198,7 @@ static tb_time_ns host_began(const struct fleet *f, const struct worker *w)
     return began;
 }
 
-/* Who goes through its host's memory behind `w`, or did so after `since`. */
+/* Workers that copy through their host's memory behind `w`, or did so after `since`. */
 static uint32_t copying(const struct fleet *f, const struct worker *w, tb_time_ns since)
 {
     const struct worker *all = host_of(f, w);
@@ -261,7 +261,7 @@ static void follow(struct fleet *f, struct worker *w, uint32_t source)
     if (o->whole) followers_go(f, &f->workers[source]);
 }
 
-/* What a follower copied so far, when it has to go on over the NIC. */
+/* The chunks that a follower has copied when it has to go on over the NIC. */
 static void take_over(struct fleet *f, struct worker *w)
 {
     if (w->words != NULL || f->full) return;
@@ -274,9 +274,9 @@ static void take_over(struct fleet *f, struct worker *w)
     w->held = f->workers[before].held;
 }
 
-/* Of a host only who reads over the NIC has chunks of its own here; the others copy what
- * that one has, and are whole soon after. Who is to read from one of those reads the same
- * bytes over the same NIC. */
+/* Only the worker of a host that reads over the NIC has chunks of its own here. The others copy
+ * them and are whole soon after. A reader of one of the others reads the same bytes over the
+ * same NIC. */
 static uint32_t over_the_nic(struct fleet *f, uint32_t source)
 {
     for (uint32_t next; source != FROM_GATEWAY && f->workers[source].words == NULL; source = next) {

@@ -19,8 +19,8 @@ static void only_what_is_clearly_sooner_is_taken(void **state)
     assert_true(ask(&a, 1000, 20)); /* a step against a first copy */
 }
 
-/* What was promised has to be beaten too: a newer one that is sooner than the crossing only because
- * that one got slower is not sooner than what was there before. */
+/* The promise has to be beaten too. A newer version that is sooner only because the crossing got
+ * slower is not sooner than the promise. */
 static void what_was_promised_is_beaten_or_kept(void **state)
 {
     (void)state;

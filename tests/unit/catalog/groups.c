@@ -483,7 +483,7 @@ static void a_member_that_is_behind_takes_nobody_back(void **state)
     site_close(&s);
 }
 
-/* What one seed of chance remembers about the two members. */
+/* The state of the two members in one seed of chance. */
 struct chance {
     uint64_t active[2];
     bool whole[2][8]; /* said so, in this life of the member */

@@ -471,7 +471,7 @@ static void todo_text(const struct tb_catalog *c, const struct tb_catalog_todo *
     fail_msg("a todo of kind %d", (int)t->kind);
 }
 
-/* Whoever is to be read from takes its readers in at once, but the one that has stopped. */
+/* Each source takes its readers in at once, but the one that has stopped. */
 static void take_in(struct site *s, const struct tb_catalog_todo *t)
 {
     if (s->stopped != NULL && strcmp(upstream_text(s->c, t), s->stopped) == 0) return;

@@ -44,8 +44,8 @@ static void a_newer_one_replaces_what_has_not_begun(void **state)
     site_close(&s);
 }
 
-/* P6: a chunk rots at east, so its arena has a new life. What crosses from there is not given up
- * for that: east says in its next words what it still has. */
+/* P6: a chunk rots at east, so its arena has a new life. A crossing from there is not given up
+ * for that: east announces next what it still has. */
 static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
 {
     (void)state;
@@ -349,7 +349,7 @@ static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
     site_close(&s);
 }
 
-/* What a third site reports of another is no announcement: asked is who said it himself. */
+/* A third site's report of another is no announcement: a site is asked that announced it itself. */
 static void who_was_only_spoken_of_is_not_asked(void **state)
 {
     (void)state;
@@ -430,7 +430,7 @@ static void a_hopeless_crossing_is_not_asked_again(void **state)
     site_close(&s);
 }
 
-/* What was begun and no site has any more cannot be finished. */
+/* A crossing that has begun, and that no site can finish, is given up. */
 static void a_crossing_without_a_source_is_given_up(void **state)
 {
     (void)state;
@@ -513,7 +513,7 @@ static void home_believes_no_end(void **state)
     site_close(&s);
 }
 
-/* What a peer's old arena held, its new one has to say again. */
+/* A peer announces again what its new arena holds. */
 static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
 {
     (void)state;
@@ -566,7 +566,7 @@ static void who_wants_every_version_gets_them_in_order(void **state)
     site_close(&s);
 }
 
-/* Who stages what is given up is told, and the newer one crosses. */
+/* A worker that stages it is told, and the newer version crosses. */
 static void a_crossing_given_up_is_superseded(void **state)
 {
     (void)state;

@@ -382,8 +382,9 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
     site_close(&s);
 }
 
-/* P3: a chunk of any version rots at west, so its arena has a new life. What west alone has all of
- * is not lost for that: it has a lease time to say so again. By the seeded world, seed 9772. */
+/* P3: a chunk of any version rots at west, so its arena has a new life. A version that west
+ * alone has whole is not lost for that: west has a lease time to say so again. By the seeded
+ * world, seed 9772. */
 static void a_new_life_of_who_has_it_loses_nothing(void **state)
 {
     (void)state;
@@ -466,7 +467,7 @@ static void a_reader_that_cannot_be_asked_holds_up_no_verdict(void **state)
     site_close(&s);
 }
 
-/* What was never here no reader can have: nobody waits for it. */
+/* A chunk that was never here no reader can have: it is not waited for. */
 static void a_reader_of_what_was_here_holds_up_no_verdict(void **state)
 {
     (void)state;

@@ -475,8 +475,8 @@ static void who_is_as_slow_as_the_others_is_not_slow(void **state)
         assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
 }
 
-/* Who leads all others has nobody to be compared with; who follows has, and so has one
- * with a chain beside it. */
+/* The first member of a chain cannot be compared with another. A member that follows can, and so
+ * can one with a chain beside it. */
 static void who_leads_all_others_is_alone(void **state)
 {
     (void)state;
@@ -541,7 +541,7 @@ static void the_same_rack_is_preferred(void **state)
     assert_int_equal(s.members[c].upstream, a);
 }
 
-/* What no worker has comes from the gateway: the one that is ahead of all others does
+/* A chunk that no worker has comes from the gateway: the one that is ahead of all others does
  * not read from behind. */
 static void the_gateway_gives_what_nobody_else_holds(void **state)
 {
