@@ -1,5 +1,7 @@
 /* arena_copy.c - the gateway's own copy of a version: what the arena says of it, and what
  * leaves. */
+#include "gateway/catalog/arena_copy.h"
+
 #include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"

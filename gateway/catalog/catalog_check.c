@@ -1,4 +1,5 @@
 /* catalog_check.c - asserts what holds of the catalog between two requests. Changes no row. */
+
 #include "gateway/catalog/catalog_check.h"
 
 #include "base/assert.h"

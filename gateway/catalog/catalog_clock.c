@@ -1,4 +1,6 @@
 /* catalog_clock.c - what time brings: leases, drains, waits and recovery end. */
+#include "gateway/catalog/catalog.h"
+
 #include "base/assert.h"
 #include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/record_rows.h"

@@ -1,5 +1,7 @@
 /* groups.c - what members of reader groups ask: to join, to stage, to switch, to leave. When a
  * group goes: group_rules.c. */
+#include "gateway/catalog/groups.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"

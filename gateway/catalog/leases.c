@@ -1,5 +1,7 @@
 /* leases.c - a session opens, comes back, renews its lease, leaves. A lease ends in session_rows.c
  * (tb_leases_tick). */
+#include "gateway/catalog/leases.h"
+
 #include <string.h>
 
 #include "base/assert.h"

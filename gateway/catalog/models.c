@@ -1,5 +1,6 @@
 /* models.c - models as configured, and the runs that fence each other: one run at a time may
  * publish. */
+
 #include "gateway/catalog/models.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
 /* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
+#include "gateway/catalog/sites.h"
+
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"

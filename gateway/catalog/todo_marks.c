@@ -1,4 +1,6 @@
 /* todo_marks.c - turns the marks on rows into todos, the durable ones first. */
+#include "gateway/catalog/todos.h"
+
 #include <string.h>
 
 #include "base/assert.h"

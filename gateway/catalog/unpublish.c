@@ -1,5 +1,6 @@
 /* unpublish.c - a rank takes its memory back: the requests. When it gets it: unpublish_rules.c. */
 #include "gateway/catalog/unpublish.h"
+
 #include "base/assert.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"

@@ -1,4 +1,6 @@
 /* usage.c - how full the tables are, and which owner fills them. Changes nothing. */
+#include "gateway/catalog/usage.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"
@@ -10,7 +12,6 @@
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
-#include "gateway/catalog/usage.h"
 
 /* The owner of a row. NULL: it has none. */
 typedef const char *(*owner_fn)(const struct tb_catalog *c, uint32_t row);

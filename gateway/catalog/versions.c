@@ -4,6 +4,7 @@
  * Promises: P4 (open and seal said twice change nothing), P10 (an end names its reason and, where
  * there is one, the rank). */
 #include "gateway/catalog/versions.h"
+
 #include "base/assert.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"

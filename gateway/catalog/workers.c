@@ -1,6 +1,7 @@
 /* workers.c - a worker's staging of a version: where others read it, how far it is, that it goes,
  * and what becomes of its plan. */
 #include "gateway/catalog/workers.h"
+
 #include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"

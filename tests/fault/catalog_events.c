@@ -7,7 +7,10 @@
  * goes backwards only when its version was withdrawn (P2).
  *
  * The catalog is its memory, so each state is kept as a copy and put back. tests/fence/events.py
- * sees that no event is missing, and the last test here that no kind of state is. */
+ * sees that no event is missing, and the last test here that no kind of state is.
+ *
+ * Covers: gateway/catalog/catalog_check.c gateway/catalog/groups.c gateway/catalog/versions.c
+ * Covers: gateway/catalog/sites.c gateway/catalog/workers.c gateway/catalog/arena_copy.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,6 @@
-/* When a crossing may be given up, and that this ends, however wrong the estimates are. */
+/* When a crossing may be given up, and that this ends, however wrong the estimates are.
+ *
+ * Covers: gateway/catalog/abandon.c */
 #include "gateway/catalog/abandon.h"
 
 #include "tests/unit/check.h"

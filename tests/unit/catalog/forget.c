@@ -1,5 +1,9 @@
 /* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row
- * has a reason to exist. */
+ * has a reason to exist.
+ *
+ * Covers: gateway/catalog/rules/forget.c gateway/catalog/catalog_check.c
+ * Covers: gateway/catalog/rows/table_check.c
+ * Covers: gateway/catalog/usage.c */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,8 @@
 /* groups.c - tests of gateway/catalog/groups.c: P2, one whole version for all members,
- * and never backwards. */
+ * and never backwards.
+ *
+ * Covers: gateway/catalog/groups.c gateway/catalog/rules/group_rules.c
+ * Covers: gateway/catalog/rows/group_rows.c */
 #include <string.h>
 
 #include "check.h"

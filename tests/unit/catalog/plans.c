@@ -1,5 +1,8 @@
 /* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it
- * goes on elsewhere, and only it. */
+ * goes on elsewhere, and only it.
+ *
+ * Covers: gateway/catalog/rules/plans.c gateway/catalog/workers.c
+ * Covers: gateway/catalog/rows/source_links.c */
 #include "check.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"

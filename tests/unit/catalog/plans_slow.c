@@ -1,5 +1,7 @@
 /* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a
- * leaf, and holds nobody up (P6). */
+ * leaf, and holds nobody up (P6).
+ *
+ * Covers: gateway/catalog/rules/plans.c gateway/catalog/rows/source_links.c */
 #include "check.h"
 #include "gateway/catalog/workers.h"
 #include "plans_scene.h"

@@ -1,5 +1,7 @@
 /* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order,
- * and what never does (P7, P3). */
+ * and what never does (P7, P3).
+ *
+ * Covers: gateway/catalog/rules/retention.c gateway/catalog/arena_copy.c */
 #include <string.h>
 
 #include "check.h"

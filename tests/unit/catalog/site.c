@@ -511,3 +511,16 @@ const char *state_of(struct site *s, uint64_t uid)
     struct tb_catalog_version_view view;
     return tb_catalog_version_get(s->c, &id, &view) ? tb_catalog_state_name(view.state) : "unknown";
 }
+
+void up(struct site *s, const char *site, bool is_up)
+{
+    const struct tb_name name = name_of(site);
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &name, is_up));
+}
+
+void west_follows(struct site *s)
+{
+    west_open(s, 4);
+    s->left_out = NOT_STORE | NOT_PEERS | NOT_PLANS;
+    up(s, "east", true);
+}

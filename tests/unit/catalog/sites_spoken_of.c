@@ -1,5 +1,7 @@
 /* sites_spoken_of.c - tests of gateway/catalog/sites.c and rows/site_rows.c: sites that others
- * speak of give way to sites that speak themselves (P3, P6, P7). */
+ * speak of give way to sites that speak themselves (P3, P6, P7).
+ *
+ * Covers: gateway/catalog/sites.c gateway/catalog/rows/site_rows.c */
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/crossing_answers.h"
@@ -8,12 +10,6 @@
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
 #include "site.h"
-
-static void up(struct site *s, const char *site, bool is_up)
-{
-    const struct tb_name name = name_of(site);
-    CHECK_OK(tb_catalog_site_up(s->c, s->now, &name, is_up));
-}
 
 static enum tb_status reported(struct site *s, const char *site, uint64_t uid)
 {

@@ -1,5 +1,7 @@
 /* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version
- * is asked of whoever may have it, and it is lost when nobody has (P3, P6). */
+ * is asked of whoever may have it, and it is lost when nobody has (P3, P6).
+ *
+ * Covers: gateway/catalog/rules/version_rules.c gateway/catalog/rules/landing_rules.c */
 #include <stdio.h>
 #include <string.h>
 

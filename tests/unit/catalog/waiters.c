@@ -1,5 +1,8 @@
 /* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every
- * wait is answered once. */
+ * wait is answered once.
+ *
+ * Covers: gateway/catalog/waiters.c gateway/catalog/rules/wait_rules.c
+ * Covers: gateway/catalog/rows/wait_rows.c */
 #include "check.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/records.h"

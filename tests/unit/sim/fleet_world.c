@@ -1,5 +1,8 @@
 /* fleet_world.c - the fleet event by event: against times worked out by hand, and against
- * losses. */
+ * losses.
+ *
+ * Covers: sim/fleet/fleet_world.c sim/fleet/fleet_sites.c sim/fleet/fleet_links.c
+ * Covers: sim/fleet/fleet_hops.c sim/fleet/fleet_scenario.c */
 #include "sim/fleet/fleet_world.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
 /* One direction of the emulated WAN in virtual time: each fault and its opposite, and
- * that a seed says it all. */
+ * that a seed says it all.
+ *
+ * Covers: sim/wan/path.c */
 #include "sim/wan/path.h"
 
 #include <string.h>

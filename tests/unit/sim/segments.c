@@ -1,5 +1,7 @@
 /* A batch of TCP cut into packets and joined again is the batch; what does not
- * follow is not joined. */
+ * follow is not joined.
+ *
+ * Covers: sim/wan/segments.c */
 #include "sim/wan/segments.h"
 
 #include <string.h>
