@@ -6,7 +6,7 @@
  * is a mark on the row that it is about: none can be lost, and none overflows.
  *
  * Promises: P2 (a group switches together), P3 and P6 (leases, recovery), P4 (a request said twice
- * changes nothing), P10 (a todo names its object, its receiver and its reason). Kept by
+ * changes nothing), P10 (a todo names its version, its receiver and its reason). Kept by
  * tests/unit/catalog and tests/scenario.
  *
  * The caller keeps rights (to publish, to read, to withdraw), bytes, bitmaps, manifests, tokens,

@@ -22,7 +22,7 @@
 struct tb_fleet_version {
     double bytes;  /* of a full version, as workers hold it */
     double chunks; /* 0: as base/layout/chunk_cut.c cuts one tensor of so many bytes */
-    double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
+    double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a delta */
     /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base
      * too */
     double inside;

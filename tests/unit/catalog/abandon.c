@@ -18,7 +18,7 @@ static void only_what_is_clearly_sooner_is_taken(void **state)
     assert_false(ask(&a, 1000, 900));  /* within the error of an estimate */
     assert_false(ask(&a, 0, 0));
     assert_false(ask(&a, 10, 1000));
-    assert_true(ask(&a, 1000, 20)); /* a step against a first copy */
+    assert_true(ask(&a, 1000, 20)); /* a delta against a first copy */
 }
 
 /* The promise has to be beaten too. A newer version that is sooner only because the crossing got
