@@ -101,7 +101,7 @@ def hash_of(program, seeds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\nCovers:")[0], formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="Example: sim/world/same_hash.py build/dev --seeds 40\n"
                                             "Exit codes: 0 one hash, 1 several, 2 something could not be built, 77 no clang.")
     parser.add_argument("build", help="a configured build folder (Ninja) in which tombolo-world is built")
