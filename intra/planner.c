@@ -95,7 +95,7 @@ static void sum_nic_loads(const struct tb_planner_question *q)
     }
 }
 
-/* What speaks against a candidate, the weightiest first; less is better. */
+/* The reasons against a candidate, the weightiest first; less is better. */
 struct cost {
     uint32_t terms[12];
     uint64_t id;
@@ -220,12 +220,13 @@ static uint32_t best_of_all(const struct tb_planner_question *q)
 
 enum tb_status tb_planner_upstream(const struct tb_planner_question *q, uint32_t *upstream_out)
 {
-    TB_ASSERT(q->reader < q->count);
+    TB_ASSERT(q->reader < q->count && q->failed_count <= q->avoid_count);
     for (uint32_t i = 0; i < q->count; i++)
         q->members[i].own = (struct tb_planner_scratch){.first = i};
     uint32_t best = near_best(q);
     if (best == TB_PLANNER_NONE) best = best_of_all(q);
     if (best == TB_PLANNER_NONE) return TB_NOT_FOUND;
+    TB_ASSERT(best != q->reader && q->members[best].own.mark != MARK_BELOW); /* no cycle */
     *upstream_out = best;
     return TB_OK;
 }
@@ -283,6 +284,7 @@ static struct beside look_beside(const struct tb_planner_question *q)
         b.faster++;
         if (m->bytes_per_s < b.least) b.least = m->bytes_per_s;
     }
+    TB_ASSERT(b.faster <= b.others);
     return b;
 }
 

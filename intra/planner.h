@@ -1,38 +1,39 @@
-/* planner.h - whom a reader reads from: the tree for one version in one site.
+/* planner.h - the source of each reader: the tree for one version in one site.
  *
- * A pure function of who holds what, where, and how loaded. The catalog lists all who hold or stage
+ * A pure function of holders, places and loads. The catalog lists all members that hold or stage
  * the version, asks for one reader at a time, and writes the answer into the reader's `upstream`
- * before it asks for the next; it asks again only for those whose upstream died, slowed or failed,
- * so a change moves no other reader. The same question has the same answer.
+ * before it asks for the next. It asks again only for readers whose upstream died, slowed or
+ * failed, so a change moves no other reader. The same question has the same answer.
  *
- * What it holds to, in this order:
+ * The rules, weightiest first:
  *   - no cycle: the upstream never depends on the reader;
- *   - a member that does not answer, and whoever depends on it and holds no more than the reader,
- *     is read from when there is nobody else;
- *   - a byte reaches a host once: whoever shares the reader's host is preferred, even
- *     when it has only begun;
- *   - slow members become leaves: read from only when there is nobody else;
- *   - nor from who depends on a worker that failed this reader, and holds no more than it:
- *     nothing comes there either;
- *   - at most fan_out readers on a host's NIC, while any other will do; then one more on each
+ *   - a silent member, and a member that depends on one and holds no more than the reader, is read
+ *     from only when there is no other;
+ *   - a byte reaches a host once: members of the reader's own host are preferred, even when they
+ *     have only begun;
+ *   - slow members become leaves: they are read from only when there is no other;
+ *   - a member that depends on a worker that failed this reader, and holds no more, comes last too;
+ *   - a host's NIC feeds at most fan_out readers, while any other will do; then one more on each
  *     before two more on one;
- *   - workers before a publisher of the reader's own host before the gateway before other
- *     publishers, unless no worker has what this reader lacks: with fan_out 1, hosts form a chain
- *     behind the gateway, with more a tree that is as shallow as fan_out allows;
- *   - the same rack, then the least depth (a whole member has none), then the least loaded.
+ *   - workers come before a publisher of the reader's own host, then the gateway, then other
+ *     publishers, unless no worker has what this reader lacks. With fan_out 1 hosts form a chain
+ *     behind
+ *     the gateway, with more a tree as shallow as fan_out allows;
+ *   - the same rack, then the least depth (a whole member has none), then the least load.
  *
  * The cost model. Time to all of a site = arrival of the last byte + depth x (a chunk's time on a
- * NIC + how late a hop looks), as long as no NIC feeds more than fan_out readers and NIC rate /
- * fan_out is not under the rate of arrival; above that each reader more on a NIC makes all behind
- * it slower by its share. So fan_out = NIC rate / arrival rate is the widest, and thus the
- * shallowest, tree that costs no rate. A candidate's cost is a row of terms, weightiest first,
- * compared as words are: silent, slow, behind what failed the reader or is silent, not of this
- * host, NIC full, waits itself, is behind, kind, other rack, readers over fan_out, depth, load
- * (planner.c: cost_of). Rate comes before depth, since a NIC that is full costs each byte and a hop
- * only its chunk. sim/fleet asks this same code.
+ * NIC + how late a hop looks). This holds while no NIC feeds more than fan_out readers, and NIC
+ * rate / fan_out is not under the rate of arrival. Above that, each further reader on a NIC slows
+ * all behind it by its share.
  *
- * Pure; no heap. A question over 10,000 members costs about 0.1 ms, one that its own host
- * answers a third of that. */
+ * So fan_out = NIC rate / arrival rate is the widest tree that costs no rate, and the shallowest. A
+ * candidate's cost is a row of terms, compared as words are (planner.c: cost_of): silent, slow,
+ * behind a failed or silent one, not of this host, NIC full, waits itself, is behind, kind, other
+ * rack, readers over fan_out, depth, load. Rate comes before depth: a full NIC costs each byte, a
+ * hop only its chunk. sim/fleet asks this same code.
+ *
+ * Pure; no heap. A question over 10,000 members costs about 0.1 ms, and a third of that where the
+ * reader's own host answers it. */
 #ifndef TB_INTRA_PLANNER_H
 #define TB_INTRA_PLANNER_H
 
@@ -51,7 +52,7 @@ enum tb_planner_kind {
     TB_PLANNER_PUBLISHER, /* holds what it sealed: needs no upstream */
 };
 
-/* What the planner notes while it thinks; what was here is overwritten. */
+/* The planner's notes while it works; it overwrites them. */
 struct tb_planner_scratch {
     uint32_t depth;
     uint32_t bucket;   /* first member whose host falls into bucket number (this index) */
@@ -127,23 +128,23 @@ void tb_planner_heard(struct tb_planner_pace *pace, tb_time_ns now);
  * of the next one it waited, too. */
 void tb_planner_waited(struct tb_planner_pace *pace, tb_time_ns now);
 
-/* A member tells its rate: is it to be a leaf from now on? True when it was under half of the
- * median rate of those that do not depend on it for as long as the median takes for
- * TB_PLANNER_SLOW_CHUNKS chunks, and the fault is its own: its upstream is whole, a source, or over
- * twice as fast. The first rate that it tells is not judged: much of that time it waited for a
- * chunk to come down the chain, or read from somebody else. Nothing (0) is judged where the
- * upstream holds more, and at the second such word in a row: what stands still for all is nobody's
- * fault, and by then the others have said so. */
+/* A member tells its rate. True: it is a leaf from now on. Its rate was under half of the median of
+ * the members that do not depend on it, for as long as the median takes for TB_PLANNER_SLOW_CHUNKS
+ * chunks. And the fault is its own: its upstream is whole, a source, or over twice as fast.
+ *
+ * Its first rate is not judged: much of that time it waited for a chunk to come down the chain, or
+ * read from another. A rate of 0 is judged where the upstream holds more, at the second such word
+ * in a row: where all stand still, no member is at fault, and by then the others have said so. */
 bool tb_planner_slow(const struct tb_planner_question *question, struct tb_planner_pace *pace);
 
-/* Nobody can be compared with the reader of the question: all members that told a rate depend on
- * it and read at about the share that its NIC has for each, except those known to be slow. Whether
- * the reader holds them up shows when one of them reads in its place (plans.c). sim/fleet/README.md
- * has what this search brings.
+/* Nobody can be compared with the reader of the question: all members that told a rate depend on it
+ * and read at about the share that its NIC has for each, except those known to be slow. Whether the
+ * reader holds them up shows when one of them reads in its place (plans.c). sim/fleet/README.md has
+ * what this search brings.
  *
- * The search finds a slow first member unless more than TB_PLANNER_TRIALS_MAX slow ones stand first.
- * A member that gets nothing is tried once, however many do. The search does not find a host with a
- * slow NIC and several members, since the next of them reads over the same NIC. */
+ * The search finds a slow first member unless more than TB_PLANNER_TRIALS_MAX slow ones stand
+ * first. A member that gets nothing is tried once, however many do. The search does not find a host
+ * with a slow NIC and several members, since the next of them reads over the same NIC. */
 bool tb_planner_alone(const struct tb_planner_question *question);
 #define TB_PLANNER_TRIALS_MAX 2
 

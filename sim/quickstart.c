@@ -86,8 +86,7 @@ static struct person *worker_of(struct quickstart *q, uint32_t i)
     return &q->people[q->ranks + i];
 }
 
-/* ---- processes
- * -------------------------------------------------------------------------------------------------- */
+/* ---- processes ---- */
 
 static bool start(struct quickstart *q, char *const *arguments, const char *name)
 {
@@ -165,8 +164,7 @@ static void stop_all(struct quickstart *q)
     }
 }
 
-/* ---- talking to them
- * -------------------------------------------------------------------------------------------- */
+/* ---- talking to them ---- */
 
 static int complain(const struct person *p, const char *what)
 {
@@ -252,8 +250,7 @@ static int ask_all(struct quickstart *q, uint32_t first, uint32_t count, const c
     return code == TB_CLI_DONE ? listen_all(q, first, count, verb) : code;
 }
 
-/* ---- one version
- * ------------------------------------------------------------------------------------------------ */
+/* ---- one version ---- */
 
 /* Takes `request`; NULL when west's gateway does not answer. */
 static json_t *ask_west(const struct quickstart *q, json_t *request)
@@ -270,7 +267,8 @@ static uint64_t count_of(const json_t *object, const char *key)
     return (uint64_t)json_integer_value(json_object_get(object, key));
 }
 
-/* What west's gateway holds of the row's version, and what came to it over the wire for that. */
+/* The chunks of the row's version that west's gateway holds, and the bytes that came over the
+ * wire for them. */
 static bool ask_held(const struct quickstart *q, struct row *row, uint64_t *held)
 {
     json_t *reply = ask_west(q, json_pack("{s:s, s:s}", "cmd", "versions", "model", q->model));
@@ -373,8 +371,7 @@ static int one_version(struct quickstart *q, const char *file, struct row *row)
     return code == TB_CLI_DONE ? compare(q, row, file) : code;
 }
 
-/* ---- the table
- * -------------------------------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 static void print_head(void)
 {
@@ -445,8 +442,7 @@ static int run_versions(struct quickstart *q)
     return equal == all ? TB_CLI_DONE : TB_CLI_DIFFERS;
 }
 
-/* ---- the way through
- * -------------------------------------------------------------------------------------------- */
+/* ---- the way through ---- */
 
 /* A shard needs a tensor: a file of one tensor is published by one rank. */
 static int count_ranks(struct quickstart *q)

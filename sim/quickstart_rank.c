@@ -2,13 +2,17 @@
  * quickstart, a process of its own over the worker library. It does what the lines on its standard
  * input say and answers each with a line; the end of the input ends it.
  *
- *   rank    "load PATH"         the optimizer's step: the file's bytes go to this rank's memory      -> "loaded BYTES"
- *           "publish NUMBER"    seals this rank's shard                                              -> "published HOLD_NS BYTES"
- *           "unpublish"         ends the reference to the version before                             -> "unpublished"
- *   worker  "follow NUMBER"     waits for the version, stages it, activates it with its group        -> "active STALL_NS"
- *           "compare PATH"      every byte that it would compute from, with the published file       -> "equal BYTES" or "differs TENSOR"
- *           "spoil"             flips a byte, so that a comparison which can fail is seen to fail    -> "spoiled"
- *   any failure                                                                                      -> "failed TEXT" */
+ *   line              a rank or a worker does                        and answers
+ *   "load PATH"       rank: puts the file's bytes into its memory    "loaded BYTES"
+ *   "publish NUMBER"  rank: seals its shard                          "published HOLD_NS BYTES"
+ *   "unpublish"       rank: ends its reference to the version before "unpublished"
+ *   "follow NUMBER"   worker: waits for the version, stages it,      "active STALL_NS"
+ *                     and activates it with its group
+ *   "compare PATH"    worker: compares every byte that it would      "equal BYTES" or
+ *                     compute from with the published file           "differs TENSOR"
+ *   "spoil"           worker: flips a byte, so that a comparison     "spoiled"
+ *                     that can fail is seen to fail
+ *   any failure                                                      "failed TEXT" */
 #include <getopt.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -146,8 +150,7 @@ static bool open_next(struct rank *r, const char *path, struct tb_bundle *b)
     return false;
 }
 
-/* ---- a trainer rank
- * --------------------------------------------------------------------------------------------- */
+/* ---- a trainer rank ---- */
 
 static void do_load(struct rank *r, const char *path)
 {
@@ -208,8 +211,7 @@ static void do_unpublish(struct rank *r)
         answer("unpublished");
 }
 
-/* ---- a worker
- * --------------------------------------------------------------------------------------------------- */
+/* ---- a worker ---- */
 
 /* The version before goes once this one is active, and not sooner: what is staged is the base that
  * the next one is decoded on. */
@@ -292,8 +294,7 @@ static void do_spoil(struct rank *r)
     answer("spoiled");
 }
 
-/* ---- the way through
- * -------------------------------------------------------------------------------------------- */
+/* ---- the way through ---- */
 
 static bool begin(struct rank *r)
 {

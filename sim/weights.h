@@ -3,9 +3,9 @@
  *
  * A decoder-only transformer in bf16 whose linear weights are normal with a scale of 0.55 /
  * sqrt(fan_in), whose norms stand near 1, and whose versions are casts of fp32 master weights after
- * AdamW steps over noisy gradients. What follows from that, as in real runs: 1 to 4 % of the
- * elements change a step, nine in ten by one unit in the last place, and the chance doubles with
- * each exponent step down (a step of about lr against a unit of 2^(exponent - 7)).
+ * AdamW steps over noisy gradients. As in real runs, 1 to 4 % of the elements change a step, nine
+ * in ten by one unit in the last place, and the chance doubles with each exponent step down (a step
+ * of about lr against a unit of 2^(exponent - 7)).
  *
  * Deterministic: a block depends on the seed, its tensor and its place alone, whatever thread makes
  * it. Pure but for the heap in tb_weights_new. */

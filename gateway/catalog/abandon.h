@@ -1,12 +1,14 @@
 /* abandon.h - may a crossing that has begun be given up for a newer version? Pure.
  *
- * The rule: only if the newer, with what is already held as base, will be whole sooner; over one
- * link that is: if clearly less of it has to come. Estimates are wrong, and a trainer that is
- * faster than the link must not keep a site from ever having a version (P6). So what was to come
- * when a crossing was given up is kept as a promise, which shrinks by each byte that comes: the
- * next one is given up only for what beats the promise too. Each time less is promised by an
- * eighth, so it ends, however wrong the estimates were. Kept by tests/unit/catalog/abandon.c,
- * tests/scenario/policy.c. */
+ * Only if the newer version, with what is held here as base, will be whole sooner. Over one link
+ * that means: clearly fewer bytes have to come.
+ *
+ * Estimates are wrong, and a trainer that is faster than the link must not keep a site from ever
+ * having a version (P6). So the bytes that were to come when a crossing was given up are kept as a
+ * promise, which shrinks by each byte that comes. The next crossing is given up only for fewer
+ * bytes than the promise, too. Each promise is smaller by an eighth at least, so this ends.
+ *
+ * Kept by tests/unit/catalog/abandon.c, tests/scenario/policy.c. */
 #ifndef TB_GATEWAY_CATALOG_ABANDON_H
 #define TB_GATEWAY_CATALOG_ABANDON_H
 

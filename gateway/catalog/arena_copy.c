@@ -1,5 +1,8 @@
 /* arena_copy.c - the gateway's own copy of a version: what the arena says of it, and what
  * leaves. */
+#include "gateway/catalog/arena_copy.h"
+
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -26,6 +29,7 @@ static bool shard_plausible(const struct tb_catalog_shard *info)
 
 static void learn_shard(struct version *v, uint32_t shard, const struct tb_catalog_shard *info)
 {
+    TB_ASSERT(!v->shards[shard].known && v->known_count < v->key.shard_count);
     v->shards[shard].info = *info;
     v->shards[shard].known = true;
     v->known_count++;
@@ -43,7 +47,7 @@ enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now, cons
     if (v->shards[shard].known)
         return tb_digest_equal(&v->shards[shard].info.root, &info->root) ? TB_DONE_BEFORE : TB_CONFLICT;
     if (info->chunk_count > UINT32_MAX - v->chunk_count) return TB_TOO_LARGE;
-    /* What a restored row remembered of its size gives way to what its shards say. */
+    /* A restored row remembers a size; the sizes of its shards replace it. */
     if (v->known_count == 0) v->bytes = 0;
     learn_shard(v, shard, info);
     refresh_whole(c, i);
@@ -71,6 +75,7 @@ static void set_shard_held(struct tb_catalog *c, uint32_t version, uint32_t shar
     const bool was_whole = tb_shard_whole(v, shard);
     v->held_chunks += held_chunks - s->held_chunks;
     s->held_chunks = held_chunks;
+    TB_ASSERT(held_chunks <= s->info.chunk_count && v->held_chunks <= v->chunk_count);
     refresh_whole(c, version);
     if (tb_shard_whole(v, shard) != was_whole) tb_catalog_touch_version(c, version);
 }

@@ -5,43 +5,45 @@
 #include "base/layout/manifest.h"
 #include "gateway/catalog/catalog.h"
 
-/* At start, for each shard of each region found in the arena, and when a crossing's manifest came:
- * what the shard is. At home seals say it. TB_CONFLICT: it is another root than was sealed. */
+/* A shard as its manifest describes it. */
 struct tb_catalog_shard {
     struct tb_digest root;
     struct tb_digest layout_id;
     uint32_t chunk_count;
     uint64_t bytes;
-    uint64_t manifest_bytes; /* tb_manifest_decoded_bytes; 0: not home, where nobody adds it up */
+    uint64_t manifest_bytes; /* tb_manifest_decoded_bytes; 0: not at home */
 };
 
+/* Call it at start for each shard found in the arena, and when the manifest of a crossing came. At
+ * home seals say it. TB_CONFLICT: it was sealed with another root. */
 TB_MUST_USE enum tb_status tb_catalog_arena_shard(struct tb_catalog *c, tb_time_ns now,
                                                   const struct tb_id *uid, uint32_t shard,
                                                   const struct tb_catalog_shard *info);
 
-/* The gateway has space for it and may serve it from now on, held or not yet. At home: call
- * it at the first seal. */
+/* The gateway has space for it and may serve it from now on, held or not yet. At home, call it at
+ * the first seal. */
 TB_MUST_USE enum tb_status tb_catalog_arena_reserved(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid);
 
-/* What the bitmap of a shard says; it only grows. Cheap: call it as often as the
- * bitmaps are looked at. */
+/* The bitmap of a shard has so many chunks; it only grows. Cheap: call it at each look at a
+ * bitmap. */
 TB_MUST_USE enum tb_status tb_catalog_arena_progress(struct tb_catalog *c, tb_time_ns now,
                                                      const struct tb_id *uid, uint32_t shard,
                                                      uint32_t held_chunks);
 
-/* So many bytes for it came so far over links and hops, whether chunks became of them or not; from
- * 0 again when it begins again. Once a second will do: on a slow path a chunk takes longer than
- * the lease time after which home calls what nobody brings lost, and any site a crossing that
- * brings nothing stuck. */
+/* So many bytes of it have come over links and hops, whether they are whole chunks yet or not. The
+ * count begins anew with a new crossing. Call it once a second: on a slow path a chunk takes longer
+ * than a lease time, after which a version without any progress counts as lost or stuck. */
 TB_MUST_USE enum tb_status tb_catalog_arena_came(struct tb_catalog *c, tb_time_ns now,
                                                  const struct tb_id *uid, uint64_t bytes);
 
-/* A chunk failed its re-verification: the shard has only so many now; and not fewer than before
- * where others have landed since: of a shard that is not whole it is believed. TB_DONE_BEFORE: it
- * is whole. References elsewhere are asked again. Where nobody else has all of it, home reads from
- * all that have a part (LAND_FROM, CROSS), and judges nothing lost until nothing has come from them
- * for one lease time; while a site that has a part is cut off, not at all. */
+/* A chunk failed its re-verification, and the shard has only so many now. Of a shard that is not
+ * whole a higher count is ignored: other chunks may have landed since. References elsewhere are
+ * asked again. TB_DONE_BEFORE: the shard is whole.
+ *
+ * Where no other holder has all of it, home reads from all that hold a part (LAND_FROM, CROSS). It
+ * judges the version lost when nothing has come from them for a lease time, and not while a site
+ * that holds a part is cut off. */
 TB_MUST_USE enum tb_status tb_catalog_arena_shrunk(struct tb_catalog *c, tb_time_ns now,
                                                    const struct tb_id *uid, uint32_t shard,
                                                    uint32_t held_chunks);
@@ -58,16 +60,19 @@ struct tb_catalog_room {
     uint64_t arriving;
 };
 
-/* `bytes_needed` beyond what is free. TB_OK: nothing is needed. TB_AGAIN: EVICT todos come or are
- * out, ask again after tb_catalog_evicted. TB_SITE_NOMEM: it does not fit, room_out says why;
- * nothing is evicted for it. Order: the oldest whole version, then superseded partial ones, then
- * bases of crossings. Never: a head, a version with readers or an operator's pin, the last copy of
- * one of the newest `keep`, or anything during recovery (TB_AGAIN while that could help). */
+/* Asks for `bytes_needed` beyond the free ones.
+ *   TB_OK          nothing is needed
+ *   TB_AGAIN       EVICT todos come or are out: ask again after tb_catalog_evicted
+ *   TB_SITE_NOMEM  it does not fit, and room_out has the numbers; nothing is evicted for it
+ *
+ * The oldest whole version goes first, then superseded partial ones, then bases of crossings. These
+ * never go: a head, a version with readers or an operator's pin, the last copy of one of the newest
+ * `keep`, and anything during recovery (TB_AGAIN while that could help). */
 TB_MUST_USE enum tb_status tb_catalog_make_room(struct tb_catalog *c, tb_time_ns now, uint64_t bytes_needed,
                                                 struct tb_catalog_room *room_out);
 
-/* It is the base of a crossing under way, or no more: `keep` spares it meanwhile, and who needs
- * room takes it last. TB_NOT_FOUND, TB_DONE_BEFORE. */
+/* It is the base of a crossing under way, or no more. `keep` spares a base, and
+ * tb_catalog_make_room takes it last. TB_NOT_FOUND, TB_DONE_BEFORE. */
 TB_MUST_USE enum tb_status tb_catalog_base(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                            bool used);
 

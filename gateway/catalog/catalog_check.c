@@ -1,4 +1,5 @@
 /* catalog_check.c - asserts what holds of the catalog between two requests. Changes no row. */
+
 #include "gateway/catalog/catalog_check.h"
 
 #include "base/assert.h"
@@ -10,6 +11,7 @@
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/table_check.h"
+#include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 #include "gateway/catalog/rules/forget.h"
@@ -52,7 +54,35 @@ static void check_models(const struct tb_catalog *c)
         unsaved += model_at(c, m)->unsaved;
     }
     TB_ASSERT(unsaved == c->unsaved);
-    EACH(c->runs, r) TB_ASSERT(counts(&c->models, run_at(c, r)->model));
+}
+
+/* P2: no older run may publish beside a newer one. (A damaged store may have two of one order.) */
+static void check_runs(const struct tb_catalog *c)
+{
+    EACH(c->runs, r)
+    {
+        const struct run *run = run_at(c, r);
+        TB_ASSERT(counts(&c->models, run->model));
+        TB_ASSERT(run->info.order <= model_at(c, run->model)->run_order);
+        if (run->info.fenced) continue;
+        EACH(c->runs, other)
+        {
+            const struct run *o = run_at(c, other);
+            TB_ASSERT(o->model != run->model || o->info.fenced || o->info.order == run->info.order);
+        }
+    }
+}
+
+/* One crossing at a time is asked for. */
+static void check_asked(const struct tb_catalog *c)
+{
+    EACH(c->models, m)
+    {
+        uint32_t asked = 0;
+        EACH(c->versions, i)
+        asked += version_at(c, i)->model == m && tb_version_cross_asked(version_at(c, i));
+        TB_ASSERT(asked <= 1);
+    }
 }
 
 /* ---- versions ---- */
@@ -124,6 +154,8 @@ static uint32_t check_version(const struct tb_catalog *c, uint32_t i)
     TB_ASSERT(counts(&c->models, v->model));
     TB_ASSERT(v->key.shard_count > 0 && v->key.shard_count <= c->limits.shards);
     TB_ASSERT(!v->touched && !v->ending); /* settled */
+    TB_ASSERT((v->search == TB_VERSION_SEARCH_NONE) == (v->trials == 0));
+    TB_ASSERT(v->bad_count <= BADS_MAX);
     check_shards(v);
     check_copy(v);
     check_end(v);
@@ -204,6 +236,7 @@ static void check_references(const struct tb_catalog *c)
         check_source(c, r);
         check_avoided(c, ref);
         check_sight(c, r);
+        TB_ASSERT(ref->standing == TB_STANDING_KEEPS_UP || ref->kind == TB_REFERENCE_WORKER);
         gateway_readers += ref->source_loads && ref->source == GATEWAY;
         loads += ref->source_loads && ref->source != GATEWAY;
     }
@@ -283,6 +316,30 @@ static void check_waits(const struct tb_catalog *c)
     }
 }
 
+/* ---- other sites ---- */
+
+/* Only a site that speaks itself has a link. */
+static void check_sites(const struct tb_catalog *c)
+{
+    EACH(c->sites, s)
+    {
+        const struct site *site = site_at(c, s);
+        TB_ASSERT(site->is_peer || (!site->up && !site->unsure));
+        TB_ASSERT(site->session >= 1 && site->tried_from <= site->session + 1);
+    }
+}
+
+/* P3: no record is about this site. */
+static void check_records(const struct tb_catalog *c)
+{
+    EACH(c->records, i)
+    {
+        const struct tb_site_state *s = &record_at(c, i)->info.state;
+        TB_ASSERT(s->held_count <= TB_SITE_HELD_MAX);
+        TB_ASSERT(!tb_catalog_same_name(&s->site, &c->config.site));
+    }
+}
+
 /* ---- all of it ---- */
 
 static const size_t tables[] = {
@@ -305,11 +362,15 @@ void tb_catalog_check(const struct tb_catalog *c)
     for (size_t i = 0; i < TABLES; i++)
         tb_table_check(table_of(c, i));
     check_models(c);
+    check_runs(c);
+    check_asked(c);
     check_versions(c);
     check_references(c);
     check_owners(c);
     check_groups(c);
     check_waits(c);
+    check_sites(c);
+    check_records(c);
 }
 
 bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out)

@@ -1,4 +1,7 @@
 /* catalog_clock.c - what time brings: leases, drains, waits and recovery end. */
+#include "gateway/catalog/catalog.h"
+
+#include "base/assert.h"
 #include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -45,6 +48,7 @@ static void end_recovery(struct tb_catalog *c)
 
 void tb_catalog_first_start(struct tb_catalog *c, tb_time_ns now)
 {
+    TB_ASSERT(c->sessions.used == 0);
     tb_catalog_enter(c, now);
     end_recovery(c);
     (void)tb_catalog_settle(c, TB_OK);

@@ -1,4 +1,6 @@
 /* catalog_memory.c - the catalog's memory, carved from the caller's, and its defaults. */
+#include "gateway/catalog/catalog.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"

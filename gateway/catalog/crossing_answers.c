@@ -1,5 +1,6 @@
 /* crossing_answers.c - what became of a version that was to cross: begun, refused, given up. */
 #include "gateway/catalog/crossing_answers.h"
+
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"

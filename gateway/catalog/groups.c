@@ -1,5 +1,7 @@
 /* groups.c - what members of reader groups ask: to join, to stage, to switch, to leave. When a
  * group goes: group_rules.c. */
+#include "gateway/catalog/groups.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"
@@ -70,8 +72,8 @@ static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
     return v != NONE && version_at(c, v)->life == TB_LIFE_WITHDRAWN;
 }
 
-/* What a member computes from was marked go, if not in this life of the catalog then in the one
- * before. */
+/* A member computes only from a version that was marked go, in this life of the catalog or in the
+ * one before. */
 static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
 {
     struct group *g = group_at(c, group);

@@ -1,24 +1,28 @@
-/* groups.h - reader groups: their members stage a version and switch to it together. A room of the catalog (catalog.h). */
+/* groups.h - reader groups: their members stage a version and switch to it together. A room of the
+ * catalog (catalog.h).
+ *
+ * The rule that keeps P2. A group has at most one open *attempt*: the uid that its members stage.
+ * The first stage while there is none opens it. Until the attempt ends, stage of any other uid gets
+ * TB_CONFLICT and the attempt's uid, and so do latest and next waits of a member: members that saw
+ * different heads meet.
+ *
+ * An attempt ends
+ *   - by `go`, when all members are there and have staged it whole;
+ *   - as TB_GROUP_BROKEN, when a member is lost, unsubscribes or releases it before go;
+ *   - with the version's status, when the version ends;
+ *   - as TB_SUPERSEDED, when a member stages a newer version that is whole here while the attempt's
+ *     version is not.
+ *
+ * After go the group's uid is that one. A member that comes back later stages and activates it
+ * without the others. Stage and activate of an older uid are refused (TB_BAD_STATE), unless the
+ * group's version was withdrawn. */
 #ifndef TB_GATEWAY_CATALOG_GROUPS_H
 #define TB_GATEWAY_CATALOG_GROUPS_H
 
 #include "gateway/catalog/catalog.h"
 
-/* The rule that keeps P2. A group has at most one open *attempt*: the uid that its members stage.
- * The first stage while there is none opens it, for the uid asked for. Until it ends, stage of any
- * other uid is refused with TB_CONFLICT and the attempt's uid, and latest and next waits of a
- * member are answered with the attempt's uid: so members that saw different heads meet. It ends
- *   - by `go`, when all members are there and have it staged whole;
- *   - for all, when a member is lost, unsubscribes or releases it before go
- *     (TB_GROUP_BROKEN), or the version
- * ends (its status);
- *   - as TB_SUPERSEDED, when a member stages a newer one that is whole here while
- *     the attempt's is not.
- * After go the group's uid is that one. A member that comes back later stages and activates it
- * without the others. Stage and activate of an older uid are refused (TB_BAD_STATE) unless the
- * group's was withdrawn. */
-/* What a member computes from, and how new that is by its own word: believed of versions that the
- * catalog does not know. */
+/* The version that a member computes from, and how new it is. The catalog believes the latter of
+ * versions that it does not know. */
 struct tb_catalog_active {
     struct tb_id uid; /* zero: nothing, or nothing any more */
     uint64_t run_order, number;
@@ -34,25 +38,31 @@ struct tb_catalog_member {
     struct tb_catalog_active active;
 };
 
-/* The same again: TB_OK. TB_CONFLICT: another count for the group, the index is taken, or the
- * subscription is used otherwise. TB_BAD_ARGUMENT. An `active` that the catalog had not marked go
- * (it restarted) becomes the group's uid when it is newer. */
+/* The same request again is TB_OK. An `active` that is newer than the group's uid becomes that: the
+ * catalog restarted after its go.
+ *   TB_CONFLICT  another count for the group, the index is taken, or the subscription is used
+ *                otherwise
+ *   TB_BAD_ARGUMENT */
 TB_MUST_USE enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_catalog_member *m);
 
 TB_MUST_USE enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now,
                                                   const struct tb_id *session, uint32_t subscription);
 
-/* TB_OK: it stages; a PLAN follows when there is a source. *uid_out is the uid to ask for instead
- * when TB_CONFLICT, else the same. TB_BAD_STATE: backwards. TB_VERSION_*, TB_SUPERSEDED: it ended.
- * TB_NOT_FOUND: unknown here or not ready. TB_LAYOUT_MISMATCH is the library's. */
+/* The member stages it; a PLAN follows when there is a source. *uid_out is the same uid, or with
+ * TB_CONFLICT the uid to ask for instead.
+ *   TB_BAD_STATE  backwards
+ *   TB_NOT_FOUND  unknown here, or not ready
+ *   TB_VERSION_*, TB_SUPERSEDED  it ended */
 TB_MUST_USE enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const struct tb_id *session,
                                             uint32_t subscription, const struct tb_id *uid,
                                             struct tb_id *uid_out);
 
-/* TB_OK after go. TB_AGAIN before it, or while this member has not staged it whole. TB_BAD_STATE:
- * backwards, or never staged. TB_GROUP_BROKEN: the attempt ended. TB_VERSION_WITHDRAWN, _LOST,
- * _BROKEN. (Lost and broken do not take back a go: staged bytes are whole and verified.) */
+/* TB_OK after go. Lost and broken take no go back: staged bytes are whole and verified.
+ *   TB_AGAIN         before go, or this member has not staged it whole
+ *   TB_BAD_STATE     backwards, or never staged
+ *   TB_GROUP_BROKEN  the attempt ended
+ *   TB_VERSION_WITHDRAWN, _LOST, _BROKEN */
 TB_MUST_USE enum tb_status tb_catalog_activate(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_id *session, uint32_t subscription,
                                                const struct tb_id *uid);
@@ -62,7 +72,7 @@ TB_MUST_USE enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns
                                                 const struct tb_id *session, uint32_t subscription,
                                                 const struct tb_catalog_active *active);
 
-/* What it took to get them there, as the worker says: for people, and nothing follows from it. */
+/* How the bytes got into the buffers, as the worker says. For people: no decision uses it. */
 struct tb_catalog_update {
     struct tb_id uid;
     uint8_t way; /* enum tb_session_way, or a later release's */
@@ -70,13 +80,11 @@ struct tb_catalog_update {
     uint64_t stall_ns, staged_bytes, copied_bytes, patched_bytes;
 };
 
-/* Behind tb_catalog_activated of the same version, else TB_BAD_STATE. TB_PEER_LEASE,
- * TB_NOT_FOUND: it is no member. */
+/* Call it behind tb_catalog_activated of the same version, else TB_BAD_STATE. */
 TB_MUST_USE enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *session,
                                               uint32_t subscription, const struct tb_catalog_update *update);
 
-/* What stands in the way of a member that stages or activates a version, where the
- * answer is TB_BAD_STATE. */
+/* Why a member that stages or activates a version gets TB_BAD_STATE. */
 enum tb_catalog_obstacle {
     TB_OBSTACLE_NONE,      /* no such member */
     TB_OBSTACLE_NEWER,     /* the group's last go was for a newer version, which was not withdrawn */
@@ -95,12 +103,12 @@ struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *
                                                        const struct tb_id *session, uint32_t subscription,
                                                        const struct tb_id *uid);
 
-/* How that session came to that version, if it is active in a member of it; false: it is not, or
- * nothing was said of it. */
+/* How the session came to that version. False: no member of it is active in the version, or it has
+ * not said how. */
 bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                            struct tb_catalog_update *out);
 
-/* Some member of a group of that model computes from what it got in that way. */
+/* A member of a group of that model computes from bytes that came in that way. */
 bool tb_catalog_updated_by(const struct tb_catalog *c, const struct tb_name *model, uint8_t way);
 
 #endif

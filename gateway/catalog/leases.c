@@ -1,7 +1,10 @@
-/* leases.c - what a session says: it opens, comes back, renews its lease, leaves. How a lease ends:
- * session_rows.c. */
+/* leases.c - a session opens, comes back, renews its lease, leaves. A lease ends in session_rows.c
+ * (tb_leases_tick). */
+#include "gateway/catalog/leases.h"
+
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -31,6 +34,7 @@ static void set_silent(struct tb_catalog *c, struct session *s, bool silent)
 
 static void hear(struct tb_catalog *c, struct session *s)
 {
+    TB_ASSERT(s->row.live && !s->row.dead); /* a lease that ran out stays so */
     s->lease_until = tb_time_add(c->now, c->config.lease_ns);
     set_silent(c, s, false);
 }
@@ -43,8 +47,8 @@ enum tb_status tb_catalog_session_resume(struct tb_catalog *c, tb_time_ns now, c
     if (i == NONE) return TB_PEER_LEASE;
     struct session *s = session_at(c, i);
     if (strncmp(s->info.identity, identity, sizeof s->info.identity) != 0) return TB_CONFLICT;
-    /* P7: the connection before may not have been known to be gone. Who comes back asks again; what
-     * that one asked nobody hears. */
+    /* P7: the old connection may have seemed to be there still. The worker asks again on the new
+     * one, and nobody hears an answer to the old one. */
     tb_waits_end_session(c, i);
     s->attached = true;
     hear(c, s);

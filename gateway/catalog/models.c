@@ -1,7 +1,11 @@
 /* models.c - models as configured, and the runs that fence each other: one run at a time may
  * publish. */
+
+#include "gateway/catalog/models.h"
+
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -107,6 +111,7 @@ enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_cata
 static void fence(struct tb_catalog *c, uint32_t i)
 {
     struct run *run = run_at(c, i);
+    TB_ASSERT(!run->info.fenced);
     run->info.fenced = true;
     tb_row_mark(&c->runs, i, TB_CATALOG_PERSIST_RUN);
     EACH(c->versions, v)
@@ -221,6 +226,7 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
     (void)tb_catalog_copy_text(run->info.key, q->key); /* its length was checked */
     run->info.resumed_run_order = m->head.run_order;
     run->info.resumed_number = m->head.number;
+    TB_ASSERT(run->info.order > m->head.run_order); /* P2: its versions are newer */
     const struct session *opener = session_at(c, tb_catalog_session_find(c, &q->session));
     memcpy(run->opened_identity, opener->info.identity, sizeof run->opened_identity);
 }

@@ -1,4 +1,5 @@
-/* models.h - models as configured, and the runs that publish them. A room of the catalog (catalog.h). */
+/* models.h - models as configured, and the runs that publish them. A room of the catalog
+ * (catalog.h). */
 #ifndef TB_GATEWAY_CATALOG_MODELS_H
 #define TB_GATEWAY_CATALOG_MODELS_H
 
@@ -9,8 +10,8 @@ struct tb_catalog_model {
     struct tb_name home; /* site */
     bool is_home;        /* home is this site */
     bool subscribed;     /* not home, and this site crosses it */
-    bool every;    /* versions cross in order, none that a site still has is skipped; else the newest does */
-    uint32_t keep; /* whole versions, head included; 0 counts as 2 */
+    bool every;          /* each version crosses, in order; else the newest does */
+    uint32_t keep;       /* whole versions, head included; 0 counts as 2 */
     uint32_t from_count; /* sites to cross from, in order of preference; 0: any that has it */
     struct tb_name from[TB_CATALOG_FROM_MAX];
 };
@@ -19,7 +20,7 @@ struct tb_catalog_model {
  * home may not (TB_CONFLICT). */
 TB_MUST_USE enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *model);
 
-/* From the durable store, before anything else: runs in order, then versions in any order. */
+/* A run as the store keeps it. */
 struct tb_catalog_run {
     struct tb_name model;
     struct tb_id id;
@@ -29,35 +30,35 @@ struct tb_catalog_run {
     uint64_t last_number;       /* of its newest ready version */
     uint64_t resumed_run_order; /* the model's head when it began; 0: none */
     uint64_t resumed_number;
-    /* The run that it shut out, with that run's newest ready version; order 0: none, or
-     * a restart forgot it. */
+    /* The run that it shut out, and that run's newest ready version. Order 0: none, or a restart
+     * forgot it. */
     uint64_t shut_out_order;
     bool shut_out_has_last;
     uint64_t shut_out_number;
     bool fenced; /* a newer run exists */
 };
 
+/* Before anything else, in order. */
 TB_MUST_USE enum tb_status tb_catalog_restore_run(struct tb_catalog *c, const struct tb_catalog_run *run);
 
 struct tb_catalog_run_request {
     struct tb_id session;
     struct tb_name model;
-    /* Up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run, TB_NOT_FOUND when there is
-     * none. */
+    /* Up to TB_CATALOG_TEXT_MAX - 1 bytes; empty: the newest run. */
     const char *key;
     struct tb_id fresh_id;
-    bool
-        joins; /* a key that is not known starts a run only where the model has none yet, else TB_BAD_STATE */
-    /* Of the run that this session opened with the key before; 0: it did not. A key that is not
-     * known (the store is new) is TB_FENCED where a newer run is remembered, and starts a run above
-     * that one otherwise. */
+    bool joins; /* an unknown key starts a run only where the model has none yet, else TB_BAD_STATE */
+    /* The order of the run that this session opened with the key before; 0: none. A new store does
+     * not know the key: TB_FENCED where it remembers a newer run, else a run above that one. */
     uint64_t was_order;
 };
 
-/* The newest run's key joins it (*joined_out), as does an empty key (TB_NOT_FOUND when there is
- * no run); a new key starts a run and shuts out the others: their open versions end as
- * abandoned. TB_FENCED: the key of a run that was shut out. TB_BAD_STATE: see `joins`.
- * TB_NOT_HOME, TB_BAD_ARGUMENT. */
+/* The newest run's key joins that run (*joined_out), and so does an empty key. A new key starts a
+ * run and shuts out the others: their open versions end as abandoned.
+ *   TB_FENCED     the key of a run that was shut out
+ *   TB_NOT_FOUND  an empty key, and there is no run
+ *   TB_BAD_STATE  see `joins`
+ *   TB_NOT_HOME, TB_BAD_ARGUMENT */
 TB_MUST_USE enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_run_request *q,
                                                struct tb_catalog_run *run_out, bool *joined_out);
@@ -75,18 +76,19 @@ struct tb_catalog_known_run {
 };
 
 #define TB_CATALOG_RUN_ORDER_STEP                                                                            \
-    ((uint64_t)1 << 20) /* one word raises the order of the next run by no more */
+    ((uint64_t)1 << 20) /* a peer raises the order of the next run by at most so much at once */
 #define TB_CATALOG_RUN_ORDER_MAX ((uint64_t)1 << 48)
 /* The newest run that this site ever heard of. False: none, or no such model. */
 bool tb_catalog_known_run(const struct tb_catalog *c, const struct tb_name *name,
                           struct tb_catalog_known_run *known_out);
 
-/* Another site or a worker remembers that run; the next run gets a higher order. With
- * `doubted` (this home's store is new or restored) older runs here are shut out, and the same
- * run opens no number up to the one that is told. A site that is not the model's home takes it
- * only while it knows no version of the model itself. TB_DONE_BEFORE: nothing new.
- * TB_TOO_LARGE: more than TB_CATALOG_RUN_ORDER_STEP above what is known here, or above
- * TB_CATALOG_RUN_ORDER_MAX; nothing changed. */
+/* Another site or a worker remembers that run, and the next run gets a higher order. `doubted`: the
+ * store of this home is new or restored. Older runs here are shut out then, and the same run opens
+ * no number up to the told one. A site that is not the home takes it only while it knows no version
+ * of the model.
+ *   TB_DONE_BEFORE  nothing new
+ *   TB_TOO_LARGE    more than TB_CATALOG_RUN_ORDER_STEP above what is known here, or above
+ *                   TB_CATALOG_RUN_ORDER_MAX; nothing changed */
 TB_MUST_USE enum tb_status tb_catalog_run_told(struct tb_catalog *c, tb_time_ns now,
                                                const struct tb_catalog_known_run *told, bool doubted);
 

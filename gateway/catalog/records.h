@@ -2,13 +2,15 @@
  * catalog (catalog.h).
  *
  * Every view of another site reads records and nothing else: `lag`, `versions`, `status` and waits
- * for a site (P10). What the catalog decides by (references, P3) believes longer: a copy behind a
- * link that is down is still a copy.
+ * for a site (P10). The catalog decides by references (P3), which it believes longer: a copy behind
+ * a link that is down is still a copy.
  *
- * A record is known from the site's own word, or from the word of a relay. It becomes unknown when
- * the link to the peer that said it goes down, when that peer is silent about it for too long over
- * a link that is up, when that relay says so, and when the site's arena has a new life. What it
- * said stays to be shown with its age. A word of the site itself stands before any relay's. */
+ * A record is known from the site's own word, or from the word of a relay. A word of the site
+ * itself counts before any relay's. A record becomes unknown
+ *   - when the link to the peer that said it goes down, or that peer is silent too long;
+ *   - when that relay says so;
+ *   - when the site's arena has a new life.
+ * Its last state stays, and is shown with its age. */
 #ifndef TB_GATEWAY_RECORDS_H
 #define TB_GATEWAY_RECORDS_H
 
@@ -27,18 +29,20 @@ struct tb_record {
     struct tb_site_state state; /* as it was said last */
 };
 
-/* `via` says this of state->site. TB_DONE_BEFORE: a newer or a nearer word is here.
- * TB_NOT_FOUND: the model is not configured. TB_BAD_ARGUMENT: it is about this site.
- * TB_SITE_NOMEM: the table of records is full. */
+/* `via` says this of state->site.
+ *   TB_DONE_BEFORE   a newer or a nearer word is here
+ *   TB_NOT_FOUND     the model is not configured
+ *   TB_BAD_ARGUMENT  it is about this site
+ *   TB_SITE_NOMEM    the table of records is full */
 TB_MUST_USE enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via,
                                          const struct tb_site_state *state);
 /* The link to `via` is down, for that reason. True: a record became unknown, or
  * unknown for another reason. */
 bool tb_records_lost(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
-/* The link to `via` is up: what it never said anything of is unknown for that reason now. */
+/* The link to `via` is up: a record of which it never said anything is unknown for that reason. */
 void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, uint16_t why);
-/* The link to `via` is up, and peers say again what they know: what it said nothing of for so long
- * is unknown, for that reason. True: a record became unknown, or unknown for another reason. */
+/* The link to `via` is up, and peers repeat what they know. A record that `via` has not repeated
+ * for so long is unknown, for that reason. True: a record became unknown, or for another reason. */
 bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
                        uint16_t why);
 bool tb_record_get(const struct tb_catalog *c, const struct tb_name *site, const struct tb_name *model,

@@ -1,5 +1,6 @@
-/* sites.c - what other sites say: that they are there, what they have, and what they know of a
- * version's life. */
+/* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
+#include "gateway/catalog/sites.h"
+
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -11,9 +12,8 @@
 #include "gateway/catalog/rules/forget.h"
 #include "gateway/catalog/rules/settle.h"
 
-enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
+static enum tb_status note_up(struct tb_catalog *c, const struct tb_name *name, bool up)
 {
-    tb_catalog_enter(c, now);
     const uint32_t site = tb_site_get(c, name, true);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     struct site *s = site_at(c, site);
@@ -32,7 +32,13 @@ enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const st
         tb_crossing_ask_again(c, i);
     }
     tb_catalog_touch_models(c);
-    return tb_catalog_settle(c, TB_OK);
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_site_up(struct tb_catalog *c, tb_time_ns now, const struct tb_name *name, bool up)
+{
+    tb_catalog_enter(c, now);
+    return tb_catalog_settle(c, note_up(c, name, up));
 }
 
 /* P3: what it said itself stays for a lease time, in which it says again what it still has (doubt):
@@ -67,7 +73,7 @@ void tb_catalog_site_dropped(struct tb_catalog *c, tb_time_ns now, const struct 
     (void)tb_catalog_settle(c, TB_OK);
 }
 
-/* What is known of a head is worth most: from there others read, and lag is counted to it. */
+/* A reference to a head is worth most: others read from there, and lag is counted to it. */
 static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
 {
     const struct version *v = version_at(c, ref->version);
@@ -75,7 +81,7 @@ static uint32_t worth(const struct tb_catalog *c, const struct reference *ref)
     return tb_id_equal(&v->key.uid, &model_at(c, v->model)->head.uid) ? 2 : 1;
 }
 
-/* What is worth least, and of that what was said first: the last of the list. */
+/* The reference that is worth least, and of equal ones the oldest: the last of the list. */
 static uint32_t least_worth(const struct tb_catalog *c, uint32_t first)
 {
     uint32_t least = first;
@@ -105,16 +111,9 @@ static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t 
     return r;
 }
 
-enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
-                                        const struct tb_catalog_site_progress *p)
+static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
+                                    const struct tb_catalog_site_progress *p)
 {
-    tb_catalog_enter(c, now);
-    if (tb_catalog_same_name(&p->site, &c->config.site)) return TB_BAD_ARGUMENT;
-    const uint32_t i = tb_version_find(c, &p->uid);
-    if (i == NONE) return TB_NOT_FOUND;
-    const enum tb_status ended = tb_version_status(c, version_at(c, i));
-    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
-    tb_record_progress(c, i, p);
     const uint32_t site = tb_site_get(c, &p->site, false);
     if (site == NONE) return tb_catalog_refuse_full(c, &c->sites);
     const uint32_t r = site_reference(c, i, site);
@@ -133,9 +132,21 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     ref->whole = ref->whole || p->whole;
     ref->activated = ref->activated || p->activated;
     if (p->whole) ref->has = true;
-    if (!flips) return TB_OK;
-    tb_catalog_touch_version(c, i);
-    return tb_catalog_settle(c, TB_OK);
+    if (flips) tb_catalog_touch_version(c, i);
+    return TB_OK;
+}
+
+enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
+                                        const struct tb_catalog_site_progress *p)
+{
+    tb_catalog_enter(c, now);
+    if (tb_catalog_same_name(&p->site, &c->config.site)) return TB_BAD_ARGUMENT;
+    const uint32_t i = tb_version_find(c, &p->uid);
+    if (i == NONE) return TB_NOT_FOUND;
+    const enum tb_status ended = tb_version_status(c, version_at(c, i));
+    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
+    tb_record_progress(c, i, p);
+    return tb_catalog_settle(c, note_progress(c, i, p));
 }
 
 /* ---- what a peer says of a version's life ---- */
@@ -210,8 +221,8 @@ static void believe_life(struct tb_catalog *c, uint32_t version, uint32_t refere
     tb_catalog_touch_version(c, version);
 }
 
-/* What home lacks can come from there from now on, also what home never had: files
- * that were adopted there. */
+/* The chunks that home lacks can come from there from now on, also those that home never had: the
+ * site adopted them from files. */
 static void offered_to_home(struct tb_catalog *c, uint32_t version, struct reference *ref)
 {
     ref->told_in = site_at(c, ref->owner)->session;
@@ -282,8 +293,8 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     if (i == NONE) {
         tb_versions_make_room(c, model);
         i = tb_version_new(c, model, key);
-        if (i == NONE && is_end(state)) return TB_OK; /* never here: there is nothing to end */
-        if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
+        if (i == NONE) /* an end of what was never here needs no row */
+            return tb_catalog_settle(c, is_end(state) ? TB_OK : tb_catalog_refuse_full(c, &c->versions));
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
         tb_run_seen(c, model, key);
     }

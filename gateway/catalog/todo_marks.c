@@ -1,4 +1,6 @@
 /* todo_marks.c - turns the marks on rows into todos, the durable ones first. */
+#include "gateway/catalog/todos.h"
+
 #include <string.h>
 
 #include "base/assert.h"
@@ -201,8 +203,8 @@ void tb_catalog_saved(struct tb_catalog *c, const struct tb_name *model, const s
 
 /* ---- the order ---- */
 
-/* What comes out before what. A todo is said only after all that it rests upon: durable rows, then
- * what ends, then what begins. */
+/* The order in which todos come out: durable rows, then ends, then beginnings. A todo comes out
+ * only after all that it rests upon. */
 struct step {
     enum tb_catalog_todo_kind kind;
     size_t table;
@@ -238,6 +240,7 @@ static bool take(struct tb_catalog *c, const struct step *step, struct table *ta
     t->kind = step->kind;
     t->why = "";
     t->who = "";
+    TB_ASSERT((tb_table_row(table, i)->todos & (1u << step->kind)) != 0);
     tb_table_row(table, i)->todos &= ~(1u << step->kind);
     const bool filled = step->fill(c, i, t);
     struct row *row = tb_table_row(table, i);
@@ -268,6 +271,7 @@ static void settle_waits(struct tb_catalog *c)
 
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out)
 {
+    TB_ASSERT(!c->unsettled); /* each request settles before it returns */
     settle_waits(c);
     for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++) {
         struct table *table = (struct table *)(void *)((uint8_t *)c + steps[s].table);

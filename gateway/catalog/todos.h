@@ -7,35 +7,52 @@
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"
 
+/* Behind each kind: its fields, and what the owner does. */
 enum tb_catalog_todo_kind {
-    /* Durable, first. Each is one row and one audit line in one transaction. */
-    TB_CATALOG_PERSIST_RUN = 1, /* run, session (who): insert or update by run.id */
-    TB_CATALOG_PERSIST_VERSION, /* key, state, bytes, status, why, who; shard and session when a rank is to
-                                   blame. Log it, tell the links */
-    TB_CATALOG_PERSIST_POINTER, /* model, uid (zero: none), pinned: head when `head`, else an operator's pin
-                                   or its end */
+    /* Durable, and first. Each is one row and one audit line in one transaction. */
+
+    /* run, session (of `who`): insert or update by run.id */
+    TB_CATALOG_PERSIST_RUN = 1,
+    /* key, state, bytes, status, why, who; shard and session of a rank that is to blame: log it,
+     * and tell the links */
+    TB_CATALOG_PERSIST_VERSION,
+    /* model, uid (zero: none), pinned: the head when `head`, else an operator's pin or its end */
+    TB_CATALOG_PERSIST_POINTER,
+
     /* To this site's machinery. */
-    TB_CATALOG_LAND_FROM, /* uid, shard (or ALL_SHARDS), session, export_id: the gateway may read this
-                             replica, and lacks it */
-    TB_CATALOG_LAND_END,  /* uid, shard, session, export_id: it may not any more */
-    TB_CATALOG_CROSS,     /* key, from: ask these sites for it, in this order; answer with crossing_begun or
-                             crossing_refused */
-    TB_CATALOG_EVICT, /* uid, status: give its memory back, tell peers, then call tb_catalog_evicted. status
-                         TB_OK: retention, else why it ended */
-    TB_CATALOG_SITE_STATE,   /* uid, whole, activated: tell peers that this site holds it / that every group
-                                here activated it */
-    TB_CATALOG_SESSION_LOST, /* session, name: its lease ran out; close its connection, revoke its grants */
+
+    /* uid, shard (or ALL_SHARDS), session, export_id: the gateway lacks it, and may read it
+     * there */
+    TB_CATALOG_LAND_FROM,
+    TB_CATALOG_LAND_END, /* uid, shard, session, export_id: the gateway may not any more */
+    /* key, from: ask these sites in this order; answer with crossing_begun or crossing_refused */
+    TB_CATALOG_CROSS,
+    /* uid, status: give its memory back, tell peers, then call tb_catalog_evicted. TB_OK:
+     * retention; else the reason of its end */
+    TB_CATALOG_EVICT,
+    /* uid, whole, activated: tell peers that this site holds it, that every group here activated
+     * it */
+    TB_CATALOG_SITE_STATE,
+    /* session, name: its lease ran out; close its connection and revoke its grants */
+    TB_CATALOG_SESSION_LOST,
+
     /* To workers. Those for a detached session wait until it resumes. */
-    TB_CATALOG_TELL, /* session, uid, status: VERSION_STATE. TB_OK: kept; else lost, broken, withdrawn,
-                        superseded, group broken, pin lost */
-    TB_CATALOG_GO,   /* session, subscription, uid */
-    TB_CATALOG_PLAN, /* session (the reader), uid, plan, from_gateway or source_session + export_id: PLAN to
-                        one, GRANT to the other */
-    TB_CATALOG_PLAN_END,    /* session (the reader), uid, plan: nobody has it now; another PLAN follows when
-                               somebody does. Revoke its grant */
-    TB_CATALOG_ANSWER,      /* wait, session, status; for TB_OK of WAIT also key, bytes, whole */
-    TB_CATALOG_UNPUBLISHED, /* session, uid, shard (as asked: one, or ALL_SHARDS), status: TB_OK, TB_TIMEOUT (the references stay, but for what was
-                               said to be gone meanwhile: of that it is told by itself), TB_PEER_REVOKED (of one shard: it went with its memory) */
+
+    /* session, uid, status: VERSION_STATE. TB_OK: kept; else lost, broken, withdrawn, superseded,
+     * group broken, pin lost */
+    TB_CATALOG_TELL,
+    TB_CATALOG_GO, /* session, subscription, uid */
+    /* session (the reader), uid, plan, from_gateway or source_session + export_id: PLAN to the
+     * reader, GRANT to the source */
+    TB_CATALOG_PLAN,
+    /* session (the reader), uid, plan: it has no source now, and another PLAN follows when there is
+     * one. Revoke its grant */
+    TB_CATALOG_PLAN_END,
+    TB_CATALOG_ANSWER, /* wait, session, status; for TB_OK of a wait also key, bytes, whole */
+    /* session, uid, shard (as the request named it), status. TB_TIMEOUT: the references stay,
+     * except those that were said to be gone meanwhile, which have an answer of their own.
+     * TB_PEER_REVOKED: the shard went with its memory */
+    TB_CATALOG_UNPUBLISHED,
 };
 
 /* Fields that a kind does not name are zero. Texts are borrowed until the next call. */
@@ -71,12 +88,12 @@ struct tb_catalog_todo {
 /* False: nothing more to do now. */
 bool tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_out);
 
-/* For an owner whose disk takes its time. It calls unsaved when it takes a PERSIST_* todo that it
- * writes later, and saved once that is on disk (or is given up: then what rests on it goes out all
- * the same). Between the two, what others could build on stays a mark: EVICT, SITE_STATE, PLAN,
- * TELL and UNPUBLISHED of that version; GO, and what a member or a wait is told, of that model.
- * What ends, landing, crossing and time-outs go on, as does all else. `uid` zero: a run, or the
- * head. An owner that writes before it goes on calls neither. */
+/* For an owner that writes later. It calls unsaved when it takes a PERSIST_* todo, and saved when
+ * that is on disk, or is given up. `uid` zero: a run, or the head. An owner that writes before it
+ * goes on calls neither.
+ *
+ * Between the two these todos stay marks: EVICT, SITE_STATE, PLAN, TELL and UNPUBLISHED of that
+ * version; GO, and TELL and ANSWER to members and waits, of that model. All others go on. */
 void tb_catalog_unsaved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid);
 
 void tb_catalog_saved(struct tb_catalog *c, const struct tb_name *model, const struct tb_id *uid);

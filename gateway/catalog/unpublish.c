@@ -1,5 +1,7 @@
 /* unpublish.c - a rank takes its memory back: the requests. When it gets it: unpublish_rules.c. */
 #include "gateway/catalog/unpublish.h"
+
+#include "base/assert.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"
@@ -36,6 +38,7 @@ static void part(struct tb_catalog *c, uint32_t r, tb_time_ns until)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t leader = ref->unpublish_with;
+    TB_ASSERT(tb_reference_hidden(ref) && tb_reference_answers(reference_at(c, leader)));
     const tb_time_ns before = reference_at(c, leader)->drain_until;
     if (leader == r) tb_unpublish_hand_over(c, r);
     tb_reference_sight_moves(ref, TB_SIGHT_IS_GOING);

@@ -1,4 +1,6 @@
-/* usage.c - how full the tables are, and who fills them. Changes nothing. */
+/* usage.c - how full the tables are, and which owner fills them. Changes nothing. */
+#include "gateway/catalog/usage.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"
@@ -10,9 +12,8 @@
 #include "gateway/catalog/rows/touched.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
-#include "gateway/catalog/usage.h"
 
-/* Who a row of the table is for. NULL: nobody in particular. */
+/* The owner of a row. NULL: it has none. */
 typedef const char *(*owner_fn)(const struct tb_catalog *c, uint32_t row);
 
 static const char *model_of_run(const struct tb_catalog *c, uint32_t i)

@@ -4,6 +4,8 @@
  * Promises: P4 (open and seal said twice change nothing), P10 (an end names its reason and, where
  * there is one, the rank). */
 #include "gateway/catalog/versions.h"
+
+#include "base/assert.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -48,14 +50,14 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     if (known != NONE) return restore_ready(c, known, key, state);
     tb_versions_make_room(c, model);
     const uint32_t i = tb_version_new(c, model, key);
-    if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
+    if (i == NONE) return tb_catalog_settle(c, tb_catalog_refuse_full(c, &c->versions));
     struct version *v = version_at(c, i);
     /* An arena may remember a run that the store has lost: the next run is newer all the same, and
      * those before it are shut out. */
     if (key->run_order > model_at(c, model)->run_order) model_at(c, model)->run_order = key->run_order;
     tb_run_seen(c, model, key);
     tb_runs_fence_older(c, model, key->run_order);
-    /* Who keeps it has to say so again. */
+    /* A holder that keeps it has to say so again. */
     v->life = tb_version_life_restored(state);
     v->was_ready = !tb_digest_equal(&key->root, &(struct tb_digest){{0}});
     v->restored_open = state == TB_VERSION_OPEN;
@@ -204,6 +206,7 @@ static enum tb_status seal_again(struct tb_catalog *c, uint32_t r, const struct 
 {
     struct reference *ref = reference_at(c, r);
     const struct shard *shard = &version_at(c, ref->version)->shards[s->shard];
+    TB_ASSERT(shard->known && shard->sealed && ref->shard == s->shard);
     if (!tb_digest_equal(&shard->info.root, &s->root)) return TB_CONFLICT;
     if (ref->export_id == s->export_id) return TB_DONE_BEFORE;
     ref->export_id = s->export_id;
@@ -230,6 +233,7 @@ static enum tb_status learn_sealed(struct version *v, const struct tb_catalog_se
     }
     if (!shard->sealed) v->sealed_count++;
     shard->sealed = true;
+    TB_ASSERT(v->sealed_count <= v->known_count && v->known_count <= v->key.shard_count);
     return TB_OK;
 }
 
@@ -252,6 +256,7 @@ static enum tb_status seal_fresh(struct tb_catalog *c, uint32_t version, uint32_
         return learned;
     }
     struct reference *ref = reference_at(c, r);
+    TB_ASSERT(ref->shard == NONE); /* one reference is of one shard */
     ref->shard = s->shard;
     ref->export_id = s->export_id;
     ref->in_place = s->in_place;

@@ -1,4 +1,6 @@
 /* views.c - what the catalog knows, row by row, for status and metrics. Changes nothing. */
+#include "gateway/catalog/views.h"
+
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"

@@ -1,4 +1,5 @@
-/* views.h - what is known here, row by row, for status and logs. A room of the catalog (catalog.h). */
+/* views.h - what is known here, row by row, for status and logs. A room of the catalog
+ * (catalog.h). */
 #ifndef TB_GATEWAY_CATALOG_VIEWS_H
 #define TB_GATEWAY_CATALOG_VIEWS_H
 
@@ -17,7 +18,7 @@ struct tb_catalog_version_view {
     struct tb_version_key key;
     enum tb_catalog_state state;
     bool crossing; /* it has begun, and is not whole */
-    bool wanted;   /* somebody waits for exactly this one */
+    bool wanted;   /* an exact wait names it */
     uint64_t bytes;
     uint32_t chunk_count;
     uint32_t held_chunks;  /* here, at the gateway */

@@ -1,5 +1,7 @@
 /* waiters.c - the requests of those who wait for a version or for a site. When they are answered:
  * wait_rules.c. */
+#include "gateway/catalog/waiters.h"
+
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"

@@ -27,13 +27,14 @@ struct tb_catalog_wait {
     tb_time_ns deadline; /* TB_TIME_NEVER: none; not after now: asks once */
 };
 
-/* TB_OK: one ANSWER follows, maybe at once: TB_OK, TB_AGAIN (asked once), TB_TIMEOUT,
- * TB_CANCELLED, TB_VERSION_LOST, _BROKEN, _WITHDRAWN for an exact one or a uid that will not come.
- * EXACT, MINIMUM and LATEST are whole here; an EXACT version that is known and was never here is
- * crossed for its waiter. */
+/* TB_OK: one ANSWER follows, maybe at once. It says TB_OK, TB_AGAIN (asked once), TB_TIMEOUT or
+ * TB_CANCELLED. Of an exact version or a uid that will not come it says TB_VERSION_LOST, _BROKEN or
+ * _WITHDRAWN.
+ *
+ * EXACT, MINIMUM and LATEST are answered with a version that is whole here. An EXACT version that
+ * is known, and was never here, crosses for its waiter. */
 TB_MUST_USE enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now,
                                            const struct tb_catalog_wait *w);
-
 void tb_catalog_cancel(struct tb_catalog *c, tb_time_ns now, uint64_t handle);
 
 #endif

@@ -1,6 +1,8 @@
-/* workers.c - what a worker says of its staging of a version: where it can be read, how far it is,
- * that it goes, and what becomes of its plan. */
+/* workers.c - a worker's staging of a version: where others read it, how far it is, that it goes,
+ * and what becomes of its plan. */
 #include "gateway/catalog/workers.h"
+
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -31,10 +33,11 @@ static void note_damaged(struct tb_catalog *c, uint32_t r, uint32_t held_chunks)
     tb_catalog_touch_version(c, ref->version);
 }
 
-/* What it holds only grows while it stages. */
+/* A worker's count of chunks only grows while it stages. */
 static void note_held(struct tb_catalog *c, uint32_t r, uint32_t held_chunks, bool whole)
 {
     struct reference *ref = reference_at(c, r);
+    TB_ASSERT(ref->kind == TB_REFERENCE_WORKER && !ref->row.dead);
     if (ref->whole && !whole) note_damaged(c, r, held_chunks);
     const bool first = ref->held_chunks == 0 && held_chunks > 0;
     if (held_chunks > ref->held_chunks) {

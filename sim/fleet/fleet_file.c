@@ -146,7 +146,7 @@ static void print_text(const struct tb_fleet_scenario *s, const struct tb_fleet_
     printf("\n%u chunks, %.0f events in %.1f s\n", o->chunks, o->events, wall_s);
 }
 
-/* What a loss did to those who were not lost. */
+/* The effect of a loss on workers that were not lost. */
 static void print_loss(const struct tb_fleet_scenario *s, const struct tb_fleet_loss *l,
                        const struct tb_fleet_outcome *base, const struct tb_fleet_outcome *o)
 {

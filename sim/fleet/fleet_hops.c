@@ -50,8 +50,10 @@ static void unlink_reader(struct fleet *f, struct worker *w)
 {
     if (!w->linked) return;
     uint32_t *at = readers_of(f, w);
-    while (&f->workers[*at] != w)
+    while (&f->workers[*at] != w) {
+        TB_ASSERT(*at != NOBODY); /* a linked reader is in its source's list */
         at = &f->workers[*at].next_reader;
+    }
     *at = w->next_reader;
     w->linked = false;
 }
@@ -59,6 +61,7 @@ static void unlink_reader(struct fleet *f, struct worker *w)
 static void link_reader(struct fleet *f, struct worker *w)
 {
     uint32_t *first = readers_of(f, w);
+    TB_ASSERT(!w->linked && w->source != NOBODY);
     w->next_reader = *first;
     *first = (uint32_t)(w - f->workers);
     w->linked = true;
@@ -67,6 +70,7 @@ static void link_reader(struct fleet *f, struct worker *w)
 /* Host 0 is the gateway's. */
 static double nic_rate(const struct tb_fleet_site *s, uint32_t host)
 {
+    TB_ASSERT(host <= (uint32_t)s->hosts);
     if (host == 0) return s->gateway_nic > 0 ? s->gateway_nic : s->nic;
     return s->slow_host == host ? s->slow_nic : s->nic;
 }
@@ -82,8 +86,8 @@ static void give_back(struct fleet *f, tb_time_ns *free_at, double seconds)
     if (*free_at > begun) *free_at = *free_at - begun > back ? *free_at - back : begun;
 }
 
-/* What was asked for and has not begun is not sent once the connection is closed: both NICs are
- * free for others that much sooner. */
+/* A chunk that was asked for and has not begun is not sent once the connection is closed: both
+ * NICs are free for others that much sooner. */
 static void cancel_requests(struct fleet *f, const struct worker *w)
 {
     struct site *s = site_of(f, w);
@@ -95,6 +99,7 @@ static void cancel_requests(struct fleet *f, const struct worker *w)
     give_back(f, &to->in_free, bytes / nic_rate(s->spec, w->host));
     from->out -= bytes;
     to->in -= bytes;
+    TB_ASSERT(from->out > -0.5 && to->in > -0.5); /* never more than was asked for */
 }
 
 void fleet_hop_close(struct fleet *f, struct worker *w)
@@ -115,12 +120,14 @@ static void request(struct fleet *f, struct worker *w, const struct tb_hop_aim *
     struct nic *from = &s->nics[from_host];
     struct nic *to = &s->nics[w->host];
     const double bytes = (double)aim->bytes * tb_fleet_inside(&f->spec->version);
+    TB_ASSERT(aim->chunk < f->chunk_count && w->linked);
     const tb_time_ns asked = fleet_after(f, s->spec->rtt_s / 2);
     const tb_time_ns begun = asked > from->out_free ? asked : from->out_free;
     from->out_free = begun + (tb_time_ns)(bytes / nic_rate(s->spec, from_host) * 1e9);
     const tb_time_ns in_begun = begun > to->in_free ? begun : to->in_free;
     const tb_time_ns in_end = in_begun + (tb_time_ns)(bytes / nic_rate(s->spec, w->host) * 1e9);
     to->in_free = in_end > from->out_free ? in_end : from->out_free;
+    TB_ASSERT(begun >= f->now && to->in_free >= begun); /* nothing arrives before it is asked for */
     from->out += bytes;
     to->in += bytes;
     fleet_event(f, to->in_free + (tb_time_ns)((s->spec->rtt_s / 2 + s->spec->hop_s) * 1e9),
@@ -175,6 +182,7 @@ void fleet_poll(struct fleet *f, struct worker *w)
     const struct site *s = site_of(f, w);
     w->seen = s->held;
     if (w->source != FROM_GATEWAY) w->seen = f->workers[w->source].held;
+    TB_ASSERT(w->seen <= f->chunk_count);
     tb_hop_round_done(&w->hop, f->now);
     pump(f, w);
     w->asleep = !w->whole;
@@ -198,7 +206,7 @@ static tb_time_ns host_began(const struct fleet *f, const struct worker *w)
     return began;
 }
 
-/* Who goes through its host's memory behind `w`, or did so after `since`. */
+/* Workers that copy through their host's memory behind `w`, or did so after `since`. */
 static uint32_t copying(const struct fleet *f, const struct worker *w, tb_time_ns since)
 {
     const struct worker *all = host_of(f, w);
@@ -261,7 +269,7 @@ static void follow(struct fleet *f, struct worker *w, uint32_t source)
     if (o->whole) followers_go(f, &f->workers[source]);
 }
 
-/* What a follower copied so far, when it has to go on over the NIC. */
+/* The chunks that a follower has copied when it has to go on over the NIC. */
 static void take_over(struct fleet *f, struct worker *w)
 {
     if (w->words != NULL || f->full) return;
@@ -274,9 +282,9 @@ static void take_over(struct fleet *f, struct worker *w)
     w->held = f->workers[before].held;
 }
 
-/* Of a host only who reads over the NIC has chunks of its own here; the others copy what
- * that one has, and are whole soon after. Who is to read from one of those reads the same
- * bytes over the same NIC. */
+/* Only the worker of a host that reads over the NIC has chunks of its own here. The others copy
+ * them and are whole soon after. A reader of one of the others reads the same bytes over the
+ * same NIC. */
 static uint32_t over_the_nic(struct fleet *f, uint32_t source)
 {
     for (uint32_t next; source != FROM_GATEWAY && f->workers[source].words == NULL; source = next) {

@@ -1,7 +1,7 @@
 /* fleet_model.h - one version on its way from home to every worker of many equal
  * sites, chunk by chunk.
  *
- * Who reads from whom is asked of intra/planner, the code that the catalog asks. What moves is a
+ * The model asks intra/planner for each source, as the catalog does. The bytes move by a
  * recurrence: a chunk leaves a NIC when it is held there, when the NIC has sent the chunk before,
  * and when the reader's NIC has taken its own; it is held one chunk's time later. So a chunk's time
  * is exact for NICs that serve their readers in turn, and no event queue is needed: a site of 1,000

@@ -22,7 +22,7 @@
 struct tb_fleet_version {
     double bytes;  /* of a full version, as workers hold it */
     double chunks; /* 0: as base/layout/chunk_cut.c cuts one tensor of so many bytes */
-    double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a step */
+    double delta;  /* bytes that cross for one byte of it: 1 full and raw, 0.02 for a delta */
     /* bytes that NICs carry for one byte of it; 0: as `delta`, at most 1, as readers hold the base
      * too */
     double inside;
@@ -73,10 +73,10 @@ TB_MUST_USE enum tb_status tb_fleet_parse(const char *name, const char *text, si
                                           struct tb_fleet_scenario *out,
                                           char complaint_out[TB_FLEET_COMPLAINT_MAX]);
 
-/* What NICs carry for one byte of the version. */
+/* Bytes that NICs carry for one byte of the version. */
 double tb_fleet_inside(const struct tb_fleet_version *version);
 
-/* What a site and a link are that say nothing of themselves. */
+/* The defaults of a site, a link and a version. */
 struct tb_fleet_site tb_fleet_site_default(void);
 struct tb_fleet_link tb_fleet_link_default(void);
 struct tb_fleet_version tb_fleet_version_default(void);

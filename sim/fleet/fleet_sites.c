@@ -279,7 +279,7 @@ static void worker_dies(struct fleet *f, struct worker *w)
     s->done -= w->whole;
 }
 
-/* Whoever reads from the dead notices it after so long. */
+/* A reader of a dead source notices that after so long. */
 static void readers_notice(struct fleet *f, struct site *s, double after_s)
 {
     for (uint32_t i = 0; i < s->worker_count; i++) {

@@ -1,15 +1,18 @@
 /* fleet_world.h - a version on its way through a fleet of sites that differ, event by
  * event in virtual time.
  *
- * What decides is the shipped code: each site has a catalog (gateway/catalog), which asks
- * intra/planner whom a worker reads from and names the sites to cross from; each hop is intra/hop
- * (which chunk next, how many in flight, when to look at the source's bitmap again); each crossing
- * is wan/crossing at the sender and wan/landing at the receiver. What moves is a model: a link and
- * a NIC are queues that serve in order at a rate, behind a delay; a TCP that starts from ten
- * packets a stream and doubles each round trip; bytes are not there, so nothing is digested or
- * encoded (it costs `hop_s`, `land`). The daemon's and the library's part (asking for a version,
- * granting a hop, telling progress once a second) is retold here in few lines. Workers that share
- * their source's host copy at the host's `shm` rate.
+ * Shipped code decides. Each site has a catalog (gateway/catalog): it asks intra/planner for the
+ * source of a worker, and names the sites to cross from. Each hop is intra/hop: the next chunk, the
+ * number in flight, the next look at a bitmap. Each crossing is wan/crossing at the sender and
+ * wan/landing at the receiver.
+ *
+ * A model moves the bytes. A link and a NIC are queues that serve in order at a rate, behind a
+ * delay. A TCP starts from ten packets a stream and doubles each round trip. There are no bytes, so
+ * nothing is digested or encoded (`hop_s`, `land` stand for that).
+ *
+ * A few lines here stand for the daemon and the library: asking for a version, granting a hop,
+ * telling progress once a second. Workers that share their source's host copy at the host's `shm`
+ * rate.
  *
  * A loss strikes once: a site, a rack of one, or a gateway, which comes back after
  * `restart_s` with its arena.

@@ -1,9 +1,9 @@
 /* emulator.c - tombolo-wan-emulator: the user-space hops between the sites of a scenario.
  *
  * Each site's namespace has one TUN device, and each site one thread (under_way.c).
- * sim/wan/wanlab.py makes the namespaces and starts this; it ends when its standard input does, so
- * it cannot outlive who started it, and its devices end with it. What changes while it runs is
- * said there, a line each. */
+ * sim/wan/wanlab.py makes the namespaces and starts this; it ends when its standard input does,
+ * so it cannot outlive the process that started it, and its devices end with it. Changes while
+ * it runs come on standard input, a line each. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -42,8 +42,7 @@ int64_t emulator_clock(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* ---- set-up
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- set-up ---- */
 
 bool emulator_complain(const char *what, const char *which)
 {
@@ -169,8 +168,7 @@ static void stop_sites(struct world *w)
         if (s->running) (void)pthread_join(s->thread, NULL);
 }
 
-/* ---- the program
- * --------------------------------------------------------------------------------------------------- */
+/* ---- the program ---- */
 
 static const char USAGE[] =
     "usage: tombolo-wan-emulator --plan FILE\n"

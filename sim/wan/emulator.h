@@ -28,7 +28,7 @@ struct due {
     uint32_t slot;
 };
 
-/* What lies in a slot before the packet. */
+/* The head of a slot, before the packet. */
 struct slot_head {
     int64_t at;      /* when it is due */
     int64_t late_ns; /* and by how much later than if it had been read in time */
@@ -55,7 +55,7 @@ struct parcel {
     bool open; /* more may join */
 };
 
-/* What the emulator is judged by. */
+/* The numbers that the emulator is judged by. */
 struct toll {
     uint64_t delivered, late, dropped, no_slot, write_failed;
 };

@@ -64,6 +64,7 @@ static void apply(struct tb_path_settings *to, const struct tb_path_change *c)
  * the later line wins. */
 static void lay_changes(struct tb_path *p, int64_t now)
 {
+    TB_ASSERT(p->change_count <= TB_PATH_CHANGES_MAX);
     p->now = p->base;
     p->next_change = INT64_MAX;
     bool done[TB_PATH_CHANGES_MAX] = {false};
@@ -113,6 +114,7 @@ static void follow_schedule(struct tb_path *p, int64_t now)
     while (p->next_change <= now) {
         const int64_t next = p->next_change, at = p->queue->free_at > next ? next : now;
         lay_changes(p, at);
+        TB_ASSERT(p->next_change > at); /* else this never ends */
         if (rate_said(p, at) >= next) set_rate(p->queue, rate_said(p, at), p->now.value[TB_PATH_RATE]);
     }
 }
@@ -129,6 +131,7 @@ void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb
 /* ns that so many bytes take at the rate, which is not 0. */
 static int64_t drain_ns(uint64_t rate, uint64_t bytes)
 {
+    TB_ASSERT(rate > 0);
     return (int64_t)((bytes * 8 * NS_PER_S + rate / 2) / rate);
 }
 
@@ -153,6 +156,7 @@ static bool enter_queue(struct tb_path *p, const struct guest *g, struct tb_path
     q->free_at = g->now + wait + drain_ns(q->rate, g->bytes);
     q->best_at = (q->best_at > came ? q->best_at : came) + drain_ns(q->rate, g->bytes);
     v->arrival = q->free_at;
+    TB_ASSERT(q->free_at >= g->now && q->best_at <= q->free_at);
     if (q->free_at - q->best_at < v->late_ns) v->late_ns = q->free_at - q->best_at;
     return true;
 }
@@ -189,6 +193,7 @@ static int64_t arrival(struct tb_path *p, int64_t out_at)
     /* Without jitter a delay that is shortened, or a rate that rises, lets packets overtake,
      * as a new route does. */
     if (p->now.value[TB_PATH_KEEP_ORDER] != 0 && at < p->last_arrival) at = p->last_arrival;
+    TB_ASSERT(at >= out_at);
     p->last_arrival = at;
     return at;
 }

@@ -4,14 +4,15 @@
  * and is told its fate: when it arrives, whether twice, with which bit flipped, or why it is lost.
  * under_way.c asks for real packets, tests in virtual time.
  *
- * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at the
- * rate, then the wire, which loses, flips, doubles and delays. What the wire loses has used the
- * rate. What is under way when a cut begins still arrives. A packet is told once when it arrives:
- * where the rate changes, those that wait keep the moment they were told, but the bytes that still
- * wait then drain at the new rate for those that come after them, of all paths that share the
- * queue. Every draw is a hash of seed, path, the packet's number on this path and the fault: the
- * same seed decides the same for the same packets, and switching one fault on leaves the draws of
- * the others as they were. */
+ * The model: a packet meets the cut and the MTU, then a queue of so many bytes that drains at
+ * the rate, then the wire, which loses, flips, doubles and delays. Packets that the wire loses
+ * have used the rate. Packets under way when a cut begins still arrive.
+ *
+ * A packet is told once when it arrives: where the rate changes, those that wait keep the moment
+ * they were told, but the bytes that still wait then drain at the new rate for those that come
+ * after them, of all paths that share the queue. Every draw is a hash of seed, path, the
+ * packet's number on this path and the fault: the same seed decides the same for the same
+ * packets, and switching one fault on leaves the draws of the others as they were. */
 #ifndef TB_SIM_WAN_PATH_H
 #define TB_SIM_WAN_PATH_H
 
@@ -23,20 +24,20 @@
 
 /* name, kind of value, why */
 /* clang-format off */
-#define TB_PATH_KEYS(X)                                                                                         \
-    X(RATE,        "rate",        BITS,   "bits of IP packets a second; 0, which a file says by not saying it: no limit") \
-    X(QUEUE,       "queue",       BYTES,  "bytes that wait before the rate; more are dropped")                   \
-    X(DELAY,       "delay",       TIME,   "one way")                                                            \
-    X(JITTER,      "jitter",      TIME,   "added to the delay, even between 0 and this")                        \
-    X(KEEP_ORDER,  "keep_order",  BOOL,   "jitter delays, but nothing overtakes")                               \
-    X(LOSS,        "loss",        CHANCE, "each packet on its own; with bursts, outside of them")               \
-    X(BURST_ENTER, "burst_enter", CHANCE, "Gilbert-Elliott: a packet begins a burst")                           \
-    X(BURST_LEAVE, "burst_leave", CHANCE, "a packet ends the burst")                                            \
-    X(BURST_LOSS,  "burst_loss",  CHANCE, "a packet in a burst is lost")                                        \
-    X(DUPLICATE,   "duplicate",   CHANCE, "a packet arrives twice")                                             \
-    X(REORDER,     "reorder",     CHANCE, "a packet skips the delay and overtakes")                             \
-    X(CORRUPT,     "corrupt",     CHANCE, "one bit of a packet is flipped")                                     \
-    X(MTU,         "mtu",         BYTES,  "longer packets vanish without a word; 0: none do")                   \
+#define TB_PATH_KEYS(X)                                                                           \
+    X(RATE,        "rate",        BITS,   "bits of IP packets a second; 0: no limit")             \
+    X(QUEUE,       "queue",       BYTES,  "bytes that wait before the rate; more are dropped")    \
+    X(DELAY,       "delay",       TIME,   "one way")                                              \
+    X(JITTER,      "jitter",      TIME,   "added to the delay, even between 0 and this")          \
+    X(KEEP_ORDER,  "keep_order",  BOOL,   "jitter delays, but nothing overtakes")                 \
+    X(LOSS,        "loss",        CHANCE, "each packet on its own; with bursts, outside of them") \
+    X(BURST_ENTER, "burst_enter", CHANCE, "Gilbert-Elliott: a packet begins a burst")             \
+    X(BURST_LEAVE, "burst_leave", CHANCE, "a packet ends the burst")                              \
+    X(BURST_LOSS,  "burst_loss",  CHANCE, "a packet in a burst is lost")                          \
+    X(DUPLICATE,   "duplicate",   CHANCE, "a packet arrives twice")                               \
+    X(REORDER,     "reorder",     CHANCE, "a packet skips the delay and overtakes")               \
+    X(CORRUPT,     "corrupt",     CHANCE, "one bit of a packet is flipped")                       \
+    X(MTU,         "mtu",         BYTES,  "longer packets vanish without a word; 0: none do")     \
     X(CUT,         "cut",         BOOL,   "nothing gets into this direction")
 /* clang-format on */
 
@@ -61,8 +62,8 @@ struct tb_path_change {
     struct tb_path_settings to;
 };
 
-/* What drains at the rate. Several paths may share one; the owner then asks from one thread at a
- * time. */
+/* The queue that drains at the rate. Several paths may share one; the owner then asks from one
+ * thread at a time. */
 struct tb_path_queue {
     int64_t free_at;    /* when the last byte in it has left */
     int64_t best_at;    /* when it would have, had no packet been read late */
@@ -114,8 +115,7 @@ void tb_path_init(struct tb_path *p, const struct tb_path_settings *settings, st
                   uint64_t seed, uint32_t number);
 /* False when there are TB_PATH_CHANGES_MAX already. Before the first packet. */
 bool tb_path_schedule(struct tb_path *p, const struct tb_path_change *change);
-/* From `now` on the keys in `mask` have these values. What a schedule changes later counts
- * again. */
+/* From `now` on the keys in `mask` have these values. A later change by a schedule counts again. */
 void tb_path_turn(struct tb_path *p, int64_t now, uint32_t mask, const struct tb_path_settings *to);
 /* A packet of `bytes` (at least 1) comes at `now`, ns since the world began and never before the
  * packet before it. It may have come up to `late_ns` before, and was not read: the verdict says

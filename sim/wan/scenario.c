@@ -183,7 +183,7 @@ static bool read_sites(const struct tb_yaml *r, const yaml_node_t *n)
            tb_yaml_refuse(r, n, "sites: names two to %d sites", TB_SCENARIO_SITES_MAX);
 }
 
-/* What a mapping under paths: or schedule: says. */
+/* A mapping under paths: or schedule:. */
 struct entry {
     uint32_t from, to;
     bool has_from, has_to, both;
@@ -315,7 +315,7 @@ static bool read_change(const struct tb_yaml *r, const yaml_node_t *n)
            (!e.both || add_change(r, n, &e, true));
 }
 
-/* What holds for all sites is what a site has that says nothing itself. */
+/* Values for all sites are the defaults of each site. */
 static void inherit(struct tb_scenario *s, const struct tb_scenario_site *all)
 {
     for (struct tb_scenario_site *site = s->sites; site < s->sites + s->site_count; site++) {

@@ -34,7 +34,7 @@ struct tb_scenario_path {
     uint32_t change_count;
 };
 
-/* What is changed while the sites are up: as a line of schedule:, without at: and every:. */
+/* A change while the sites are up: as a line of schedule:, without at: and every:. */
 struct tb_scenario_turn {
     uint32_t from, to; /* of sites */
     bool both;         /* and back */
@@ -60,7 +60,8 @@ TB_MUST_USE enum tb_status tb_scenario_parse(const char *name, const char *text,
                                              struct tb_scenario *out, char *complaint_out,
                                              size_t complaint_bytes);
 /* Reads one into s->turn: "{between: [east, west], cut: yes}". Nothing else of *s changes.
- *   TB_SITE_CONFIG  it is none, or there is no such path; the complaint is as above    TB_SITE_NOMEM */
+ *   TB_SITE_CONFIG  it is none, or there is no such path; the complaint is as above
+ *                   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_scenario_turn(struct tb_scenario *s, const char *text, size_t bytes,
                                             char *complaint_out, size_t complaint_bytes);
 /* The whole of it as one JSON object, in the units of tb_path_settings. */

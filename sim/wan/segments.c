@@ -1,4 +1,5 @@
 #include "sim/wan/segments.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -66,6 +67,7 @@ static uint32_t ip_header(const uint8_t *packet)
 static void seal(uint8_t *packet, uint32_t bytes)
 {
     const uint32_t ip = ip_header(packet);
+    TB_ASSERT(ip >= 20 && bytes > ip && bytes <= TB_SEGMENTS_BYTES_MAX);
     put16(packet + IP_BYTES, bytes);
     put16(packet + IP_CHECKSUM, 0);
     put16(packet + IP_CHECKSUM, ~sum(packet, ip) & 0xffff);
@@ -87,6 +89,7 @@ uint32_t tb_segments_header(const uint8_t *packet, uint32_t bytes)
 uint32_t tb_segments_cut(const uint8_t *batch, uint32_t bytes, uint32_t header, uint32_t segment_bytes,
                          uint32_t index, uint8_t *out)
 {
+    TB_ASSERT(segment_bytes > 0 && header <= bytes);
     const uint64_t from = (uint64_t)index * segment_bytes;
     if (from >= bytes - header) return 0;
     const uint32_t rest = bytes - header - (uint32_t)from, part = rest < segment_bytes ? rest : segment_bytes;
@@ -150,12 +153,14 @@ bool tb_segments_join(struct tb_segments_run *run, const uint8_t *packet, uint32
     first[TCP_FLAGS] = tcp[TCP_FLAGS];
     run->payload_bytes += part;
     run->count++;
+    TB_ASSERT(run->payload_bytes <= (uint64_t)run->count * run->segment_bytes);
     run->closed = part < run->segment_bytes || (tcp[TCP_FLAGS] & FLAG_PSH) != 0;
     return true;
 }
 
 void tb_segments_close(struct tb_segments_run *run)
 {
+    TB_ASSERT(run->count > 0);
     seal(run->header, run->header_bytes + run->payload_bytes);
 }
 

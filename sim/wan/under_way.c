@@ -18,12 +18,12 @@
 #define ROUND_MAX  512 /* packets delivered before the device is read again */
 #define BUSY_BATCH 8   /* as many at once: a link at work, which is served by ticks rather than by packets */
 #define NAP_NS_MIN 20000 /* what is due sooner waits for company */
-#define NAP_NS_MAX                                                                                           \
-    5000000 /* while packets come: how late this thread is shows where it wakes up after a time, not where a packet wakes it */
-#define QUIET_NS 1000000000 /* without a packet: naps are as long */
+/* While packets come. A thread shows how late it is where it wakes up after a time, not where a
+ * packet wakes it. */
+#define NAP_NS_MAX 5000000
+#define QUIET_NS   1000000000 /* without a packet: naps are as long */
 
-/* ---- what is under way
- * ---------------------------------------------------------------------------------------------- */
+/* ---- what is under way ---- */
 
 static bool before(const struct due *a, const struct due *b)
 {
@@ -100,8 +100,7 @@ static uint32_t take_due(struct site *s, struct lane *lane)
     return slot;
 }
 
-/* ---- packets
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- packets ---- */
 
 static void note_lateness(struct site *s, int64_t late_ns)
 {
@@ -230,7 +229,7 @@ static void keep_twin(struct site *s, const struct slot_head *head, int64_t at)
     put_under_way(s, twin, at);
 }
 
-/* What the wire flips is found by a checksum that was made before. */
+/* A checksum made before finds the bits that the wire flips. */
 static void flip(struct slot_head *head, uint32_t bit)
 {
     uint8_t *packet = (uint8_t *)(head + 1);

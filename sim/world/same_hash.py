@@ -4,7 +4,17 @@
 A trace that differs between compilers depends on something that is no seed: an order of evaluation, an address, a padding
 byte, memory that nobody wrote. By default the sources of sim/world are built in the ways that the build folder (gcc -O2 in preset
 dev) is not, and linked to its libraries; the shipped sources only in the way that is furthest from it (clang -O0), which takes seconds;
---all builds them in each way."""
+--all builds them in each way.
+
+Covers: sim/world/fault_disk.c sim/world/fault_link.c sim/world/fault_process.c
+Covers: sim/world/world_anchors.c sim/world/world_arena.c sim/world/world_chan.c
+Covers: sim/world/world_check.c sim/world/world_client.c sim/world/world_fabric.c
+Covers: sim/world/world_faults.c sim/world/world_gateway.c sim/world/world_jobs.c
+Covers: sim/world/world_main.c sim/world/world_outside.c sim/world/world_pipe.c
+Covers: sim/world/world_process.c sim/world/world_run.c sim/world/world_shelves.c
+Covers: sim/world/world_shrink.c sim/world/world_store.c sim/world/world_threads.c
+Covers: sim/world/world_trainer.c sim/world/world_trial.c sim/world/world_uv.c
+Covers: sim/world/world_versions.c sim/world/world_worker.c"""
 import argparse
 import json
 import os
@@ -91,7 +101,7 @@ def hash_of(program, seeds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\nCovers:")[0], formatter_class=argparse.RawDescriptionHelpFormatter,
                                      epilog="Example: sim/world/same_hash.py build/dev --seeds 40\n"
                                             "Exit codes: 0 one hash, 1 several, 2 something could not be built, 77 no clang.")
     parser.add_argument("build", help="a configured build folder (Ninja) in which tombolo-world is built")

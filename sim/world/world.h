@@ -2,10 +2,10 @@
  * one thread, one seed.
  *
  * The shipped code runs as it is wired: gateway/daemon, the catalog, wan with its sessions, streams
- * and codecs, base/net/wire, the cores of intra. What a machine would do is done by this folder
- * instead (same headers, other bodies): processes and their heaps, libuv's timers and asyncs, byte
- * channels, the arena's file, the store's file, READs inside a site. Nothing here reads a clock or
- * an address, so a seed gives the same trace with every compiler.
+ * and codecs, base/net/wire, the cores of intra. This folder does the machine's part (same headers,
+ * other bodies): processes and their heaps, libuv's timers and asyncs, byte channels, the arena's
+ * file, the store's file, READs inside a site. Nothing here reads a clock or an address, so a seed
+ * gives the same trace with every compiler.
  *
  * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes),
  * world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers (world_check.c), who
@@ -41,12 +41,12 @@
 /* ---- faults: a coin a seed and kind, then a strength of 1 to 4 ---- */
 
 /* clang-format off */
-#define FAULT_LIST(X)                                                                                              \
-    X(DELAY, "delay") X(LOSS, "loss") X(DUPLICATE, "duplicate") X(REORDER, "reorder") X(CORRUPT, "corrupt")        \
-    X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow")                                              \
-    X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                                        \
-    X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") X(CLOCK, "clock")      \
-    X(BASE, "base")
+#define FAULT_LIST(X)                                                                       \
+    X(DELAY, "delay") X(LOSS, "loss") X(DUPLICATE, "duplicate") X(REORDER, "reorder")       \
+    X(CORRUPT, "corrupt") X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow") \
+    X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                 \
+    X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") \
+    X(CLOCK, "clock") X(BASE, "base")
 /* clang-format on */
 enum fault {
 #define X(name, text) FAULT_##name,
@@ -56,9 +56,11 @@ enum fault {
 };
 #define STRENGTH_MAX 4u
 
-/* What is no fault, and is not done in every seed: how often it was. */
+/* Ways that are no fault and are not in every seed: how often each was. */
 /* clang-format off */
-#define WAY_LIST(X) X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes") X(PUSH, "push")
+#define WAY_LIST(X)                                                                   \
+    X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") \
+    X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes") X(PUSH, "push")
 /* clang-format on */
 enum way {
 #define X(name, text) WAY_##name,

@@ -43,8 +43,8 @@ void world_arena_new(struct arena_file *f)
     *f = (struct arena_file){.life = world_id()};
 }
 
-/* What leaves an arena counts as never told: when it lands again it may have come from anywhere,
- * and not be told yet. */
+/* A chunk that leaves an arena counts as never told: when it lands again it may come from
+ * anywhere, and not be told yet. */
 static void forget_told(const struct arena_file *f, const struct tb_id *uid, uint32_t shard, uint64_t chunks)
 {
     const uint32_t version = world_version_find(uid);
@@ -342,7 +342,7 @@ enum tb_status tb_arena_chunk_verify(struct tb_arena_region *r, uint32_t shard, 
     return held && !world_strikes(FAULT_BASE, 10000) ? TB_OK : TB_CHUNK_ABSENT;
 }
 
-/* What is held here is right: the checker looks. */
+/* Held bytes are right: the checker looks. */
 enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *r, uint32_t shard, uint32_t k)
 {
     return tb_place_held(&r->shards[shard].place, k) ? TB_OK : TB_CHUNK_ABSENT;

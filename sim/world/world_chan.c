@@ -292,7 +292,7 @@ bool tb_chan_connected(const struct tb_chan *c)
     return c->state == CHAN_OPEN;
 }
 
-/* What nobody hears in this world ends by its deadline. */
+/* A dial that nobody hears in this world ends by its deadline. */
 enum tb_chan_reach tb_chan_reach(const struct tb_chan *c)
 {
     (void)c;

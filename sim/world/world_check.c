@@ -14,11 +14,11 @@
 /* P7: what is given up leaves within a lease time of its gateway's running time: 105 steps seen, of
  * streams that took nothing more. */
 #define LEAVING_STEPS_MAX 400u
-/* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. What its connections do not hold:
- * 1.32 MB seen, of two models and with the manifests of files that are adopted. A connection holds
- * a block to send from (64 KiB), one to receive in (4 KiB) and its objects. Of each peer there may
- * be 12 attempts of ours and 12 of its own (a peer that is not heard is dialled afresh, and each
- * attempt has 5 s), and 3 streams each way. */
+/* P7: of a gateway with 3 peers, 8 sessions, 3 streams a link. Memory outside of its
+ * connections: 1.32 MB seen, of two models and with the manifests of files that are adopted. A
+ * connection holds a block to send from (64 KiB), one to receive in (4 KiB) and its objects. Of
+ * each peer there may be 12 attempts of ours and 12 of its own (a peer that is not heard is
+ * dialled afresh, and each attempt has 5 s), and 3 streams each way. */
 #define HEAP_REST       (7u << 18)
 #define HEAP_CONNECTION (70u << 10)
 #define CONNECTIONS_MAX (3u * (12 + 12 + 6) + 8)
@@ -59,8 +59,8 @@ static struct worker *worker_of(struct site *s, const struct tb_id *session)
     return NULL;
 }
 
-/* P2: a group never goes back. What a member computed from that died with it, nobody sees any
- * more. */
+/* P2: a group never goes back. A version that a member computed from is seen no more once that
+ * member has died. */
 static void not_older_than_group(const struct site *s, uint32_t version, const char *who)
 {
     for (uint32_t i = 0; i < s->group_count; i++) {
@@ -108,8 +108,8 @@ void world_check_active(struct worker *k, uint32_t version)
     not_older_than_group(&the->sites[k->site], version, k->c.process->name);
 }
 
-/* Who stood still for longer than its lease is gone for its gateway, whatever it holds. One that
- * recovers waits for all. */
+/* A worker that stood still for longer than its lease is gone for its gateway, whatever it
+ * holds. A gateway that recovers waits for all. */
 static bool has_lease(const struct site *s, const struct client *c)
 {
     struct tb_catalog_session_view view;
@@ -182,8 +182,8 @@ static bool said_gone(uint32_t site, uint32_t of, uint32_t version)
     return stats.up_since > since;
 }
 
-/* What came to another site less than a lease time ago (from files, say) need not
- * have been heard of here. */
+/* A copy that came to another site less than a lease time ago (from files, say) need not be
+ * known here. */
 static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_t shard)
 {
     const struct arena_file *arena = &the->sites[of].arena;
@@ -192,8 +192,8 @@ static uint64_t heard_held(uint32_t site, uint32_t of, uint32_t version, uint32_
     return world_arena_held_for(arena, version, shard, TB_MS(the->sites[site].config.session_lease_ms));
 }
 
-/* What its home called lost, and was judged for there, it takes from no trainer that comes back:
- * other sites may hear of it after that. */
+/* Home takes a version that it called lost from no trainer that comes back: other sites may hear
+ * of it after that. */
 static bool refused_at_home(uint32_t site, const struct version *made)
 {
     return site != made->model && (made->lost_at >> made->model & 1) != 0;
@@ -277,9 +277,9 @@ static void let_go(const struct tb_catalog *c, const struct trainer *t)
 }
 
 /* The catalog ends a rank's reference at once, and says so when the disk has what that rests on.
- * What rots between the two is not with the rank any more; nor is, within the same step, what home
- * lacks a chunk of and retention has no use for: that may go, and is lost by it. A version that is
- * called lost takes its references along after that: it lets go of nothing. */
+ * A chunk that rots between the two is not with the rank any more. In the same step a version
+ * may go that retention has no use for, of which home lacks a chunk: it is lost by that. A
+ * version that is called lost takes its references along after that: it lets go of nothing. */
 void world_check_let_go(const struct tb_catalog *c)
 {
     for (uint32_t m = 0; m < the->model_count; m++) {

@@ -20,7 +20,7 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     WORLD_SEND(c, TB_SESSION_HELLO, ++c->requests, &m, tb_session_hello_encode);
 }
 
-/* What is held here is right: the checker looks. */
+/* Held bytes are right: the checker looks. */
 static enum tb_status take_doubt(struct client *c, struct tb_wire_frame *f)
 {
     struct tb_session_doubt m;

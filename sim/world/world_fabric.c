@@ -62,8 +62,8 @@ struct tb_hop {
     uint32_t from_life;
     struct aim aims[AIMS_MAX];
     uint32_t aim_count;
-    /* What its rank encodes comes chunk by chunk, of this shard alone; from
-     * `objects_end` on nothing does. */
+    /* Chunks that its rank encodes come one by one, of this shard alone; from `objects_end` on
+     * none does. */
     uint32_t object_at, objects_end;
     struct tb_hop_stats stats;
 };

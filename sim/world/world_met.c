@@ -1,5 +1,5 @@
-/* world_met.c - which faults and ways the seeds of a run met. What no seed of 10,000 meets is tried
- * by none: that is a failure. */
+/* world_met.c - the faults and ways that the seeds of a run met. A fault that no seed of 10,000
+ * meets is never tried: that is a failure. */
 #include "world_met.h"
 
 #define WINDOW     10000u

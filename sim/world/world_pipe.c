@@ -119,8 +119,8 @@ static void see_held(const struct pipe *p, struct tb_reader *r, uint32_t life)
         the->paths[p->to][p->from].told[start->version][m.shard] |=
             word & world_arena_held(&the->sites[p->from].arena, start->version,
                                     m.shard); /* it may have rotted since */
-        /* Who pushes does not wait for it: what others brought meanwhile may be on its
-         * way when this is said. */
+        /* A sender that pushes does not wait for it: chunks that others brought meanwhile may be
+         * on their way then. */
         if (!start->complete && !start->pushed) start->held[m.shard] |= word;
     }
 }

@@ -64,8 +64,8 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     return id;
 }
 
-/* What this rank published and may still be needed, and what was answered of the version in hand:
- * the library keeps its shadows until they are kept. */
+/* Shards of this rank that may still be needed, and the answers about the version in hand. The
+ * library keeps its shadows until they are kept. */
 static void seal_again(struct trainer *t)
 {
     for (uint32_t v = t->first; v < the->version_count; v++) {

@@ -11,8 +11,8 @@
 
 #include "world.h"
 
-/* Who waits for what never comes burns no processor. So long that no busy machine is taken for
- * that. */
+/* A world that waits for ever burns no processor. So long, so that no busy machine is taken for
+ * one. */
 #define STANDS_S 600u
 
 void world_trial_begin(uint32_t cpu_s)
@@ -37,7 +37,7 @@ bool world_trial_why(int status, char why_out[WHY_BYTES])
     return true;
 }
 
-/* What a crash says is said once, with the trace. A line of that is out when it was said. */
+/* A crash prints once, with the trace. A line of the trace is out when it is printed. */
 static void speak(bool trace)
 {
     const struct rlimit no_core = {0, 0};

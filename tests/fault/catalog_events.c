@@ -1,10 +1,16 @@
-/* Every event in every state of a catalog: stories bring it through its states, and after each step
- * each event is given with right and wrong arguments; so it is in a state of another kind that one
- * of them led to. Nothing falls; what is refused changes nothing (catalog.h); what is done leaves
- * tables that agree with each other; what is held is forgotten only by those events that say so
- * (P3); a group goes backwards only when its version was withdrawn (P2). The catalog is its memory,
- * so each state is kept as a copy and put back. That no event is missing, tests/fence/events.py
- * sees to; that no kind of state is, the last test here. */
+/* catalog_events.c - every event in every state of a catalog. Stories bring it through its states.
+ * After each step each event is given with right and wrong arguments, and so it is in each new kind
+ * of state that one of them led to.
+ *
+ * No assert fails. A refused event changes nothing (catalog.h). After an event that is done, the
+ * tables agree with each other. Held bytes are forgotten only by events that say so (P3). A group
+ * goes backwards only when its version was withdrawn (P2).
+ *
+ * The catalog is its memory, so each state is kept as a copy and put back. tests/fence/events.py
+ * sees that no event is missing, and the last test here that no kind of state is.
+ *
+ * Covers: gateway/catalog/catalog_check.c gateway/catalog/groups.c gateway/catalog/versions.c
+ * Covers: gateway/catalog/sites.c gateway/catalog/workers.c gateway/catalog/arena_copy.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,7 +254,7 @@ static void check_all(const struct site *s)
     check_references(s);
 }
 
-/* What is no state: which table refused, and which row asked last, where plans.c
+/* Not part of the state: the table that refused, and the row that asked last, where plans.c
  * looks before it searches. */
 static void put_back_hints(const struct site *s, const struct keep *k)
 {

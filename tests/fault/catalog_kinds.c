@@ -11,41 +11,46 @@
 #undef site
 
 /* clang-format off */
-#define VERSION_KINDS(X)                                                                                    \
-    X(open, tb_version_state(v) == TB_VERSION_OPEN)                   X(ready, tb_version_state(v) == TB_VERSION_READY)           \
-    X(kept, tb_version_state(v) == TB_VERSION_KEPT)                   X(retired, tb_version_state(v) == TB_VERSION_RETIRED)       \
-    X(lost, tb_version_state(v) == TB_VERSION_ENDED_LOST)             X(broken, tb_version_state(v) == TB_VERSION_ENDED_BROKEN)   \
-    X(withdrawn, tb_version_state(v) == TB_VERSION_ENDED_WITHDRAWN)   X(abandoned, tb_version_state(v) == TB_VERSION_ENDED_ABANDONED) \
-    X(arriving, tb_version_reserved(v) && !v->whole)                  X(whole, v->whole)                               \
-    X(evicting, tb_version_leaves(v))                               X(pinned, v->pinned)                             \
-    X(base, v->base)                                       X(restored_open, v->restored_open)               \
-    X(cross_asked, tb_version_cross_asked(v))                         X(cross_begun, tb_version_cross_begun(v))                   \
-    X(refused, v->refused_until > c->now)                  X(hopeless, v->refused_until == TB_TIME_NEVER)   \
-    X(wanted, v->wanted)                                   X(lost_at_home, v->lost_at_home)                 \
-    X(lacks, v->lacks)                                     X(had_more, v->had_more)                         \
-    X(activated_here, v->activated_here)                   X(unsaved, v->unsaved > 0)
-#define REFERENCE_KINDS(X)                                                                                  \
-    X(opened, RANK && r->shard == NONE)                    X(sealed, RANK && r->shard != NONE && !tb_reference_hidden(r)) \
-    X(hidden, tb_reference_hidden(r) && r->sight != TB_SIGHT_GOES)                       X(going, r->sight == TB_SIGHT_GOES)                   \
-    X(read_from_rank, RANK && r->landing)                  X(read_from_worker, WORKER && r->landing)        \
-    X(begins, WORKER && r->held_chunks == 0)               X(has_part, WORKER && r->held_chunks > 0 && !r->whole) \
-    X(has_all, WORKER && r->whole)                         X(serves, WORKER && r->export_id != 0)           \
-    X(reads_only, r->reads_only)                           X(behind_gateway, WORKER && r->source == GATEWAY) \
-    X(behind_worker, WORKER && r->source < GATEWAY)        X(behind_nobody, WORKER && r->source == NONE && !r->whole) \
-    X(site_has, r->kind == TB_REFERENCE_SITE && r->has)    X(site_whole, r->kind == TB_REFERENCE_SITE && r->whole)
-#define SESSION_KINDS(X)                                                                                    \
-    X(attached, q->attached)                               X(detached, !q->attached)                        \
-    X(silent, q->silent)                                   X(reads, q->references != NONE)                  \
-    X(member, q->members != NONE)
-#define GROUP_KINDS(X)                                                                                      \
-    X(attempting, !tb_id_is_zero(&g.attempt))              X(went, !tb_id_is_zero(&g.uid))                  \
-    X(incomplete, g.present < g.count)                     X(staged, g.staged_whole == g.count)             \
+#define VERSION_KINDS(X)                                                            \
+    X(open, tb_version_state(v) == TB_VERSION_OPEN)                                 \
+    X(ready, tb_version_state(v) == TB_VERSION_READY)                               \
+    X(kept, tb_version_state(v) == TB_VERSION_KEPT)                                 \
+    X(retired, tb_version_state(v) == TB_VERSION_RETIRED)                           \
+    X(lost, tb_version_state(v) == TB_VERSION_ENDED_LOST)                           \
+    X(broken, tb_version_state(v) == TB_VERSION_ENDED_BROKEN)                       \
+    X(withdrawn, tb_version_state(v) == TB_VERSION_ENDED_WITHDRAWN)                 \
+    X(abandoned, tb_version_state(v) == TB_VERSION_ENDED_ABANDONED)                 \
+    X(arriving, tb_version_reserved(v) && !v->whole) X(whole, v->whole)             \
+    X(evicting, tb_version_leaves(v)) X(pinned, v->pinned) X(base, v->base)         \
+    X(restored_open, v->restored_open) X(cross_asked, tb_version_cross_asked(v))    \
+    X(cross_begun, tb_version_cross_begun(v)) X(refused, v->refused_until > c->now) \
+    X(hopeless, v->refused_until == TB_TIME_NEVER) X(wanted, v->wanted)             \
+    X(lost_at_home, v->lost_at_home) X(lacks, v->lacks) X(had_more, v->had_more)    \
+    X(activated_here, v->activated_here) X(unsaved, v->unsaved > 0)
+#define REFERENCE_KINDS(X)                                                                \
+    X(opened, RANK && r->shard == NONE)                                                   \
+    X(sealed, RANK && r->shard != NONE && !tb_reference_hidden(r))                        \
+    X(hidden, tb_reference_hidden(r) && r->sight != TB_SIGHT_GOES)                        \
+    X(going, r->sight == TB_SIGHT_GOES) X(read_from_rank, RANK && r->landing)             \
+    X(read_from_worker, WORKER && r->landing) X(begins, WORKER && r->held_chunks == 0)    \
+    X(has_part, WORKER && r->held_chunks > 0 && !r->whole) X(has_all, WORKER && r->whole) \
+    X(serves, WORKER && r->export_id != 0) X(reads_only, r->reads_only)                   \
+    X(behind_gateway, WORKER && r->source == GATEWAY)                                     \
+    X(behind_worker, WORKER && r->source < GATEWAY)                                       \
+    X(behind_nobody, WORKER && r->source == NONE && !r->whole)                            \
+    X(site_has, r->kind == TB_REFERENCE_SITE && r->has)                                   \
+    X(site_whole, r->kind == TB_REFERENCE_SITE && r->whole)
+#define SESSION_KINDS(X)                                                    \
+    X(attached, q->attached) X(detached, !q->attached) X(silent, q->silent) \
+    X(reads, q->references != NONE) X(member, q->members != NONE)
+#define GROUP_KINDS(X)                                                        \
+    X(attempting, !tb_id_is_zero(&g.attempt)) X(went, !tb_id_is_zero(&g.uid)) \
+    X(incomplete, g.present < g.count) X(staged, g.staged_whole == g.count)   \
     X(switched, g.activated == g.count)
-#define SITE_KINDS(X)                                                                                       \
-    X(up, p->up)                                           X(down, p->is_peer && !p->up)                    \
-    X(hearsay, !p->is_peer)                                X(unsure, p->unsure)
-#define CATALOG_KINDS(X)                                                                                    \
-    X(recovering, c->recovering)                           X(unsaved_rows, c->unsaved > 0)                  \
+#define SITE_KINDS(X)                                                                       \
+    X(up, p->up) X(down, p->is_peer && !p->up) X(hearsay, !p->is_peer) X(unsure, p->unsure)
+#define CATALOG_KINDS(X)                                         \
+    X(recovering, c->recovering) X(unsaved_rows, c->unsaved > 0) \
     X(waiting, tb_table_next(&c->waits, 0) != NONE)
 #define RANK   (r->kind == TB_REFERENCE_PUBLISHER)
 #define WORKER (r->kind == TB_REFERENCE_WORKER)

@@ -179,7 +179,7 @@ void ends_story(struct site *s, unsigned step)
     }
 }
 
-/* What stays in the arena, and what goes. */
+/* Versions that stay in the arena, and versions that go. */
 void room_story(struct site *s, unsigned step)
 {
     const struct tb_id v1 = id_of(1);
@@ -311,7 +311,7 @@ void unpublish_story(struct site *s, unsigned step)
     }
 }
 
-/* What becomes of crossings: put off, given up for a newer one, hopeless, given up at home. */
+/* Ends of crossings: put off, given up for a newer one, hopeless, given up at home. */
 void crossing_story(struct site *s, unsigned step)
 {
     const struct tb_name east = name_of("east"), policy = name_of("policy");

@@ -428,7 +428,7 @@ static enum tb_status do_saved(struct site *s, unsigned n)
     return TB_OK;
 }
 
-/* What the store says comes before anything else: else there is no such event. */
+/* The store speaks before anything else: later there is no such event. */
 static bool nobody_came(const struct site *s)
 {
     return tb_table_next(&s->c->sessions, 0) == NONE && tb_table_next(&s->c->sites, 0) == NONE;

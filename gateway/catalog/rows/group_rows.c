@@ -51,12 +51,14 @@ bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct
         const struct member *m = member_at(c, i);
         if (!tb_id_is_zero(&m->active.uid) && tb_which_compare(&m->active, w) >= 0) there++;
     }
+    TB_ASSERT(there <= group_at(c, group)->count);
     return there == group_at(c, group)->count;
 }
 
 static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, enum tb_status status)
 {
     struct member *m = member_at(c, member);
+    TB_ASSERT(!tb_id_is_zero(&w->uid) && status != TB_OK);
     m->tell_uid = w->uid;
     m->tell = status;
     tb_row_mark(&c->members, member, TB_CATALOG_TELL);
@@ -66,6 +68,7 @@ static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, e
 void tb_group_attempt_end(struct tb_catalog *c, uint32_t group, enum tb_status status, bool told)
 {
     struct group *g = group_at(c, group);
+    TB_ASSERT(status != TB_OK);
     const struct which attempt = g->attempt;
     if (tb_id_is_zero(&attempt.uid)) return;
     g->attempt = (struct which){.run_order = 0};
@@ -84,6 +87,7 @@ void tb_group_attempt_end(struct tb_catalog *c, uint32_t group, enum tb_status s
 void tb_groups_version_ended(struct tb_catalog *c, uint32_t version, enum tb_status status)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
+    TB_ASSERT(status != TB_OK);
     EACH(c->groups, g)
     if (tb_which_is(&group_at(c, g)->attempt, uid)) tb_group_attempt_end(c, g, status, true);
 }
@@ -97,6 +101,7 @@ void tb_groups_touch(struct tb_catalog *c, uint32_t model)
 void tb_member_link(struct tb_catalog *c, uint32_t member)
 {
     struct member *m = member_at(c, member);
+    TB_ASSERT(m->index < group_at(c, m->group)->count);
     uint32_t *at = &group_at(c, m->group)->members;
     while (*at != NONE)
         at = &member_at(c, *at)->group_next;
@@ -187,6 +192,7 @@ bool tb_groups_pin(const struct tb_catalog *c, const struct version *v)
 void tb_groups_unpin(struct tb_catalog *c, uint32_t version)
 {
     const struct tb_id *uid = &version_at(c, version)->key.uid;
+    TB_ASSERT(tb_version_leaves(version_at(c, version)));
     EACH(c->groups, g)
     {
         if (tb_which_is(&group_at(c, g)->attempt, uid)) tb_group_attempt_end(c, g, TB_PIN_LOST, false);

@@ -1,5 +1,6 @@
 /* model_rows.c - models and runs as rows: found, and what is known of the newest run. */
 #include "gateway/catalog/rows/model_rows.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched.h"
@@ -20,6 +21,7 @@ uint32_t tb_run_find(const struct tb_catalog *c, uint32_t model, const struct tb
  * row and those of the runs that it shut out, or have lost the newest. */
 void tb_runs_fence_older(struct tb_catalog *c, uint32_t model, uint64_t than)
 {
+    TB_ASSERT(than <= model_at(c, model)->run_order);
     EACH(c->runs, i)
     {
         struct run *run = run_at(c, i);
@@ -37,6 +39,7 @@ bool tb_run_seen_after(const struct tb_catalog_known_run *known, uint64_t order,
 void tb_run_seen(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
     struct tb_catalog_known_run *known = &model_at(c, model)->known;
+    TB_ASSERT(tb_catalog_same_name(&key->model, &model_at(c, model)->config.name));
     if (!tb_run_seen_after(known, key->run_order, key->number)) return;
     *known = (struct tb_catalog_known_run){key->model, key->run_order, key->number, key->run};
 }

@@ -1,5 +1,6 @@
 /* record_rows.c - what other sites said of themselves, and what follows from it. */
 #include "gateway/catalog/rows/record_rows.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/tables.h"
@@ -65,6 +66,8 @@ static void record_said(struct tb_catalog *c, struct tb_record *r, const struct 
                         const struct tb_site_state *s)
 {
     const tb_time_ns age = TB_MS(s->age_ms);
+    TB_ASSERT(tb_catalog_same_name(&r->state.site, &s->site));
+    TB_ASSERT(s->held_count <= TB_SITE_HELD_MAX);
     r->word_at = c->now;
     if (r->since == 0 || r->known != s->known || !tb_catalog_same_name(&r->via, via)) r->since = c->now;
     r->via = *via;
@@ -100,6 +103,7 @@ enum tb_status tb_record_put(struct tb_catalog *c, tb_time_ns now, const struct 
 
 static bool lose(struct tb_catalog *c, struct tb_record *r, uint16_t why)
 {
+    TB_ASSERT(r->since <= c->now);
     if (!r->known && r->why == why) return false;
     if (r->known) r->since = c->now;
     r->known = false;
@@ -131,7 +135,7 @@ void tb_records_awaited(struct tb_catalog *c, tb_time_ns now, const struct tb_na
     }
 }
 
-/* What a relay said is unknown stays so for its reason: it says that once. */
+/* A record that a relay called unknown keeps that reason: the relay says so once. */
 bool tb_records_silent(struct tb_catalog *c, tb_time_ns now, const struct tb_name *via, tb_time_ns silent,
                        uint16_t why)
 {
@@ -182,6 +186,7 @@ static struct tb_site_held *held_place(struct tb_site_state *s, const struct ver
     for (uint32_t i = s->held_count; i > at; i--)
         s->held[i] = s->held[i - 1];
     s->held_count++;
+    TB_ASSERT(at < s->held_count && s->held_count <= TB_SITE_HELD_MAX);
     s->held[at] = (struct tb_site_held){.uid = v->key.uid, .which = which, .bytes = v->bytes};
     return &s->held[at];
 }

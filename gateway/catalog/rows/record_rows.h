@@ -18,8 +18,8 @@ static inline struct record *record_at(const struct tb_catalog *c, uint32_t i)
 
 struct version;
 
-/* What a link says of a version between two states of the site, to a record that is known by the
- * same way. */
+/* A link speaks of a version between two states of the site: the record takes it over when it is
+ * known by the same way. */
 void tb_record_progress(struct tb_catalog *c, uint32_t version, const struct tb_catalog_site_progress *p);
 void tb_record_gone(struct tb_catalog *c, uint32_t version, const struct tb_name *site);
 bool tb_record_reached(const struct tb_catalog *c, const struct tb_name *site, const struct version *v,

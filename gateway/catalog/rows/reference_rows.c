@@ -1,5 +1,5 @@
-/* reference_rows.c - who holds what: references of ranks, workers and sites, in the lists of their
- * version and owner. */
+/* reference_rows.c - references of ranks, workers and sites, in the lists of their version and
+ * their owner. */
 #include "gateway/catalog/rows/reference_rows.h"
 
 #include "base/assert.h"
@@ -60,6 +60,7 @@ void tb_reference_standing_moves(struct reference *ref, enum tb_standing_event e
 
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)
 {
+    TB_ASSERT(kind == TB_REFERENCE_PUBLISHER || tb_reference_find(c, kind, version, owner) == NONE);
     const uint32_t most = kind == TB_REFERENCE_SITE ? c->limits.site_references : c->limits.references;
     const uint32_t i = *count_of(c, kind) < most ? tb_table_new(&c->references) : NONE;
     if (i == NONE) return NONE;
@@ -86,7 +87,7 @@ uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint
     return i;
 }
 
-/* Whoever walks the list may stand on it: `next` stays. */
+/* A caller that walks the list may stand on this reference: `next` stays. */
 static void unlink_reference(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
@@ -103,6 +104,7 @@ static void unlink_reference(struct tb_catalog *c, uint32_t reference)
 
 void tb_reference_set_landing(struct tb_catalog *c, struct reference *ref, bool landing)
 {
+    TB_ASSERT(ref->landing != landing); /* else landing_workers counts it twice */
     ref->landing = landing;
     if (ref->kind == TB_REFERENCE_WORKER)
         version_at(c, ref->version)->landing_workers += landing ? 1 : UINT32_MAX;
@@ -126,7 +128,9 @@ void tb_reference_end(struct tb_catalog *c, uint32_t reference)
     unlink_reference(c, reference);
     /* A rank in place is a source, too: nobody avoids it any more, as its row will be another's. */
     if (ref->kind == TB_REFERENCE_WORKER || ref->in_place) tb_plan_drop_source(c, version, reference);
+    TB_ASSERT(ref->followers == 0 && ref->source == NONE);
     ref->row.dead = true;
+    TB_ASSERT(*count_of(c, ref->kind) > 0);
     --*count_of(c, ref->kind);
     tb_plan_note(c, reference);
     if (ref->row.todos == 0 && ref->row.held == 0) tb_table_free(&c->references, reference);
@@ -137,6 +141,7 @@ void tb_reference_lost(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
     struct version *v = version_at(c, ref->version);
+    TB_ASSERT(ref->kind != TB_REFERENCE_SITE); /* no site takes its bytes along */
     if (ref->kind == TB_REFERENCE_PUBLISHER && v->life == TB_LIFE_OPEN && !v->rank_lost) {
         v->rank_lost = true;
         v->blamed = ref->session_id;

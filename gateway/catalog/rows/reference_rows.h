@@ -20,8 +20,8 @@ struct reference {
     struct row row;
     int kind; /* TB_REFERENCE_* */
     uint32_t version;
-    /* What a question to the planner looks at stands together: with 10,000 workers each one is a
-     * line of cache. */
+    /* The fields that a question to the planner reads stand together: with 10,000 workers each
+     * reference is a line of cache. */
     uint32_t next, previous; /* in one of the version's two lists */
     uint32_t owner;          /* session or site */
     uint32_t held_chunks;    /* WORKER, SITE; as the next */

@@ -112,6 +112,7 @@ uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_sessio
     c->session_readers[i] = 0;
     *session_hint(c, &info->id) = i;
     place_session(c, i);
+    TB_ASSERT(s->host > 0); /* equal to none, else */
     return i;
 }
 
@@ -134,6 +135,7 @@ void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
         ref->owner = NONE;
         if (ref->row.todos == 0) tb_table_free(&c->references, r);
     }
+    TB_ASSERT(c->session_readers[session] == 0); /* its readers were moved */
     if (!tell) {
         tb_table_free(&c->sessions, session);
         return;

@@ -37,6 +37,8 @@ static void moves(struct tb_catalog *c, uint32_t reference, enum tb_reading_even
     ref->reading = tb_reading_after(before, event);
     TB_ASSERT(ref->reading != TB_READING_END);
     if (before == ref->reading) return;
+    TB_ASSERT(before != TB_READING_ASKS || v->asking_count > 0);
+    TB_ASSERT(before != TB_READING_YIELDS || v->yielding_count > 0);
     if (before == TB_READING_ASKS) v->asking_count--;
     if (before == TB_READING_YIELDS) v->yielding_count--;
     if (ref->reading == TB_READING_YIELDS) v->yielding_count++;
@@ -80,7 +82,9 @@ void tb_plan_set_source(struct tb_catalog *c, uint32_t reference, uint32_t sourc
 {
     struct reference *ref = reference_at(c, reference);
     TB_ASSERT(ref->kind == TB_REFERENCE_WORKER && source != reference);
+    TB_ASSERT(source >= GATEWAY || reference_at(c, source)->version == ref->version);
     unload_source(c, ref);
+    TB_ASSERT(ref->source >= GATEWAY || reference_at(c, ref->source)->followers > 0);
     if (ref->source < GATEWAY) reference_at(c, ref->source)->followers--;
     ref->source = source;
     ref->source_from = ref->held_chunks;
@@ -121,6 +125,7 @@ static bool can_be_told(const struct tb_catalog *c, uint32_t source)
 void tb_plan_tell(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->kind == TB_REFERENCE_WORKER && !ref->row.dead && !ref->whole);
     if (!can_be_told(c, ref->source)) return;
     ref->plan = ++c->plans;
     tb_row_unmark(&c->references, reference, TB_CATALOG_PLAN_END);
@@ -146,6 +151,7 @@ void tb_plan_drop_source(struct tb_catalog *c, uint32_t version, uint32_t source
         tb_plan_forgive(ref, source);
         if (ref->source == source) tb_plan_lose_source(c, r);
     }
+    TB_ASSERT(source == GATEWAY || reference_at(c, source)->followers == 0);
 }
 
 void tb_plan_tell_readers(struct tb_catalog *c, uint32_t version, uint32_t source)

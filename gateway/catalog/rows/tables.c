@@ -9,9 +9,10 @@
 uint32_t tb_table_new(struct table *t)
 {
     uint32_t index = t->free_first;
-    if (index != NONE)
+    if (index != NONE) {
+        TB_ASSERT(!tb_table_row(t, index)->live);
         t->free_first = tb_table_row(t, index)->next;
-    else if (t->high < t->cap)
+    } else if (t->high < t->cap)
         index = t->high++;
     else
         return NONE;
@@ -54,7 +55,7 @@ static void dirty_append(struct table *t, uint32_t index)
 void tb_table_free(struct table *t, uint32_t index)
 {
     struct row *row = tb_table_row(t, index);
-    TB_ASSERT(row->live);
+    TB_ASSERT(row->live && t->used > 0);
     dirty_remove(t, index);
     row->live = false;
     t->used--;
@@ -66,7 +67,7 @@ void tb_table_free(struct table *t, uint32_t index)
 void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
     struct row *row = tb_table_row(t, index);
-    TB_ASSERT(row->live);
+    TB_ASSERT(row->live && kind >= TB_CATALOG_PERSIST_RUN && kind <= TB_CATALOG_UNPUBLISHED);
     row->todos |= 1u << kind;
     dirty_append(t, index);
 }
@@ -74,6 +75,7 @@ void tb_row_mark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind
 void tb_row_unmark(struct table *t, uint32_t index, enum tb_catalog_todo_kind kind)
 {
     struct row *row = tb_table_row(t, index);
+    TB_ASSERT(row->live);
     row->todos &= ~(1u << kind);
     row->held &= ~(1u << kind);
     if (row->todos == 0) dirty_remove(t, index);
@@ -98,5 +100,6 @@ uint32_t tb_table_todo(const struct table *t, enum tb_catalog_todo_kind kind)
 
 uint32_t tb_table_todo_after(const struct table *t, uint32_t after, enum tb_catalog_todo_kind kind)
 {
+    TB_ASSERT(tb_table_row(t, after)->dirty); /* else `next` is of the free list */
     return todo_from(t, tb_table_row(t, after)->next, kind);
 }

@@ -1,11 +1,11 @@
 /* tables.h - what all rooms of the catalog share: tables of rows, and the catalog itself. Private
  * to gateway/catalog.
  *
- * How a change travels: a request changes rows and *touches* what depends on them (version, group,
- * model); before it returns, tb_catalog_settle lets every touched row draw its conclusions until
- * none is left. So no conclusion is drawn in the middle of a change, and no rule is written twice.
- * What the world must know becomes a bit on a row (tb_row_mark), which todo_marks.c turns into
- * todos.
+ * How a change travels: a request changes rows and *touches* the version, group or model that
+ * depends on them. Before it returns, tb_catalog_settle lets every touched row draw its conclusions
+ * until none is left. So no conclusion is drawn in the middle of a change, and no rule is written
+ * twice. A message to the world is a bit on a row (tb_row_mark), which todo_marks.c turns into a
+ * todo.
  *
  * rows/ keeps the tables, one room for each. Its functions change rows and mark them; an end also
  * takes its row out of the rows that name it. rules/ draws the conclusions. The files beside

@@ -1,5 +1,6 @@
 /* touched.c - the beginning of each request, the marks that settling goes by, and texts. */
 #include "gateway/catalog/rows/touched.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -37,6 +38,7 @@ void tb_catalog_enter(struct tb_catalog *c, tb_time_ns now)
 
 void tb_catalog_touch_model(struct tb_catalog *c, uint32_t model)
 {
+    TB_ASSERT(model_at(c, model)->row.live);
     model_at(c, model)->touched = true;
     c->unsettled = true;
     c->waits_touched = true;
@@ -45,12 +47,14 @@ void tb_catalog_touch_model(struct tb_catalog *c, uint32_t model)
 void tb_catalog_touch_version(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
+    TB_ASSERT(v->row.live);
     v->touched = true;
     tb_catalog_touch_model(c, v->model);
 }
 
 void tb_catalog_touch_group(struct tb_catalog *c, uint32_t group)
 {
+    TB_ASSERT(group_at(c, group)->row.live);
     group_at(c, group)->touched = true;
     c->unsettled = true;
     c->waits_touched = true;

@@ -108,6 +108,7 @@ bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v)
 
 bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard)
 {
+    TB_ASSERT(shard < v->key.shard_count);
     EACH_HOLDER(c, v, r)
     {
         const struct reference *ref = reference_at(c, r);
@@ -118,6 +119,7 @@ bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uin
 
 bool tb_shard_whole(const struct version *v, uint32_t shard)
 {
+    TB_ASSERT(shard < v->key.shard_count);
     const struct shard *s = &v->shards[shard];
     return tb_version_reserved(v) && s->known && s->held_chunks == s->info.chunk_count;
 }
@@ -173,6 +175,8 @@ void tb_version_search_moves(struct version *v, enum tb_version_search_event eve
 /* Others remember a version by its uid and order, never by its row. */
 uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key)
 {
+    TB_ASSERT(key->shard_count > 0 && key->shard_count <= c->limits.shards);
+    TB_ASSERT(tb_version_find(c, &key->uid) == NONE);
     if (tb_versions_of(c, model) >= c->limits.model_versions) return NONE;
     const uint32_t i = tb_table_new(&c->versions);
     if (i == NONE) return NONE;
@@ -212,6 +216,7 @@ void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_even
     struct version *v = version_at(c, version);
     TB_ASSERT(!v->ending);
     tb_version_moves(v, event);
+    TB_ASSERT(v->life >= TB_LIFE_RETIRED); /* an end, and no step of its life */
     v->why = why;
     v->ending = true;
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
@@ -224,12 +229,14 @@ void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_even
 void tb_version_fed(struct tb_catalog *c, const struct reference *ref)
 {
     struct version *v = version_at(c, ref->version);
+    TB_ASSERT(ref->kind != TB_REFERENCE_PUBLISHER); /* a rank has all of its shard */
     if (v->lacks && ref->since <= v->lacks_since) v->fed_at = c->now;
 }
 
 /* The memory is gone; what the shards are stays known. */
 void tb_version_forget_shards(struct version *v)
 {
+    TB_ASSERT(tb_version_leaves(v));
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         v->shards[s].held_chunks = 0;
     v->held_chunks = 0;

@@ -119,7 +119,7 @@ bool tb_which_is(const struct which *w, const struct tb_id *uid);
 bool tb_version_lives(const struct version *v); /* ready or kept: workers may hear of it */
 bool tb_version_here(const struct version *v);  /* lives, whole at the gateway and staying */
 bool tb_version_older(const struct version *a, const struct version *b);
-/* What a caller gets who asks about an ended version; TB_OK while it is open or lives. */
+/* The answer to a request about an ended version; TB_OK while it is open or lives. */
 enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
 bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v);
 uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model); /* rows of the model */
@@ -148,7 +148,7 @@ void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
 void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why);
 /* This reference told of more chunks. */
 void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
-/* The memory is gone. What the shards are stays known. */
+/* The memory is gone. The descriptions of the shards stay. */
 void tb_version_forget_shards(struct version *v);
 
 #endif

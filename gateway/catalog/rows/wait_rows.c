@@ -11,7 +11,7 @@ bool tb_wait_answered(const struct wait *w)
 
 void tb_wait_answer(struct tb_catalog *c, uint32_t wait, enum tb_status status)
 {
-    TB_ASSERT(!tb_wait_answered(wait_at(c, wait)));
+    TB_ASSERT(!wait_at(c, wait)->row.dead && !tb_wait_answered(wait_at(c, wait)));
     wait_at(c, wait)->status = status;
     tb_row_mark(&c->waits, wait, TB_CATALOG_ANSWER);
 }

@@ -4,6 +4,7 @@
  * one: then the oldest is next. One begun is finished, or given up for one that will be whole
  * sooner (abandon.h). One arrives at a time for a model. */
 #include "gateway/catalog/rules/crossing_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -19,7 +20,8 @@ static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_
     {
         const struct reference *ref = reference_at(c, r);
         if (ref->kind != TB_REFERENCE_SITE || ref->owner != site) continue;
-        /* What a third site reports of it may be long past; to home nobody announces. */
+        /* A third site's report may be old, so the site itself must have said it. Sites announce
+         * nothing to home, which takes either. */
         return ref->has && (ref->heard_in != 0 || model_at(c, v->model)->config.is_home);
     }
     return false;
@@ -45,6 +47,7 @@ static void add_source(const struct tb_catalog *c, const struct version *v, uint
     if (site == NONE || to->count == TB_CATALOG_FROM_MAX || !can_ask(c, v, site)) return;
     for (uint32_t i = 0; i < to->count; i++)
         if (tb_catalog_same_name(&to->names[i], &site_at(c, site)->name)) return;
+    TB_ASSERT(to->count < TB_CATALOG_FROM_MAX);
     to->names[to->count++] = site_at(c, site)->name;
 }
 
@@ -112,7 +115,8 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
-/* What has its space goes on first, then the newest, or the oldest where every one is wanted. */
+/* A version with space goes on first. Then the newest comes, or the oldest where every version
+ * crosses. */
 static bool preferred(const struct tb_catalog *c, const struct version *a, const struct version *b)
 {
     if (tb_version_reserved(a) != tb_version_reserved(b)) return tb_version_reserved(a);
@@ -198,6 +202,7 @@ void tb_catalog_crossing_settle(struct tb_catalog *c, uint32_t model)
         tb_row_unmark(&c->versions, i, TB_CATALOG_CROSS);
     }
     if (next == NONE || tb_version_cross_asked(version_at(c, next))) return;
+    TB_ASSERT(version_at(c, next)->model == model && !version_at(c, next)->whole);
     tb_version_crossing_moves(version_at(c, next), TB_VERSION_CROSSING_ASKS);
     tb_row_mark(&c->versions, next, TB_CATALOG_CROSS);
 }

@@ -38,7 +38,7 @@ static bool held_inside(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* What others say of a site ends with nobody's word: it holds no row. */
+/* Nobody takes back hearsay about a site, so hearsay is no reason for a row. */
 static bool held_by_peer(const struct tb_catalog *c, const struct version *v)
 {
     EACH_HOLDER(c, v, r)
@@ -86,6 +86,7 @@ static void end_references(struct tb_catalog *c, uint32_t version)
 
 static void forget(struct tb_catalog *c, uint32_t version)
 {
+    TB_ASSERT(ended(version_at(c, version)) && !busy(version_at(c, version)));
     end_references(c, version);
     tb_table_free(&c->versions, version);
 }
@@ -107,14 +108,9 @@ static void forget_past(struct tb_catalog *c, uint32_t model)
             if (v->model != model || !is_past(c, v)) continue;
             if (oldest == NONE || tb_version_older(v, version_at(c, oldest))) oldest = i;
         }
+        TB_ASSERT(oldest != NONE); /* there are `count` of them */
         forget(c, oldest);
     }
-}
-
-static void retire(struct tb_catalog *c, uint32_t version)
-{
-    end_references(c, version); /* at once: their rows are wanted */
-    tb_version_end(c, version, TB_VERSION_IS_UNHELD, "no_site_has_it");
 }
 
 /* Told of and not taken: nothing of it is here, and no reader here has it. */
@@ -122,6 +118,13 @@ static bool only_told(const struct tb_catalog *c, const struct version *v)
 {
     return (v->life == TB_LIFE_OPEN || tb_version_lives(v)) && !tb_version_reserved(v) &&
            !tb_version_leaves(v) && !v->pinned && !held_inside(c, v);
+}
+
+static void retire(struct tb_catalog *c, uint32_t version)
+{
+    TB_ASSERT(only_told(c, version_at(c, version)));
+    end_references(c, version); /* at once: their rows are wanted */
+    tb_version_end(c, version, TB_VERSION_IS_UNHELD, "no_site_has_it");
 }
 
 static bool is_head(const struct tb_catalog *c, const struct version *v)

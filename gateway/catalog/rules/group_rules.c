@@ -4,6 +4,7 @@
  * withdrew the newer one. The rule is in groups.h above tb_catalog_subscribe; `go` is given in one
  * place, tb_group_settle. */
 #include "gateway/catalog/rules/group_rules.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct 
         const struct member *m = member_at(c, i);
         if (tb_which_is(&m->staging, uid) && tb_member_staged_whole(c, m)) staged++;
     }
+    TB_ASSERT(staged <= group_at(c, group)->count);
     return staged == group_at(c, group)->count;
 }
 
@@ -27,6 +29,7 @@ static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct 
  * do not chase each other. */
 bool tb_group_replaces_attempt(const struct tb_catalog *c, const struct group *g, const struct version *v)
 {
+    TB_ASSERT(v->model == g->model && !tb_id_is_zero(&g->attempt.uid));
     const struct which w = tb_which_of(v);
     const uint32_t old = tb_version_find(c, &g->attempt.uid);
     return tb_which_compare(&w, &g->attempt) > 0 && tb_version_here(v) &&

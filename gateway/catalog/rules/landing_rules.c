@@ -1,6 +1,7 @@
-/* landing_rules.c - whom home may read for what it lacks: ranks first, then workers, and all that
- * have a part where no worker has all of it (P6). */
+/* landing_rules.c - the ranks and workers that home may read for bytes that it lacks: ranks first,
+ * then workers. Where no worker has all of it, home reads all that have a part (P6). */
 #include "gateway/catalog/rules/landing_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -78,6 +79,7 @@ void tb_landing_settle(struct tb_catalog *c, uint32_t version)
 
 bool tb_landing_ask_others(struct tb_catalog *c, uint32_t version)
 {
+    TB_ASSERT(model_at(c, version_at(c, version)->model)->config.is_home);
     /* Without room in the arena nobody is ever asked: who was not asked yet is
      * nothing to wait for (P6). */
     if (!landing_possible(version_at(c, version))) return false;

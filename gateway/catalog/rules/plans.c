@@ -1,12 +1,13 @@
-/* plans.c - whom each worker reads from: asks intra/planner for one reader at a time and remembers
+/* plans.c - the source of each worker. It asks intra/planner for one reader at a time and remembers
  * the answers.
  *
- * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and nobody else is
- * moved for it. A source that failed a reader is avoided until it shows progress; when there is no
- * other it is tried again after retry_ns. One that holds up those behind it becomes a leaf for this
- * version, and its readers are moved. One that was asked and does not answer is nobody's choice
- * until it speaks again. */
+ * Promise P6: a reader whose source dies, leaves or fails goes on elsewhere, and no other reader
+ * moves for it. A source that failed a reader is avoided until it shows progress; where there is no
+ * other it is tried again after retry_ns. A worker that holds up its readers becomes a leaf for
+ * this version, and its readers move. A silent worker is chosen only when there is no other, until
+ * it speaks again. */
 #include "gateway/catalog/rules/plans.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -20,15 +21,15 @@
 #define GATEWAY_ID                                                                                           \
     0 /* the planner's id of the gateway; of a session: its row + 1, as a publisher behind these: */
 #define PUBLISHER_IDS (UINT64_C(1) << 32)
-/* A rate of arrival is measured over at least so much, and a worker of a version is judged at most
- * so often: a judgement looks at all workers, of which there may be thousands that tell their
+/* A rate of arrival is measured over at least so many chunks and so long. A worker of a version is
+ * judged at most every JUDGE_EVERY: a judgement looks at all workers, and thousands may tell their
  * progress each second. */
 #define ARRIVAL_CHUNKS_MIN 8
 #define ARRIVAL_NS_MIN     TB_MS(20)
 #define JUDGE_EVERY        TB_MS(10)
 #define BEGAN_TOGETHER     TB_MS(500) /* a version is told to all at once */
-/* So many words in a row that nothing came, though there was more: the first is of
- * the time before, too. */
+/* So many words in a row that nothing came, though the source had more. The first is of the time
+ * before, too. */
 #define STANDS_STILL 2
 
 static uint64_t planner_id(const struct tb_catalog *c, uint32_t source)
@@ -49,6 +50,7 @@ static uint32_t source_held(const struct tb_catalog *c, const struct version *v,
 
 static void avoid(struct tb_catalog *c, struct reference *ref, uint32_t source, uint32_t held)
 {
+    TB_ASSERT(source != NONE && ref->avoided_count <= AVOIDED_MAX);
     if (ref->avoided_count == AVOIDED_MAX) {
         for (uint32_t a = 1; a < AVOIDED_MAX; a++)
             ref->avoided[a - 1] = ref->avoided[a];
@@ -158,6 +160,7 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
         ref->question = count;
         c->question[count++] = worker_member(c, v, r, reader);
     }
+    TB_ASSERT(count <= c->limits.references + 1);
     for (uint32_t i = roots; i < count; i++) {
         const uint32_t source = reference_at(c, c->question[i].row)->source;
         if (source == NONE) continue;
@@ -226,14 +229,16 @@ static void plan(struct tb_catalog *c, uint32_t reference)
 {
     const uint32_t source = pick(c, reference);
     if (source == NONE) return;
+    TB_ASSERT(source == GATEWAY || !never_serves(reference_at(c, source)));
     tb_reference_standing_moves(reference_at(c, reference), TB_STANDING_IS_PLANNED);
     tb_plan_set_source(c, reference, source);
     tb_plan_tell(c, reference);
 }
 
-/* Oldest reader first, so that those who came first stand nearer to the source; the list is the
- * youngest first. Who is slow comes behind all others, or it would take the place it has just given
- * up. Nearly always one asks, or none: with 10,000 workers each walk of the list counts. */
+/* Readers are planned oldest first, so that early ones stand near the source; the list begins with
+ * the youngest. Workers that keep up come first, then those put aside, then slow ones: else a slow
+ * one would take back the place that it has just given up. Mostly none or one asks: with 10,000
+ * workers each walk of the list costs. */
 void tb_plans_settle(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -299,8 +304,8 @@ static bool leads_a_chain(const struct tb_catalog *c, uint32_t reference)
     {
         const struct reference *other = reference_at(c, r);
         if (!other->whole && other->since > tb_time_add(ref->since, BEGAN_TOGETHER)) return false;
-        /* Who was tried before stands behind by now: first it is seen whether it reads slowly
-         * there. */
+        /* A worker that was put aside reads behind the others now. First it is seen whether it
+         * reads slowly there. */
         if (v->trials > 0 && !other->whole && !other->pace.steady) return false;
         feeds |= other->source == reference && other->source_loads && other->pace.steady &&
                  !tb_reference_slow(other);
@@ -345,8 +350,8 @@ static bool reads_as_proven(struct tb_catalog *c, const struct reference *ref)
     return true;
 }
 
-/* Workers of one version are judged at most so often. Who comes between is judged by its next word,
- * and by the time of that word alone: nobody has looked at this one. */
+/* Workers of one version are judged at most every JUDGE_EVERY. A worker that comes between is
+ * judged by its next word, and by the time of that word alone. */
 static bool has_turn(struct version *v, struct tb_planner_pace *pace, tb_time_ns now)
 {
     if (tb_time_since(v->judged_at, now) >= JUDGE_EVERY) {
@@ -361,6 +366,7 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
 {
     const struct version *v = version_at(c, ref->version);
     const uint32_t count = fill_question(c, v, ref);
+    TB_ASSERT(v->chunk_count > 0);
     return (struct tb_planner_question){.members = c->question,
                                         .count = count,
                                         .reader = ref->question,
@@ -372,6 +378,7 @@ static struct tb_planner_question question_of(struct tb_catalog *c, const struct
 void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 {
     const struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->source != NONE);
     tb_plan_lose_source(c, reference);
     if (ref->standing != TB_STANDING_ASIDE) return;
     EACH_WORKER(c, version_at(c, ref->version), r)
@@ -388,6 +395,7 @@ void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference)
 static void make_leaf(struct tb_catalog *c, uint32_t slow)
 {
     struct reference *ref = reference_at(c, slow);
+    TB_ASSERT(ref->standing != TB_STANDING_KEEPS_UP);
     EACH_WORKER(c, version_at(c, ref->version), r)
     {
         if (reference_at(c, r)->source != slow) continue;
@@ -401,12 +409,13 @@ static void make_leaf(struct tb_catalog *c, uint32_t slow)
         tb_plan_yields(c, slow);
 }
 
-/* The first of a chain, which nobody can be compared with, gives its place up to one of those
- * that depend on it, and comes behind them all. Where others then read over twice as fast it
- * held them up, and is judged slow beside them. Who stands in its place may hold them up too,
- * and is tried next. What is read at after that is had: this version is not troubled again, and
- * no other until the first of a chain reads at under half of it. One that gets nothing costs
- * nothing to try: each is, once. */
+/* The first of a chain cannot be compared with workers that depend on it. It gives its place up to
+ * one of them and comes behind them all. If the others then read over twice as fast, it held them
+ * up, and is judged slow beside them. The next first may hold them up too, and is tried next.
+ *
+ * The rate after TB_PLANNER_TRIALS_MAX trials is what can be had. This version is not troubled
+ * again, and no other until a first reads at under half of that rate. A first that gets nothing
+ * loses nothing by a trial: each is tried once. */
 static void try_another(struct tb_catalog *c, uint32_t first)
 {
     struct reference *ref = reference_at(c, first);
@@ -429,8 +438,8 @@ static void try_another(struct tb_catalog *c, uint32_t first)
     make_leaf(c, first);
 }
 
-/* What was slow is a leaf of the next version from its beginning, which may be over before a rate
- * is told. It is forgiven by a version in which it is half as fast as the fastest. */
+/* A slow worker is a leaf of the next version from its beginning: that may be over before a rate is
+ * told. It is forgiven in a version in which it is half as fast as the fastest. */
 static void remember(struct tb_catalog *c, const struct reference *ref, bool slow)
 {
     session_at(c, ref->owner)->slow = slow;
@@ -442,6 +451,7 @@ static void leave_source(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
     const uint32_t source = ref->source;
+    TB_ASSERT(tb_reference_slow(ref) && source != NONE);
     avoid(c, ref, source, LEFT);
     if (pick(c, reference) == NONE)
         tb_plan_forgive(ref, source);
@@ -500,6 +510,7 @@ static void step_aside(struct tb_catalog *c, uint32_t first)
 void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(ref->source != NONE && ref->held_chunks >= ref->source_from);
     const bool nothing_came = ref->held_chunks == ref->source_from;
     avoid(c, ref, ref->source, source_held(c, version_at(c, ref->version), ref->source));
     tb_plan_set_source(c, reference, NONE);

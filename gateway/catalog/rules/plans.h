@@ -1,4 +1,4 @@
-/* plans.h - whom each worker reads from: chosen, and judged. */
+/* plans.h - the source of each worker: chosen, and judged. */
 #ifndef TB_GATEWAY_PLANS_H
 #define TB_GATEWAY_PLANS_H
 
@@ -6,7 +6,8 @@
 
 void tb_plans_settle(struct tb_catalog *c, uint32_t version);
 void tb_plans_tick(struct tb_catalog *c);
-/* It told of its progress: who holds up those behind it becomes a leaf. */
+/* It told its progress. This is where a slow worker becomes a leaf: if it holds up its readers, it
+ * is slow for the rest of this version, and they move. */
 void tb_plan_judge(struct tb_catalog *c, uint32_t reference);
 /* It gives its place up, and where it was the first of a chain, the slow behind it do too. */
 void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference);

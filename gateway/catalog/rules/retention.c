@@ -5,6 +5,7 @@
  * under way, which only room can take: nothing that a trainer waits for depends on a link. Nothing
  * goes during recovery, for readers may not have come back yet. */
 #include "gateway/catalog/rules/retention.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
@@ -20,6 +21,7 @@ void tb_catalog_evict(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
     if (tb_version_leaves(v)) return;
+    TB_ASSERT(!tb_version_lives(v) || (!v->pinned && !c->recovering));
     tb_version_copy_moves(v, TB_VERSION_COPY_EVICTED);
     tb_version_crossing_moves(v, TB_VERSION_CROSSING_UNASKS);
     tb_row_unmark(&c->versions, version, TB_CATALOG_CROSS);
@@ -101,8 +103,8 @@ static bool may_go(const struct tb_catalog *c, const struct version *v)
     return tb_version_lives(v) && tb_version_reserved(v) && !tb_version_leaves(v) && stays(c, v) == GOES;
 }
 
-/* There are `keep` newer ones here. What is spared beyond them, as a base or for its readers, takes
- * nobody's place among them: the step that arrives next is a difference to the newest. */
+/* There are `keep` newer ones here. A version spared beyond them, as a base or for its readers,
+ * takes no other's place among them: the next version arrives as a delta against the newest. */
 static bool is_over_count(const struct tb_catalog *c, const struct version *v)
 {
     return v->whole && !v->base && newer_count(c, v, true) >= model_at(c, v->model)->config.keep;

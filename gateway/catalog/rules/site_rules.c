@@ -1,5 +1,5 @@
-/* site_rules.c - what other sites said is doubted when they do not say it again; and what this site
- * tells them. */
+/* site_rules.c - other sites' announcements are doubted when they are not repeated; and what this
+ * site tells them. */
 #include "gateway/catalog/rules/site_rules.h"
 
 #include "gateway/catalog/rows/group_rows.h"
@@ -10,10 +10,10 @@
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 
-/* P6: a site says what it has in each session. What it has not said again after a lease time left
- * it while the link was down, or while one session took another's place: nobody waits for that any
- * more. By sessions and not by time: both may end and begin within one look at the clock. `since`:
- * what it said in that session or later stands. */
+/* P6: a site announces its versions in each session. A version that it does not announce again
+ * within a lease time left it meanwhile, and waits for it end. Sessions are counted, not time: one
+ * may end and the next begin within one look at the clock. `since`: announcements of that session
+ * or later stand. */
 static void doubt(struct tb_catalog *c, uint32_t site, uint32_t since)
 {
     const struct site *s = site_at(c, site);

@@ -1,10 +1,13 @@
-/* unpublish_rules.c - a rank takes its memory back, and nothing that retention needs is lost by it.
+/* unpublish_rules.c - a rank takes its memory back, and no byte that retention needs is lost by it.
  *
- * The references are hidden at once. They go when each of the rank's shards is safe elsewhere, or
- * is no longer needed; when the drain passes first, they come back into sight and the rank is told
- * so (P10). But where the memory itself goes then, so does the reference: what is lost by it is
- * lost, and told (P3). It waits with no other for that, and nobody else's drain ends by it. */
+ * The references are hidden at once. They go when each of the rank's shards is safe elsewhere or no
+ * longer needed. When the drain passes first, they come back into sight, and the rank is told so
+ * (P10).
+ *
+ * Where the memory itself goes at the end of the drain, the reference goes too, and the loss is
+ * told (P3). It waits for no other reference, and ends no other's drain. */
 #include "gateway/catalog/rules/unpublish_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -55,6 +58,7 @@ static bool all_safe(const struct tb_catalog *c, const struct version *v, uint32
 void tb_unpublish_hand_over(struct tb_catalog *c, uint32_t leader)
 {
     const struct reference *ref = reference_at(c, leader);
+    TB_ASSERT(tb_reference_hidden(ref));
     uint32_t heir = NONE;
     EACH_HOLDER(c, version_at(c, ref->version), r)
     {
@@ -74,6 +78,7 @@ static void answer(struct tb_catalog *c, uint32_t r, enum tb_status status)
 {
     struct reference *ref = reference_at(c, r);
     const uint32_t version = ref->version;
+    TB_ASSERT(tb_reference_answers(ref) && ref->unpublish_with == r);
     ref->unpublished = status != TB_OK && ref->sight == TB_SIGHT_GOES ? TB_PEER_REVOKED : status;
     tb_row_mark(&c->references, r, TB_CATALOG_UNPUBLISHED);
     EACH_HOLDER(c, version_at(c, version), i)
@@ -105,6 +110,7 @@ void tb_unpublish_settle(struct tb_catalog *c, uint32_t version)
 void tb_unpublish_take_back(struct tb_catalog *c, uint32_t reference)
 {
     struct reference *ref = reference_at(c, reference);
+    TB_ASSERT(tb_reference_hidden(ref));
     if (tb_reference_answers(ref)) tb_unpublish_hand_over(c, reference);
     tb_reference_sight_moves(ref, TB_SIGHT_COMES_BACK);
     ref->unpublished = TB_TIMEOUT;

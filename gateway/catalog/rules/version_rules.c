@@ -1,8 +1,10 @@
-/* version_rules.c - what follows for a version: ready, kept, lost, and what its end takes along.
+/* version_rules.c - what follows for a version: it becomes ready (settle_open), kept (settle_kept),
+ * lost (settle_lost); and what its end takes along.
  *
- * Promises: nobody sees less than all shards (ready is one transaction), P6 (what nobody brings is
- * waited for so long). */
+ * Promises: nobody sees less than all shards (ready is one transaction), P6 (waiting for bytes that
+ * nobody brings has an end). */
 #include "gateway/catalog/rules/version_rules.h"
+#include "base/assert.h"
 
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
@@ -55,6 +57,7 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     }
     if (!sealed_whole(c, v)) return;
     struct tb_digest roots[TB_SHARDS_MAX];
+    TB_ASSERT(v->key.shard_count <= TB_SHARDS_MAX && v->known_count == v->key.shard_count);
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         roots[s] = v->shards[s].info.root;
     v->key.root = tb_version_root(&v->key, roots);
@@ -93,8 +96,8 @@ static bool others_may_have(const struct tb_catalog *c, const struct version *v)
     return false;
 }
 
-/* Until the last of the sites that are asked one after the other has its turn. Who of them can
- * share is not known here. */
+/* The time until the last of the sites that are asked one after the other has its turn. This site
+ * does not know which of them can share. */
 static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
 {
     struct tb_name from[TB_CATALOG_FROM_MAX];
@@ -102,9 +105,9 @@ static tb_time_ns turns(const struct tb_catalog *c, const struct version *v)
     return sites > 1 ? (sites - 1) * c->config.turn_ns : 0;
 }
 
-/* Who has what is known by counts, so all that have a part are read, workers and sites: nothing new
- * in a lease time, and the sites' turns: it is not there. What a site has of what was here, and its
- * link is down, nobody can say: it is waited for. */
+/* Holders are known by counts of chunks only. So all that have a part are read, workers and sites.
+ * The chunk is not there when nothing new came for a lease time and the sites' turns. A site whose
+ * link is down may still have what was here: home waits for it. */
 static tb_time_ns hope_ends(const struct tb_catalog *c, const struct version *v)
 {
     if (!others_may_have(c, v)) return c->now;
@@ -147,7 +150,7 @@ static void settle_lost(struct tb_catalog *c, uint32_t version)
     tb_version_end(c, version, TB_VERSION_IS_LOST, "no_holder");
 }
 
-/* What home gave up is lost here when nobody who is heard of has all of it, not even a worker. */
+/* Home gave it up: it is lost here too when no site and no worker that is known has all of it. */
 static void settle_given_up(struct tb_catalog *c, uint32_t version)
 {
     const struct version *v = version_at(c, version);
@@ -170,10 +173,12 @@ static void settle_end(struct tb_catalog *c, uint32_t version)
     if (!v->ending) return;
     v->ending = false;
     const enum tb_status status = tb_version_status(c, v);
+    TB_ASSERT(status != TB_OK);
     tb_references_tell(c, version, status, true);
     tb_groups_version_ended(c, version, status);
     tb_unpublish_settle(c, version); /* nothing is retained now: a rank that waits for that is let go */
     EACH_REFERENCE(c, v, r) tb_reference_end(c, r);
+    TB_ASSERT(v->holders == NONE && v->workers == NONE);
     if (tb_version_reserved(v)) tb_catalog_evict(c, version);
 }
 

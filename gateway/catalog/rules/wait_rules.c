@@ -1,5 +1,6 @@
-/* wait_rules.c - who waits for a version or for a site, and what wakes them. */
+/* wait_rules.c - waits for a version or for a site, and the changes that answer them. */
 #include "gateway/catalog/rules/wait_rules.h"
+#include "base/assert.h"
 
 #include <string.h>
 
@@ -15,6 +16,7 @@ static void answer_version(struct tb_catalog *c, uint32_t wait, uint32_t version
 {
     const struct version *v = version_at(c, version);
     struct wait *w = wait_at(c, wait);
+    TB_ASSERT(tb_version_lives(v));
     w->key = v->key;
     w->bytes = v->bytes;
     w->whole = tb_version_here(v);
@@ -88,8 +90,8 @@ static uint32_t newest_that_satisfies(const struct tb_catalog *c, const struct w
     return best;
 }
 
-/* What the member's group is about: its attempt, or, for one that came back after go, what the
- * others have. True: *version_out is the only answer there may be (NONE: not yet). */
+/* The version that the member's group meets at: its attempt, or after go the group's version. True:
+ * *version_out is the only answer there may be (NONE: not yet). */
 static bool group_decides(const struct tb_catalog *c, const struct wait *w, uint32_t model,
                           uint32_t *version_out)
 {
@@ -114,6 +116,7 @@ static void look_for_newest(struct tb_catalog *c, uint32_t wait)
 {
     const struct wait *w = wait_at(c, wait);
     const uint32_t model = tb_model_find(c, &w->q.model);
+    TB_ASSERT(model != NONE); /* it was there when the wait began, and models stay */
     uint32_t v = NONE;
     if (!group_decides(c, w, model, &v)) v = newest_that_satisfies(c, w, model);
     if (v != NONE) answer_version(c, wait, v);

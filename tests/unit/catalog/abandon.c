@@ -1,4 +1,6 @@
-/* When a crossing may be given up, and that this ends, however wrong the estimates are. */
+/* When a crossing may be given up, and that this ends, however wrong the estimates are.
+ *
+ * Covers: gateway/catalog/abandon.c */
 #include "gateway/catalog/abandon.h"
 
 #include "tests/unit/check.h"
@@ -16,11 +18,11 @@ static void only_what_is_clearly_sooner_is_taken(void **state)
     assert_false(ask(&a, 1000, 900));  /* within the error of an estimate */
     assert_false(ask(&a, 0, 0));
     assert_false(ask(&a, 10, 1000));
-    assert_true(ask(&a, 1000, 20)); /* a step against a first copy */
+    assert_true(ask(&a, 1000, 20)); /* a delta against a first copy */
 }
 
-/* What was promised has to be beaten too: a newer one that is sooner than the crossing only because
- * that one got slower is not sooner than what was there before. */
+/* The promise has to be beaten too. A newer version that is sooner only because the crossing got
+ * slower is not sooner than the promise. */
 static void what_was_promised_is_beaten_or_kept(void **state)
 {
     (void)state;

@@ -1,5 +1,9 @@
 /* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row
- * has a reason to exist. */
+ * has a reason to exist.
+ *
+ * Covers: gateway/catalog/rules/forget.c gateway/catalog/catalog_check.c
+ * Covers: gateway/catalog/rows/table_check.c
+ * Covers: gateway/catalog/usage.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -235,8 +239,8 @@ static uint32_t sites_of(const struct site *s)
     return sites;
 }
 
-/* What a peer had when its link broke, and does not say again within a lease, holds no row for
- * ever. */
+/* A version that a peer had when its link broke, and does not announce again within a lease,
+ * keeps no row for ever. */
 static void what_a_peer_says_no_more_is_doubted(void **state)
 {
     (void)state;
@@ -264,8 +268,8 @@ static void what_a_peer_says_no_more_is_doubted(void **state)
     site_close(&s);
 }
 
-/* P7: nor does what it says no more when each of its sessions is shorter than a lease time. What it
- * says in each of them stays. */
+/* P7: the same where each of its sessions is shorter than a lease time. A version that it
+ * announces in each of them stays. */
 static void what_a_peer_says_no_more_in_short_sessions_is_doubted(void **state)
 {
     (void)state;
@@ -341,7 +345,7 @@ static void the_user_of_most_of_a_table_is_named(void **state)
     site_close(&s);
 }
 
-/* Whatever comes goes: sessions, their references, groups, members and waits. */
+/* All rows go again: sessions, their references, groups, members and waits. */
 static void use_returns_to_where_it_began(void **state)
 {
     (void)state;

@@ -1,5 +1,8 @@
 /* groups.c - tests of gateway/catalog/groups.c: P2, one whole version for all members,
- * and never backwards. */
+ * and never backwards.
+ *
+ * Covers: gateway/catalog/groups.c gateway/catalog/rules/group_rules.c
+ * Covers: gateway/catalog/rows/group_rows.c */
 #include <string.h>
 
 #include "check.h"
@@ -483,7 +486,7 @@ static void a_member_that_is_behind_takes_nobody_back(void **state)
     site_close(&s);
 }
 
-/* What one seed of chance remembers about the two members. */
+/* The state of the two members in one seed of chance. */
 struct chance {
     uint64_t active[2];
     bool whole[2][8]; /* said so, in this life of the member */

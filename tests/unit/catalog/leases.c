@@ -1,4 +1,7 @@
-/* leases.c - tests of gateway/catalog/leases.c: who is believed to live (P6), and who is not. */
+/* leases.c - tests of gateway/catalog/leases.c: who is believed to live (P6), and who is not.
+ *
+ * Covers: gateway/catalog/leases.c gateway/catalog/rows/session_rows.c
+ * Covers: gateway/catalog/catalog_clock.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +64,7 @@ static void only_its_own_identity_resumes_a_session(void **state)
     site_close(&s);
 }
 
-/* What could not be said while the connection was down is said when it is back (P10). */
+/* Todos that could not be told while the connection was down come out when it is back (P10). */
 static void a_resumed_session_hears_what_it_missed(void **state)
 {
     (void)state;
@@ -87,8 +90,8 @@ static void a_resumed_session_hears_what_it_missed(void **state)
     site_close(&s);
 }
 
-/* P7: a connection may be back before the old one is known to be gone. What was asked over that one
- * is nobody's to hear, and takes no place any more. */
+/* P7: a connection may be back before the old one is known to be gone. Waits of the old
+ * connection end without an answer, and take no row any more. */
 static void a_session_resumed_over_its_old_connection_waits_no_more(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* models.c - tests of gateway/catalog/models.c: one run at a time publishes, the newest. */
+/* models.c - tests of gateway/catalog/models.c: one run at a time publishes, the newest.
+ *
+ * Covers: gateway/catalog/models.c gateway/catalog/rows/model_rows.c */
 #include <stdio.h>
 #include <string.h>
 

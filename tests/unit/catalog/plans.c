@@ -1,5 +1,8 @@
 /* plans.c - tests of gateway/catalog/rules/plans.c and workers.c: whom a worker reads from. P6: it
- * goes on elsewhere, and only it. */
+ * goes on elsewhere, and only it.
+ *
+ * Covers: gateway/catalog/rules/plans.c gateway/catalog/workers.c
+ * Covers: gateway/catalog/rows/source_links.c */
 #include "check.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"
@@ -349,8 +352,8 @@ static void beside_a_rank(struct site *s, bool in_place, uint32_t shards)
     hush(s);
 }
 
-/* What was published in place is read by its own host there, and by nobody else. When the rank
- * takes it back the reader goes on elsewhere, at once (P6). */
+/* Workers of its own host read a version published in place there, and no others do. When the
+ * rank takes it back, the reader goes on elsewhere at once (P6). */
 static void a_rank_in_place_is_read_by_its_own_host(void **state)
 {
     (void)state;

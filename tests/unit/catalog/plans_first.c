@@ -1,5 +1,7 @@
 /* plans_first.c - tests of gateway/catalog/rules/plans.c: the first of a chain, at whose rate all
- * others read, is tried (P6). */
+ * others read, is tried (P6).
+ *
+ * Covers: gateway/catalog/rules/plans.c */
 #include "check.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/workers.h"

@@ -1,5 +1,7 @@
 /* plans_slow.c - tests of gateway/catalog/rules/plans.c: who is slower than the others becomes a
- * leaf, and holds nobody up (P6). */
+ * leaf, and holds nobody up (P6).
+ *
+ * Covers: gateway/catalog/rules/plans.c gateway/catalog/rows/source_links.c */
 #include "check.h"
 #include "gateway/catalog/workers.h"
 #include "plans_scene.h"
@@ -37,9 +39,9 @@ static void a_slow_worker_becomes_a_leaf(void **state)
     site_close(&s);
 }
 
-/* P6: what it reads from has stopped, which shows as its own slowness first. Who is to take its
- * place is not taken in there, so it stays: when it notices it goes on at once, and not behind that
- * one, which still waits for an answer. */
+/* P6: the source of a worker has stopped, which first looks like slowness of the worker. The
+ * worker that is to take its place is not taken in there, so it stays. When it notices, it goes
+ * on at once, and not behind the other, which still waits for an answer. */
 static void nobody_is_put_behind_who_waits_for_the_stopped(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
 /* records.c - tests of gateway/catalog/rows/record_rows.c: whose word is believed of another site,
- * and when it is unknown (P10). */
+ * and when it is unknown (P10).
+ *
+ * Covers: gateway/catalog/rows/record_rows.c */
 #include "gateway/catalog/records.h"
 
 #include <stdio.h>

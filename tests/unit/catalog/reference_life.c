@@ -1,5 +1,7 @@
 /* reference_life.c - tests of gateway/catalog/lives/reference_life.c: every pair of state and
- * event, the legal and the refused. The lists here are the test's own. */
+ * event, the legal and the refused. The lists here are the test's own.
+ *
+ * Covers: gateway/catalog/lives/reference_life.c */
 #include "gateway/catalog/lives/reference_life.h"
 
 #include "check.h"

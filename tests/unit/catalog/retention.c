@@ -1,5 +1,7 @@
 /* retention.c - tests of gateway/catalog/rules/retention.c: what leaves the arena, in which order,
- * and what never does (P7, P3). */
+ * and what never does (P7, P3).
+ *
+ * Covers: gateway/catalog/rules/retention.c gateway/catalog/arena_copy.c */
 #include <string.h>
 
 #include "check.h"
@@ -303,9 +305,9 @@ static void keep_spares_the_base_of_a_crossing(void **state)
     site_close(&s);
 }
 
-/* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next step
- * is a difference to that. (The base of the step before is known as one for a tick longer than its
- * crossing lasts.) Who needs room takes it all the same. */
+/* A base or a reader's version that stays beyond `keep` takes no newer one's place: the next
+ * version is a delta against that. (The base of the version before is known as one for a tick
+ * longer than its crossing lasts.) Who needs room takes it all the same. */
 static void what_is_spared_takes_no_newer_ones_place(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* When a home whose store is new may open a run, has to wait, or refuses. */
+/* When a home whose store is new may open a run, has to wait, or refuses.
+ *
+ * Covers: gateway/catalog/run_asking.c */
 #include "gateway/catalog/run_asking.h"
 
 #include "tests/unit/check.h"

@@ -1,5 +1,8 @@
 /* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery,
- * restore, deadlines (P3, P6). */
+ * restore, deadlines (P3, P6).
+ *
+ * Covers: gateway/catalog/rules/settle.c gateway/catalog/rows/touched.c
+ * Covers: gateway/catalog/catalog_clock.c */
 #include <string.h>
 
 #include "check.h"
@@ -214,8 +217,8 @@ static void an_open_version_is_sealed_again(void **state)
 }
 
 /* P3: the store lost that version 6 was ready, a reboot took the arena, and the ranks have their
- * memory back. West has all of it, and says so: it is not lost. What it is, is no peer's to say
- * (P8). A rank that was in the middle of it begins anew. */
+ * memory back. West has all of it, and says so: it is not lost. No peer says whether it was
+ * ready (P8). A rank that was in the middle of it begins anew. */
 static void what_the_store_calls_open_is_not_lost(void **state)
 {
     (void)state;
@@ -293,7 +296,7 @@ static void a_run_that_only_the_arena_knows_is_older(void **state)
     site_close(&s);
 }
 
-/* What ended before the restart is not brought back by a region that was left. */
+/* A region that was left brings back no version that ended before the restart. */
 static void regions_of_ended_versions_are_given_back(void **state)
 {
     (void)state;

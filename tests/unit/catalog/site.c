@@ -471,7 +471,7 @@ static void todo_text(const struct tb_catalog *c, const struct tb_catalog_todo *
     fail_msg("a todo of kind %d", (int)t->kind);
 }
 
-/* Whoever is to be read from takes its readers in at once, but the one that has stopped. */
+/* Each source takes its readers in at once, but the one that has stopped. */
 static void take_in(struct site *s, const struct tb_catalog_todo *t)
 {
     if (s->stopped != NULL && strcmp(upstream_text(s->c, t), s->stopped) == 0) return;
@@ -510,4 +510,17 @@ const char *state_of(struct site *s, uint64_t uid)
     const struct tb_id id = id_of(uid);
     struct tb_catalog_version_view view;
     return tb_catalog_version_get(s->c, &id, &view) ? tb_catalog_state_name(view.state) : "unknown";
+}
+
+void up(struct site *s, const char *site, bool is_up)
+{
+    const struct tb_name name = name_of(site);
+    CHECK_OK(tb_catalog_site_up(s->c, s->now, &name, is_up));
+}
+
+void west_follows(struct site *s)
+{
+    west_open(s, 4);
+    s->left_out = NOT_STORE | NOT_PEERS | NOT_PLANS;
+    up(s, "east", true);
 }

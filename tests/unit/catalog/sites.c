@@ -1,5 +1,7 @@
 /* sites.c - tests of gateway/catalog/sites.c: what crosses to here, in which order, and what
- * is believed of others. */
+ * is believed of others.
+ *
+ * Covers: gateway/catalog/sites.c gateway/catalog/rules/site_rules.c */
 #include "gateway/catalog/sites.h"
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"
@@ -9,25 +11,12 @@
 #include "gateway/catalog/views.h"
 #include "site.h"
 
-static void up(struct site *s, const char *site, bool is_up)
-{
-    const struct tb_name name = name_of(site);
-    CHECK_OK(tb_catalog_site_up(s->c, s->now, &name, is_up));
-}
-
-static void west(struct site *s)
-{
-    west_open(s, 4);
-    s->left_out = NOT_STORE | NOT_PEERS | NOT_PLANS;
-    up(s, "east", true);
-}
-
 /* A newer ready version replaces one whose crossing has not begun... */
 static void a_newer_one_replaces_what_has_not_begun(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     said(&s, "[   0] cross v5 from east\n");
     const struct tb_id v5 = id_of(5), v6 = id_of(6);
@@ -44,8 +33,8 @@ static void a_newer_one_replaces_what_has_not_begun(void **state)
     site_close(&s);
 }
 
-/* P6: a chunk rots at east, so its arena has a new life. What crosses from there is not given up
- * for that: east says in its next words what it still has. */
+/* P6: a chunk rots at east, so its arena has a new life. A crossing from there is not given up
+ * for that: east announces next what it still has. */
 static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
 {
     (void)state;
@@ -53,7 +42,7 @@ static void a_new_life_of_its_only_source_ends_no_crossing(void **state)
     const struct tb_name east_name = name_of("east");
     struct tb_catalog_version_view v;
     const struct tb_id v5 = id_of(5);
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     hush(&s);
     cross_begin(&s, 5);
@@ -74,7 +63,7 @@ static void what_has_begun_is_finished(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     hush(&s);
     cross_begin(&s, 5);
@@ -91,7 +80,7 @@ static void an_open_version_is_nobodys_business(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     come(&s, "w");
     CHECK_OK(join(&s, "w", "g", 0, 1));
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_OPEN));
@@ -111,7 +100,7 @@ static void an_open_version_that_fails_is_freed(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_OPEN));
     cross_begin(&s, 5);
     land(&s, 5, 0, 4);
@@ -124,7 +113,7 @@ static void withdrawn_spreads(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     come(&s, "w");
     CHECK_OK(join(&s, "w", "g", 0, 1));
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
@@ -146,7 +135,7 @@ static void lost_elsewhere_is_not_lost_here(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_whole(&s, 5);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_LOST));
@@ -165,7 +154,7 @@ static void lost_elsewhere_is_not_lost_at_a_worker(void **state)
     (void)state;
     struct site s;
     const struct tb_id v5 = id_of(5), w = session_of("w");
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_whole(&s, 5);
     come(&s, "w");
@@ -188,7 +177,7 @@ static void what_is_whole_again_is_told_again(void **state)
     (void)state;
     struct site s;
     const struct tb_id v5 = id_of(5);
-    west(&s);
+    west_follows(&s);
     s.left_out = NOT_STORE | NOT_PLANS;
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_whole(&s, 5);
@@ -207,7 +196,7 @@ static void another_site_goes_on_when_home_is_away(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_begin(&s, 5);
     hush(&s);
@@ -228,7 +217,7 @@ static void what_is_not_announced_again_is_there_no_more(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_begin(&s, 5);
     up(&s, "east", false);
@@ -248,7 +237,7 @@ static void what_a_replaced_session_announced_is_not_waited_for(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     const struct tb_name east = name_of("east");
     CHECK_STATUS(tb_catalog_site_up(s.c, s.now, &east, true),
@@ -265,7 +254,7 @@ static void what_is_announced_again_is_still_there(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     cross_begin(&s, 5);
     up(&s, "east", false);
@@ -278,199 +267,12 @@ static void what_is_announced_again_is_still_there(void **state)
     site_close(&s);
 }
 
-/* 5 is on its way to west, and 6 is there as well. */
-static void crosses_as_a_newer_comes(struct site *s)
-{
-    west(s);
-    CHECK_OK(hear(s, "east", 5, TB_VERSION_READY));
-    cross_begin(s, 5);
-    CHECK_OK(hear(s, "east", 6, TB_VERSION_READY));
-}
-
-/* P6: sites that complete each other may all lack the same chunk: one that stands holds up no newer
- * one, and goes on when it can. */
-static void a_crossing_that_stands_holds_up_no_other(void **state)
-{
-    (void)state;
-    struct site s;
-    crosses_as_a_newer_comes(&s);
-    hush(&s);
-    pass_ms(&s, 6000, NULL);
-    land(&s, 5, 0, 3); /* it moves */
-    pass_ms(&s, 6000, NULL);
-    said(&s, "");
-    pass_ms(&s, 4100, NULL);
-    said(&s, "[16000] cross v5 from east\n" /* again, and beside it */
-             "[16000] cross v6 from east\n");
-    cross_whole(&s, 6);
-    land(&s, 5, 0, SHARD_CHUNKS);
-    site_close(&s);
-}
-
-/* The twin: on a slow path many chunks are on their way at once, and none is here for
- * longer than a lease time. */
-static void a_crossing_whose_chunks_take_long_does_not_stand(void **state)
-{
-    (void)state;
-    struct site s;
-    const struct tb_id v5 = id_of(5);
-    crosses_as_a_newer_comes(&s);
-    hush(&s);
-    for (uint64_t bytes = 1; bytes <= 4; bytes++) {
-        pass_ms(&s, 6000, NULL);
-        CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, bytes));
-    }
-    pass_ms(&s, 6000, NULL);
-    CHECK_OK(tb_catalog_arena_came(s.c, s.now, &v5, 4)); /* and then nothing comes */
-    said(&s, "");
-    pass_ms(&s, 4100, NULL);
-    said(&s, "[34000] cross v5 from east\n"
-             "[34000] cross v6 from east\n");
-    site_close(&s);
-}
-
-/* P6: two sites that draw from each other turn to the third, which has it whole. */
-static void once_it_stands_who_has_it_whole_is_asked_first(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    up(&s, "north", true);
-    up(&s, "south", true);
-    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
-    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
-    cross_begin(&s, 5);
-    const struct tb_catalog_site_progress p = {
-        .site = name_of("south"), .uid = id_of(5), .held_chunks = 10, .whole = true};
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    hush(&s);
-    pass_ms(&s, 10050, NULL);
-    said(&s, "[10000] cross v5 from south north\n");
-    site_close(&s);
-}
-
-/* What a third site reports of another is no announcement: asked is who said it himself. */
-static void who_was_only_spoken_of_is_not_asked(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    up(&s, "north", true);
-    up(&s, "south", true);
-    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
-    hush(&s);
-    const struct tb_catalog_site_progress p = {
-        .site = name_of("south"), .uid = id_of(5), .held_chunks = 10, .whole = true};
-    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    cross_begin(&s, 5);
-    said(&s, "");
-    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
-    said(&s, "[   0] cross v5 from north south\n");
-    site_close(&s);
-}
-
-static void the_configured_order_of_sites_holds(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    const struct tb_catalog_model m = {.name = name_of("policy"),
-                                       .home = name_of("east"),
-                                       .subscribed = true,
-                                       .from_count = 2,
-                                       .from = {name_of("south"), name_of("north")}};
-    CHECK_OK(tb_catalog_model_add(s.c, &m));
-    up(&s, "north", true);
-    up(&s, "south", true);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    said(&s, ""); /* east is not one of them */
-    CHECK_OK(hear(&s, "north", 5, TB_VERSION_READY));
-    CHECK_OK(hear(&s, "south", 5, TB_VERSION_READY));
-    said(&s, "[   0] cross v5 from south north\n");
-    site_close(&s);
-}
-
-/* P7, P10: no room now; asked again after a while, or for something newer. */
-static void a_refused_crossing_is_asked_again(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    hush(&s);
-    const struct tb_id v5 = id_of(5);
-    CHECK_OK(tb_catalog_crossing_refused(s.c, s.now, &v5));
-    said(&s, "");
-    assert_true(tb_catalog_next_deadline(s.c) == s.now + TB_SECONDS(1));
-    pass_ms(&s, 1000, NULL);
-    said(&s, "[1000] cross v5 from east\n");
-    assert_true(tb_catalog_next_deadline(s.c) == TB_TIME_NEVER);
-    CHECK_OK(tb_catalog_crossing_refused(s.c, s.now, &v5));
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
-    said(&s, "[1000] cross v6 from east\n");
-    site_close(&s);
-}
-
-/* P7, P10: what can never fit is not asked for again, whoever announces it; what is newer is. */
-static void a_hopeless_crossing_is_not_asked_again(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    hush(&s);
-    const struct tb_id v5 = id_of(5);
-    CHECK_OK(tb_catalog_crossing_hopeless(s.c, s.now, &v5));
-    assert_true(tb_catalog_next_deadline(s.c) == TB_TIME_NEVER);
-    pass_ms(&s, 10000, NULL);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    said(&s, "");
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
-    said(&s, "[10000] cross v6 from east\n");
-    site_close(&s);
-}
-
-/* What was begun and no site has any more cannot be finished. */
-static void a_crossing_without_a_source_is_given_up(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    come(&s, "w");
-    CHECK_OK(join(&s, "w", "g", 0, 1));
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    cross_begin(&s, 5);
-    CHECK_OK(stage(&s, "w", 5));
-    hush(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_RETIRED));
-    said(&s, "[   0] evict v5: superseded\n"
-             "[   0] tell w v5 superseded\n");
-    site_close(&s);
-}
-
-/* Somebody waits for an older one that never was here. */
-static void an_exact_wait_makes_it_cross(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
-    cross_whole(&s, 6);
-    hush(&s);
-    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 5000);
-    said(&s, "[   0] cross v5 from east\n");
-    cross_whole(&s, 5);
-    said(&s, "[   0] answer 1: v5 whole\n");
-    site_close(&s);
-}
-
 /* P4, P10: two versions in one place; the peer is wrong or we are, and neither is overwritten. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     struct tb_version_key key = {.uid = id_of(5),
@@ -513,12 +315,12 @@ static void home_believes_no_end(void **state)
     site_close(&s);
 }
 
-/* What a peer's old arena held, its new one has to say again. */
+/* A peer announces again what its new arena holds. */
 static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
 {
     (void)state;
     struct site s;
-    west(&s);
+    west_follows(&s);
     const struct tb_name north = name_of("north");
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
     const struct tb_catalog_site_progress p = {
@@ -535,217 +337,9 @@ static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
     site_close(&s);
 }
 
-static void west_wants_every(struct site *s)
-{
-    const struct tb_catalog_model m = {.name = name_of("policy"),
-                                       .home = name_of("east"),
-                                       .subscribed = true,
-                                       .every = true,
-                                       .keep = 2,
-                                       .from_count = 2,
-                                       .from = {name_of("east"), name_of("north")}};
-    CHECK_OK(tb_catalog_model_add(s->c, &m));
-}
-
-/* The opposite of a_newer_one_replaces_what_has_not_begun. */
-static void who_wants_every_version_gets_them_in_order(void **state)
-{
-    (void)state;
-    struct site s;
-    west(&s);
-    west_wants_every(&s);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
-    CHECK_OK(hear(&s, "east", 7, TB_VERSION_READY));
-    said(&s, "[   0] cross v5 from east\n");
-    cross_whole(&s, 5);
-    said(&s, "[   0] cross v6 from east\n");
-    /* Home did not keep it: what nobody has is not waited for. */
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_RETIRED));
-    said(&s, "[   0] cross v7 from east\n");
-    site_close(&s);
-}
-
-/* Who stages what is given up is told, and the newer one crosses. */
-static void a_crossing_given_up_is_superseded(void **state)
-{
-    (void)state;
-    struct site s;
-    const struct tb_id v5 = id_of(5), v6 = id_of(6);
-    west(&s);
-    come(&s, "w");
-    CHECK_OK(join(&s, "w", "g", 0, 1));
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE); /* not begun */
-    cross_begin(&s, 5);
-    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE); /* for what? */
-    CHECK_OK(stage(&s, "w", 5));
-    CHECK_OK(hear(&s, "east", 6, TB_VERSION_READY));
-    hush(&s);
-    CHECK_OK(tb_catalog_crossing_abandon(s.c, s.now, &v5));
-    said(&s, "[   0] evict v5: superseded\n"
-             "[   0] cross v6 from east\n"
-             "[   0] tell w v5 superseded\n");
-    assert_string_equal(state_of(&s, 5), "abandoned");
-    wait_for(&s, "w", TB_CATALOG_WAIT_EXACT, 5, 0, 1000);
-    said(&s, "[   0] answer 1: superseded\n");
-    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v6), TB_BAD_STATE);
-    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY)); /* its link came back: given up is given up */
-    assert_string_equal(state_of(&s, 5), "abandoned");
-    site_close(&s);
-}
-
-static void what_is_asked_for_by_name_is_not_given_up(void **state)
-{
-    (void)state;
-    struct site s;
-    const struct tb_id v5 = id_of(5);
-    crosses_as_a_newer_comes(&s);
-    wait_for(&s, NULL, TB_CATALOG_WAIT_EXACT, 5, 0, 5000);
-    drain(&s);
-    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE);
-    west_wants_every(&s);
-    CHECK_STATUS(tb_catalog_crossing_abandon(s.c, s.now, &v5), TB_BAD_STATE);
-    site_close(&s);
-}
-
-static enum tb_status reported(struct site *s, const char *site, uint64_t uid)
-{
-    const struct tb_catalog_site_progress p = {.site = name_of(site), .uid = id_of(uid), .whole = true};
-    return tb_catalog_site_progress(s->c, s->now, &p);
-}
-
-/* P3: what this site holds is its own to say, or its only copy would count as a second one. */
-static void a_peers_word_is_no_second_copy_here(void **state)
-{
-    (void)state;
-    struct site s;
-    east_open(&s, 4);
-    rank_begins(&s);
-    CHECK_OK(version_open(&s, "rank", 5, 1, 5));
-    CHECK_OK(seal(&s, "rank", 5, 0, 1));
-    hush(&s);
-    CHECK_STATUS(reported(&s, "east", 5), TB_BAD_ARGUMENT);
-    assert_string_equal(state_of(&s, 5), "ready");
-    CHECK_OK(reported(&s, "west", 5)); /* the twin */
-    assert_string_equal(state_of(&s, 5), "kept");
-    site_close(&s);
-}
-
-/* P6: a peer that speaks of many sites keeps none out that speaks itself. */
-static void who_is_spoken_of_gives_way_to_who_speaks(void **state)
-{
-    (void)state;
-    static const char *const spoken_of[] = {"a", "b", "c", "d"}; /* as many as there are places */
-    struct site s;
-    east_open(&s, 1);
-    rank_begins(&s);
-    publish_whole(&s, "rank", 5);
-    up(&s, "south", true);
-    for (size_t i = 0; i < 3; i++)
-        CHECK_OK(reported(&s, spoken_of[i], 5));
-    CHECK_STATUS(reported(&s, spoken_of[3], 5), TB_SITE_NOMEM);
-    for (size_t i = 0; i < 3; i++) {
-        const char *const speak[] = {"west", "north", "island"};
-        up(&s, speak[i], true);
-        CHECK_OK(reported(&s, speak[i], 5));
-    }
-    CHECK_STATUS(reported(&s, spoken_of[0], 5), TB_SITE_NOMEM);
-    const struct tb_name ninth = name_of("ninth"); /* of peers there are no more than places */
-    CHECK_STATUS(tb_catalog_site_up(s.c, s.now, &ninth, true), TB_SITE_NOMEM);
-    CHECK_OK(reported(&s, "south", 5));
-    site_close(&s);
-}
-
-/* The twin: a name that has nothing any more makes room for the next one that is spoken of. */
-static void who_has_nothing_any_more_gives_way_to_who_is_spoken_of(void **state)
-{
-    (void)state;
-    static const char *const spoken_of[] = {"a", "b", "c", "d"};
-    struct site s;
-    const struct tb_id v5 = id_of(5);
-    east_open(&s, 1);
-    rank_begins(&s);
-    publish_whole(&s, "rank", 5);
-    for (size_t i = 0; i < 4; i++)
-        CHECK_OK(reported(&s, spoken_of[i], 5));
-    publish_whole(&s, "rank", 6);
-    CHECK_STATUS(reported(&s, "e", 6), TB_SITE_NOMEM);
-    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "test"));
-    CHECK_OK(reported(&s, "e", 6));
-    site_close(&s);
-}
-
-/* P7: what peers say of others takes no place from who is here, and gives way to what
- * they have themselves. */
-static void what_is_spoken_of_takes_no_place_from_who_is_here(void **state)
-{
-    (void)state;
-    struct site s;
-    east_open(&s, 7);
-    rank_begins(&s);
-    for (uint64_t number = 1; number <= 6; number++) {
-        publish_whole(&s, "rank", number);
-        CHECK_OK(reported(&s, "a", number));
-        CHECK_OK(reported(&s, "b", number));
-    }
-    publish_whole(&s, "rank", 7);
-    CHECK_STATUS(reported(&s, "a", 7), TB_SITE_NOMEM);
-    up(&s, "west", true);
-    for (uint64_t number = 1; number <= 6; number++)
-        CHECK_OK(reported(&s, "west", number));
-    up(&s, "north", true);
-    for (uint64_t number = 1; number <= 6; number++)
-        CHECK_OK(reported(&s, "north", number));
-    CHECK_STATUS(reported(&s, "west", 7), TB_SITE_NOMEM); /* nobody is left who is only spoken of */
-    site_close(&s);
-}
-
-static bool is_known_at(const struct site *s, const char *site, uint64_t number)
-{
-    const struct tb_name name = name_of(site);
-    const struct tb_id uid = id_of(number);
-    struct tb_catalog_reference_view view;
-    for (uint32_t cursor = 0; tb_catalog_reference_at(s->c, &cursor, &view);)
-        if (view.kind == TB_REFERENCE_SITE && tb_id_equal(&view.uid, &uid) &&
-            tb_name_equal(&view.name, &name))
-            return true;
-    return false;
-}
-
-/* P6: what gives way is not the head, in whatever order it was spoken of, and of the
- * others the first that was. */
-static void what_is_spoken_of_the_head_gives_way_last(void **state)
-{
-    (void)state;
-    struct site s;
-    east_open(&s, 7);
-    rank_begins(&s);
-    for (uint64_t number = 1; number <= 6; number++)
-        publish_whole(&s, "rank", number);
-    CHECK_OK(reported(&s, "a", 6));
-    for (uint64_t number = 1; number <= 5; number++)
-        CHECK_OK(reported(&s, "a", number));
-    for (uint64_t number = 1; number <= 6; number++)
-        CHECK_OK(reported(&s, "b", number));
-    up(&s, "west", true);
-    for (uint64_t number = 1; number <= 5; number++) {
-        assert_true(is_known_at(&s, "a", number));
-        CHECK_OK(reported(&s, "west", number));
-        assert_false(is_known_at(&s, "a", number));
-        assert_true(is_known_at(&s, "a", 6));
-    }
-    CHECK_OK(reported(&s, "west", 6));
-    assert_false(is_known_at(&s, "a", 6));
-    site_close(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_wants_every_version_gets_them_in_order),
-        cmocka_unit_test(a_crossing_given_up_is_superseded),
-        cmocka_unit_test(what_is_asked_for_by_name_is_not_given_up),
         cmocka_unit_test(a_newer_one_replaces_what_has_not_begun),
         cmocka_unit_test(a_new_life_of_its_only_source_ends_no_crossing),
         cmocka_unit_test(what_has_begun_is_finished),
@@ -759,22 +353,8 @@ int main(void)
         cmocka_unit_test(what_is_not_announced_again_is_there_no_more),
         cmocka_unit_test(what_a_replaced_session_announced_is_not_waited_for),
         cmocka_unit_test(what_is_announced_again_is_still_there),
-        cmocka_unit_test(a_crossing_that_stands_holds_up_no_other),
-        cmocka_unit_test(a_crossing_whose_chunks_take_long_does_not_stand),
-        cmocka_unit_test(once_it_stands_who_has_it_whole_is_asked_first),
-        cmocka_unit_test(who_was_only_spoken_of_is_not_asked),
-        cmocka_unit_test(the_configured_order_of_sites_holds),
-        cmocka_unit_test(a_refused_crossing_is_asked_again),
-        cmocka_unit_test(a_hopeless_crossing_is_not_asked_again),
-        cmocka_unit_test(a_crossing_without_a_source_is_given_up),
-        cmocka_unit_test(an_exact_wait_makes_it_cross),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(home_believes_no_end),
-        cmocka_unit_test(a_peers_word_is_no_second_copy_here),
-        cmocka_unit_test(who_is_spoken_of_gives_way_to_who_speaks),
-        cmocka_unit_test(who_has_nothing_any_more_gives_way_to_who_is_spoken_of),
-        cmocka_unit_test(what_is_spoken_of_takes_no_place_from_who_is_here),
-        cmocka_unit_test(what_is_spoken_of_the_head_gives_way_last),
         cmocka_unit_test(a_new_life_of_a_sites_arena_holds_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 /* tables.c - tests of gateway/catalog/rows/tables.c: rows are reused, and what they have to
- * say keeps its order. */
+ * say keeps its order.
+ *
+ * Covers: gateway/catalog/rows/tables.c gateway/catalog/catalog_memory.c */
 #include "gateway/catalog/rows/table_check.h"
 
 #include <string.h>

@@ -1,4 +1,6 @@
-/* telling.c - tests of gateway/catalog/todo_marks.c: what comes out, in which order, once. */
+/* telling.c - tests of gateway/catalog/todo_marks.c: what comes out, in which order, once.
+ *
+ * Covers: gateway/catalog/todo_marks.c */
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/leases.h"

@@ -1,5 +1,8 @@
 /* unpublish.c - tests of gateway/catalog/unpublish.c: a rank takes its memory back and nothing
- * retained is lost (P3). */
+ * retained is lost (P3).
+ *
+ * Covers: gateway/catalog/unpublish.c gateway/catalog/rules/unpublish_rules.c
+ * Covers: gateway/catalog/rows/reference_rows.c */
 #include <stdio.h>
 
 #include "check.h"

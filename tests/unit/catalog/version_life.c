@@ -1,6 +1,8 @@
 /* version_life.c - tests of gateway/catalog/lives/version_life.c: every pair of state and event,
  * the legal and the refused. The lists here are the test's own, so a row too many is found as
- * well as one too few. */
+ * well as one too few.
+ *
+ * Covers: gateway/catalog/lives/version_life.c */
 #include "gateway/catalog/lives/version_life.h"
 
 #include "check.h"

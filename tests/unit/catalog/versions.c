@@ -1,5 +1,8 @@
 /* versions.c - tests of gateway/catalog/versions.c: a version's life, each rule and its
- * opposite. */
+ * opposite.
+ *
+ * Covers: gateway/catalog/versions.c gateway/catalog/rules/version_rules.c
+ * Covers: gateway/catalog/rows/version_rows.c */
 #include "gateway/catalog/versions.h"
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"

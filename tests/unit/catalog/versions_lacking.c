@@ -1,5 +1,7 @@
 /* versions_lacking.c - tests of gateway/catalog/rules/version_rules.c: what home lacks of a version
- * is asked of whoever may have it, and it is lost when nobody has (P3, P6). */
+ * is asked of whoever may have it, and it is lost when nobody has (P3, P6).
+ *
+ * Covers: gateway/catalog/rules/version_rules.c gateway/catalog/rules/landing_rules.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -382,8 +384,9 @@ static void a_site_that_is_cut_off_is_waited_for(void **state)
     site_close(&s);
 }
 
-/* P3: a chunk of any version rots at west, so its arena has a new life. What west alone has all of
- * is not lost for that: it has a lease time to say so again. By the seeded world, seed 9772. */
+/* P3: a chunk of any version rots at west, so its arena has a new life. A version that west
+ * alone has whole is not lost for that: west has a lease time to say so again. By the seeded
+ * world, seed 9772. */
 static void a_new_life_of_who_has_it_loses_nothing(void **state)
 {
     (void)state;
@@ -466,7 +469,7 @@ static void a_reader_that_cannot_be_asked_holds_up_no_verdict(void **state)
     site_close(&s);
 }
 
-/* What was never here no reader can have: nobody waits for it. */
+/* A chunk that was never here no reader can have: it is not waited for. */
 static void a_reader_of_what_was_here_holds_up_no_verdict(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
 /* views.c - tests of gateway/catalog/views.c: which site is behind, by how much, and since when
- * (P10). */
+ * (P10).
+ *
+ * Covers: gateway/catalog/views.c */
 #include "gateway/catalog/views.h"
 #include "check.h"
 #include "gateway/catalog/groups.h"

@@ -1,5 +1,8 @@
 /* waiters.c - tests of gateway/catalog/waiters.c: who waits, for what, until when. P10: every
- * wait is answered once. */
+ * wait is answered once.
+ *
+ * Covers: gateway/catalog/waiters.c gateway/catalog/rules/wait_rules.c
+ * Covers: gateway/catalog/rows/wait_rows.c */
 #include "check.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/records.h"
@@ -100,7 +103,7 @@ static void exact_is_of_the_run_asked_for(void **state)
     site_close(&s);
 }
 
-/* Whoever waits for what will not come is woken with why. */
+/* A wait for a version that will not come ends with the reason. */
 static void exact_wakes_with_the_end(void **state)
 {
     (void)state;
@@ -125,7 +128,7 @@ static void exact_wakes_with_the_end(void **state)
     site_close(&s);
 }
 
-/* What failed before it was ready was nobody's to wait for: the ranks may try again. */
+/* A wait does not end with a version that failed before it was ready: the ranks may try again. */
 static void a_failed_attempt_wakes_nobody(void **state)
 {
     (void)state;
@@ -258,7 +261,7 @@ static void an_unknown_site_answers_nobody(void **state)
     site_close(&s);
 }
 
-/* What a site went past it will never activate: who waits is not left waiting. */
+/* A site will never activate a version that it went past: the wait ends. */
 static void a_newer_activated_version_counts(void **state)
 {
     (void)state;

@@ -1,6 +1,8 @@
 /* planner.c - trees as the planner makes them, drawn: one member a line, indented under its
- * upstream, '=' before a reader that shares its upstream's host. */
-#include "intra/planner.h"
+ * upstream, '=' before a reader that shares its upstream's host.
+ *
+ * Covers: intra/planner.c */
+#include "planner_scene.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,106 +12,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-
-#define SITE_MEMBERS_MAX 64
-
-struct site {
-    struct tb_planner_member members[SITE_MEMBERS_MAX];
-    char names[SITE_MEMBERS_MAX][8];
-    bool gone[SITE_MEMBERS_MAX];
-    uint32_t count;
-    uint32_t fan_out;
-    char drawing[4096];
-};
-
-static uint32_t site_add(struct site *s, const char *name, enum tb_planner_kind kind, uint32_t host)
-{
-    const uint32_t i = s->count++;
-    s->members[i] =
-        (struct tb_planner_member){.id = i + 1, .kind = kind, .host = host, .upstream = TB_PLANNER_NONE};
-    snprintf(s->names[i], sizeof s->names[i], "%s", name);
-    return i;
-}
-
-static void site_init(struct site *s, uint32_t fan_out)
-{
-    memset(s, 0, sizeof *s);
-    s->fan_out = fan_out;
-    site_add(s, "gw", TB_PLANNER_GATEWAY, 1000);
-}
-
-static void count_readers(struct site *s)
-{
-    for (uint32_t i = 0; i < s->count; i++)
-        s->members[i].readers = 0;
-    for (uint32_t i = 0; i < s->count; i++) {
-        const uint32_t up = s->members[i].upstream;
-        if (up != TB_PLANNER_NONE && s->members[up].host != s->members[i].host) s->members[up].readers++;
-    }
-}
-
-/* The members that are gone stay in the table, so that indexes do not move: the question avoids
- * them, and nobody reads from them. */
-static enum tb_status site_plan(struct site *s, uint32_t reader)
-{
-    uint64_t avoid[SITE_MEMBERS_MAX];
-    uint32_t avoid_count = 0;
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->gone[i]) avoid[avoid_count++] = s->members[i].id;
-    count_readers(s);
-    const struct tb_planner_question q = {.members = s->members,
-                                          .count = s->count,
-                                          .reader = reader,
-                                          .fan_out = s->fan_out,
-                                          .avoid = avoid,
-                                          .avoid_count = avoid_count,
-                                          .failed_count = avoid_count};
-    return tb_planner_upstream(&q, &s->members[reader].upstream);
-}
-
-static uint32_t site_join(struct site *s, const char *name, uint32_t host)
-{
-    const uint32_t i = site_add(s, name, TB_PLANNER_WORKER, host);
-    assert_int_equal(site_plan(s, i), TB_OK);
-    return i;
-}
-
-/* Its readers lose it, in the order of their numbers, and only they are asked about. Returns how
- * many. */
-static uint32_t site_leave(struct site *s, uint32_t index)
-{
-    uint32_t orphans[SITE_MEMBERS_MAX];
-    uint32_t count = 0;
-    s->gone[index] = true;
-    s->members[index].upstream = TB_PLANNER_NONE;
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->members[i].upstream == index) {
-            s->members[i].upstream = TB_PLANNER_NONE;
-            orphans[count++] = i;
-        }
-    for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(site_plan(s, orphans[i]), TB_OK);
-    return count;
-}
-
-static void draw_below(struct site *s, uint32_t index, int depth)
-{
-    const uint32_t up = s->members[index].upstream;
-    const bool shared = up != TB_PLANNER_NONE && s->members[up].host == s->members[index].host;
-    const size_t used = strlen(s->drawing);
-    snprintf(s->drawing + used, sizeof s->drawing - used, "%*s%s%s\n", depth * 2, "", shared ? "=" : "",
-             s->names[index]);
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->members[i].upstream == index) draw_below(s, i, depth + 1);
-}
-
-static const char *site_draw(struct site *s)
-{
-    s->drawing[0] = '\0';
-    for (uint32_t i = 0; i < s->count; i++)
-        if (s->members[i].upstream == TB_PLANNER_NONE && !s->gone[i]) draw_below(s, i, 0);
-    return s->drawing;
-}
 
 static void four_hosts_form_a_chain_behind_the_gateway(void **state)
 {
@@ -381,134 +283,6 @@ static void a_slow_member_becomes_a_leaf(void **state)
                                        "      b\n");
 }
 
-#define CHUNK UINT64_C(10) /* bytes */
-
-/* It tells its rate, so long after it told it before. */
-static bool judge(struct site *s, uint32_t reader, struct tb_planner_pace *pace, tb_time_ns later)
-{
-    const struct tb_planner_question q = {.members = s->members,
-                                          .count = s->count,
-                                          .reader = reader,
-                                          .fan_out = s->fan_out,
-                                          .now = pace->at + later,
-                                          .chunk_bytes = CHUNK};
-    return tb_planner_slow(&q, pace);
-}
-
-static bool alone(struct site *s, uint32_t reader)
-{
-    const struct tb_planner_question q = {.members = s->members, .count = s->count, .reader = reader};
-    return tb_planner_alone(&q);
-}
-
-/* P6: who holds up those behind it is found once the others could have had eight chunks, which are
- * 0.8 s at their rate; who is held up is not blamed. */
-static void under_half_of_the_median_for_8_chunks_is_slow(void **state)
-{
-    (void)state;
-    struct site s;
-    struct tb_planner_pace paces[8] = {{0}};
-    site_init(&s, 1);
-    for (uint32_t host = 1; host <= 5; host++)
-        s.members[site_join(&s, "w", host)].bytes_per_s = host < 4 ? 100 : 40; /* 4 holds up 5 */
-    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100))); /* it may have waited for most of that */
-    assert_false(judge(&s, 4, &paces[4], TB_MS(400)));
-    assert_false(judge(&s, 4, &paces[4], TB_MS(399)));
-    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
-    for (uint32_t i = 1; i <= 5; i++) { /* the twin: all others, however long */
-        for (uint32_t times = 0; i != 4 && times < 3; times++)
-            assert_false(judge(&s, i, &paces[i], TB_SECONDS(100)));
-    }
-    s.members[4].bytes_per_s = 51; /* it came back: judged anew from here on */
-    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(1)));
-    s.members[4].bytes_per_s = 40;
-    assert_false(judge(&s, 4, &paces[4], TB_MS(799)));
-    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
-}
-
-/* P6: who gets nothing although its source has more, while others do; told twice, as all may
- * stand still at first. */
-static void who_gets_nothing_though_there_is_more_is_slow(void **state)
-{
-    (void)state;
-    struct site s;
-    struct tb_planner_pace paces[8] = {{0}};
-    site_init(&s, 1);
-    for (uint32_t host = 1; host <= 5; host++) {
-        const uint32_t w = site_join(&s, "w", host);
-        s.members[w].bytes_per_s = host < 4 ? 100 : 0; /* 4 holds up 5 */
-        s.members[w].held_chunks = host < 4 ? 9 : 5;
-    }
-    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
-    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
-    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
-    tb_planner_waited(&paces[4], paces[4].at + TB_SECONDS(1));
-    assert_false(judge(&s, 4, &paces[4], TB_SECONDS(1))); /* for much of that it waited */
-    assert_false(judge(&s, 4, &paces[4], TB_MS(799)));
-    assert_true(judge(&s, 4, &paces[4], TB_MS(1)));
-    for (uint32_t times = 0; times < 10; times++) /* the twins: who is behind it, */
-        assert_false(judge(&s, 5, &paces[5], TB_SECONDS(100)));
-    s.members[3].held_chunks = 5; /* who has all that its source has, */
-    for (uint32_t times = 0; times < 10; times++)
-        assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
-    s.members[3].held_chunks = 9; /* and who stands still as all do */
-    for (uint32_t i = 1; i < 4; i++)
-        s.members[i].bytes_per_s = 0;
-    for (uint32_t times = 0; times < 10; times++)
-        assert_false(judge(&s, 4, &paces[4], TB_SECONDS(100)));
-}
-
-/* Where all are slow nobody is, nor is one that has nobody beside it. */
-static void who_is_as_slow_as_the_others_is_not_slow(void **state)
-{
-    (void)state;
-    struct site s;
-    struct tb_planner_pace pace = {0};
-    site_init(&s, 2);
-    const uint32_t a = site_join(&s, "a", 1);
-    s.members[a].bytes_per_s = 1;
-    for (uint32_t times = 0; times < 10; times++)
-        assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
-    const uint32_t b = site_join(&s, "b", 2);
-    s.members[b].bytes_per_s = 2;
-    for (uint32_t times = 0; times < 10; times++)
-        assert_false(judge(&s, a, &pace, TB_SECONDS(100)));
-}
-
-/* Who leads all others has nobody to be compared with; who follows has, and so has one
- * with a chain beside it. */
-static void who_leads_all_others_is_alone(void **state)
-{
-    (void)state;
-    struct site s;
-    site_init(&s, 1);
-    for (uint32_t host = 1; host <= 3; host++)
-        s.members[site_join(&s, "w", host)].bytes_per_s = 10;
-    assert_true(alone(&s, 1) && !alone(&s, 2) && !alone(&s, 3));
-    s.members[3].bytes_per_s = 4; /* much of its first word it waited for a first chunk */
-    assert_true(alone(&s, 1));
-    s.members[3].steady = true; /* it is held up by somebody else */
-    assert_false(alone(&s, 1));
-    s.members[3].slow = true; /* that one is known */
-    assert_true(alone(&s, 1));
-    s.members[3].slow = false;
-    s.members[3].bytes_per_s = 5;
-    assert_true(alone(&s, 1));
-    s.members[1].readers = 2; /* each gets half of its NIC */
-    s.members[3].bytes_per_s = 4;
-    assert_true(alone(&s, 1));
-    s.members[3].bytes_per_s = 1; /* under half of that share */
-    s.members[3].steady = true;
-    assert_false(alone(&s, 1));
-    s.members[1].readers = 1;
-    s.members[3].bytes_per_s = 10;
-    const uint32_t beside = site_join(&s, "d", 4);
-    s.members[beside].upstream = 0;
-    assert_true(alone(&s, 1)); /* that one has told no rate */
-    s.members[beside].bytes_per_s = 10;
-    assert_false(alone(&s, 1));
-}
-
 static void a_slow_member_is_better_than_none(void **state)
 {
     (void)state;
@@ -541,7 +315,7 @@ static void the_same_rack_is_preferred(void **state)
     assert_int_equal(s.members[c].upstream, a);
 }
 
-/* What no worker has comes from the gateway: the one that is ahead of all others does
+/* A chunk that no worker has comes from the gateway: the one that is ahead of all others does
  * not read from behind. */
 static void the_gateway_gives_what_nobody_else_holds(void **state)
 {
@@ -747,10 +521,6 @@ int main(void)
         cmocka_unit_test(who_is_silent_comes_behind_the_slow),
         cmocka_unit_test(the_most_advanced_of_a_host_leads_next),
         cmocka_unit_test(a_slow_member_becomes_a_leaf),
-        cmocka_unit_test(under_half_of_the_median_for_8_chunks_is_slow),
-        cmocka_unit_test(who_gets_nothing_though_there_is_more_is_slow),
-        cmocka_unit_test(who_is_as_slow_as_the_others_is_not_slow),
-        cmocka_unit_test(who_leads_all_others_is_alone),
         cmocka_unit_test(a_slow_member_is_better_than_none),
         cmocka_unit_test(the_same_rack_is_preferred),
         cmocka_unit_test(the_gateway_gives_what_nobody_else_holds),

@@ -1,5 +1,7 @@
 /* fleet_chain.c - the longest chain that is promised, hop by hop: the shipped hops look when they
- * look, which the closed form of fleet_model.h leaves out. */
+ * look, which the closed form of fleet_model.h leaves out.
+ *
+ * Covers: sim/fleet/fleet_hops.c */
 #include <stdio.h>
 
 #include "sim/fleet/fleet_world.h"

@@ -1,5 +1,7 @@
 /* fleet_model.c - the model against what can be worked out by hand: one host, a chain, a star,
- * pulls; and what must hold of any fleet. */
+ * pulls; and what must hold of any fleet.
+ *
+ * Covers: sim/fleet/fleet_model.c */
 #include "sim/fleet/fleet_model.h"
 
 #include "intra/planner.h"

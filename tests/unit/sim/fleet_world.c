@@ -1,5 +1,8 @@
 /* fleet_world.c - the fleet event by event: against times worked out by hand, and against
- * losses. */
+ * losses.
+ *
+ * Covers: sim/fleet/fleet_world.c sim/fleet/fleet_sites.c sim/fleet/fleet_links.c
+ * Covers: sim/fleet/fleet_hops.c sim/fleet/fleet_scenario.c */
 #include "sim/fleet/fleet_world.h"
 
 #include <stdio.h>
@@ -152,9 +155,9 @@ static void a_host_has_its_memory_also_in_a_star(void **state)
     tb_fleet_outcome_fini(&o);
 }
 
-/* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as the
- * first of a chain looks slow. Who follows copies all the while, 2 GB/s for 1.5 GB beside four
- * seconds, whoever it was that read. */
+/* A link as fast as the NICs: now and then the catalog has another of a host's workers read, as
+ * the first of a chain looks slow. The followers copy all the while, 2 GB/s for 1.5 GB beside
+ * four seconds, whichever worker reads. */
 static void who_follows_copies_while_its_host_reads(void **state)
 {
     (void)state;
@@ -267,9 +270,9 @@ static void workers_have_it_with_their_gateway(void **state)
     }
 }
 
-/* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. What it
- * and its readers had asked for and was not sent yet keeps no NIC busy. Real gateways and workers:
- * 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
+/* The link feeds faster than the NICs take, so the first of the chain is tried elsewhere. Chunks
+ * that it and its readers had asked for, and that were not sent yet, keep no NIC busy. Real
+ * gateways and workers: 8.4 s (sim/fleet/check_wan.py); 9.5 s when it did. */
 static void what_is_not_sent_any_more_keeps_no_nic_busy(void **state)
 {
     (void)state;

@@ -1,6 +1,8 @@
-/* joining.c - 10,000 workers join within a lease: what the catalog does for them,
- * counted. What that takes of a core is measured (fleet.joins); what grows faster than
- * the workers is seen here. */
+/* joining.c - 10,000 workers join within a lease: what the catalog does for them, counted. The
+ * bench measures the time (fleet.joins); this test sees a cost that grows faster than the
+ * workers.
+ *
+ * Covers: sim/fleet/joining.c gateway/catalog/rules/plans.c */
 #include "sim/fleet/joining.h"
 
 #include "intra/planner.h"

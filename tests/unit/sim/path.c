@@ -1,5 +1,7 @@
 /* One direction of the emulated WAN in virtual time: each fault and its opposite, and
- * that a seed says it all. */
+ * that a seed says it all.
+ *
+ * Covers: sim/wan/path.c */
 #include "sim/wan/path.h"
 
 #include <string.h>
@@ -177,9 +179,9 @@ static void paths_that_share_a_queue_change_its_rate_once(void **state)
     assert_in_range(leaves(&l.path, 519 * MS), 522 * MS, 523 * MS);
 }
 
-/* What is read 5 ms late at an idle queue leaves so much later, and so does what was read with it.
- * What comes in time behind them is not counted: on a link that is nearly full one late reading
- * would be told for seconds. */
+/* A packet read 5 ms late at an idle queue leaves so much later, and so do packets read with it.
+ * Packets that come in time behind them are not counted: on a link that is nearly full one late
+ * reading would be told for seconds. */
 static void packets_that_were_read_late_are_late(void **state)
 {
     (void)state;
@@ -330,7 +332,7 @@ static void too_many_changes_are_refused(void **state)
     assert_false(tb_path_schedule(&l.path, &c));
 }
 
-/* What became of each of 2000 packets, with all faults on. */
+/* The fate of each of 2000 packets, with all faults on. */
 static uint64_t trace(uint64_t seed, uint32_t number, int64_t apart, uint64_t loss)
 {
     struct tb_path_queue queue = {0};

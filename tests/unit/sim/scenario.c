@@ -1,4 +1,6 @@
-/* Scenario files: units, both directions, shared queues, and each mistake with its line. */
+/* Scenario files: units, both directions, shared queues, and each mistake with its line.
+ *
+ * Covers: sim/wan/scenario.c sim/yaml_text.c */
 #include "sim/wan/scenario.h"
 
 #include <string.h>

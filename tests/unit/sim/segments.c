@@ -1,5 +1,7 @@
 /* A batch of TCP cut into packets and joined again is the batch; what does not
- * follow is not joined. */
+ * follow is not joined.
+ *
+ * Covers: sim/wan/segments.c */
 #include "sim/wan/segments.h"
 
 #include <string.h>
@@ -71,8 +73,8 @@ static void cut_and_joined_again_is_the_same(void **state)
 static void what_does_not_follow_is_not_joined(void **state)
 {
     (void)state;
-    /* What is changed in the second packet: sequence, port, address, acknowledgement, window, an
-     * option, TOS, FIN, fragment. */
+    /* Changed in the second packet: sequence, port, address, acknowledgement, window, an option,
+     * TOS, FIN, fragment. */
     static const uint32_t places[] = {27, 21, 15, 31, 35, 45, 1, 33, 7};
     uint8_t batch[BYTES], first[HEADER + SEGMENT], second[HEADER + SEGMENT];
     batch_make(batch);

@@ -1,5 +1,7 @@
 /* world_met.c - tests of sim/world/world_met.c: a fault or a way that no seed met is told,
- * and nothing else is. */
+ * and nothing else is.
+ *
+ * Covers: sim/world/world_met.c */
 #include "sim/world/world_met.h"
 #include "tests/unit/check.h"
 
