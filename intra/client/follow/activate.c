@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -190,6 +191,7 @@ static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct
 static enum tb_status apply_patch(struct tb_session *s, struct tb_registration *r, struct tb_patch *patch,
                                   struct tb_patch_result *result_out)
 {
+    TB_ASSERT_LOCKED(s);
     tb_registration_begin_pass(r);
     tb_session_unlock(s);
     const enum tb_status status = tb_patch_apply(patch, s->crew, result_out);

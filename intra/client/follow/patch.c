@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/follow/patch_inside.h"
 
@@ -130,16 +131,19 @@ enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patc
 
 uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].memory;
 }
 
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].on_device;
 }
 
 uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].ties;
 }
 
@@ -173,6 +177,7 @@ static uint64_t drop_pages(const struct tb_patch *patch, const struct tb_place *
 
 static bool keep(struct tb_patch_chunk *c, const struct tb_codec_coded *coded)
 {
+    TB_ASSERT(c->coded == NULL && c->state == TB_PATCH_LANDED);
     uint8_t *copy = tb_malloc(coded->count + 1);
     if (copy == NULL) return false;
     memcpy(copy, coded->bytes, coded->count);
@@ -260,6 +265,7 @@ static enum tb_status prove(struct tb_patch_shard *sh, struct tb_patch_tool *t, 
 enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded)
 {
     struct tb_patch *patch = user;
+    TB_ASSERT(shard < patch->shard_count && k < patch->shards[shard].manifest->chunk_count);
     struct tb_patch_shard *sh = &patch->shards[shard];
     struct tb_patch_chunk *c = &sh->chunks[k];
     const enum tb_patch_tied tied = tb_patch_tied_of(sh, k);
@@ -310,6 +316,7 @@ static void landed(void *owner, const struct tb_place *p, uint32_t k)
 
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place)
 {
+    TB_ASSERT(shard < patch->shard_count && place->landed == NULL);
     patch->shards[shard].place = place;
     place->landed = landed;
     place->owner = &patch->shards[shard];
@@ -380,6 +387,7 @@ static void must_come(struct tb_patch_shard *sh, uint32_t k)
     tb_free(c->coded);
     c->coded = NULL;
     c->state = TB_PATCH_FETCH;
+    TB_ASSERT(sh->place != NULL);
     (void)tb_bitmap_clear(sh->place->held, k);
 }
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "intra/client/follow/buffer_switch.h"
@@ -239,6 +240,7 @@ int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
 
 int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call)
 {
+    TB_ASSERT(use->staging->patch != NULL);
     TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     struct tb_request *request = s->up ? tb_release_request(s, &use->staging->uid) : NULL;

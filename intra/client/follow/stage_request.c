@@ -21,6 +21,7 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     if (tb_digest_equal(&key->root, &(struct tb_digest){0})) return TB_PEER_GARBLED;
     st->shards = tb_calloc(key->shard_count, sizeof *st->shards);
     if (st->shards == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(key->shard_count > 0 && st->manifests_here == 0);
     st->key = *key; /* shard_count was bounded by its decoder */
     tb_staging_step(&st->life, TB_STAGING_DESCRIBED);
     return TB_OK;

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
@@ -124,6 +125,7 @@ static struct tb_staging *next_of(struct tb_session *s, const struct tb_registra
 /* P2: the gateway hears that it is not here, before anybody could say go to it. */
 static void leave(struct tb_session *s, struct tb_registration *r, struct tb_staging *st)
 {
+    TB_ASSERT(st->gpu_for == r && !tb_staging_is_preparing(st->life) && st->stage != NULL);
     struct tb_gpu_stage *stage = st->stage;
     tb_staging_give_back(s, st);
     tb_staging_fail(st, TB_BAD_STATE,
@@ -141,6 +143,7 @@ static void leave(struct tb_session *s, struct tb_registration *r, struct tb_sta
 
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT(r->suspended); /* no new staging is for it */
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st;
     r->ending++; /* nobody resumes it meanwhile */

@@ -76,6 +76,7 @@ static int place_tensors(struct tb_registration *r, const struct tb_tensor_desc 
         TB_ASSERT(t != NULL);
         if (descs[i].memory == NULL && t->bytes > 0)
             return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory", descs[i].name);
+        TB_ASSERT(r->memory[t - r->layout.tensors] == NULL);
         r->given_of[t - r->layout.tensors] = i;
         r->given[i] = descs[i].memory;
     }
@@ -230,6 +231,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
     for (uint32_t i = 0; i < r->layout.tensor_count; i++)
         if (is_callers(s, r, i)) pieces[i] = (struct tb_stretch){r->memory[i], r->layout.tensors[i].bytes};
     const enum tb_status status = tb_stretches_make(pieces, r->layout.tensor_count, &r->stretches);
+    TB_ASSERT(!r->stays);
     tb_free(pieces);
     r->stays = status == TB_OK && r->stretches.count <= STAYS_STRETCHES_MAX;
     for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
@@ -239,6 +241,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
 
 void tb_registration_discard(struct tb_registration *r)
 {
+    TB_ASSERT(r->ending == 0);
     TB_ASSERT(r->passes == 0 && r->subscriptions == 0);
     tb_guard_end(r->guard);
     tb_gpu_memory_close(r->gpu);
@@ -273,6 +276,7 @@ struct tb_registration *tb_registration_new(struct tb_session *s)
 
 void tb_registration_enter(struct tb_registration *r)
 {
+    TB_ASSERT(r->next == NULL && r->want_count > 0 && r->want_memory != NULL);
     struct tb_session *s = r->session;
     r->target.gpu = r->gpu;
     tb_session_lock(s);

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #define BLOCK_PAGES 256u
@@ -137,6 +138,7 @@ static bool add_pages(struct tb_protection *p, uintptr_t at, uintptr_t end)
     if (end <= at) return true;
     struct slot *slot = free_slot();
     if (slot == NULL) return false;
+    TB_ASSERT(at < end && at % page == 0 && end % page == 0);
     slot->at = at;
     slot->end = end;
     atomic_store(&slot->owner, p);

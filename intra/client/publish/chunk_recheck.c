@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -89,6 +90,7 @@ static bool is_copied_from(const struct tb_session *s, const struct tb_staging *
 
 static void recheck_staged(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->shard < st->key.shard_count && tb_staging_is_open(st->life));
     struct tb_place *place = &st->shards[m->shard].place;
     if (is_copied_from(s, st) || !may_look(s, m)) return;
     if (is_good(place, m->chunk)) {
@@ -110,6 +112,7 @@ static void recheck_staged(struct tb_session *s, struct tb_staging *st, const st
 /* What it decodes to is not asked: the base may have left. */
 static void recheck_object(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->shard < st->key.shard_count);
     uint32_t line = m->chunk;
     for (uint32_t i = 0; i < m->shard; i++)
         line += st->shards[i].manifest.chunk_count;
@@ -179,6 +182,7 @@ static bool mend(struct tb_publication *p, uint32_t k)
 
 static void recheck_sealed(struct tb_session *s, struct tb_publication *p, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->chunk < p->manifest.chunk_count);
     if (!may_look(s, m)) return;
     if (sealed_is_good(p, m->chunk)) {
         answer(s, m, TB_SESSION_FOUND_GOOD);

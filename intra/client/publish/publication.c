@@ -49,6 +49,8 @@ static struct tb_shared_memory leave_copy(struct tb_publication *p)
 
 static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_UNLOCKED(s);
+    TB_ASSERT(p->export_id == 0 && p->encoding == NULL && p->hiding == NULL && p->protection == NULL);
     tb_session_memory_free(s, &p->blobs);
     tb_shared_memory_free(&p->objects);
     tb_free(p->blob_digests);
@@ -72,6 +74,7 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
             break;
         }
     }
+    TB_ASSERT(p->shadow == NULL || p->shadow->user == p);
     if (p->shadow != NULL) p->shadow->user = NULL;
     struct tb_shared_memory before = leave_copy(p);
     tb_session_unlock(s); /* memory may be large, and takes a while to go */

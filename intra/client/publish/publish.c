@@ -177,6 +177,7 @@ static int copy_blobs(const struct tb_publish_options *o, uint8_t *to)
  * are a little longer than its own fit as well. */
 static enum tb_status make_copy(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT(p->in_place && !p->copied && p->blobs.bytes == NULL);
     const struct tb_spare_wish wish = {&p->model, (p->manifest.bytes + COPY_STEP_BYTES - 1) /
                                                       COPY_STEP_BYTES * COPY_STEP_BYTES};
     p->copied = true;
@@ -318,6 +319,7 @@ static void take_back(struct tb_session *s, struct tb_publication *p)
 
 static int publish_new(const struct publishing *w, struct tb_publication *p)
 {
+    TB_ASSERT(p->life == TB_PUBLICATION_NEW);
     int status = build_manifest(w, p);
     if (status == TB_OK) status = make_places(w, p);
     if (status == TB_OK) tb_publication_protect(w->s, p);
@@ -347,6 +349,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
  * look. */
 static int publish_again(const struct publishing *w, struct tb_publication *p)
 {
+    TB_ASSERT(tb_publication_is_busy(p->life) && p->life != TB_PUBLICATION_NEW);
     struct tb_publication probe = {.shard = p->shard};
     int status = build_manifest(w, &probe);
     const bool same_layout =
@@ -389,6 +392,7 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
 static struct tb_publication *claim(const struct publishing *w, const struct tb_version_key *key,
                                     bool *again_out, int *status_out)
 {
+    TB_ASSERT_LOCKED(w->s);
     struct tb_session *s = w->s;
     struct tb_publication *p;
     while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL &&
@@ -543,6 +547,7 @@ static bool end_all(struct tb_session *s, const struct tb_id *uid)
  * took is gone of their time. */
 static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
 {
+    TB_ASSERT_LOCKED(s);
     for (;;) {
         struct tb_publication *p = next_of(s, uid);
         if (p != NULL) {

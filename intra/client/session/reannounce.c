@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/stage_request.h"
@@ -51,6 +52,7 @@ static void after_seal(struct tb_session *s, struct tb_request *request, void *u
 
 static void post(struct tb_session *s, struct tb_request *request, tb_request_fn fn)
 {
+    TB_ASSERT_LOCKED(s);
     if (request == NULL) {
         tb_log(TB_LOG_ERROR, "session.announce_failed", "status=site_nomem");
         return;
