@@ -74,7 +74,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
                            : status;
 }
 
-/* What of the batch is not in place, to where it stands or from there. */
+/* Moves the chunks of the batch that are not patched in place, to their tensors or from them. */
 static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, uint32_t lane,
                                enum tb_cuda_way way)
 {
@@ -88,7 +88,7 @@ static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, u
     return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
 }
 
-/* What was patched goes where it stands, and comes again from there. */
+/* Patched chunks go to their tensors, and come again from there to be digested. */
 static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     struct tb_cuda_slate *host = run->m->lanes[lane].host;

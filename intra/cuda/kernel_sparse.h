@@ -590,7 +590,7 @@ TB_DEVICE void tb_step_apply(uint8_t *elements, uint32_t width, uint32_t place, 
     tb_element_store(elements, width, place, negative ? was - magnitude : was + magnitude);
 }
 
-/* What odd steps have above the 1 that is there by now. */
+/* Adds the rest of each odd change, above the 1 that was applied before. */
 TB_DEVICE int tb_odd_apply(struct tb_bits_in *r, const struct tb_bits_in *signs,
                            struct tb_sparse_scratch *scratch, uint8_t *elements, uint32_t width,
                            uint32_t count)

@@ -106,8 +106,8 @@ static int may_go_alone(const struct tb_session *s, const struct tb_subscription
     return may_follow(sub, use);
 }
 
-/* The gateway's own words come first. What it does not count for this member has to be staged
- * again: tb_stage asks anew. */
+/* The gateway's own words come first. A version that it does not count for this member has to be
+ * staged again: tb_stage asks anew. */
 static int refused(struct tb_staged_use *use, const struct tb_request *request, int status)
 {
     if (request->done) use->asked = false;

@@ -23,7 +23,7 @@ struct copying {
     const struct tb_gpu_memory *gpu;
 };
 
-/* What tb_use_copy writes there: of tensors of one memory the first alone. */
+/* Bytes that a copy writes there. Of tensors that share one memory it writes the first alone. */
 static uint64_t copied_to(const struct tb_staged_use *use, const struct tb_registration *to)
 {
     TB_ASSERT(use->copies_made && use->copies.bytes >= to->tied.bytes);

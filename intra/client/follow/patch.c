@@ -152,7 +152,8 @@ uint64_t tb_patch_staged_bytes(const struct tb_patch *patch)
     return atomic_load(&patch->staged_bytes);
 }
 
-/* What stands there, as one range; NULL: the device refused, or there was no memory. */
+/* The bytes that stand there now, as one range. NULL: the device refused, or there was no
+ * memory. */
 static const uint8_t *gathered(const struct tb_patch_shard *sh, struct tb_patch_tool *t,
                                const struct tb_chunk *chunk)
 {
@@ -252,7 +253,7 @@ static enum tb_status prove_by_cores(const struct tb_patch_shard *sh, struct tb_
     return tb_digest_equal(&digest, &sh->manifest->digests[k]) ? TB_OK : TB_CHUNK_DIGEST;
 }
 
-/* What comes of it when it is decoded on the buffers is looked at, and goes. */
+/* Decodes the delta on the buffers into scratch memory, and compares the digest. */
 static enum tb_status prove(struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
                             const struct tb_codec_coded *coded)
 {
@@ -290,8 +291,8 @@ enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struc
     return status;
 }
 
-/* By place.h: before the chunk is held. What cannot be encoded stays whole, which costs memory and
- * nothing else. */
+/* By place.h: before the chunk is held. A chunk that cannot be encoded stays whole, which costs
+ * memory and nothing else. */
 static void landed(void *owner, const struct tb_place *p, uint32_t k)
 {
     struct tb_patch_shard *sh = owner;
@@ -440,7 +441,7 @@ static void forget(struct tb_patch *patch)
         for (uint32_t k = 0; k < sh->manifest->chunk_count; k++) {
             struct tb_patch_chunk *c = &sh->chunks[k];
             if (c->state != TB_PATCH_CODED && c->state != TB_PATCH_DONE) continue;
-            /* What stayed whole is still in its place. */
+            /* A chunk that stayed whole is still in its place. */
             if (c->state == TB_PATCH_DONE && c->stayed)
                 c->state = TB_PATCH_LANDED;
             else

@@ -81,12 +81,12 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 void tb_patch_device_init(struct tb_patch *patch);
 void tb_patch_device_fini(struct tb_patch *patch);
 
-/* What the object comes to on what stands there has the chunk's digest: TB_OK, TB_CHUNK_DIGEST, or
+/* Decodes the delta on the bytes that stand there, and compares the digest. TB_OK; TB_CHUNK_DIGEST;
  * TB_CHUNK_CODEC: the device cannot say. */
 enum tb_status tb_patch_prove_by_device(struct tb_patch_shard *sh, uint32_t k,
                                         const struct tb_codec_coded *coded);
-/* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is
- * smaller. */
+/* Encodes `bytes` as a delta against the bytes that stand there, into `room` for as many. False:
+ * the delta is not smaller. */
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
                                struct tb_codec_coded *coded_out);
 

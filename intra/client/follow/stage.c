@@ -37,7 +37,7 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     return TB_OK;
 }
 
-/* `why` may be empty. What ended before it was described has no number here. */
+/* `why` may be empty. A version that ended before it was described has no number here. */
 static int cannot_stage(const struct tb_staging *st, int status, const char *why)
 {
     const char *text = why[0] != '\0' ? why : tb_staging_remedy(status);
@@ -107,8 +107,8 @@ static bool has_to_ask(const struct tb_staged_use *use)
     return !use->asked || use->unheard || use->answer < TB_OK;
 }
 
-/* What the gateway refused is no version to activate. One that came back and does not know it yet
- * is asked again by tb_activate. */
+/* A version that the gateway refused cannot be activated. Where the gateway came back and does not
+ * know the version yet, tb_activate asks again. */
 static int judge_answer(struct tb_staged_use *use)
 {
     if (use->answer >= TB_OK || use->answer == TB_NOT_FOUND) return TB_OK;

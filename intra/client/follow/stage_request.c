@@ -27,7 +27,7 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     return TB_OK;
 }
 
-/* What is whole here, or still read, stays: the gateway has to hear of it once it knows the
+/* A staging that is whole, or still reads, stays. The gateway has to hear of it once it knows the
  * version, or it would give no go. */
 static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
 {

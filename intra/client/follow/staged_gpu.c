@@ -27,7 +27,8 @@ void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why)
 
 /* ---- memory ---- */
 
-/* What is the host's would have to be copied down by cores, which cannot look there. */
+/* A tensor in host memory would have to be copied down by cores, and cores cannot read the
+ * device. */
 static bool all_on_device(const struct tb_registration *r)
 {
     for (uint32_t i = 0; i < r->want_count; i++)

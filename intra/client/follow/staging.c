@@ -53,7 +53,7 @@ void tb_spare_drop_unwanted(struct tb_session *s)
     if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
 }
 
-/* What was kept before is the caller's to free. */
+/* The caller frees the memory that was kept before. */
 static struct tb_shared_memory keep_spare(struct tb_session *s, struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);

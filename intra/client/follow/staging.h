@@ -26,7 +26,7 @@ struct tb_staged_shard {
     struct tb_place_far far;
 };
 
-/* What the hop's callback has to tell, under note_lock. */
+/* Reports of the hop's callback that the session thread has not read yet; under note_lock. */
 struct tb_hop_note {
     bool opened, lost, whole;
     enum tb_transport transport;

@@ -94,8 +94,8 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
     }
 }
 
-/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole
- * gets a plan once the gateway hears that it is not. */
+/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. A staging that
+ * was whole gets a plan once the gateway hears that it is not. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);

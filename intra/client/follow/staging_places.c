@@ -143,8 +143,8 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
     void *map =
         tb_sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return TB_SITE_NOMEM;
-    /* What is written behind a fork would go to new pages, while a device that has the memory
-     * pinned reads the old ones. */
+    /* Bytes that are written behind a fork would go to new pages, while a device that has the
+     * memory pinned reads the old ones. */
     if (madvise(map, bytes, MADV_DONTFORK) != 0) {
         munmap(map, bytes);
         return TB_SITE_NOMEM;

@@ -13,8 +13,8 @@
 #include "intra/client/publish/publish_pass.h"
 #include "intra/client/session/session.h"
 
-/* What NICs keep is looked through for each stretch of each version, a million looks for so many.
- * Of more stretches it is registered for each version anew. */
+/* Each stretch of each version is searched in the list that NICs keep: a million comparisons for so
+ * many stretches. With more stretches the memory is registered for each version anew. */
 #define STAYS_STRETCHES_MAX 1024u
 
 /* ---- register ---- */
@@ -126,7 +126,7 @@ struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration
 }
 
 /* The driver's entry points, read from its library without the lock. Two calls may do so at once:
- * the first one's stay. What takes longer is done with a memory. */
+ * the entry points of the first stay. A device is opened later, with the first memory on it. */
 static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
 {
     *gpu_out = tb_session_gpu(s, NULL);
@@ -142,9 +142,9 @@ static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out,
     return *gpu_out != NULL ? TB_OK : status;
 }
 
-/* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has
- * used yet takes seconds to come up, and a session that renews no lease meanwhile is given up by
- * its gateway. */
+/* The driver is asked whose memory it is when it is registered, and again when it is resumed. A
+ * device that nobody has used yet takes seconds to come up, and a session that renews no lease
+ * meanwhile is given up by its gateway. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,
                              struct tb_gpu_memory **gpu_out)
 {
@@ -215,7 +215,7 @@ void tb_registration_gone(struct tb_registration *r, bool gone)
     pthread_rwlock_unlock(&r->target.lock);
 }
 
-/* What stands in a buffer of ours stays as long as that. */
+/* A tensor in a buffer of ours stays as long as the buffer does. */
 static bool is_callers(const struct tb_session *s, const struct tb_registration *r, uint32_t tensor)
 {
     const uint64_t bytes = r->layout.tensors[tensor].bytes;

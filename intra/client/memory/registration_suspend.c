@@ -73,8 +73,8 @@ static uint32_t gateway_drain_ms(const struct tb_call *call)
     return left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
 }
 
-/* What was answered is not announced again to a gateway that comes anew, while others are waited
- * for. */
+/* A publication whose UNPUBLISH was answered is not announced to a gateway that comes anew, while
+ * other answers are waited for. */
 static void answered(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)s;

@@ -40,7 +40,7 @@ static _Atomic uint32_t handling;
 static struct sigaction before;
 static _Atomic bool installed;
 static _Atomic uint64_t ended; /* how many protections have */
-/* What `ended` was when this thread's fault was last tried again. Of a model that needs no memory
+/* The value of `ended` when this thread's fault was last tried again. The TLS model needs no memory
  * in a handler. */
 static _Thread_local uint64_t tried_at __attribute__((tls_model("initial-exec")));
 

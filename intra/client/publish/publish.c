@@ -29,7 +29,7 @@
 #define UNPUBLISH_MORE_MS 5000u
 #define COPY_STEP_BYTES   ((uint64_t)2 << 20) /* a huge page */
 
-/* What one call of tb_publish carries along. */
+/* State of one call of tb_publish. */
 struct publishing {
     struct tb_session *s;
     const struct tb_publish_options *o;
@@ -529,8 +529,8 @@ static bool is_held(const struct tb_session *s, const struct tb_id *uid)
     return false;
 }
 
-/* Whether this rank has, or has yet to let go, something of it that was sealed. What another call
- * works on now is over then. */
+/* Whether this rank has, or has yet to let go, something of it that was sealed. A publication that
+ * another call works on now ends with that call. */
 static bool end_all(struct tb_session *s, const struct tb_id *uid)
 {
     bool any = false;
@@ -577,8 +577,8 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const bool any = end_all(s, uid);
     remove_all(s, uid, until);
     tb_session_unlock(s);
-    /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in
-     * a cut, and it was asked again. */
+    /* The gateway does not know the version if a suspend took it away, or if this call did: its
+     * answer was lost in a cut, and the request was sent again. */
     return status == TB_NOT_FOUND && !any ? status : TB_OK;
 }
 

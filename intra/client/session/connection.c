@@ -1,6 +1,6 @@
 /* connection.c - the session thread: one libuv loop with the wire to the gateway.
  *
- * Down -> (resolve) -> dial -> greet (greeting.c) -> up (WELCOME) -> down with jitter. While it is up,
+ * Down -> (resolve) -> dial -> greet (greeting.c) -> up -> down with jitter. While it is up,
  * requests are sent in the order they were posted and the lease is renewed; a wire that breaks
  * leaves everything in place and says it again on the next one.
  *

@@ -1,5 +1,5 @@
-/* greeting.c - HELLO and WELCOME: this process says who it is and where its fabric answers, and hears
- * whether it may come in. */
+/* greeting.c - HELLO and WELCOME: this process names itself and the addresses of its fabric, and
+ * the gateway lets it in or refuses it. */
 #include "intra/client/session/greeting.h"
 
 #include <netinet/in.h>

@@ -112,8 +112,8 @@ static void announce_stagings(struct tb_session *s)
     }
 }
 
-/* What ended while the gateway was away comes first: it may have begun anew since. A gateway that
- * does not know it has nothing to end, and says so to nobody. */
+/* Farewells of what ended while the gateway was away come first: the same thing may have begun anew
+ * since. A gateway that does not know it has nothing to end, and says so to nobody. */
 static struct tb_request *take_farewells(struct tb_session *s)
 {
     struct tb_request *first = NULL, **last = &first;
