@@ -323,16 +323,16 @@ struct tb_publish_info {
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
  *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more
- *                                shards help), or those of the version's shards are over 256 MiB together,
- *                                decoded, some 800,000 tensors (numbers in tb_last_error): fewer or
- *                                merged tensors
+ *                                shards help), or those of the version's shards are over 256 MiB
+ *                                together, decoded, some 800,000 tensors (numbers in
+ *                                tb_last_error): fewer or merged tensors
  *   TB_BAD_STATE                 number not above the last (tb_last_error names the newest); or the
  *                                registration is suspended; or that of the first call is, where
  *                                this one is retried
  *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two
- *                                versions before are still on their way home. Called again within the drain
- *                                time it goes on; else the gateway gives up the part that it heard
- *                                of */
+ *                                versions before are still on their way home. Called again within
+ *                                the drain time it goes on; else the gateway gives up the part
+ *                                that it heard of */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
 /* Ends this rank's reference to its shards of the version: no new reader comes, readers in flight
