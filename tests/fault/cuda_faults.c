@@ -1,7 +1,9 @@
 /* A worker's device memory under faults, over a driver that is none (tests/unit/cuda/fake_cuda.h):
  * it is registered, digested, copied to host memory and back, lent as a tray and read from another
  * process's. Whatever fails, what is said to be done is right (P1), and nothing of ours is left in
- * the driver: the fake counts. */
+ * the driver: the fake counts.
+ *
+ * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_tray.c intra/cuda/cuda_stage.c */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,5 +1,7 @@
 /* encode.c - differences made in background: they decode to the version (P1), and whoever wants the
- * memory back gets it at once. */
+ * memory back gets it at once.
+ *
+ * Covers: intra/client/publish/encode.c intra/client/memory/shadow.c */
 #include "intra/client/publish/encode.h"
 
 #include <stdlib.h>

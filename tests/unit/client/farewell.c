@@ -1,6 +1,9 @@
 /* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is
  * back: one that kept the session would believe in it for as long as that lives, count on a copy
- * that is gone (P3), and wait for a member that left (P6). */
+ * that is gone (P3), and wait for a member that left (P6).
+ *
+ * Covers: intra/client/session/request.c intra/client/session/reannounce.c
+ * Covers: intra/client/follow/staging_notices.c */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>

@@ -1,7 +1,9 @@
 /* frees.c - large memory goes without the session's lock: pages take a third of a second a GiB to
  * go, and meanwhile the session would renew no lease, and answer no call (P6).
  *
- * Linked with a munmap that asks for the lock. */
+ * Linked with a munmap that asks for the lock.
+ *
+ * Covers: intra/client/memory/buffers.c intra/client/memory/spare_memory.c */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,8 @@
 /* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other
- * of two, or as a patch. */
+ * of two, or as a patch.
+ *
+ * Covers: intra/client/follow/patch.c intra/client/follow/buffer_switch.c
+ * Covers: intra/client/follow/activate.c */
 #include "intra/client/follow/patch.h"
 
 #include <stdlib.h>

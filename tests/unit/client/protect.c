@@ -1,5 +1,7 @@
 /* protect.c - who writes to protected pages is noted and lives; faults elsewhere go where
- * they went before. P10 */
+ * they went before. P10
+ *
+ * Covers: intra/client/memory/seal_protection.c intra/client/publish/publication_watch.c */
 #include "intra/client/memory/seal_protection.h"
 
 #include <errno.h>

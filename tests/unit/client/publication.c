@@ -1,5 +1,7 @@
 /* publication.c - what an export of memory in place is made of: as few buffers as the memory has
- * pieces, and none with a byte that was not published. */
+ * pieces, and none with a byte that was not published.
+ *
+ * Covers: intra/client/publish/publication_export.c intra/client/publish/publication.c */
 #include <stdlib.h>
 #include <string.h>
 

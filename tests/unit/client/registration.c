@@ -2,7 +2,8 @@
  * comes back, and what NICs hear of it. Its drain: registration_drain.c.
  *
  * Covers: intra/client/memory/registration.c intra/client/memory/registration_suspend.c
- * Covers: intra/client/memory/stretches.c */
+ * Covers: intra/client/memory/stretches.c
+ * Covers: intra/cuda_absent.c */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,7 @@
-/* slices.c - boxes of tensors between sessions: published from some, read into others. */
+/* slices.c - boxes of tensors between sessions: published from some, read into others.
+ *
+ * Covers: intra/client/memory/slices.c intra/client/follow/staged_slices.c
+ * Covers: intra/client/follow/staging_match.c */
 #include <stdlib.h>
 #include <string.h>
 

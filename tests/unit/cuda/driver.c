@@ -1,4 +1,7 @@
-/* driver.c - the entry points: found by name and version, refused by a sentence. */
+/* driver.c - the entry points: found by name and version, refused by a sentence.
+ *
+ * Covers: intra/cuda/cuda_driver.c intra/cuda/cuda_image.c
+ * Covers: intra/cuda/cuda_image_absent.c */
 #include <string.h>
 
 #include "unit/check.h"

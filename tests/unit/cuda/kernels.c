@@ -1,6 +1,8 @@
 /* kernels.c - the text of the kernels, run on cores (kernels_on_cores.h says what that shows and
  * what not), against the digest and the codec that everything else uses: digests and forms are
- * equal bit for bit, and damage is refused alike. */
+ * equal bit for bit, and damage is refused alike.
+ *
+ * Covers: intra/cuda/cuda_kernels.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* stage.c - memory of ours on a device in which a version lands (cuda_stage.c), over a driver that
- * is none (fake_cuda.h). */
+ * is none (fake_cuda.h).
+ *
+ * Covers: intra/cuda/cuda_stage.c intra/coalesce.c */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>

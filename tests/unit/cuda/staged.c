@@ -1,6 +1,8 @@
 /* staged.c - libtombolo staging versions in a GPU's memory, over a driver that is none
  * (fake_cuda.h) with our kernels in it: what only a fake can show; gpu_suite.c has the rest. Its
- * device memory ends whoever touches it from the host. */
+ * device memory ends whoever touches it from the host.
+ *
+ * Covers: intra/client/follow/staged_gpu.c intra/cuda/cuda_stage.c */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
