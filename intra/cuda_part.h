@@ -203,22 +203,22 @@ struct tb_gpu_step {
     uint32_t piece_count;
     uint32_t bytes;          /* of the chunk */
     uint32_t form_bytes;     /* less than the chunk's */
-    const uint8_t *form;     /* sparse (base/codec/sparse.h), a difference to what stands there */
+    const uint8_t *form;     /* sparse (base/codec/sparse.h): a delta against these bytes */
     bool patched;            /* out: the form was one; else what stands there is of any content */
     struct tb_digest digest; /* out, of what stands there then */
 };
 
 /* The device patches and encodes: it has the kernels, and was not found without room for it. */
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
-/* The device writes each step over what stands there, and digests what it then finds there.
- * TB_SITE_NOMEM: it has no room for it, and nothing was changed; TB_SITE_IO: what stands
- * there is of any content. */
+/* The device decodes each delta over the bytes of its chunk, and digests the result. TB_SITE_NOMEM:
+ * it has no room for it, and nothing was changed; TB_SITE_IO: what stands there is of any
+ * content. */
 TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
-/* The same, but what it comes to is digested and goes: nothing is written. */
+/* The same, but nothing is written: the result is digested and goes. */
 TB_MUST_USE enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
 
-/* A chunk of host memory, and how it differs from what stands there: the very bytes
- * that the codec writes. */
+/* A chunk of host memory, and its delta against the bytes of the device: the very bytes that the
+ * codec writes. */
 struct tb_gpu_difference {
     const struct tb_gpu_piece *pieces; /* the base */
     uint32_t piece_count;

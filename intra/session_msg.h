@@ -152,8 +152,8 @@ TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
     F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
 TB_MESSAGE(tb_session_version_open, TB_SESSION_VERSION_OPEN_FIELDS)
 
-/* classes: of VERSION_OPEN, in how many classes the gateway had best get the step
- * encoded; 0: not at all. */
+/* classes, in the answer to VERSION_OPEN: the number of classes in which the gateway wants deltas;
+ * 0: it wants none. */
 #define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here) F(u8, classes)
 TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
@@ -163,7 +163,7 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(span, head)    /* tb_manifest_head_encode, root filled */                                \
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \
-    F(id, base)      /* its shelf gets differences to that version; zero: it has none */       \
+    F(id, base)      /* its shelf gets deltas against that version; zero: it has none */       \
     F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 

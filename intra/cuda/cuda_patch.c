@@ -1,12 +1,11 @@
-/* cuda_patch.c - a step written over tensors that stand on a device, by the device, or only
- * looked at: batches of chunks go by turns over the two lanes; while one is uploaded, the
- * one before is patched.
+/* cuda_patch.c - deltas decoded over tensors on a device, by the device, or only proved: batches of
+ * chunks go by turns over the two lanes; while one is uploaded, the one before is patched.
  *
  * A chunk that stands in one piece, as most of a large tensor's do, is patched and digested where
  * it is, and a lane's load is what its forms come to: a block works on a chunk, and needs many
  * others beside it. Any other is gathered, patched, scattered, gathered again and digested (3 reads
  * and 3 writes of the device's memory beside the kernels'): digested is what the tensors hold, not
- * what was meant to get there (P1). Over the bus goes the step alone. */
+ * what was meant to get there (P1). Over the bus go the deltas alone. */
 #include <string.h>
 
 #include "base/assert.h"

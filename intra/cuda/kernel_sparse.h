@@ -336,8 +336,8 @@ TB_DEVICE uint32_t tb_class_collect(const struct tb_block *b, struct tb_sparse_s
     return (uint32_t)total;
 }
 
-/* Signs of all steps; which of them are odd, that is neither 1 nor -1, goes into scratch->odd.
- * How many; -1: no room. */
+/* Signs of all changes; those that are odd, neither 1 nor -1, go into scratch->odd. How many; -1:
+ * no room. */
 TB_DEVICE int64_t tb_form_signs(const struct tb_block *b, struct tb_sparse_shared *sh,
                                 const struct tb_bits_out *o, struct tb_sparse_scratch *scratch,
                                 uint32_t count, uint32_t above_bits, uint64_t *magnitudes_out)

@@ -26,7 +26,7 @@ struct worker_round {
     bool staged;
 };
 
-/* What the gateway says of itself before the first round. */
+/* The gateway's process sends this before the first round. */
 struct greeting {
     char path[128];
     struct tb_id uid;

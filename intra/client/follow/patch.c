@@ -262,7 +262,8 @@ static enum tb_status prove(struct tb_patch_shard *sh, struct tb_patch_tool *t, 
     return side == TB_PATCH_ON_DEVICE ? tb_patch_prove_by_device(sh, k, coded) : TB_CHUNK_CODEC;
 }
 
-/* Another object of a later source may be the right one: only what proves itself is kept. */
+/* Another delta of a later source may be the right one, so a delta is kept only if it decodes to
+ * the chunk. */
 enum tb_status tb_patch_take(void *user, uint32_t shard, uint32_t k, const struct tb_codec_coded *coded)
 {
     struct tb_patch *patch = user;

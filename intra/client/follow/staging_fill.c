@@ -146,7 +146,7 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
 }
 
 /* A patch is made on what its buffers hold: the active version of whoever switches them. One whose
- * buffers were written since decodes nothing, nor does a device without kernels, so no objects are
+ * buffers were written since decodes nothing, nor does a device without kernels, so no deltas are
  * asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)

@@ -38,7 +38,7 @@ struct publishing {
     struct tb_id run;
     enum tb_codec_id codec;
     uint64_t blob_bytes;
-    uint32_t classes; /* in which the gateway wants the step; 0: not encoded */
+    uint32_t classes; /* in which the gateway wants deltas; 0: no deltas */
 };
 
 /* ---- arguments ---- */
@@ -214,7 +214,8 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
     }
     if (w->codec == TB_CODEC_RAW) return TB_OK;
     p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
-    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the objects' table") : TB_OK;
+    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the table of encoded chunks")
+                                   : TB_OK;
 }
 
 static int encode_head(struct tb_publication *p)

@@ -167,8 +167,8 @@ static void a_member_that_nobody_is_leaves(void **state)
     subscriber_close(&w);
 }
 
-/* P7: a gateway may answer anything. What was refused is nobody's subscription,
- * whatever number says so. */
+/* P7: a gateway may answer anything. A refused subscription does not exist, whatever positive
+ * number refuses it. */
 static void an_answer_that_is_no_yes_makes_no_member(void **state)
 {
     (void)state;

@@ -14,8 +14,8 @@
 #include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
-/* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than
- * that. */
+/* Memory in huge pages is mapped, and in part unmapped, while it is made: all of these are
+ * smaller. */
 #define TENSOR 450000u
 #define LARGE  ((size_t)1 << 18)
 

@@ -153,8 +153,8 @@ static void bytes_between_tensors_are_in_no_buffer(void **state)
     rank_close(&k);
 }
 
-/* What a registration is suspended from comes back cut anew: here in two pieces, one of them
- * in a buffer of ours. */
+/* Memory comes back from a suspend in other pieces: here in two, one of them in a buffer of
+ * ours. */
 static void memory_that_comes_back_elsewhere_is_joined_anew(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@
 #include "intra/client/session/session.h"
 #include "unit/client/lone_rank.h"
 
-/* What NICs were told of: how often memory came and went. */
+/* How often NICs were told that memory comes and goes. */
 struct told {
     const void *bytes;
     uint64_t count;

@@ -1,4 +1,4 @@
-/* unlocked.c - what takes long is done without the session's lock: meanwhile the session renews its
+/* unlocked.c - long work is done without the session's lock: meanwhile the session renews its
  * lease, and answers calls (P6).
  *
  * Linked with functions that ask for the lock. Large memory that goes is frees.c's.
@@ -103,7 +103,7 @@ static void rank_close(struct rank *k)
     free(k->memory);
 }
 
-/* What happens while an encoding is ended. */
+/* A second thing that happens while an encoding ends. */
 static struct beside {
     void (*begin)(struct beside *b);
     struct rank *k;

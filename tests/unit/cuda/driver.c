@@ -82,8 +82,8 @@ static void an_entry_of_another_version_is_not_taken(void **state)
     fake_cuda_close();
 }
 
-/* What nvcc made is in the library as it is, where a driver may read it. Whether one takes
- * it is for tests/gpu. */
+/* The image that nvcc made is in the library as it is, where a driver may read it. Whether one
+ * takes it is for tests/gpu. */
 static void the_image_is_nvccs(void **state)
 {
     (void)state;

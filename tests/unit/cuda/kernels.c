@@ -60,7 +60,7 @@ static void several_jobs_are_several_digests(void **state)
 
 /* ---- moves ---- */
 
-/* Whatever borders both ends have, all of the range and nothing beside it. */
+/* For each alignment of both ends: all of the range is moved, and nothing beside it. */
 static void ranges_are_moved_and_no_more(void **state)
 {
     (void)state;

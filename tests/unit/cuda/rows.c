@@ -90,7 +90,7 @@ static void world_close(struct world *w)
     fake_cuda_close();
 }
 
-/* What is between the rows is somebody else's. */
+/* Bytes between the rows belong to others. */
 static void move_and_look(struct world *w, uint8_t *from, uint64_t from_stride)
 {
     uint8_t *seen = malloc(ROWS * STRIDE);

@@ -254,8 +254,8 @@ static void what_is_in_part_the_hosts_is_staged_there(void **state)
     free(host_small);
 }
 
-/* What contradicts itself is refused, and so is a second one for what the first
- * keeps for itself. */
+/* Options that contradict each other are refused, and so is a second subscription to a version that
+ * the first keeps for itself. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;
