@@ -1,9 +1,9 @@
-/* coalesce.h - what several threads ask for at the same time is done at once, by one of them
- * for all that wait. For work that takes as long for many as for one, as a launch of a GPU's
- * kernel does. A shell.
+/* coalesce.h - one thread does the work that several threads ask for at the same time, for all that
+ * wait. For work that takes as long for many as for one, as a launch of a GPU's kernel does. A
+ * shell.
  *
- * Who comes while it is done waits, and is of the next time: what it asks for had not begun when
- * this time did. Threads: tb_together_ask from any; the others when nobody asks. */
+ * A thread that asks while the work is done waits for the next round, as its request had not begun
+ * when this round did. Threads: tb_together_ask from any; the others when nobody asks. */
 #ifndef TB_INTRA_TOGETHER_H
 #define TB_INTRA_TOGETHER_H
 

@@ -1,12 +1,12 @@
 /* cuda_part.h - the GPU part of a worker's library, which may be absent: intra/cuda where CUDA's
  * headers were found, else cuda_absent.c. Inside intra/ only.
  *
- * A registration's tensors may stand in the memory of one CUDA device, some of them or all.
- * Nobody has to say so: the driver knows whose a pointer is, and a process that never loaded the
- * driver has no such pointer, so nothing is loaded or made ready for it. A thread of the process
- * may capture a graph meanwhile. What we do on a device happens in its primary context, on
- * streams of our own; every call here returns when its copies are complete, and after a failure
- * none of them runs on.
+ * A registration's tensors may stand in the memory of one CUDA device, some of them or all. Nobody
+ * has to say so: the driver knows whose a pointer is, and a process that never loaded the driver
+ * has no such pointer, so nothing is loaded or made ready for it. A thread of the process may
+ * capture a graph meanwhile. Our work on a device runs in its primary context, on streams of our
+ * own. Each call here returns when its copies are complete, and after a failure none of them runs
+ * on.
  *
  * Threads: any, unless a call says otherwise. Failures of the driver leave one line, gpu.failed,
  * with call and error. */
@@ -28,7 +28,7 @@ struct tb_gpu_memory;
 
 /* On failure *gpu_out is NULL and `why` (TB_GPU_WHY_BYTES) a sentence.
  *   TB_NOT_FOUND      this process has no GPU memory for now; ask again when it registers more
- *   TB_PEER_PROTOCOL  it has a driver that is too old to be asked: whose a pointer is cannot be known
+ *   TB_PEER_PROTOCOL  its driver is too old to be asked, so no pointer's owner is known
  *   TB_SITE_NOMEM */
 TB_MUST_USE enum tb_status tb_gpu_open(struct tb_gpu **gpu_out, char *why);
 /* Behind the last memory and the last pin. NULL is fine. */
@@ -61,8 +61,8 @@ struct tb_gpu_facts {
 };
 void tb_gpu_memory_facts(const struct tb_gpu_memory *m, struct tb_gpu_facts *facts_out);
 
-/* What a NIC needs to read some of the memory from the device, until close. False: it cannot, or
- * that is no device's: the copy in host memory is read. */
+/* Fills in the descriptor by which a NIC reads some of the memory, until close. False: a NIC
+ * cannot, or the memory is no device's, so the copy in host memory is read. */
 bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t bytes,
                           struct tb_export_device *device_out);
 
@@ -88,8 +88,8 @@ struct tb_gpu_rows {
 TB_MUST_USE enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *moves,
                                        uint32_t count);
 
-/* One pass over a shard: all its chunks are digested, and copied if `to` says where. What is
- * digested is what was copied, so that a digest always fits the bytes beside it. */
+/* One pass over a shard: all its chunks are digested, and copied if `to` says where. The copied
+ * bytes are digested, so that a digest always fits the bytes beside it. */
 struct tb_gpu_pass {
     const struct tb_manifest *manifest;
     struct tb_spread from; /* tensors of the device or the host, blobs of the host */
@@ -159,8 +159,8 @@ void tb_gpu_reach_close(struct tb_gpu_reach *reach);
 /* ---- staging ---- */
 
 /* Memory of ours on the device of a registration's, in which a version lands. It is no part of that
- * memory, and outlives it. What is digested is what stands there (P1), by the device; a NIC may
- * write there by itself. */
+ * memory, and outlives it. The device digests the bytes that stand there (P1). A NIC may write
+ * there by itself. */
 struct tb_gpu_stage;
 /* Of at least `bytes`, on a 2 MiB border. Beside it the device gives 64 MiB to digest in. On
  * failure `why` (TB_GPU_WHY_BYTES) is a sentence.
@@ -173,8 +173,8 @@ TB_MUST_USE enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint6
 void tb_gpu_stage_close(struct tb_gpu_stage *stage);
 
 uint8_t *tb_gpu_stage_base(const struct tb_gpu_stage *stage); /* an address of the device's */
-/* What a NIC needs to write some of it, until close. False: it cannot, or the device would
- * not see what it wrote. */
+/* Fills in the descriptor by which a NIC writes some of it, until close. False: a NIC cannot, or
+ * the device would not see its writes. */
 bool tb_gpu_stage_device(struct tb_gpu_stage *stage, const void *at, uint64_t bytes,
                          struct tb_export_device *device_out);
 
@@ -203,22 +203,22 @@ struct tb_gpu_step {
     uint32_t piece_count;
     uint32_t bytes;          /* of the chunk */
     uint32_t form_bytes;     /* less than the chunk's */
-    const uint8_t *form;     /* sparse (base/codec/sparse.h), a difference to what stands there */
+    const uint8_t *form;     /* sparse (base/codec/sparse.h): a delta against these bytes */
     bool patched;            /* out: the form was one; else what stands there is of any content */
     struct tb_digest digest; /* out, of what stands there then */
 };
 
 /* The device patches and encodes: it has the kernels, and was not found without room for it. */
 bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
-/* The device writes each step over what stands there, and digests what it then finds there.
- * TB_SITE_NOMEM: it has no room for it, and nothing was changed; TB_SITE_IO: what stands
- * there is of any content. */
+/* The device decodes each delta over the bytes of its chunk, and digests the result. TB_SITE_NOMEM:
+ * it has no room for it, and nothing was changed; TB_SITE_IO: what stands there is of any
+ * content. */
 TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
-/* The same, but what it comes to is digested and goes: nothing is written. */
+/* The same, but nothing is written: the result is digested and goes. */
 TB_MUST_USE enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
 
-/* A chunk of host memory, and how it differs from what stands there: the very bytes
- * that the codec writes. */
+/* A chunk of host memory, and its delta against the bytes of the device: the very bytes that the
+ * codec writes. */
 struct tb_gpu_difference {
     const struct tb_gpu_piece *pieces; /* the base */
     uint32_t piece_count;

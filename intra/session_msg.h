@@ -13,7 +13,7 @@
 /* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
- *   3: RUN_OPEN has joins and was_order, RUN names the run that it shut out, SEAL has retry and blobs,
+ *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
  *      CHUNK_BAD has object; DOUBT and DOUBTED are new */
 #define TB_SESSION_PROTOCOL        3
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
@@ -73,16 +73,17 @@ enum tb_session_type {
     TB_SESSION_STATUS_TEXT,    /* <- JSON */
     /* -> notice behind ACTIVATED, to who takes it (WELCOME): what the update of the buffers took */
     TB_SESSION_UPDATED,
-    TB_SESSION_DOUBT,          /* <- notice: a reader says that a chunk served here is damaged: digest it */
+    TB_SESSION_DOUBT,          /* <- notice: a reader got a damaged chunk from here: digest it */
     TB_SESSION_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
     TB_SESSION_TYPE_END
 };
 
-#define TB_SESSION_HELLO_FIELDS(F)                                                                             \
-    F(u32, protocol)                                                                                           \
-    F(id, session)           /* zero: a new one; else the one to go on with */                                 \
-    F(name, name) F(name, host) F(opt_name, rack) F(bool, spot) F(u32, pid) /* of tb_session_pid_put */        \
-    F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
+#define TB_SESSION_HELLO_FIELDS(F) \
+    F(u32, protocol) F(id, session) /* zero: a new one; else the one to go on with */ \
+    F(name, name) F(name, host) F(opt_name, rack) F(bool, spot) \
+    F(u32, pid) /* of tb_session_pid_put */ \
+    F(text, shm_door) F(text, tcp) F(bool, tls) \
+    F(fingerprint, print) /* its door: struct tb_fabric_endpoint */
 TB_MESSAGE(tb_session_hello, TB_SESSION_HELLO_FIELDS)
 
 /* A pid of Linux has 22 bits. Above it stands what the worker's NIC carries each way, in Gbit/s,
@@ -109,12 +110,15 @@ static inline uint64_t tb_session_nic_get(uint32_t pid)
  * counts so far and drops the session of who sends it one; a worker of the release before does
  * not look at the number. */
 #define TB_SESSION_TAKES_UPDATED (UINT64_C(1) << 63)
-#define TB_SESSION_WELCOME_FIELDS(F)                                                                                                   \
-    F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */                                              \
-    F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) F(u32, drain_ms) F(text, peer_address)
+#define TB_SESSION_WELCOME_FIELDS(F) \
+    F(u32, protocol) F(id, session) /* differs from HELLO's: announce everything again */ \
+    F(name, site) F(name, gateway) F(u64, incarnation) F(u32, lease_ms) F(bool, fabric_trusted) \
+    F(u32, drain_ms) F(text, peer_address)
 TB_MESSAGE(tb_session_welcome, TB_SESSION_WELCOME_FIELDS)
 
-#define TB_SESSION_REPLY_FIELDS(F) F(u32, status_negated) /* of tb_session_status_put */ F(text, why)
+#define TB_SESSION_REPLY_FIELDS(F) \
+    F(u32, status_negated) /* of tb_session_status_put */ \
+    F(text, why)
 TB_MESSAGE(tb_session_reply, TB_SESSION_REPLY_FIELDS)
 
 /* A status in a u32, here and wherever a field is named so: its own 32 bits, so TB_AGAIN is 1 and
@@ -127,7 +131,8 @@ static inline uint32_t tb_session_status_put(enum tb_status status)
 static inline enum tb_status tb_session_status_get(uint32_t field)
 {
     const int32_t status = (int32_t)field;
-    return status < -999 || status > 99 || (status < 0 && status > -100) ? TB_PEER_GARBLED : (enum tb_status)status;
+    const bool strange = status < -999 || status > 99 || (status < 0 && status > -100);
+    return strange ? TB_PEER_GARBLED : (enum tb_status)status;
 }
 
 /* joins: a key that is not known starts a run only where the model has none yet.
@@ -143,11 +148,12 @@ TB_MESSAGE(tb_session_run_open, TB_SESSION_RUN_OPEN_FIELDS)
     F(bool, shut_out_has_last) F(u64, shut_out_number)
 TB_MESSAGE(tb_session_run, TB_SESSION_RUN_FIELDS)
 
-#define TB_SESSION_VERSION_OPEN_FIELDS(F) F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
+#define TB_SESSION_VERSION_OPEN_FIELDS(F) \
+    F(name, model) F(id, run) F(u64, number) F(u32, shard_count)
 TB_MESSAGE(tb_session_version_open, TB_SESSION_VERSION_OPEN_FIELDS)
 
-/* classes: of VERSION_OPEN, in how many classes the gateway had best get the step
- * encoded; 0: not at all. */
+/* classes, in the answer to VERSION_OPEN: the number of classes in which the gateway wants deltas;
+ * 0: it wants none. */
 #define TB_SESSION_VERSION_FIELDS(F) F(key, key) F(u64, bytes) F(bool, whole_here) F(u8, classes)
 TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
 
@@ -157,7 +163,7 @@ TB_MESSAGE(tb_session_version, TB_SESSION_VERSION_FIELDS)
     F(span, head)    /* tb_manifest_head_encode, root filled */                                \
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \
-    F(id, base)      /* its shelf gets differences to that version; zero: it has none */       \
+    F(id, base)      /* its shelf gets deltas against that version; zero: it has none */       \
     F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
 TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 
@@ -168,16 +174,19 @@ TB_MESSAGE(tb_session_seal, TB_SESSION_SEAL_FIELDS)
 #define TB_SESSION_UNPUBLISH_FIELDS(F) F(id, uid) F(u32, shard) F(u32, drain_ms)
 TB_MESSAGE(tb_session_unpublish, TB_SESSION_UNPUBLISH_FIELDS)
 
-#define TB_SESSION_SUBSCRIBE_FIELDS(F)                                                                      \
-    F(u32, subscription) /* the worker's number for it, above 0 */ F(name, model) F(name, group)            \
-    F(u32, member_index) F(u32, member_count) F(id, active) /* after a reconnection: the active uid, or zero */ \
-    F(u64, active_run_order) F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */
+#define TB_SESSION_SUBSCRIBE_FIELDS(F) \
+    F(u32, subscription) /* the worker's number for it, above 0 */ \
+    F(name, model) F(name, group) F(u32, member_index) F(u32, member_count) \
+    F(id, active) /* after a reconnection: the active uid, or zero */ \
+    F(u64, active_run_order) \
+    F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */
 TB_MESSAGE(tb_session_subscribe, TB_SESSION_SUBSCRIBE_FIELDS)
 
 #define TB_SESSION_UNSUBSCRIBE_FIELDS(F) F(u32, subscription)
 TB_MESSAGE(tb_session_unsubscribe, TB_SESSION_UNSUBSCRIBE_FIELDS)
 
-#define TB_SESSION_WAIT_FIELDS(F) F(u8, kind) F(name, model) F(u64, run_order) F(u64, number) F(id, after) F(u32, timeout_ms)
+#define TB_SESSION_WAIT_FIELDS(F) \
+    F(u8, kind) F(name, model) F(u64, run_order) F(u64, number) F(id, after) F(u32, timeout_ms)
 TB_MESSAGE(tb_session_wait, TB_SESSION_WAIT_FIELDS)
 
 #define TB_SESSION_WAIT_SITE_FIELDS(F) F(id, uid) F(opt_name, site) F(u8, state) F(u32, timeout_ms)
@@ -195,12 +204,14 @@ TB_MESSAGE(tb_session_manifests, TB_SESSION_MANIFESTS_FIELDS)
 #define TB_SESSION_MANIFEST_FIELDS(F) F(id, uid) F(u32, shard) F(span, head) F(span, digests)
 TB_MESSAGE(tb_session_manifest, TB_SESSION_MANIFEST_FIELDS)
 
-#define TB_SESSION_EXPORT_FIELDS(F) F(id, uid) F(u64, export_id) F(u32, held_chunks) F(bool, whole) F(span, source)
+#define TB_SESSION_EXPORT_FIELDS(F) \
+    F(id, uid) F(u64, export_id) F(u32, held_chunks) F(bool, whole) F(span, source)
 TB_MESSAGE(tb_session_export, TB_SESSION_EXPORT_FIELDS)
 
-#define TB_SESSION_PLAN_FIELDS(F)                                                                                  \
-    F(id, uid) F(u64, plan) /* grows; names this assignment in HOP_LOST */ F(name, source_name) F(u64, export_id)  \
-    F(id, token) F(name, host) F(text, shm_door) F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
+#define TB_SESSION_PLAN_FIELDS(F) \
+    F(id, uid) F(u64, plan) /* grows; names this assignment in HOP_LOST */ \
+    F(name, source_name) F(u64, export_id) F(id, token) F(name, host) F(text, shm_door) \
+    F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
 TB_MESSAGE(tb_session_plan, TB_SESSION_PLAN_FIELDS)
 
 #define TB_SESSION_GRANT_FIELDS(F) F(u64, export_id) F(id, token) F(fingerprint, reader)
@@ -212,7 +223,9 @@ TB_MESSAGE(tb_session_granted, TB_SESSION_GRANTED_FIELDS)
 #define TB_SESSION_HOP_LOST_FIELDS(F) F(id, uid) F(u64, plan) F(u32, status_negated)
 TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 
-#define TB_SESSION_CHUNK_BAD_FIELDS(F) F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk) F(bool, object) /* not the chunk: its encoded form, on the source's shelf */
+#define TB_SESSION_CHUNK_BAD_FIELDS(F) \
+    F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk) \
+    F(bool, object) /* not the chunk: its encoded form, on the source's shelf */
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 
 /* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or
@@ -220,7 +233,7 @@ TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 #define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(bool, object)
 TB_MESSAGE(tb_session_doubt, TB_SESSION_DOUBT_FIELDS)
 
-/* What a holder's own digest said, and what it did. */
+/* The result of a holder's own digest, and its action. */
 enum tb_session_found {
     TB_SESSION_FOUND_GOOD = 1,
     /* staged, and damaged: it is fetched again, and PROGRESS says that the staging is not whole */
@@ -234,7 +247,9 @@ enum tb_session_found {
 #define TB_SESSION_DOUBTED_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(u8, found)
 TB_MESSAGE(tb_session_doubted, TB_SESSION_DOUBTED_FIELDS)
 
-#define TB_SESSION_PROGRESS_FIELDS(F) F(id, uid) F(u32, held_chunks) F(u32, total_chunks) F(bool, whole) F(u64, bytes_per_s) F(u8, transport)
+#define TB_SESSION_PROGRESS_FIELDS(F) \
+    F(id, uid) F(u32, held_chunks) F(u32, total_chunks) F(bool, whole) F(u64, bytes_per_s) \
+    F(u8, transport)
 TB_MESSAGE(tb_session_progress, TB_SESSION_PROGRESS_FIELDS)
 
 #define TB_SESSION_GO_FIELDS(F) F(u32, subscription) F(id, uid)
@@ -243,7 +258,9 @@ TB_MESSAGE(tb_session_go, TB_SESSION_GO_FIELDS)
 #define TB_SESSION_ACTIVATE_FIELDS(F) F(u32, subscription) F(id, uid)
 TB_MESSAGE(tb_session_activate, TB_SESSION_ACTIVATE_FIELDS)
 
-#define TB_SESSION_ACTIVATED_FIELDS(F) F(u32, subscription) F(id, uid) F(u64, run_order) F(u64, number) F(u64, stall_ns) F(u64, copied_bytes)
+#define TB_SESSION_ACTIVATED_FIELDS(F) \
+    F(u32, subscription) F(id, uid) F(u64, run_order) F(u64, number) F(u64, stall_ns) \
+    F(u64, copied_bytes)
 TB_MESSAGE(tb_session_activated, TB_SESSION_ACTIVATED_FIELDS)
 
 /* How a version got to where the rollout computes from. Numbers are only added, and UNKNOWN stands
@@ -262,9 +279,9 @@ static inline const char *tb_session_way_name(uint8_t way)
 }
 
 /* As in struct tb_activate_info. */
-#define TB_SESSION_UPDATED_FIELDS(F)                                                                                 \
-    F(u32, subscription) F(id, uid) F(u8, way) F(u64, stall_ns) F(u64, staged_bytes) F(u64, copied_bytes)             \
-    F(u64, patched_bytes) F(u32, fetched_chunks)
+#define TB_SESSION_UPDATED_FIELDS(F) \
+    F(u32, subscription) F(id, uid) F(u8, way) F(u64, stall_ns) F(u64, staged_bytes) \
+    F(u64, copied_bytes) F(u64, patched_bytes) F(u32, fetched_chunks)
 TB_MESSAGE(tb_session_updated, TB_SESSION_UPDATED_FIELDS)
 
 #define TB_SESSION_RELEASE_FIELDS(F) F(id, uid)

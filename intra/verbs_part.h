@@ -32,7 +32,7 @@ void tb_verbs_free(struct tb_verbs *v);
  * RDMA both do nothing. */
 void tb_verbs_memory_stays(struct tb_verbs *v, const void *bytes, uint64_t count);
 void tb_verbs_memory_goes(struct tb_verbs *v, const void *bytes);
-/* What registering memory took so far. Any thread. */
+/* Time that registering memory took so far. Any thread. */
 tb_time_ns tb_verbs_registering(struct tb_verbs *v);
 
 /* ---- the owner's side ---- */

@@ -1,7 +1,8 @@
 """Tombolo from Python: publish and follow the versions of a model's weights.
 
-A thin ctypes layer over libtombolo (include/tombolo/tombolo.h is the manual): no build step, no dependency. Memory is anything
-with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors through .numpy(); or torch CUDA tensors as they are.
+A thin ctypes layer over libtombolo (include/tombolo/tombolo.h is the manual): no build step, no
+dependency. Memory is anything with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU
+tensors through .numpy(); or torch CUDA tensors as they are.
 
     import tombolo
     with tombolo.Session("unix:/run/tombolo/east.sock") as session:
@@ -9,9 +10,11 @@ with the buffer protocol: bytearray, mmap, numpy arrays, torch CPU tensors throu
         weights = session.register({"w": ("BF16", (1024, 1024), buffer)})
         session.publish("policy", run, number=1, registration=weights)
 
-Every failure of the library is a tombolo.Error with .status (an int of status.h), .name ("timeout") and the library's own sentence.
-Calls release the GIL while they block. KeyboardInterrupt ends wait, wait_site and stage within a quarter of a second; other calls
-return by themselves, in 30 seconds at most, and KeyboardInterrupt is raised then. The library is found as TOMBOLO_LIBRARY or by the loader's usual ways."""
+Each failure of the library is a tombolo.Error with .status (an int of status.h), .name ("timeout")
+and the library's own sentence. Calls release the GIL while they block. KeyboardInterrupt ends wait,
+wait_site and stage within a quarter of a second. Other calls return by themselves, in 30 seconds at
+most, and KeyboardInterrupt is raised then. The library is found as TOMBOLO_LIBRARY, or by the usual
+ways of the loader."""
 
 import contextlib
 import ctypes
@@ -221,7 +224,8 @@ def _bytes_at(buffer):
 
 
 def _address(buffer, what):
-    """Where a buffer's bytes stand, and what keeps them there (a bytearray cannot be resized while it lives)."""
+    """Where a buffer's bytes stand, and the object that keeps them there: while it lives, a bytearray
+    cannot be resized."""
     if _on_gpu(buffer):
         if not buffer.is_contiguous():
             raise ValueError(f"{what}: the memory has to be contiguous")
@@ -238,7 +242,8 @@ def _address(buffer, what):
 _BITS = {"U8": 8, "I8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F6_E2M3": 6,
          "F6_E3M2": 6, "F4": 4, "U16": 16, "I16": 16, "F16": 16, "BF16": 16, "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64,
          "F64": 64, "C64": 64}
-# As numpy, ml_dtypes and torch name them. Not float4_e2m1fn_x2: its shape counts pairs, and that of F4 counts elements.
+# As numpy, ml_dtypes and torch name them. Not float4_e2m1fn_x2: its shape counts pairs, and that of
+# F4 counts elements.
 _SPELLED = {"uint8": "U8", "int8": "I8", "bool": "BOOL", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32", "uint64": "U64",
             "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "complex64": "C64",
             "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
@@ -246,8 +251,8 @@ _SPELLED = {"uint8": "U8", "int8": "I8", "bool": "BOOL", "uint16": "U16", "int16
 
 
 def dtype_name(dtype):
-    """How safetensors, and so the library, spells a dtype of numpy, ml_dtypes or torch ("torch.bfloat16" is "BF16"); other text as it
-    is: "F4", or "NAME:BITS" for a dtype that the library does not know."""
+    """A dtype of numpy, ml_dtypes or torch as safetensors and the library spell it ("torch.bfloat16" is
+    "BF16"). Other text stays: "F4", or "NAME:BITS" for a dtype that the library does not know."""
     text = str(dtype)
     return _SPELLED.get(text.removeprefix("torch."), text)
 
@@ -260,7 +265,7 @@ def _bytes_of(dtype, shape):
 
 
 class _Owned:
-    """What belongs to a session and ends with it: its handle is worth nothing after that, and is not shown to the library."""
+    """A part of a session, which ends with it: after that its handle is not shown to the library."""
 
     def __init__(self, session, handle):
         self._session = session # kept alive as long as this is
@@ -289,7 +294,8 @@ class Registration(_Owned):
         _check(_lib.tb_suspend(self._handle))
 
     def resume(self, buffers=None):
-        """buffers: where the tensors stand now, in the order in which they were registered; None: where they were."""
+        """buffers: where the tensors stand now, in the order of their registration; None: where they
+        were."""
         if buffers is None:
             _check(_lib.tb_resume(self._handle, None, 0))
             return
@@ -323,8 +329,8 @@ class _Views:
         self._rows[bytes(uid)] = [row for row in self._rows.get(bytes(uid), ()) if row[1]() is not None]
 
     def end(self, *uids):
-        """Views of these versions (none named: of all) raise ValueError from now on. What was made of a view, an array or a slice,
-        cannot be ended: as long as there is one, this raises BufferError."""
+        """Views of these versions (none named: of all) raise ValueError from now on. An array or a slice of
+        a view cannot be ended: as long as there is one, this raises BufferError."""
         keys = [bytes(uid) for uid in uids] or list(self._rows)
         rows = [row for key in keys for row in self._rows.get(key, ())]
         for collect in (False, True):
@@ -343,8 +349,8 @@ class _Views:
 
 
 class Item:
-    """A tensor or blob of a staged version. `bytes` is a read-only view into staging; None for a tensor that staging does not keep whole.
-    The view ends with release(): it then raises ValueError."""
+    """A tensor or blob of a staged version. `bytes` is a read-only view into staging; None for a tensor
+    that staging does not keep whole. The view ends with release(): it then raises ValueError."""
 
     def __init__(self, raw, view):
         self.name = raw.name.decode()
@@ -366,7 +372,7 @@ class Subscription(_Owned):
         session._views.append(self._views)
 
     def stage(self, uid, timeout_ms=WAIT_FOREVER):
-        """Returns when the version is whole here; raises Again when it is still arriving after timeout_ms."""
+        """Returns when the version is whole here. Raises Again if it still arrives after timeout_ms."""
         try:
             _check(self._session._wait(timeout_ms, lambda ms: _lib.tb_stage(self._handle, byref(uid), ms)))
         except Again:
@@ -376,7 +382,8 @@ class Subscription(_Owned):
             raise
 
     def activate(self, uid):
-        """The short switch; raises Again until every member of the group has staged it. Gives its ActivateInfo."""
+        """The short switch. Raises Again until every member of the group has staged it. Gives its
+        ActivateInfo."""
         info = ActivateInfo()
         _check(_lib.tb_activate(self._handle, byref(uid), byref(info)))
         return info
@@ -390,7 +397,8 @@ class Subscription(_Owned):
                 self._views.end(uid)
 
     def release(self, uid):
-        """Views of the version end. Raises BufferError, and the version stays, while something that was made of one is still there."""
+        """Views of the version end. While an array or a slice of a view is still there, this raises
+        BufferError, and the version stays."""
         handle = self._handle
         self._views.end(uid)
         _check(_lib.tb_release(handle, byref(uid)))
@@ -455,7 +463,8 @@ class Session:
                 view.release()
 
     def _wait(self, timeout_ms, call):
-        """call(ms) in slices, so that the main thread raises KeyboardInterrupt between two of them. Gives the last status."""
+        """call(ms) in slices, so that the main thread raises KeyboardInterrupt between two of them. Gives
+        the last status."""
         if timeout_ms == 0 or threading.current_thread() is not threading.main_thread():
             return call(timeout_ms)
         cancels = self._cancels
@@ -490,8 +499,8 @@ class Session:
                 return out.value.decode()
 
     def buffer(self, count):
-        """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its memory is freed then: arrays made
-        of it must not be used any more."""
+        """Zeroed memory that readers of this host map: a memoryview. It ends with the session, and its
+        memory is freed then: arrays of it must not be used any more."""
         memory = c_void_p()
         _check(_lib.tb_buffer_new(self._handle, count, byref(memory)))
         view = memoryview((c_char * count).from_address(memory.value)).cast("B")
@@ -515,8 +524,8 @@ class Session:
         return Registration(self, handle, keep)
 
     def register_slices(self, slices):
-        """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis, split count]), of a name as many as
-        there are; what is published has no element twice."""
+        """slices: a list of (name, dtype, shape of the whole tensor, first, count, buffer[, split axis,
+        split count]). A name may be listed several times; a publisher lists no element twice."""
         descs = (_SliceDesc * len(slices))()
         keep = []
         for desc, (name, dtype, shape, first, count, buffer, *split) in zip(descs, slices):
@@ -568,8 +577,9 @@ class Session:
 
     def subscribe(self, model, *, group=None, member=(0, 1), registration=None, update=COPY, second=None,
                   stage_on_gpu=False):
-        """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere. stage_on_gpu: for COPY, versions are staged
-        in the memory of the GPU that the registration's tensors stand on."""
+        """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere.
+        stage_on_gpu: for COPY, versions are staged in the memory of the GPU that the registration's
+        tensors stand on."""
         options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
                                     registration=registration._handle if registration else None, update=update,
                                     second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu))

@@ -2,30 +2,35 @@
  * versions of a model.
  *
  * Handles are opaque. Every function that returns int, but tb_session_eventfd, answers with a
- * number of status.h: 0 is done, above 0 nothing failed and it is not what was asked for yet
- * (TB_AGAIN, TB_TIMEOUT, TB_CANCELLED, TB_END), below 0 it failed. Outputs are written with 0
- * alone, where nothing else is said. Structs, those that are filled in too, begin with their size,
- * so that a program built today runs with a later library: set `struct_bytes = sizeof x` and zero
- * the rest. Strings are UTF-8 and copied before a call returns, except where "borrowed" is said.
+ * number of status.h. 0: done. Above 0: nothing failed, but the call is not done either (TB_AGAIN,
+ * TB_TIMEOUT, TB_CANCELLED, TB_END). Below 0: it failed. Outputs are written with 0 alone, unless a
+ * call says otherwise.
  *
- * Threads: a session and what belongs to it may be used from any thread; calls on one
- * subscription are made one at a time, and tb_unregister is the last one on a registration. The
- * library owns one thread a session and a pool for passes over bytes (default: the cores allowed
- * to the process). Blocking calls take `timeout_ms`: 0 asks once (TB_AGAIN), UINT32_MAX waits for
- * ever; tb_cancel wakes them. No call may be made from a signal handler. The drain time is the
- * gateway's `drain_ms`, 10 s as a rule: how long readers may finish when memory is taken from
- * them. fork: a child cannot use its parent's session; calls there answer TB_FORKED, and memory
- * of tb_buffer_new is not there.
+ * Structs begin with their size, outputs too, so that a program built today runs with a later
+ * library: set `struct_bytes = sizeof x` and zero the rest. Strings are UTF-8 and copied before a
+ * call returns, except where "borrowed" is said.
+ *
+ * Threads: a session and its handles may be used from any thread. Calls on one subscription are
+ * made one at a time, and tb_unregister is the last call on a registration. No call may be made
+ * from a signal handler. The library owns one thread a session and a pool for passes over bytes
+ * (default: the cores allowed to the process).
+ *
+ * Time: blocking calls take `timeout_ms`. 0 asks once (TB_AGAIN), UINT32_MAX waits for ever, and
+ * tb_cancel wakes them. The drain time is the gateway's `drain_ms`, 10 s as a rule: so long may
+ * readers finish when memory is taken from them.
+ *
+ * fork: a child cannot use its parent's session. Calls there answer TB_FORKED, and memory of
+ * tb_buffer_new is not mapped there.
  *
  * Ends: a handle ends with the call that takes it back (tb_unregister, tb_unsubscribe with TB_OK),
  * and with its session. It is not to be used after that.
  *
  * While the gateway is away, calls that need it answer TB_GATEWAY_AWAY when their timeout has
- * passed; staged bytes, sources and versions already marked `go` go on working. What ends
- * meanwhile (a release, a subscription, a registration) ends here at once, and the gateway hears
- * of it when it is back.
+ * passed. Staged bytes, sources and versions already marked `go` go on working. A release, or the
+ * end of a subscription or a registration, takes effect here at once. The gateway hears of it when
+ * it is back.
  *
- * Statuses: those named at a call are what it means; besides, any call may answer
+ * Statuses: a call names those that mean something special there. Besides, any call may answer
  * TB_BAD_ARGUMENT (tb_last_error says which), TB_SITE_NOMEM, TB_FORKED, and TB_CANCELLED once
  * its session is being closed. */
 #ifndef TOMBOLO_TOMBOLO_H
@@ -50,12 +55,12 @@ struct tb_uid {
 
 #define TB_WAIT_FOREVER UINT32_MAX
 
-/* ---- session
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- session ---- */
 
 struct tb_session_options {
     uint32_t struct_bytes;
-    uint32_t threads; /* of the pool; 0: the cores allowed to the process, and at most 8 for what arrives */
+    /* of the pool; 0: the cores allowed to the process, and at most 8 for arriving bytes */
+    uint32_t threads;
     const char *gateway; /* "unix:/run/tombolo/west.sock" or "host:port" (TLS) */
     const char *name;    /* of this worker, as people will see it; NULL: "HOSTNAME-PID" */
     const char *host;    /* where it shares memory and a NIC; NULL: the machine's boot id */
@@ -99,21 +104,20 @@ TB_API int tb_session_eventfd(struct tb_session *session);
  * A call that was cancelled has the effect of one that failed, but tb_stage: the version
  * goes on arriving. */
 TB_API void tb_cancel(struct tb_session *session);
-/* What went wrong in this thread's last failed call: what, where, what to do. Calls that did not
- * fail leave it. Never NULL; valid until the thread's next call. */
+/* A sentence about this thread's last failed call: what failed, where, and what to do. Calls that
+ * did not fail leave it. Never NULL; valid until the thread's next call. */
 TB_API const char *tb_last_error(void);
-/* State as JSON ("schema": 1): what is "session" (registrations, staged, hops with transport
- * and rate) or "site" (as `tombolo status`; asks the gateway, 10 s at most; TB_PEER_DENIED
- * for who may neither publish nor read any model there). Writes at most cap bytes, a NUL
- * among them; *needed_out (NULL is fine) is what it takes; TB_TOO_LARGE when cap is less,
- * and what fits is there. */
+/* State as JSON ("schema": 1). `what` is "session" (registrations, staged versions, hops with
+ * transport and rate) or "site" (as `tombolo status`; asks the gateway, 10 s at most;
+ * TB_PEER_DENIED: this identity may neither publish nor read any model there). Writes at most cap
+ * bytes, a NUL among them. *needed_out (NULL is fine) is the size of the whole text. TB_TOO_LARGE:
+ * cap is less, and the beginning is there. */
 TB_API TB_MUST_USE int tb_status(struct tb_session *session, const char *what, char *out, uint64_t cap,
                                  uint64_t *needed_out);
 /* "0.1.0" */
 TB_API const char *tb_library_version(void);
 
-/* ---- memory
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 /* Memory that readers on the same host map (a sealed memfd), page-aligned and zeroed; bytes is at
  * least 1. Its pages are there when it returns, so a full machine is TB_SITE_NOMEM and no signal
@@ -142,23 +146,29 @@ struct tb_tensor_desc {
 /* Registers 1 to 1,000,000 tensors once. The memory stays the caller's and must stay valid until
  * tb_unregister has returned; the rest is copied. A name has 1 to 512 bytes of UTF-8 without
  * control characters, and one element type and shape. A tensor may have no elements (memory is NULL
- * then), and rank 0 is one element. Works without the gateway. Tied weights: tensors may have one
- * address and as many bytes. A version is written to such a memory once, and has to have the same
- * bytes for all of them: else tb_stage or tb_activate is TB_LAYOUT_MISMATCH, which names two.
- * Tensors that share a part of their memory can be published; tb_subscribe refuses them. Device
- * memory: of one device, in its primary context. Calls do not wait for the caller's streams: what
- * was written there has to be complete (a stream synchronised) before a call that reads it, and
- * what computes from it before one that writes it, which is tb_activate, and with TB_UPDATE_SWITCH
- * tb_stage for the buffers that are not in use. Memory that maps a file: if somebody makes the file
- * shorter, the process lives. The missing pages read as zeros from then on (to the caller, too),
- * calls over this registration answer TB_SITE_IO and name the tensor until tb_resume, and what was
- * published in place ends as if it were unpublished. For that, the first such registration takes
- * the process's SIGBUS handler; other faults go to the one before.
+ * then), and rank 0 is one element. Works without the gateway.
+ *
+ * Tied weights: tensors may have one address and as many bytes. A version is written to such a
+ * memory once, and has to have the same bytes for all of them. Else tb_stage or tb_activate is
+ * TB_LAYOUT_MISMATCH, and tb_last_error names two. Tensors that share a part of their memory can be
+ * published; tb_subscribe refuses them.
+ *
+ * Device memory: of one device, in its primary context. Calls do not wait for the caller's streams.
+ * Writes of a stream have to be complete (the stream is synchronised) before a call that reads the
+ * memory. Kernels that read it have to be complete before a call that writes it: tb_activate, and
+ * with TB_UPDATE_SWITCH tb_stage for the buffers that are not in use.
+ *
+ * Memory that maps a file: if somebody makes the file shorter, the process lives. The missing pages
+ * read as zeros from then on (to the caller, too). Calls over this registration answer TB_SITE_IO
+ * and name the tensor until tb_resume, and a version that was published in place ends as if it were
+ * unpublished. For that, the first such registration takes the process's SIGBUS handler; other
+ * faults go to the one before.
+ *
  *   TB_BAD_ARGUMENT            tb_last_error names the tensor
  *   TB_SITE_IO, TB_SITE_NOMEM  the driver refused; the log has gpu.failed */
 TB_API TB_MUST_USE int tb_register(struct tb_session *session, const struct tb_tensor_desc *tensors,
                                    uint32_t count, struct tb_registration **registration_out);
-/* A box of a tensor: what one rank has of it, [first, first + count) along each axis. */
+/* A box of a tensor: the part that one rank has, [first, first + count) along each axis. */
 struct tb_slice_desc {
     uint32_t struct_bytes;
     uint32_t rank; /* 0 to 8 */
@@ -173,29 +183,36 @@ struct tb_slice_desc {
     void *memory;
     /* A publisher says along which axis readers split the tensor, and into how many equal parts at
      * most (part p of n is [p x length / n, (p + 1) x length / n), length that of the whole
-     * tensor). Readers of such parts then read little else. 0: not split. Of a fused tensor n is
-     * such that q, k and v, and what readers have of each, begin where a part does: for readers up
-     * to tp=8, 24 where the three are of one size, and 48 where q is four times k and v. */
+     * tensor). Readers of such parts then read little else. 0: not split.
+     *
+     * Of a fused tensor n is such that q, k and v, and the part of each that a reader has, begin
+     * where a part does. For readers up to tp=8 that is 24 where the three are of one size, and 48
+     * where q is four times k and v. */
     uint32_t split_axis;
     uint32_t split_count;
 };
 
-/* Registers boxes of tensors, for ranks that have parts of a model; a name may be listed several
- * times. A reader may have any boxes, of names that stand whole or in boxes of any kind at the
- * version's shards; it reads and verifies the chunks that meet its boxes, keeps those alone in
- * staging, and serves nobody. A publisher may have any that have no element in common, of one dtype
- * and shape a name, and at most 1,024 of a name, counted times what their splits cut them into, and
- * together with the largest split of names listed once: else tb_publish is TB_BAD_ARGUMENT. Several
- * of a name stand in no chunk with each other (so experts that are read by number need no split),
- * nor with other names that are cut in another way, up to 1,024 ways. The shards of a version may
- * have elements in common; the first shard's are read. What no shard has is TB_LAYOUT_MISMATCH for
- * who wants it. Otherwise as tb_register. */
+/* Registers boxes of tensors, for ranks that have parts of a model. A name may be listed several
+ * times. Otherwise as tb_register.
+ *
+ * A reader may have any boxes. Its names may stand whole, or in boxes of any kind, at the version's
+ * shards. It reads and verifies the chunks that meet its boxes, keeps those alone in staging, and
+ * serves nobody. The shards of a version may have elements in common; the first shard's are read.
+ * An element that no shard has is TB_LAYOUT_MISMATCH for its reader.
+ *
+ * A publisher's boxes of one name have one dtype and shape, and no element in common; else
+ * tb_publish is TB_BAD_ARGUMENT. So it is with more than 1,024 boxes of a name, where each counts
+ * for the parts that its split makes, and the largest split of names listed once is added.
+ *
+ * Boxes of one name stand in no chunk with each other, so experts that are read by number need no
+ * split. Nor do they stand in one with names that are cut in another way, up to 1,024 ways. */
 TB_API TB_MUST_USE int tb_register_slices(struct tb_session *session, const struct tb_slice_desc *slices,
                                           uint32_t count, struct tb_registration **registration_out);
 /* Blocks until no reader can touch the memory (at most the drain time, then readers are cut off),
- * and ends the references to versions published in it in place. Meanwhile the gateway takes what it
- * lacks of them; what it could not is lost where nobody else has it (tb_unpublish waits for it, and
- * may be asked first). TB_BAD_STATE while a subscription uses it. */
+ * and ends the references to versions published in it in place. Meanwhile the gateway takes the
+ * chunks of them that it lacks. A chunk that it could not take is lost where nobody else has it:
+ * tb_unpublish waits for the gateway, and may be called first. TB_BAD_STATE while a subscription
+ * uses it. */
 TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 /* For engines that sleep or offload: hides the references to this memory and drains readers, as
  * tb_unregister does; after it returns the memory may go, and until tb_resume versions that stand
@@ -204,15 +221,15 @@ TB_API TB_MUST_USE int tb_unregister(struct tb_registration *registration);
 TB_API TB_MUST_USE int tb_suspend(struct tb_registration *registration);
 /* The same tensors in the order in which they were registered, at memories[i] now; memories NULL:
  * where they were, and count is not looked at. References come back only after a pass has compared
- * digests with what was sealed.
- *   TB_BAD_ARGUMENT            a subscription uses it, and tied weights are not tied there, or others are; it stays where it was
+ * digests with those that were sealed.
+ *   TB_BAD_ARGUMENT            a subscription uses it, and other weights are tied there than
+ *                              before; it stays where it was
  *   TB_CONFLICT                one did not come back; the registration can be used all the same
  *   TB_BAD_STATE               it is not suspended, or another call suspends or resumes it
  *   TB_SITE_IO, TB_SITE_NOMEM  from the GPU's driver: it stays suspended */
 TB_API TB_MUST_USE int tb_resume(struct tb_registration *registration, void *const *memories, uint32_t count);
 
-/* ---- publishing
- * --------------------------------------------------------------------------------------------------- */
+/* ---- publishing ---- */
 
 struct tb_run_info {
     uint32_t struct_bytes;
@@ -240,18 +257,21 @@ struct tb_run_info {
 TB_API TB_MUST_USE int tb_run_open(struct tb_session *session, const char *model, const char *key,
                                    struct tb_run_info *info_out);
 /* As tb_run_open, but a key that is not known starts a run only where the model has none yet.
- *   TB_BAD_STATE  the model has a run, and the key is not its; tb_last_error names that run and its newest version */
+ *   TB_BAD_STATE  the model has a run with another key; tb_last_error names it and its newest
+ *                 version */
 TB_API TB_MUST_USE int tb_run_join(struct tb_session *session, const char *model, const char *key,
                                    struct tb_run_info *info_out);
 
 enum tb_publish_mode {
-    TB_PUBLISH_SHADOW = 0, /* the pass copies: the caller's bytes are its own again when tb_publish returns */
+    /* The pass copies: the caller's bytes are its own again when tb_publish returns. */
+    TB_PUBLISH_SHADOW = 0,
     /* Nothing is copied: the bytes must not change until tb_unpublish has returned. Of a device's
-     * memory a copy in host memory is kept too, for readers that cannot read the device. With
-     * RDMA the pages stay pinned over versions, until tb_suspend, tb_unregister or
-     * tb_session_close has returned: before that they must not be unmapped, or dropped by
-     * madvise, not even between two versions. Tensors that stand one right behind the other cost
-     * readers and NICs no more than one. */
+     * memory a copy in host memory is kept too, for readers that cannot read the device. Tensors
+     * that stand one right behind the other cost readers and NICs no more than one.
+     *
+     * With RDMA the pages stay pinned over versions, until tb_suspend, tb_unregister or
+     * tb_session_close has returned. Before that they must not be unmapped, or dropped by madvise,
+     * not even between two versions. */
     TB_PUBLISH_IN_PLACE = 1
 };
 
@@ -289,7 +309,8 @@ struct tb_publish_info {
     struct tb_uid uid;
     uint64_t bytes;         /* of the shard, blobs included */
     uint64_t encoded_bytes; /* of it with `codec` */
-    uint64_t hold_ns; /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
+    /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
+    uint64_t hold_ns;
 };
 
 /* Opens the version if no rank did yet and seals this shard. Never waits for a link. On failure the
@@ -297,31 +318,41 @@ struct tb_publish_info {
  *   TB_OK                        also when it is retried with the same bytes
  *   TB_CONFLICT                  retried with others; or another shard has a blob of one name with
  *                                different bytes (tb_last_error names the blob and both ranks)
- *   TB_SITE_IO                   the memory maps a file that was cut short (tb_register); tb_last_error names the tensor or blob
+ *   TB_SITE_IO                   the memory maps a file that was cut short (tb_register);
+ *                                tb_last_error names the tensor or blob
  *   TB_FENCED                    a newer run exists
  *   TB_SITE_NOMEM                it does not fit the arena (numbers in tb_last_error)
- *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more shards help), or those of the version's
- *                                shards together are over 256 MiB decoded, some 800,000 tensors (numbers in tb_last_error): fewer
- *                                or merged tensors
- *   TB_BAD_STATE                 number not above the last (tb_last_error names the newest), or the registration is suspended, or (retried) that of the first call is
- *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two versions before are still on their
- *                                way home. Called again within the drain time it goes on; else the gateway gives up what it may
- *                                have heard of it */
+ *   TB_TOO_LARGE                 the description of this shard's tensors is over 64 MiB (more
+ *                                shards help), or those of the version's shards are over 256 MiB
+ *                                together, decoded, some 800,000 tensors (numbers in
+ *                                tb_last_error): fewer or merged tensors
+ *   TB_BAD_STATE                 number not above the last (tb_last_error names the newest); or the
+ *                                registration is suspended; or that of the first call is, where
+ *                                this one is retried
+ *   TB_TIMEOUT, TB_GATEWAY_AWAY  no answer in time, or (shadow mode) both copies of the two
+ *                                versions before are still on their way home. Called again within
+ *                                the drain time it goes on; else the gateway gives up the part
+ *                                that it heard of */
 TB_API TB_MUST_USE int tb_publish(struct tb_session *session, const struct tb_publish_options *options,
                                   struct tb_publish_info *info_out);
-/* Ends this rank's reference to its shards of the version: no new reader, drains those in flight
- * for at most drain_ms, then the memory is the caller's to write (and still pinned:
- * TB_PUBLISH_IN_PLACE). When nobody else holds a retained version whole, the gateway first takes
- * what it lacks, for which it has drain_ms, or its own (docs/config.md) where that is less. All of
- * it takes drain_ms at most; a gateway that does not answer is waited for 5 s longer, and readers
- * are cut off then. It waits besides for another call that unpublishes, suspends, resumes or
- * publishes a shard of it at that time: it does not come back with that.
- *   TB_TIMEOUT    the gateway could not take it, or did not answer, and the reference stays, as after every other failure
+/* Ends this rank's reference to its shards of the version: no new reader comes, readers in flight
+ * drain for at most drain_ms, then the memory is the caller's to write (and still pinned:
+ * TB_PUBLISH_IN_PLACE).
+ *
+ * When nobody else holds a retained version whole, the gateway first takes the chunks that it
+ * lacks. It has drain_ms for that, or its own (docs/config.md) where that is less. All of it takes
+ * drain_ms at most. A gateway that does not answer is waited for 5 s longer, and readers are cut
+ * off then.
+ *
+ * Another call may unpublish, suspend, resume or publish a shard of it at that time. This call
+ * waits for that one too, and the shard does not come back with it.
+ *
+ *   TB_TIMEOUT    the gateway could not take it, or did not answer; the reference stays, as after
+ *                 every other failure
  *   TB_NOT_FOUND  nothing of it was sealed here, or it was unpublished before */
 TB_API TB_MUST_USE int tb_unpublish(struct tb_session *session, const struct tb_uid *uid, uint32_t drain_ms);
 
-/* ---- following
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- following ---- */
 
 /* How a version gets into the buffers that a rollout computes from. */
 enum tb_update {
@@ -330,11 +361,12 @@ enum tb_update {
     /* Two registrations, used in turn: tb_stage fills the one that is not in use, and the switch
      * names it (info.buffer). */
     TB_UPDATE_SWITCH = 1,
-    /* Staging holds the encoded step to the version that is active, and chunks that got no smaller.
-     * The switch changes the buffers, and digests what they then hold; a chunk that is not what was
-     * sealed is fetched whole before tb_activate returns. Such a worker serves nobody. Slices, what
-     * is for a GPU that has none of our kernels, the first version, and one after a switch that
-     * failed are staged whole. */
+    /* Staging holds deltas against the active version, and chunks whose delta is no smaller. The
+     * switch decodes them into the buffers, and digests the buffers. A chunk that differs from
+     * the sealed one is fetched whole before tb_activate returns. Such a worker serves nobody.
+     *
+     * Staged whole are slices, the first version, a version after a switch that failed, and one for
+     * a GPU that has none of our kernels. */
     TB_UPDATE_PATCH = 2
 };
 
@@ -349,12 +381,14 @@ struct tb_subscribe_options {
     uint32_t update;                /* enum tb_update; all but COPY need a registration */
     struct tb_registration *second; /* SWITCH: the same tensors, in other memory */
     /* 1: COPY, of whole tensors that all stand on one GPU: versions are staged in that GPU's
-     * memory, as many bytes more as a version has and 64 MiB, until tb_release. What lands there is
-     * digested there, a NIC that can writes there by itself, and the switch copies inside the
-     * device. Such a worker serves nobody, and reads whole chunks: no step. Where the GPU cannot, a
-     * version is staged in host memory, and a line of the log, staging.not_on_gpu, says why.
-     * tb_suspend takes it from there: tb_activate answers TB_BAD_STATE until tb_stage has brought
-     * it again. Run over a mock of the driver alone so far: no GPU has run it. */
+     * memory, as many bytes more as a version has and 64 MiB, until tb_release. The device digests
+     * the chunks that land there, a NIC that can writes there by itself, and the switch copies
+     * inside the device. Such a worker serves nobody, and reads whole chunks: no deltas.
+     *
+     * Where the GPU cannot, a version is staged in host memory, and a line of the log,
+     * staging.not_on_gpu, says why. tb_suspend takes a staged version from the GPU: tb_activate
+     * answers TB_BAD_STATE until tb_stage has brought it again. Run over a mock of the driver alone
+     * so far: no GPU has run it. */
     uint32_t stage_on_gpu;
 };
 
@@ -363,7 +397,7 @@ struct tb_subscribe_options {
  * here or at the gateway. */
 TB_API TB_MUST_USE int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                                     struct tb_subscription **subscription_out);
-/* Leaves the group; staged memory goes, also what was kept of a released version.
+/* Leaves the group. Staged memory goes, and so does the memory that a released version left.
  * Blocks as tb_release does. */
 TB_API TB_MUST_USE int tb_unsubscribe(struct tb_subscription *subscription);
 
@@ -407,14 +441,17 @@ TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_
                                     uint32_t state, uint32_t timeout_ms);
 
 /* Bytes arrive in staging while the rollout goes on serving. Returns when this member has the
- * version whole, or after timeout_ms (0: starts it, goes on in background) with TB_AGAIN. After
- * a failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY what had arrived is gone; a
- * version that was whole here stays after TB_BAD_STATE and TB_CONFLICT, too. A member is counted
- * for one version at a time: the one that it staged last. So a version that is whole here
- * already is asked for again once another was staged, and TB_OK means that the gateway counts
- * this member for it now.
+ * version whole, or after timeout_ms (0: starts it, goes on in background) with TB_AGAIN. After a
+ * failure but TB_GROUP_BROKEN, TB_CANCELLED and TB_GATEWAY_AWAY the chunks that had arrived are
+ * gone. A version that was whole here stays after TB_BAD_STATE and TB_CONFLICT, too.
+ *
+ * A member is counted for one version at a time: the one that it staged last. So a version that is
+ * whole here already is asked for again once another was staged, and TB_OK means that the gateway
+ * counts this member for it now.
+ *
  *   TB_SUPERSEDED       the crossing was abandoned
- *   TB_GROUP_BROKEN     a member was lost before `go`: ask tb_wait again, or stage it again: what arrived is kept
+ *   TB_GROUP_BROKEN     a member was lost before `go`: ask tb_wait again, or stage it again; the
+ *                       chunks that arrived are kept
  *   TB_CONFLICT         the group stages another
  *   TB_BAD_STATE        the group has a newer version, which was not withdrawn
  *   TB_LAYOUT_MISMATCH  tb_last_error names the tensor
@@ -426,9 +463,9 @@ struct tb_activate_info {
     uint32_t struct_bytes;
     uint32_t buffer;         /* SWITCH: where the version is: 0 the registration, 1 the second */
     uint64_t stall_ns;       /* from the call to its return */
-    uint64_t copied_bytes;   /* into the registered buffers meanwhile, of chunks that were staged whole */
+    uint64_t copied_bytes;   /* into the registered buffers, of chunks that were staged whole */
     uint64_t patched_bytes;  /* PATCH: written by decoding */
-    uint64_t staged_bytes;   /* of memory that staging took for this version, of the host and the GPU */
+    uint64_t staged_bytes;   /* memory that staging took for this version, of host and GPU */
     uint32_t fetched_chunks; /* PATCH: that came again, whole */
     uint32_t reserved;
 };
@@ -439,20 +476,23 @@ struct tb_activate_info {
  * A PATCH that fails after it began (TB_CHUNK_DIGEST, TB_LAYOUT_MISMATCH, TB_GATEWAY_AWAY,
  * TB_TIMEOUT: a chunk could not be fetched within 30 s) leaves buffers that hold no version: call
  * it again, or stage and activate another.
- *   TB_VERSION_WITHDRAWN, _LOST, _BROKEN, TB_SUPERSEDED, TB_PIN_LOST  it ended: ask tb_wait for another
+ *   TB_VERSION_WITHDRAWN, _LOST, _BROKEN, TB_SUPERSEDED, TB_PIN_LOST
+ *                    it ended: ask tb_wait for another
  *   TB_GROUP_BROKEN  a member was lost before all had it: tb_stage it again
- *   TB_BAD_STATE     it was not staged, or another was staged since: tb_stage it again, which says whether it may be activated; or the
- *                    registration is suspended. tb_last_error says which */
+ *   TB_BAD_STATE     it was not staged, or another was staged since: tb_stage it again, which says
+ *                    whether it may be activated; or the registration is suspended. tb_last_error
+ *                    says which */
 TB_API TB_MUST_USE int tb_activate(struct tb_subscription *subscription, const struct tb_uid *uid,
                                    struct tb_activate_info *info_out);
-/* Drops the staging of a version; this worker serves it to nobody any more. The active one may be
- * released: its bytes are in the registered buffers. Blocks until its readers have drained, at most
- * the drain time. TB_NOT_FOUND: the subscription has not staged it. The memory of the last one
- * released is kept for the model's next version, until tb_unsubscribe: staging into pages that
- * stand costs a fifth. Of what is still staged the next version is made: from another host it is
- * then read as an encoded step, a hundredth of its bytes. So who has memory for two releases a
- * version once the one behind it is active; who has not releases it at once, and reads all of the
- * next (or asks for PATCH, which needs neither). */
+/* Drops the staging of a version: this worker does not serve it any more. The active one may be
+ * released, as its bytes are in the registered buffers. Blocks until its readers have drained, at
+ * most the drain time. TB_NOT_FOUND: the subscription has not staged it.
+ *
+ * The memory of the last one released is kept for the model's next version, until tb_unsubscribe:
+ * staging into pages that stand costs a fifth. From another host the next version comes as deltas
+ * against one that is still staged, a hundredth of its bytes. So a worker with memory for two
+ * releases a version once the one behind it is active. One without releases it at once, and reads
+ * all of the next, or asks for PATCH, which needs neither. */
 TB_API TB_MUST_USE int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid);
 
 struct tb_item {

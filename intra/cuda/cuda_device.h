@@ -20,7 +20,7 @@
 
 enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_MOVE, TB_CUDA_KERNELS };
 
-/* What the device makes of a NIC's writes before it reads what they wrote. */
+/* How the device orders a NIC's writes before its own reads of the same memory. */
 enum tb_cuda_nic_writes {
     TB_CUDA_NIC_WRITES_UNSEEN, /* nothing that we can ask for: no NIC is to write there */
     TB_CUDA_NIC_WRITES_FLUSHED,

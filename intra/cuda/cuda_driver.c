@@ -18,7 +18,7 @@ static const struct entry entries[] = {
 #define OPTIONAL(field, entry, version) {#entry, version, offsetof(struct tb_cuda_driver, field), false},
     TB_CUDA_NEEDED(NEEDED) TB_CUDA_OPTIONAL(OPTIONAL)};
 
-/* What dlsym and cuGetProcAddress call a pointer to data is one to a function: POSIX lets it be
+/* dlsym and cuGetProcAddress give a pointer to data that is one to a function: POSIX lets it be
  * copied. */
 static void set_function(void *field, void *function)
 {

@@ -53,7 +53,7 @@
     X(module_function, cuModuleGetFunction, 2000)                                                            \
     X(launch, cuLaunchKernel, 4000)
 
-/* What a driver may lack; the field is NULL then. */
+/* Entry points that a driver may lack; the field is NULL then. */
 #define TB_CUDA_OPTIONAL(X)                                                                                  \
     X(range_handle, cuMemGetHandleForAddressRange, 11070)                                                    \
     X(flush_rdma, cuFlushGPUDirectRDMAWrites, 11030)                                                         \
@@ -78,7 +78,7 @@ struct tb_cuda_driver {
  * has device memory has loaded it, and nobody else is made to. On failure `why`
  * (TB_CUDA_WHY_BYTES) is a sentence.
  *   TB_NOT_FOUND      the library is not there, or not loaded
- *   TB_PEER_PROTOCOL  it is older than CUDA 12.0, or lacks an entry point in the version that we need */
+ *   TB_PEER_PROTOCOL  it is older than CUDA 12.0, or lacks an entry point that we need */
 TB_MUST_USE enum tb_status tb_cuda_driver_load(const char *path, struct tb_cuda_driver *driver_out,
                                                char *why);
 void tb_cuda_driver_unload(struct tb_cuda_driver *driver);

@@ -1,6 +1,5 @@
-/* cuda_encode.c - how chunks of host memory differ from what stands on a device, found and
- * encoded by the device: batches go by turns over the two lanes; while one is uploaded, the
- * one before is encoded.
+/* cuda_encode.c - chunks of host memory, encoded by a device as deltas against its own bytes:
+ * batches go by turns over the two lanes; while one is uploaded, the one before is encoded.
  *
  * Bytes touched per byte of a chunk: it goes up over the bus once, and its form comes down; on the
  * device the base is gathered (read and written once) unless it stands in one piece, and the kernel

@@ -73,9 +73,9 @@ static enum tb_status belongs(struct tb_gpu_memory *m, const struct tb_tensor *t
     return TB_OK;
 }
 
-/* What the driver says of memory that was mapped by handles (cuMemMap, as allocators do whose
- * segments grow) is what was reserved, mapped or not: of that the tensor's own pages count, and
- * those beside them are one range with them. */
+/* Allocators whose segments grow map memory by handles (cuMemMap). Of such memory the driver gives
+ * the reserved range, mapped or not. So only the tensor's own pages count, and pages that touch
+ * them are one range with them. */
 static struct tb_cuda_range range_around(const struct pointer *p, const void *at, uint64_t bytes)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), address = (uint64_t)(uintptr_t)at;

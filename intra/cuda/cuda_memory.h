@@ -1,10 +1,10 @@
 /* cuda_memory.h - device memory of one registration, or of ours, and the two lanes on which
  * everything of it is copied. Inside intra/cuda only. A shell.
  *
- * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied
- * while what the other brought is looked at: that is the double buffer. What is on one lane
- * happens in order, so a lane's scratch is written again only behind what still reads it. One job
- * at a time has the lanes. */
+ * A lane is a stream with an event. Jobs go by turns over two of them, so that one is copied while
+ * what the other brought is looked at: that is the double buffer. Work on one lane runs in order,
+ * so a lane's scratch is written again only behind the work that still reads it. One job at a time
+ * has the lanes. */
 #ifndef TB_INTRA_CUDA_MEMORY_H
 #define TB_INTRA_CUDA_MEMORY_H
 
@@ -16,7 +16,7 @@
 /* Chunks of one batch that the device digests. */
 #define TB_CUDA_BATCH_CHUNKS 256u
 #define TB_CUDA_CHUNK_ALIGN  256u
-/* What a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and
+/* Bytes that a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and
  * hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
 
@@ -29,7 +29,7 @@
 #define TB_CUDA_MOVES_MAX      16384u
 #define TB_CUDA_MOVE_BYTES_MAX 65536u
 
-/* What comes and goes with a batch, pinned. */
+/* Pinned memory that goes to the device and comes back with each batch. */
 struct tb_cuda_slate {
     struct tb_move_job moves[TB_CUDA_MOVES_MAX];
     struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
@@ -83,8 +83,8 @@ TB_MUST_USE enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_
                                                   struct tb_cuda_range range,
                                                   struct tb_gpu_memory **memory_out);
 
-/* Takes the lanes and the context. What a NIC wrote before is visible to the device from here on,
- * where NICs may write. */
+/* Takes the lanes and the context. From here on the device sees earlier writes of a NIC, where NICs
+ * may write. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
 /* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context
  * back. The job's status. */
@@ -134,7 +134,7 @@ static inline uint64_t tb_cuda_aligned(uint64_t bytes)
     return (bytes + TB_CUDA_CHUNK_ALIGN - 1) / TB_CUDA_CHUNK_ALIGN * TB_CUDA_CHUNK_ALIGN;
 }
 
-/* A lane's load: chunks, or steps to them. */
+/* A lane's load: chunks, or deltas of them. */
 struct tb_cuda_batch {
     uint32_t first, count; /* 0: there are no more */
 };

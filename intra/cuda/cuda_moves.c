@@ -61,7 +61,7 @@ static bool has_many(const struct tb_gpu_memory *m, const struct tb_gpu_rows *mo
     return small == MANY;
 }
 
-/* What follows the first of them without a gap where it comes from. */
+/* Counts the moves whose sources follow the first one's without a gap. */
 static uint32_t follow(const struct run *run, uint32_t first, uint32_t end, uint64_t *bytes_out)
 {
     uint32_t count = 0;

@@ -1,12 +1,11 @@
-/* cuda_patch.c - a step written over tensors that stand on a device, by the device, or only
- * looked at: batches of chunks go by turns over the two lanes; while one is uploaded, the
- * one before is patched.
+/* cuda_patch.c - deltas decoded over tensors on a device, by the device, or only proved: batches of
+ * chunks go by turns over the two lanes; while one is uploaded, the one before is patched.
  *
  * A chunk that stands in one piece, as most of a large tensor's do, is patched and digested where
  * it is, and a lane's load is what its forms come to: a block works on a chunk, and needs many
  * others beside it. Any other is gathered, patched, scattered, gathered again and digested (3 reads
  * and 3 writes of the device's memory beside the kernels'): digested is what the tensors hold, not
- * what was meant to get there (P1). Over the bus goes the step alone. */
+ * what was meant to get there (P1). Over the bus go the deltas alone. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -74,7 +73,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
                            : status;
 }
 
-/* What of the batch is not in place, to where it stands or from there. */
+/* Moves the chunks of the batch that are not patched in place, to their tensors or from them. */
 static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, uint32_t lane,
                                enum tb_cuda_way way)
 {
@@ -88,7 +87,7 @@ static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, u
     return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
 }
 
-/* What was patched goes where it stands, and comes again from there. */
+/* Patched chunks go to their tensors, and come again from there to be digested. */
 static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
     struct tb_cuda_slate *host = run->m->lanes[lane].host;

@@ -44,7 +44,7 @@ static enum tb_status new_stream(const struct tb_gpu *gpu, const struct tb_cuda_
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(gpu, d, "cuStreamCreate", result);
 }
 
-/* Who waits for it sleeps. */
+/* A thread that waits for the event sleeps. */
 static enum tb_status new_event(const struct tb_gpu *gpu, const struct tb_cuda_device *d, CUevent *out)
 {
     const CUresult result = gpu->driver.event_create(out, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);

@@ -5,8 +5,8 @@
 
 #include "intra/cuda/kernel_jobs.h"
 
-/* What the threads before this one gave, added up; all of it in *total_out. `sums` has a
- * number for each thread. */
+/* The sum of the numbers that the threads before this one gave; *total_out is the sum of all.
+ * `sums` has a number for each thread. */
 TB_DEVICE uint64_t tb_block_scan(const struct tb_block *b, uint64_t *sums, uint64_t mine, uint64_t *total_out)
 {
     sums[b->thread] = mine;

@@ -44,7 +44,7 @@ TB_DEVICE uint64_t tb_load64_anywhere(const uint8_t *at)
     return x;
 }
 
-/* What a lane gets of its word and of its neighbour's. */
+/* The share of a lane from its word and from its neighbour's. */
 TB_DEVICE uint64_t tb_xxh_lane(uint64_t word, uint64_t neighbour, uint64_t secret)
 {
     const uint64_t key = word ^ secret;

@@ -336,8 +336,8 @@ TB_DEVICE uint32_t tb_class_collect(const struct tb_block *b, struct tb_sparse_s
     return (uint32_t)total;
 }
 
-/* Signs of all steps; which of them are odd, that is neither 1 nor -1, goes into scratch->odd.
- * How many; -1: no room. */
+/* Signs of all changes; those that are odd, neither 1 nor -1, go into scratch->odd. How many; -1:
+ * no room. */
 TB_DEVICE int64_t tb_form_signs(const struct tb_block *b, struct tb_sparse_shared *sh,
                                 const struct tb_bits_out *o, struct tb_sparse_scratch *scratch,
                                 uint32_t count, uint32_t above_bits, uint64_t *magnitudes_out)
@@ -590,7 +590,7 @@ TB_DEVICE void tb_step_apply(uint8_t *elements, uint32_t width, uint32_t place, 
     tb_element_store(elements, width, place, negative ? was - magnitude : was + magnitude);
 }
 
-/* What odd steps have above the 1 that is there by now. */
+/* Adds the rest of each odd change, above the 1 that was applied before. */
 TB_DEVICE int tb_odd_apply(struct tb_bits_in *r, const struct tb_bits_in *signs,
                            struct tb_sparse_scratch *scratch, uint8_t *elements, uint32_t width,
                            uint32_t count)

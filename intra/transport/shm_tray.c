@@ -210,7 +210,7 @@ static void came(struct tb_shm_tray *t)
     t->stream->events->on_read(t->stream->events_user, read);
 }
 
-/* What is on its way comes staged, and is read otherwise. */
+/* READs on their way are told as staged, and are then read another way. */
 static void give_up(struct tb_shm_tray *t)
 {
     atomic_store(&t->broken, true);

@@ -4,7 +4,7 @@
  * Buffers are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else
  * by process_vm_readv, if a probe shows that we may and that it is the right process; what can be
  * had neither way is read over the connection as `tcp` would. Which of these it is the hop says as
- * its why. What was attached stays so until close, whatever the peer says.
+ * its why. An attached buffer stays attached until close, whatever the peer says.
  *
  * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at
  * once. Chunks are read by pread: each hop has a mapping of its own, and a page fault for every few
@@ -29,7 +29,7 @@
 /* attached; a source in more pieces than that is read over the connection in part */
 #define BUFFERS_MAX 4096u
 #define PIECES_MAX  64u /* of one process_vm_readv */
-#define FILES_MAX   64u /* descriptors that a hop keeps; what more buffers have is copied from their mappings */
+#define FILES_MAX   64u /* descriptors that a hop keeps; further buffers are copied from mappings */
 
 struct attached {
     uint32_t buffer;

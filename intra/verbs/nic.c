@@ -91,8 +91,8 @@ static uint32_t drain_some(struct tb_verbs_queue *q)
     return got > 0 ? (uint32_t)got : 0;
 }
 
-/* Looks once; then either goes on looking or asks for an event. What completes between the last
- * look and the asking is found by looking once more after it. */
+/* Looks once; then either goes on looking or asks for an event. One more look after that finds work
+ * that completed between the last look and the request. */
 static void look(struct tb_verbs_queue *q)
 {
     q->v->looks++;

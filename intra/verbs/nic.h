@@ -2,7 +2,7 @@
  * Inside intra/verbs only.
  *
  * A queue is one queue pair with its completion queue. Completions are waited for by event, or
- * looked for while they come quickly (poll_spin.h). What rdma_cm says of a connection goes to the
+ * looked for while they come quickly (poll_spin.h). Events of rdma_cm about a connection go to the
  * end that owns its id.
  *
  * Threads: the fabric's. */
@@ -55,7 +55,7 @@ struct tb_verbs_queue_ops {
     void (*on_ended)(struct tb_verbs_queue *q); /* nothing is left of it: its memory is the owner's */
 };
 
-/* What an id's context points to. The event was given back: the id may be destroyed inside. */
+/* The context of an id points here. The event was given back, so the id may be destroyed inside. */
 struct tb_verbs_cm {
     void (*on_event)(struct tb_verbs_cm *cm, enum rdma_cm_event_type event, int status);
 };
@@ -96,7 +96,8 @@ void tb_verbs_queue_abandon(struct tb_verbs_queue *q);
  * that died) destroying is the drain: when it returns, the NIC has let go of the memory. */
 void tb_verbs_queue_end(struct tb_verbs_queue *q);
 
-/* What the device tells; for tests also what it cannot be made to tell. */
+/* Handles an event of the device. Tests call it for events that a device cannot be made to
+ * raise. */
 void tb_verbs_device_event(struct tb_verbs_nic *nic, enum ibv_event_type event, uint32_t port);
 
 bool tb_verbs_address_to(const struct tb_rail_address *rail, uint16_t port, struct sockaddr_storage *out);

@@ -16,7 +16,7 @@ struct tb_nic_facts {
     struct tb_rail_spot spot;
     uint64_t bytes_per_s; /* 0: not known */
 };
-/* root: TB_NIC_SYSFS, or a test's. What cannot be read is not known. */
+/* root: TB_NIC_SYSFS, or a test's. A fact that cannot be read is not known. */
 void tb_nic_facts_read(const char *root, const char *device, uint32_t port, struct tb_nic_facts *facts_out);
 /* Whether there is any device: asked before librdmacm is, which complains on stderr
  * where there is none. */

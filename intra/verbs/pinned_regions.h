@@ -12,8 +12,8 @@
  * P7: by regions that nobody uses a byte is pinned at most once for each NIC and kind, and only
  * while its memory stays. A registration that fails gives them all up, and is tried again.
  *
- * Threads: any. What registers or frees takes a second for some 10 GB: it is the pool's to
- * call, or the owner's. */
+ * Threads: any. To register or free takes a second for some 10 GB, so the pool calls those
+ * functions, or the owner. */
 #ifndef TB_INTRA_VERBS_PINNED_H
 #define TB_INTRA_VERBS_PINNED_H
 
@@ -38,7 +38,7 @@ struct tb_pinned_region {
     bool stays; /* kept when nobody uses it */
 };
 
-/* What an export's readers share on one NIC. */
+/* The protection domain that an export's readers share on one NIC. */
 struct tb_pinned_domain {
     LIST_ENTRY(tb_pinned_domain) link; /* while no export has it */
     struct ibv_pd *pd;

@@ -1,14 +1,15 @@
 /* rails.h - by which of our NICs a hop goes, and to which of its source's. The deciding half of
  * several rails. Pure.
  *
- * A rail is an address of a NIC. A path is one of ours and one of the source's; it costs what its
- * worse end costs: hops that go over it and the new one, by the link's rate; a NIC that is far
- * from the memory counts as half as fast. Near to a GPU's are those behind its PCIe switch, where
- * one is up, else those at its NUMA node, as for memory of the host. So near NICs are preferred,
- * and load spreads to far ones once the near are twice as full. Paths inside one subnet come
- * first: where each rail has a switch of its own, only they exist. Among paths of one cost `draw`
- * chooses: loads are known of one process at each end, so processes that draw alike would all
- * begin on the same rail of their host.
+ * A rail is an address of a NIC. A path is one of ours and one of the source's. It costs as much as
+ * its worse end: the hops that go over it and the new one, by the link's rate. A NIC that is far
+ * from the memory counts as half as fast. So near NICs are preferred, and load spreads to far ones
+ * once the near are twice as full.
+ *
+ * Near to a GPU's memory are NICs behind its PCIe switch, where one is up, else those at its NUMA
+ * node, as for memory of the host. Paths inside one subnet come first: where each rail has a switch
+ * of its own, only they exist. Among paths of one cost `draw` chooses: loads are known of one
+ * process at each end, so processes that draw alike would all begin on one rail.
  *
  * A path that fails rests for 1 s, then 2, 4 ... up to 256 s, and is tried again after that; one
  * that carried a hop for TB_RAIL_PROVEN is as good as new. Hops that fail on it while it rests fail

@@ -20,7 +20,7 @@
 
 #define TB_WINDOW_SEGMENT_MIN ((uint32_t)64 << 10)
 #define TB_WINDOW_SEGMENT_MAX ((uint32_t)1 << 20)
-#define TB_WINDOW_MIN         ((uint64_t)512 << 10) /* so much is nothing to any NIC, and hides a slow start */
+#define TB_WINDOW_MIN         ((uint64_t)512 << 10) /* nothing to any NIC; hides a slow start */
 #define TB_WINDOW_MAX         ((uint64_t)8 << 20)   /* as much as a hop has in flight */
 #define TB_WINDOW_MEMORY      TB_SECONDS(2)
 

@@ -4,8 +4,8 @@
  * Two kinds, and no third: an export's memory may be READ by whoever shares its protection domain
  * and knows its key; the target of our own READs may be written by our own work requests and by
  * nobody else. No memory is ever registered for remote writing or remote atomics. Memory that is
- * both is registered twice, in different domains. Who shares regions, and how long they are kept,
- * is pinned_regions.h's to say.
+ * both is registered twice, in different domains. pinned_regions.h decides how regions are shared
+ * and how long they are kept.
  *
  * Threads: any; registering pins pages and takes a second for some 10 GB, so it is done
  * on the fabric's pool. */

@@ -5,13 +5,14 @@
  * not be registered, or everything where the two ends' NICs do not find each other; then
  * this is `tcp`. Its life:
  *
- *   greeting -> asking (the door's rails) -> resolving -> routing -> registering (our memory) -> connecting -> attaching -> open
+ *   greeting -> asking (the door's rails) -> resolving -> routing -> registering (our memory)
+ *   -> connecting -> attaching -> open
  *
  * with a step back to asking for the next path when one does not connect, and to streaming when
- * there is none. Who streams looks for a path again at its turn (rails.h), by the same steps, and
- * reads over the connection meanwhile; an older door is asked once.
+ * there is none. A hop that streams looks for a path again at its turn (rails.h), by the same
+ * steps, and reads over the connection meanwhile. An older door is asked once.
  *
- * What the door says keeps the hop open, not what the NIC reads: a source whose process stands
+ * Answers of the door keep the hop open, and READs of the NIC do not: a source whose process stands
  * still is idle, though its memory can be read.
  *
  * After close everything that is posted is flushed and the queue pair destroyed before on_closed,

@@ -123,7 +123,7 @@ void tb_verbs_go_on_closing(struct tb_verbs_upstream *u);
 /* ---- upstream_path.c ---- */
 
 void tb_verbs_path_init(struct tb_verbs_upstream *u);
-/* What paths there are now, and a secret for one of them: tb_verbs_path_try follows. */
+/* Asks the door for its rails and for a secret for one path: tb_verbs_path_try follows. */
 void tb_verbs_path_ask(struct tb_verbs_upstream *u);
 /* The best of those that do not rest; when there is none, the connection, until the next turn. */
 void tb_verbs_path_try(struct tb_verbs_upstream *u);

@@ -166,8 +166,8 @@ static enum tb_status take_target(struct tb_verbs_upstream *u, struct tb_verbs_t
     return take(u, options, &target->region);
 }
 
-/* On the pool: pinning takes a second for some 10 GB. What stays is pinned by the first hop, or
- * before an earlier path failed. */
+/* On the pool: pinning takes a second for some 10 GB. Memory that stays was pinned by the first
+ * hop, or for an earlier path that failed. */
 static void register_run(struct tb_pool_job *job, uint32_t thread)
 {
     (void)thread;

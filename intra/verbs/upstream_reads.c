@@ -1,8 +1,8 @@
 /* upstream_reads.c - READs in flight over a queue pair: where each lands, how many are posted at
  * once, when one is told.
  *
- * A READ is told when every work request of it has completed (P1). What goes elsewhere than into
- * the places (bitmap words, encoded chunks) lands in `bounce` and is copied. */
+ * A READ is told when every work request of it has completed (P1). Bytes that go elsewhere than
+ * into the places (bitmap words, encoded chunks) land in `bounce` and are copied. */
 #include <stdlib.h>
 #include <string.h>
 

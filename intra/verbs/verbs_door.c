@@ -33,7 +33,7 @@ struct window {
     int error;
 };
 
-/* What an export has on one NIC. */
+/* The domain and the registrations of an export on one NIC. */
 struct domain {
     struct tb_verbs_export *owner;
     struct tb_verbs_nic *nic; /* NULL: free */

@@ -1,6 +1,9 @@
 /* A worker's library under faults, against a gateway in a process of its own: a session opens,
  * registers, publishes, subscribes, stages a version that is there, and goes. Each call answers in
- * its time; what was staged is the version (P1); nothing is left. */
+ * its time; what was staged is the version (P1); nothing is left.
+ *
+ * Covers: intra/client/session/session.c intra/client/publish/publish.c
+ * Covers: intra/client/follow/stage.c intra/client/follow/subscription.c */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +26,7 @@ struct worker_round {
     bool staged;
 };
 
-/* What the gateway says of itself before the first round. */
+/* The gateway's process sends this before the first round. */
 struct greeting {
     char path[128];
     struct tb_id uid;

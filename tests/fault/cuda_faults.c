@@ -1,7 +1,9 @@
 /* A worker's device memory under faults, over a driver that is none (tests/unit/cuda/fake_cuda.h):
  * it is registered, digested, copied to host memory and back, lent as a tray and read from another
- * process's. Whatever fails, what is said to be done is right (P1), and nothing of ours is left in
- * the driver: the fake counts. */
+ * process's. When any call fails, work that is told as done is right (P1), and nothing of ours is
+ * left in the driver: the fake counts.
+ *
+ * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_tray.c intra/cuda/cuda_stage.c */
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -77,7 +79,7 @@ static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t 
         r->digests[k] = tb_digest_of(bytes + (chunks[k].offset - chunks[first].offset), chunks[k].bytes);
 }
 
-/* What a pass says is done is what the device has. */
+/* A pass that succeeds has digested and copied the bytes of the device. */
 static bool passed(struct device_round *r, struct tb_gpu_memory *m)
 {
     const struct tb_gpu_pass pass = {.manifest = &r->manifest,
@@ -130,7 +132,7 @@ static bool borrowed(struct device_round *r, struct tb_gpu *gpu)
     return copied;
 }
 
-/* What a stage says that it has is what came there, in however many pieces. */
+/* A stage that takes a chunk has its bytes, in however many pieces they came. */
 static bool staged(struct device_round *r, struct tb_gpu_memory *m)
 {
     struct tb_gpu_stage *stage = NULL;
@@ -202,9 +204,9 @@ static void memory_that_is_refused_is_told(void **state)
         &(struct sweep){.prepare = prepare, .round = device_round, .check = check, .world = r, .most = 200});
 }
 
-/* What gives back answers with the errors of calls before it, and has given back. In a context
- * that cannot be entered nothing can be given back; tests/unit/cuda/memory.c has those of
- * passes and openings. */
+/* A call that gives back may answer with the errors of calls before it, and has given back all the
+ * same. In a context that cannot be entered nothing can be given back; tests/unit/cuda/memory.c has
+ * those of passes and openings. */
 static bool gives_back(const char *entry)
 {
     static const char *const words[] = {"Free",   "Destroy", "Release", "Unregister",

@@ -19,7 +19,7 @@ enum tb_status far_reach_open(struct far_reach *r, const struct tb_gpu_offer *of
 /* It copies them out of the tray to pinned memory, and from there into `to`; NULL: only out. */
 enum tb_status far_reach_copy(struct far_reach *r, uint64_t at, uint64_t bytes, void *to);
 void far_reach_close(struct far_reach *r); /* it has closed the tray */
-/* What main does with FAR_REACH_ARGUMENT. */
+/* The program with FAR_REACH_ARGUMENT. */
 int far_reach_main(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -105,8 +106,8 @@ static int may_go_alone(const struct tb_session *s, const struct tb_subscription
     return may_follow(sub, use);
 }
 
-/* The gateway's own words come first. What it does not count for this member has to be staged
- * again: tb_stage asks anew. */
+/* The gateway's own words come first. A version that it does not count for this member has to be
+ * staged again: tb_stage asks anew. */
 static int refused(struct tb_staged_use *use, const struct tb_request *request, int status)
 {
     if (request->done) use->asked = false;
@@ -190,6 +191,7 @@ static int fetch_again(struct tb_session *s, struct tb_subscription *sub, struct
 static enum tb_status apply_patch(struct tb_session *s, struct tb_registration *r, struct tb_patch *patch,
                                   struct tb_patch_result *result_out)
 {
+    TB_ASSERT_LOCKED(s);
     tb_registration_begin_pass(r);
     tb_session_unlock(s);
     const enum tb_status status = tb_patch_apply(patch, s->crew, result_out);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
@@ -22,14 +23,16 @@ struct copying {
     const struct tb_gpu_memory *gpu;
 };
 
-/* What tb_use_copy writes there: of tensors of one memory the first alone. */
+/* Bytes that a copy writes there. Of tensors that share one memory it writes the first alone. */
 static uint64_t copied_to(const struct tb_staged_use *use, const struct tb_registration *to)
 {
+    TB_ASSERT(use->copies_made && use->copies.bytes >= to->tied.bytes);
     return use->copies.bytes - to->tied.bytes;
 }
 
 static void copy_box(const struct copying *c, const struct tb_box_copy *copy)
 {
+    TB_ASSERT(copy->shard < c->use->staging->key.shard_count);
     if (tb_gpu_memory_has(c->gpu, copy->want) || tb_tied_has(c->tied, copy->want)) return;
     const uint8_t *from = c->use->staging->shards[copy->shard].place.bytes + copy->from;
     uint8_t *to = c->memory[copy->want] + copy->to;
@@ -78,6 +81,7 @@ static enum tb_status copy_to_gpu(const struct tb_registration *r, const struct 
  * where it is. */
 static int use_copy(struct tb_subscription *sub, const struct tb_staged_use *use, struct tb_registration *to)
 {
+    TB_ASSERT_LOCKED(sub->session);
     TB_ASSERT(use->copies_made && !to->suspended);
     struct tb_session *s = sub->session;
     tb_registration_begin_pass(to);
@@ -112,6 +116,7 @@ static int copy_in_use(struct tb_subscription *sub, const struct tb_staged_use *
 
 static struct tb_registration *idle_buffers(const struct tb_subscription *sub)
 {
+    TB_ASSERT(sub->second != NULL);
     return sub->buffer == 0 ? sub->second : sub->registration;
 }
 

@@ -132,16 +132,19 @@ enum tb_status tb_patch_new(struct tb_patch_target *target, const struct tb_patc
 
 uint8_t **tb_patch_memory(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].memory;
 }
 
 bool *tb_patch_on_device(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].on_device;
 }
 
 uint8_t *tb_patch_ties(struct tb_patch *patch, uint32_t shard)
 {
+    TB_ASSERT(shard < patch->shard_count);
     return patch->shards[shard].ties;
 }
 
@@ -150,7 +153,8 @@ uint64_t tb_patch_staged_bytes(const struct tb_patch *patch)
     return atomic_load(&patch->staged_bytes);
 }
 
-/* What stands there, as one range; NULL: the device refused, or there was no memory. */
+/* The bytes that stand there now, as one range. NULL: the device refused, or there was no
+ * memory. */
 static const uint8_t *gathered(const struct tb_patch_shard *sh, struct tb_patch_tool *t,
                                const struct tb_chunk *chunk)
 {
@@ -175,6 +179,7 @@ static uint64_t drop_pages(const struct tb_patch *patch, const struct tb_place *
 
 static bool keep(struct tb_patch_chunk *c, const struct tb_codec_coded *coded)
 {
+    TB_ASSERT(c->coded == NULL && c->state == TB_PATCH_LANDED);
     uint8_t *copy = tb_malloc(coded->count + 1);
     if (copy == NULL) return false;
     memcpy(copy, coded->bytes, coded->count);
@@ -327,6 +332,7 @@ static enum tb_status keep_landed(void *user, const struct tb_place *p, uint32_t
 
 void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *place)
 {
+    TB_ASSERT(shard < patch->shard_count);
     patch->shards[shard].place = place;
     struct tb_patch_shard *sh = &patch->shards[shard];
     TB_ASSERT(place->owner == NULL && place->far == NULL);
@@ -399,6 +405,7 @@ static void must_come(struct tb_patch_shard *sh, uint32_t k)
     tb_free(c->coded);
     c->coded = NULL;
     c->state = TB_PATCH_FETCH;
+    TB_ASSERT(sh->place != NULL);
     (void)tb_bitmap_clear(sh->place->held, k);
 }
 
@@ -451,7 +458,7 @@ static void forget(struct tb_patch *patch)
         for (uint32_t k = 0; k < sh->manifest->chunk_count; k++) {
             struct tb_patch_chunk *c = &sh->chunks[k];
             if (c->state != TB_PATCH_CODED && c->state != TB_PATCH_DONE) continue;
-            /* What stayed whole is still in its place. */
+            /* A chunk that stayed whole is still in its place. */
             if (c->state == TB_PATCH_DONE && c->stayed)
                 c->state = TB_PATCH_LANDED;
             else

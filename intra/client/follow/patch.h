@@ -1,20 +1,20 @@
-/* patch.h - a version on its way into buffers that hold an older one: its staging keeps the encoded
- * step and nothing else. A shell.
+/* patch.h - a version on its way into buffers that hold an older one: its staging keeps the deltas
+ * and nothing else. A shell.
  *
  * A chunk lands whole, verified, in memory whose pages exist for that moment; it is encoded against
  * what the buffers hold there, and its pages go. Or it comes encoded on that, and is kept as it
  * came once what it decodes to has been seen. The switch decodes, writes, and digests what the
  * buffers then hold: a chunk that is not what was sealed has to come again whole (P1; "never patch
- * the only copy": whoever serves the version has it). What the buffers do not cover (blobs, tensors
- * that are not registered, chunks that got no smaller) stays as it landed.
+ * the only copy": whoever serves the version has it). Chunks that the buffers do not cover (blobs,
+ * tensors that are not registered) and deltas that got no smaller stay as they landed.
  *
- * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole, says
- * what an object would come to, and at the switch decodes, writes and digests. What its kernels do
- * not take stays whole.
+ * Of a device's tensors the device does it all (patch_device.c): it encodes what lands whole,
+ * proves a delta that comes encoded, and at the switch decodes, writes and digests. A chunk that
+ * its kernels do not take stays whole.
  *
  * Tensors that share one memory (tied_tensors.h) are written once, by the chunks of the first of
- * them. A chunk of the others alone is kept in no form: what it says is in the buffers when the
- * first's is. A chunk that has others and more stays whole, and only the rest of it is written; all
+ * them. A chunk of the others alone is not kept: its bytes are in the buffers once those of the
+ * first are. A chunk that has others and more stays whole, and only the rest of it is written; all
  * of it is looked at when everything was written.
  *
  * Nobody reads from such a staging. A patch rests on the bytes of one switch: once the buffers were
@@ -33,7 +33,7 @@
 #include "intra/cuda_part.h"
 #include "intra/tensor_spread.h"
 
-/* What is written to and read by several at once: tensors that somebody computes from. */
+/* Tensors that a rollout computes from: several threads read them, and a switch writes to them. */
 struct tb_patch_target {
     /* readers: encoders; writers: whoever changes or takes away the memory */
     pthread_rwlock_t lock;

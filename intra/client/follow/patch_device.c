@@ -1,6 +1,6 @@
-/* patch_device.c - chunks of a patch that stand on a device: what an object would make of them,
- * what they are encoded as, and the switch. Over the bus go objects and chunks that came whole;
- * nothing of what the tensors hold comes down. */
+/* patch_device.c - chunks of a patch that stand on a device: the device proves a delta, encodes a
+ * chunk as a delta, and switches. Over the bus go deltas and chunks that came whole. No byte of the
+ * tensors comes down. */
 #include "base/codec/sparse.h"
 #include "base/fault.h"
 #include "base/layout/chunk_digest.h"

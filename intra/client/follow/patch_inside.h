@@ -86,8 +86,8 @@ void tb_patch_device_fini(struct tb_patch *patch);
  * the device cannot say. */
 enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
                                          const struct tb_codec_coded *coded, struct tb_digest *digest_out);
-/* `bytes` as a difference to what stands there, into `room` for as many. False: it has none that is
- * smaller. */
+/* Encodes `bytes` as a delta against the bytes that stand there, into `room` for as many. False:
+ * the delta is not smaller. */
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
                                struct tb_codec_coded *coded_out);
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "intra/client/follow/buffer_switch.h"
@@ -36,7 +37,7 @@ int tb_use_ask(struct tb_subscription *sub, struct tb_staged_use *use)
     return TB_OK;
 }
 
-/* `why` may be empty. What ended before it was described has no number here. */
+/* `why` may be empty. A version that ended before it was described has no number here. */
 static int cannot_stage(const struct tb_staging *st, int status, const char *why)
 {
     const char *text = why[0] != '\0' ? why : tb_staging_remedy(status);
@@ -106,8 +107,8 @@ static bool has_to_ask(const struct tb_staged_use *use)
     return !use->asked || use->unheard || use->answer < TB_OK;
 }
 
-/* What the gateway refused is no version to activate. One that came back and does not know it yet
- * is asked again by tb_activate. */
+/* A version that the gateway refused cannot be activated. Where the gateway came back and does not
+ * know the version yet, tb_activate asks again. */
 static int judge_answer(struct tb_staged_use *use)
 {
     if (use->answer >= TB_OK || use->answer == TB_NOT_FOUND) return TB_OK;
@@ -239,6 +240,7 @@ int tb_release(struct tb_subscription *subscription, const struct tb_uid *uid)
 
 int tb_use_ask_anew(struct tb_subscription *sub, struct tb_staged_use *use, const struct tb_call *call)
 {
+    TB_ASSERT(use->staging->patch != NULL);
     TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     struct tb_request *request = s->up ? tb_release_request(s, &use->staging->uid) : NULL;

@@ -21,12 +21,13 @@ static enum tb_status keep_key(struct tb_staging *st, const struct tb_version_ke
     if (tb_digest_equal(&key->root, &(struct tb_digest){0})) return TB_PEER_GARBLED;
     st->shards = tb_calloc(key->shard_count, sizeof *st->shards);
     if (st->shards == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(key->shard_count > 0 && st->manifests_here == 0);
     st->key = *key; /* shard_count was bounded by its decoder */
     tb_staging_step(&st->life, TB_STAGING_DESCRIBED);
     return TB_OK;
 }
 
-/* What is whole here, or still read, stays: the gateway has to hear of it once it knows the
+/* A staging that is whole, or still reads, stays. The gateway has to hear of it once it knows the
  * version, or it would give no go. */
 static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
 {

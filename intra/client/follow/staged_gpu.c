@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
@@ -26,7 +27,8 @@ void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why)
 
 /* ---- memory ---- */
 
-/* What is the host's would have to be copied down by cores, which cannot look there. */
+/* A tensor in host memory would have to be copied down by cores, and cores cannot read the
+ * device. */
 static bool all_on_device(const struct tb_registration *r)
 {
     for (uint32_t i = 0; i < r->want_count; i++)
@@ -128,6 +130,7 @@ static struct tb_staging *next_of(struct tb_session *s, const struct tb_registra
 /* P2: the gateway hears that it is not here, before anybody could say go to it. */
 static void leave(struct tb_session *s, struct tb_registration *r, struct tb_staging *st)
 {
+    TB_ASSERT(st->gpu_for == r && !tb_staging_is_preparing(st->life) && st->stage != NULL);
     struct tb_gpu_stage *stage = st->stage;
     tb_staging_give_back(s, st);
     tb_staging_fail(st, TB_BAD_STATE,
@@ -145,6 +148,7 @@ static void leave(struct tb_session *s, struct tb_registration *r, struct tb_sta
 
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT(r->suspended); /* no new staging is for it */
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st;
     r->ending++; /* nobody resumes it meanwhile */

@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "intra/client/follow/staging.h"
@@ -13,6 +14,7 @@
 
 static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
 {
+    TB_ASSERT(sh->place.wanted == NULL);
     const struct tb_manifest *m = &sh->manifest;
     for (uint32_t k = 0; k < m->chunk_count; k++) {
         if (m->chunks[k].offset >= m->layout.bytes) (void)tb_bitmap_set(wanted, k); /* blobs */
@@ -87,6 +89,7 @@ enum tb_status tb_staging_want_slices(struct tb_staging *st, uint64_t words)
 {
     TB_ASSERT_UNLOCKED(st->session);
     struct tb_box_copies copies = {0};
+    TB_ASSERT(st->slices_for != NULL && st->wanted == NULL);
     st->wanted = tb_calloc(words + 1, sizeof *st->wanted);
     if (st->wanted == NULL) return TB_SITE_NOMEM;
     const int matched = tb_staging_match(st, st->slices_for, &copies);

@@ -1,6 +1,7 @@
 /* staged_use.c - a subscription's hold on a staging: the staging goes with its last use. */
 #include "intra/client/follow/staged_use.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/staging.h"
@@ -69,6 +70,7 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
     struct tb_staging *st = use->staging;
     tb_free(use->copies.list);
     tb_free(use);
+    TB_ASSERT(st->uses > 0);
     if (--st->uses == 0) tb_staging_drop(sub->session, st, drain_ms);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/follow/staged_slices.h"
 #include "intra/client/follow/staging_fill.h"
@@ -17,6 +18,7 @@
 
 static void free_staging(struct tb_staging *st)
 {
+    TB_ASSERT(st->hop == NULL && st->uses == 0 && !tb_staging_is_preparing(st->life));
     tb_patch_free(st->patch); /* it looks at the manifests */
     for (uint32_t i = 0; st->shards != NULL && i < st->key.shard_count; i++)
         tb_layouts_release(st->session->layouts, &st->shards[i].manifest_memory);
@@ -51,9 +53,10 @@ void tb_spare_drop_unwanted(struct tb_session *s)
     if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
 }
 
-/* What was kept before is the caller's to free. */
+/* The caller frees the memory that was kept before. */
 static struct tb_shared_memory keep_spare(struct tb_session *s, struct tb_staging *st)
 {
+    TB_ASSERT_LOCKED(s);
     if (st->memory.bytes == NULL || st->memory.memfd < 0 || !subscribed(s, &st->key.model))
         return (struct tb_shared_memory){.memfd = -1};
     return tb_spare_keep(&s->spare, &st->key.model, &st->memory);
@@ -85,6 +88,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
     }
     /* Behind the export's end no reader of ours is left in it, and nobody finds the staging any
      * more. */
+    TB_ASSERT(st->hop == NULL); /* nothing lands there any more */
     struct tb_shared_memory before = keep_spare(s, st);
     tb_session_unlock(s);
     tb_session_memory_free(s, &before);
@@ -124,6 +128,7 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session
         tb_staging_fail(st, status, "no memory for a manifest");
         return TB_OK;
     }
+    TB_ASSERT(st->life == TB_STAGING_MANIFESTS && st->manifests_here < st->key.shard_count);
     if (++st->manifests_here < st->key.shard_count) return TB_OK;
     tb_staging_step(&st->life, TB_STAGING_SUBMITTED);
     if (tb_crew_submit(s->crew, tb_staging_prepare, st) == TB_OK) return TB_OK;

@@ -27,7 +27,7 @@ struct tb_staged_shard {
     struct tb_place_owner owner; /* the place has it where the bytes do not simply stay */
 };
 
-/* What the hop's callback has to tell, under note_lock. */
+/* Reports of the hop's callback that the session thread has not read yet; under note_lock. */
 struct tb_hop_note {
     bool opened, lost, whole;
     enum tb_transport transport;

@@ -94,8 +94,8 @@ void tb_staging_base_goes(struct tb_session *s, const struct tb_staging *base)
     }
 }
 
-/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. What was whole
- * gets a plan once the gateway hears that it is not. */
+/* A hop that runs has passed the chunk: it ends, and the next plan's begins anew. A staging that
+ * was whole gets a plan once the gateway hears that it is not. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);
@@ -146,11 +146,12 @@ static struct tb_staging *find_base(const struct tb_session *s, const struct tb_
 }
 
 /* A patch is made on what its buffers hold: the active version of whoever switches them. One whose
- * buffers were written since decodes nothing, nor does a device without kernels, so no objects are
+ * buffers were written since decodes nothing, nor does a device without kernels, so no deltas are
  * asked for. */
 static void set_patch_base(const struct tb_session *s, const struct tb_staging *st,
                            struct tb_hop_base *base_out)
 {
+    TB_ASSERT(st->patch_for != NULL && st->shelf_offset == 0);
     const struct tb_gpu_memory *gpu = st->patch_for->gpu;
     if (!tb_patch_rests(st->patch) || (gpu != NULL && !tb_gpu_may_patch(gpu))) return;
     for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
@@ -206,6 +207,7 @@ static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_se
 static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, const struct tb_session_plan *m,
                                const struct tb_source_shard *source, uint32_t source_count)
 {
+    TB_ASSERT(st->life == TB_STAGING_READING && st->hop == NULL);
     struct tb_hop_place *places = tb_calloc(st->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
     uint32_t count = 0;
@@ -242,6 +244,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
 static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
                                   const struct tb_session_plan *m)
 {
+    TB_ASSERT(st->life == TB_STAGING_READING);
     const size_t bytes = tb_source_decode_bytes(m->source.bytes, m->source.count);
     if (bytes == 0) return TB_PEER_GARBLED;
     void *memory = tb_malloc(bytes);
@@ -300,6 +303,7 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_pla
  * there. Of a patch it is told that there is none. */
 static enum tb_status open_export(struct tb_session *s, struct tb_staging *st)
 {
+    TB_ASSERT(st->export_id == 0 && st->memory.bytes != NULL);
     const uint64_t id = ++s->next_export;
     const struct tb_export_buffer buffer = {
         .bytes = st->memory.bytes, .count = st->memory.count, .memfd = st->memory.memfd};
@@ -345,6 +349,7 @@ static void hop_opened(struct tb_staging *st, const struct tb_hop_note *note)
 
 static void hear_hop(struct tb_session *s, struct tb_staging *st)
 {
+    TB_ASSERT(st->hop != NULL);
     pthread_mutex_lock(&st->note_lock);
     const struct tb_hop_note note = st->note;
     st->note.bad_count = 0;

@@ -25,7 +25,7 @@ void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
 
 static uint64_t held_bytes(const struct tb_staging *st, uint32_t held)
 {
-    /* What is mapped for a patch is more than it takes. */
+    /* A patch maps more memory than it takes. */
     const uint64_t bytes = st->patch != NULL ? st->memory.count : tb_staging_bytes(st);
     return st->total_chunks == 0 ? 0 : (uint64_t)((double)bytes * held / st->total_chunks);
 }

@@ -66,6 +66,7 @@ static uint64_t here_bytes(const struct tb_staging *st, const struct tb_manifest
  * version. */
 static uint64_t lay_out(struct tb_staging *st, uint64_t *words_out)
 {
+    TB_ASSERT(tb_staging_has_manifests(st) && st->total_chunks == 0);
     uint64_t bytes = 0, words = 0;
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
         struct tb_staged_shard *sh = &st->shards[i];
@@ -94,6 +95,7 @@ struct zeroed {
 /* Bitmaps first, and what of the shelf has to be zero behind them. */
 static struct zeroed zeroed_of(const struct tb_staging *st)
 {
+    TB_ASSERT(st->shelf_offset > st->shards[0].held_offset);
     const uint64_t from = st->shards[0].held_offset, shelf = st->shelf_offset;
     return (struct zeroed){from, shelf + tb_shelf_zero_bytes(st->total_chunks)};
 }
@@ -141,8 +143,8 @@ static enum tb_status map_passage(struct tb_staging *st, uint64_t bytes)
     void *map =
         tb_sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED) return TB_SITE_NOMEM;
-    /* What is written behind a fork would go to new pages, while a device that has the memory
-     * pinned reads the old ones. */
+    /* Bytes that are written behind a fork would go to new pages, while a device that has the
+     * memory pinned reads the old ones. */
     if (madvise(map, bytes, MADV_DONTFORK) != 0) {
         munmap(map, bytes);
         return TB_SITE_NOMEM;
@@ -163,6 +165,7 @@ static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 
 static enum tb_status make_places(struct tb_staging *st)
 {
+    TB_ASSERT(st->memory.bytes == NULL && st->claimed == NULL);
     uint64_t words;
     tb_staging_find_gpu(st);
     const uint64_t bytes = lay_out(st, &words);
@@ -227,6 +230,7 @@ enum tb_status tb_staging_patch_tables(const struct tb_staging *st)
 
 static enum tb_status new_patch(struct tb_staging *st)
 {
+    TB_ASSERT(st->patch == NULL && st->patch_for != NULL);
     struct tb_patch_shard_of *tables = tb_calloc((size_t)st->key.shard_count + 1, sizeof *tables);
     if (tables == NULL) return TB_SITE_NOMEM;
     enum tb_status status = TB_OK;
@@ -269,6 +273,7 @@ static enum tb_status make_patch(struct tb_staging *st)
 
 void tb_staging_prepare(void *user, uint32_t piece, uint32_t slot)
 {
+    TB_ASSERT_UNLOCKED(((struct tb_staging *)user)->session);
     (void)piece;
     (void)slot;
     struct tb_staging *st = user;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
@@ -21,6 +22,7 @@ struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid
 
 struct tb_staging *tb_staging_new(struct tb_session *s, const struct tb_id *uid)
 {
+    TB_ASSERT(tb_staging_find(s, uid) == NULL);
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_calloc(1, sizeof *st);
     if (st == NULL) return NULL;
@@ -63,6 +65,7 @@ uint64_t tb_staging_bytes(const struct tb_staging *st)
 
 bool tb_staging_is_whole(const struct tb_staging *st)
 {
+    TB_ASSERT(st->key.shard_count > 0 && !tb_staging_is_preparing(st->life));
     for (uint32_t i = 0; i < st->key.shard_count; i++)
         if (!tb_place_whole(&st->shards[i].place)) return false;
     return true;

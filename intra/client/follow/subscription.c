@@ -128,9 +128,11 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
 
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_subscription *sub = user;
     /* its caller frees it */
     if (request->status != TB_OK && request->status != TB_DONE_BEFORE) return;
+    TB_ASSERT(sub->next == NULL && sub->uses == NULL);
     sub->next = s->subscriptions;
     s->subscriptions = sub;
     if (sub->registration != NULL) sub->registration->subscriptions++;
@@ -208,6 +210,7 @@ static int find_session(const struct tb_subscription *sub, struct tb_session **s
 
 static void end_subscription(struct tb_subscription *sub, bool wait)
 {
+    TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
     while (sub->uses != NULL) {
         struct tb_staged_use *use = sub->uses;
@@ -221,6 +224,8 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
             break;
         }
     }
+    TB_ASSERT(sub->registration == NULL || sub->registration->subscriptions > 0);
+    TB_ASSERT(sub->second == NULL || sub->second->subscriptions > 0);
     if (sub->registration != NULL) sub->registration->subscriptions--;
     if (sub->second != NULL) sub->second->subscriptions--;
     tb_free(sub);

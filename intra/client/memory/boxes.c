@@ -56,6 +56,7 @@ static uint64_t position_of(const struct tb_tensor *t, const uint64_t *first)
 
 static enum tb_status add(struct tb_box_copies *out, const struct tb_box_copy *copy)
 {
+    TB_ASSERT(copy->rows > 0 && copy->run > 0);
     if (out->count == COPIES_MAX) return TB_TOO_LARGE;
     if (out->count == out->cap) {
         const uint32_t cap = out->cap == 0 ? 256 : out->cap * 2;
@@ -194,6 +195,7 @@ static enum tb_status cover(struct matching *m, struct box b, uint32_t next)
         b.count[i] = both.count[i];
     }
     m->depth--;
+    TB_ASSERT(m->depth < DEPTH_MAX);
     return status;
 }
 
@@ -227,6 +229,7 @@ static bool find_candidates(struct matching *m)
             if (t == NULL) continue;
             if (!same_tensor(t, m->want)) return false;
             m->candidates[m->candidate_count++] = (struct candidate){t, s};
+            TB_ASSERT(m->next[s] <= m->q->layouts[s]->tensor_count);
         }
     }
     return m->candidate_count > 0;
@@ -305,6 +308,7 @@ void tb_boxes_chunks(const struct tb_box_copies *copies, uint32_t shard, const s
     for (uint32_t i = 0; i < copies->count; i++) {
         const struct tb_box_copy *c = &copies->list[i];
         if (c->shard != shard) continue;
+        TB_ASSERT(chunk_count > 0 && chunks[0].offset <= c->from);
         uint32_t k = chunk_at(chunks, chunk_count, c->from);
         for (uint64_t row = 0; row < c->rows; row++) {
             const uint64_t at = c->from + row * c->from_stride;

@@ -2,8 +2,8 @@
  * Pure, but for the list it makes.
  *
  * A wanted box may be covered by one shard's box or by several side by side; where shards have the
- * same bytes, the first has them. What comes out are copies of rows: from packed bytes of a shard
- * to the dense, row-major memory of a wanted box. */
+ * same bytes, the first has them. The result is a list of copies of rows: from packed bytes of a
+ * shard to the dense, row-major memory of a wanted box. */
 #ifndef TB_INTRA_CLIENT_BOXES_H
 #define TB_INTRA_CLIENT_BOXES_H
 

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"
@@ -65,6 +66,7 @@ int tb_buffer_new(struct tb_session *session, uint64_t bytes, void **memory_out)
 
 static bool is_registered(const struct tb_session *s, const struct tb_buffer *b)
 {
+    TB_ASSERT_LOCKED(s);
     for (const struct tb_registration *r = s->registrations; r != NULL; r = r->next) {
         for (uint32_t i = 0; i < r->want_count; i++)
             if (!r->suspended && tb_buffer_find(s, r->want_memory[i], r->wants[i].bytes) == b) return true;

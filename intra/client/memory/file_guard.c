@@ -15,6 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #define BLOCK_GUARDS 64u
@@ -143,6 +144,8 @@ static int compare(const void *a, const void *b)
 
 static bool add_piece(struct tb_guard *g, struct piece piece)
 {
+    TB_ASSERT(piece.at < piece.end);
+    TB_ASSERT(g->count == 0 || g->pieces[g->count - 1].end <= piece.at); /* a search relies on it */
     if (g->count == g->cap) {
         const uint32_t cap = g->cap == 0 ? 16 : g->cap * 2;
         void *larger = tb_realloc(g->pieces, cap * sizeof *g->pieces);

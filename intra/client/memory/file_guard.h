@@ -2,11 +2,11 @@
  * shorter. A shell.
  *
  * A load from a page that the file no longer has raises SIGBUS, in whatever thread. The handler
- * notes the address, puts zeroed memory where the bytes are missing, and lets the load go on: the
- * process lives, and what was made of the bytes is refused. Faults elsewhere go to the handler that
- * was there before. The program's own loads from there read zeros as well. What is not found: a
- * file that is shorter inside its last page, or that has other bytes (their digest tells); and
- * everything, once the program has put another handler in place of ours.
+ * notes the address, puts zeroed memory where the bytes are missing, and lets the load go on. The
+ * process lives, and a version that was made of these bytes is refused. Faults elsewhere go to the
+ * handler that was there before. The program's own loads from there read zeros as well. The guard
+ * does not find a file that is shorter inside its last page, or that has other bytes: the digest
+ * does. It finds nothing once the program has put another handler in place of ours.
  *
  * Threads: any. The table is the process's and only grows. */
 #ifndef TB_INTRA_CLIENT_GUARD_H

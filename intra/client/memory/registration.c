@@ -13,8 +13,8 @@
 #include "intra/client/publish/publish_pass.h"
 #include "intra/client/session/session.h"
 
-/* What NICs keep is looked through for each stretch of each version, a million looks for so many.
- * Of more stretches it is registered for each version anew. */
+/* Each stretch of each version is searched in the list that NICs keep: a million comparisons for so
+ * many stretches. With more stretches the memory is registered for each version anew. */
 #define STAYS_STRETCHES_MAX 1024u
 
 /* ---- register ---- */
@@ -76,6 +76,7 @@ static int place_tensors(struct tb_registration *r, const struct tb_tensor_desc 
         TB_ASSERT(t != NULL);
         if (descs[i].memory == NULL && t->bytes > 0)
             return tb_fail(TB_BAD_ARGUMENT, "tensor \"%.200s\" has no memory", descs[i].name);
+        TB_ASSERT(r->memory[t - r->layout.tensors] == NULL);
         r->given_of[t - r->layout.tensors] = i;
         r->given[i] = descs[i].memory;
     }
@@ -125,7 +126,7 @@ struct tb_gpu *tb_session_gpu(struct tb_session *s, const struct tb_registration
 }
 
 /* The driver's entry points, read from its library without the lock. Two calls may do so at once:
- * the first one's stay. What takes longer is done with a memory. */
+ * the entry points of the first stay. A device is opened later, with the first memory on it. */
 static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out, char *why)
 {
     *gpu_out = tb_session_gpu(s, NULL);
@@ -141,9 +142,9 @@ static enum tb_status find_driver(struct tb_session *s, struct tb_gpu **gpu_out,
     return *gpu_out != NULL ? TB_OK : status;
 }
 
-/* Whose memory it is: asked when it comes, and again when it comes back. A device that nobody has
- * used yet takes seconds to come up, and a session that renews no lease meanwhile is given up by
- * its gateway. */
+/* The driver is asked whose memory it is when it is registered, and again when it is resumed. A
+ * device that nobody has used yet takes seconds to come up, and a session that renews no lease
+ * meanwhile is given up by its gateway. */
 int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration *r,
                              struct tb_gpu_memory **gpu_out)
 {
@@ -214,7 +215,7 @@ void tb_registration_gone(struct tb_registration *r, bool gone)
     pthread_rwlock_unlock(&r->target.lock);
 }
 
-/* What stands in a buffer of ours stays as long as that. */
+/* A tensor in a buffer of ours stays as long as the buffer does. */
 static bool is_callers(const struct tb_session *s, const struct tb_registration *r, uint32_t tensor)
 {
     const uint64_t bytes = r->layout.tensors[tensor].bytes;
@@ -230,6 +231,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
     for (uint32_t i = 0; i < r->layout.tensor_count; i++)
         if (is_callers(s, r, i)) pieces[i] = (struct tb_stretch){r->memory[i], r->layout.tensors[i].bytes};
     const enum tb_status status = tb_stretches_make(pieces, r->layout.tensor_count, &r->stretches);
+    TB_ASSERT(!r->stays);
     tb_free(pieces);
     r->stays = status == TB_OK && r->stretches.count <= STAYS_STRETCHES_MAX;
     for (uint32_t i = 0; r->stays && i < r->stretches.count; i++)
@@ -239,6 +241,7 @@ enum tb_status tb_registration_stretch(struct tb_session *s, struct tb_registrat
 
 void tb_registration_discard(struct tb_registration *r)
 {
+    TB_ASSERT(r->ending == 0);
     TB_ASSERT(r->passes == 0 && r->subscriptions == 0);
     tb_guard_end(r->guard);
     tb_gpu_memory_close(r->gpu);
@@ -273,6 +276,7 @@ struct tb_registration *tb_registration_new(struct tb_session *s)
 
 void tb_registration_enter(struct tb_registration *r)
 {
+    TB_ASSERT(r->next == NULL && r->want_count > 0 && r->want_memory != NULL);
     struct tb_session *s = r->session;
     r->target.gpu = r->gpu;
     tb_session_lock(s);

@@ -13,8 +13,8 @@
 
 struct tb_session;
 
-/* What tb_register and tb_register_slices say of a dtype; with its text, or with its name and
- * bits. */
+/* Error texts of tb_register and tb_register_slices about a dtype: with its text, or with its name
+ * and bits. */
 #define TB_DTYPE_UNKNOWN "dtype \"%.40s\" is unknown: give the name and bits of an element as NAME:BITS"
 #define TB_OFF_BYTES                                                                                         \
     "a box of %s (%u bits an element) begins or ends inside a byte; along the last axis its first, its "     \
@@ -66,7 +66,8 @@ int tb_registration_find_gpu(struct tb_session *s, const struct tb_registration 
                              struct tb_gpu_memory **gpu_out);
 /* Without the lock, once its memory is known, the GPU's too: what of it maps a file is guarded. */
 int tb_registration_guard(const struct tb_registration *registration, struct tb_guard **guard_out);
-/* What is missing of it, in words, as TB_SITE_IO; TB_OK: nothing that anybody has met. */
+/* TB_SITE_IO: bytes of it are missing, and tb_last_error names the tensor. TB_OK: nobody has met a
+ * missing byte. */
 int tb_registration_missing(const struct tb_registration *registration);
 /* The driver. Without the lock. NULL: none of the registration's memory is a GPU's; or, of none, no
  * registration has found one. */

@@ -73,8 +73,8 @@ static uint32_t gateway_drain_ms(const struct tb_call *call)
     return left - (quarter < ANSWER_MS ? quarter : ANSWER_MS);
 }
 
-/* What was answered is not announced again to a gateway that comes anew, while others are waited
- * for. */
+/* A publication whose UNPUBLISH was answered is not announced to a gateway that comes anew, while
+ * other answers are waited for. */
 static void answered(struct tb_session *s, struct tb_request *request, void *user)
 {
     (void)s;
@@ -132,6 +132,8 @@ static bool is_busy(const struct tb_session *s, const struct tb_registration *r)
  * any is waited for, so the gateway and the readers of each have all of the drain. */
 static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(r->suspended); /* no new pass begins */
     struct tb_call call = {.cancels = s->cancels};
     r->ending++;
     while (r->passes > 0 || is_busy(s, r))
@@ -147,6 +149,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
     tb_session_changed(s, false); /* they are busy no longer */
     while (!keep && (p = next_in_place(s, r, true)) != NULL)
         end_hidden(s, p);
+    TB_ASSERT(r->ending > 0);
     r->ending--;
 }
 
@@ -154,6 +157,7 @@ static void hide_all(struct tb_session *s, struct tb_registration *r, bool keep)
  * nobody brings the memory back before. */
 static void let_go(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT_LOCKED(s);
     if (r->stretches.list == NULL) return;
     tb_registration_begin_pass(r);
     tb_session_unlock(s);
@@ -169,6 +173,7 @@ static void let_go(struct tb_session *s, struct tb_registration *r)
  * the memory back before. */
 static void close_gpu(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT_LOCKED(s);
     struct tb_gpu_memory *gpu = r->gpu;
     if (gpu == NULL) return;
     r->gpu = NULL;
@@ -233,6 +238,7 @@ int tb_suspend(struct tb_registration *registration)
 static int compare_with_sealed(struct tb_session *s, struct tb_registration *r,
                                const struct tb_publication *p)
 {
+    TB_ASSERT_UNLOCKED(s);
     uint32_t differs;
     if (r->gpu != NULL && !p->copied)
         return tb_fail(
@@ -270,6 +276,7 @@ static int seal_again(struct tb_session *s, struct tb_publication *p)
 
 static int bring_back(struct tb_session *s, struct tb_registration *r, struct tb_publication *p)
 {
+    TB_ASSERT_LOCKED(s);
     TB_ASSERT(p->registration == r && p->in_place);
     tb_publication_step(&p->life, TB_PUBLICATION_RETURN);
     tb_session_unlock(s);
@@ -304,6 +311,7 @@ static const char *given_name(const struct tb_registration *r, uint32_t given)
 /* Under the lock, let go meanwhile. On failure it stays suspended. */
 static int find_gpu_again(struct tb_session *s, struct tb_registration *r)
 {
+    TB_ASSERT(r->suspended && r->gpu == NULL && r->guard == NULL);
     struct tb_gpu_memory *gpu;
     tb_session_unlock(s);
     int status = tb_registration_find_gpu(s, r, &gpu);

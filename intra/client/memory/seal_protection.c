@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #define BLOCK_PAGES 256u
@@ -39,7 +40,7 @@ static _Atomic uint32_t handling;
 static struct sigaction before;
 static _Atomic bool installed;
 static _Atomic uint64_t ended; /* how many protections have */
-/* What `ended` was when this thread's fault was last tried again. Of a model that needs no memory
+/* The value of `ended` when this thread's fault was last tried again. The TLS model needs no memory
  * in a handler. */
 static _Thread_local uint64_t tried_at __attribute__((tls_model("initial-exec")));
 
@@ -137,6 +138,7 @@ static bool add_pages(struct tb_protection *p, uintptr_t at, uintptr_t end)
     if (end <= at) return true;
     struct slot *slot = free_slot();
     if (slot == NULL) return false;
+    TB_ASSERT(at < end && at % page == 0 && end % page == 0);
     slot->at = at;
     slot->end = end;
     atomic_store(&slot->owner, p);

@@ -3,10 +3,10 @@
  *
  * Pages are made read-only; a write raises SIGSEGV, whose handler notes the address, makes the
  * stretch writable again, and lets the write go on: the program lives, and the version is known to
- * be broken. Faults elsewhere go to the handler that was there before. What is not found: writes to
- * pages that are sealed in part, by system calls (they fail with EFAULT), by devices, and by
- * whoever has mapped the memory a second time; and all of them, once the program has put another
- * handler in place of ours.
+ * be broken. Faults elsewhere go to the handler that was there before. It does not find writes to
+ * pages that are sealed in part, nor writes by system calls (they fail with EFAULT), by devices, or
+ * through a second mapping. It finds none once the program has put another handler in place of
+ * ours.
  *
  * Threads: any. The table is the process's and only grows. */
 #ifndef TB_INTRA_CLIENT_PROTECT_H

@@ -2,8 +2,8 @@
  * of them the next version is written to: publish/shadow_claim.c. Its memory is allocated once and
  * used again.
  *
- * The newer version is compared with the older one: once it is sealed, its chunks are encoded as
- * differences to the older one (encode.h), until the older one is written again. */
+ * Once the newer version is sealed, its chunks are encoded as deltas against the older one
+ * (encode.h), until the older one is written again. */
 #include "intra/client/memory/shadow.h"
 
 #include <string.h>
@@ -19,11 +19,12 @@ bool tb_shadow_is_of(const struct tb_shadow *sh, const struct tb_publication *p)
     return sh->shard == p->shard && tb_name_equal(&sh->model, &p->model);
 }
 
-/* ---- differences ---- */
+/* ---- deltas ---- */
 
 void tb_shadow_filled(struct tb_publication *p)
 {
     if (p->shadow == NULL) return;
+    TB_ASSERT(p->shadow->user == p && p->manifest.bytes <= p->shadow->memory.count);
     p->shadow->uid = p->uid;
     p->shadow->layout_id = p->manifest.layout.id;
     p->shadow->bytes = p->manifest.bytes;
@@ -77,6 +78,7 @@ void tb_shadow_encode(struct tb_session *s, struct tb_publication *p)
     TB_ASSERT_LOCKED(s);
     TB_ASSERT(p->encoding == NULL);
     if (p->base == NULL) return;
+    TB_ASSERT(p->shadow != NULL && p->classes > 0);
     const struct tb_encoding_task task = {.manifest = &p->manifest,
                                           .bytes = p->shadow->memory.bytes,
                                           .base = p->base->memory.bytes,

@@ -1,5 +1,4 @@
-/* shadow.h - the table of host copies that versions are served from, and the differences between
- * two. */
+/* shadow.h - the table of host copies that versions are served from, and the deltas between two. */
 #ifndef TB_INTRA_CLIENT_SHADOW_H
 #define TB_INTRA_CLIENT_SHADOW_H
 
@@ -29,10 +28,10 @@ struct tb_shadow {
 bool tb_shadow_is_of(const struct tb_shadow *sh, const struct tb_publication *p);
 /* The pass over it is done: what is in its shadow is a base from now on. Under the lock. */
 void tb_shadow_filled(struct tb_publication *p);
-/* A shelf for its differences to the version before, if that is kept and of the same cut. Without
+/* A shelf for its deltas against the version before, if that is kept and of the same cut. Without
  * the lock. */
 void tb_shadow_shelf(struct tb_session *s, struct tb_publication *p, uint32_t classes);
-/* Under the lock: its differences are made from now on, in background. */
+/* Under the lock: its deltas are made from now on, in background. */
 void tb_shadow_encode(struct tb_session *s, struct tb_publication *p);
 /* And not any more. Under the lock, let go meanwhile: nobody else removes it. */
 void tb_shadow_encode_end(struct tb_session *s, struct tb_publication *p);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 struct piece {
@@ -117,6 +118,7 @@ static bool sort_out(struct numbering *n)
             if (!check_name(n, first, count)) return false;
             memmove(n->pieces + n->several, first, count * sizeof *first);
             n->several += count;
+            TB_ASSERT(n->several <= n->p->count);
             continue;
         }
         for (uint32_t i = 0; i < count; i++)
@@ -146,6 +148,7 @@ static bool number_names(struct numbering *n)
 /* Over all names, as long as there are numbers. */
 static void number_cuts(struct numbering *n)
 {
+    TB_ASSERT(n->taken <= TB_PARTS_MAX);
     uint32_t cuts = 0;
     qsort(n->pieces, n->several, sizeof *n->pieces, by_cut);
     for (uint32_t i = 0; i < n->several; i++)

@@ -175,7 +175,8 @@ static int check_splits(const struct slicing *g)
     return TB_OK;
 }
 
-/* What a slice has of one of the parts of its axis; nothing: no piece. */
+/* Adds the piece that a slice has in one of the parts of its axis. If it has nothing there, no
+ * piece is added. */
 static bool add_part(struct slicing *g, uint32_t given, uint32_t axis, struct part_of split)
 {
     const struct tb_tensor *whole = &g->r->slices[given];

@@ -2,6 +2,7 @@
  * are mapped and pinned. */
 #include "intra/client/memory/spare_memory.h"
 
+#include "base/assert.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/session/session.h"
 
@@ -16,6 +17,7 @@ static struct tb_shared_memory take_memory(struct tb_shared_memory *from)
 struct tb_shared_memory tb_spare_keep(struct tb_spare *spare, const struct tb_name *model,
                                       struct tb_shared_memory *memory)
 {
+    TB_ASSERT(memory->bytes != NULL && memory->memfd >= 0);
     const struct tb_shared_memory before = take_memory(&spare->memory);
     *spare = (struct tb_spare){.memory = take_memory(memory), .model = *model};
     return before;
@@ -24,6 +26,8 @@ struct tb_shared_memory tb_spare_keep(struct tb_spare *spare, const struct tb_na
 bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb_spare_wish *wish,
                    struct tb_shared_memory *memory_out)
 {
+    TB_ASSERT_UNLOCKED(s);
+    TB_ASSERT(wish->bytes > 0);
     tb_session_lock(s);
     const bool ours = spare->memory.bytes != NULL && tb_name_equal(&spare->model, wish->model);
     struct tb_shared_memory memory = {.memfd = -1};

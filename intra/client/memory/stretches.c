@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 struct piece {
@@ -39,6 +40,7 @@ static void join(const struct tb_stretch *pieces, const struct piece *sorted, ui
         if (p->at + p->bytes > end) end = p->at + p->bytes;
         last->bytes = end - (uintptr_t)last->at;
         s->of[p->number] = s->count - 1;
+        TB_ASSERT(last->bytes >= p->bytes);
     }
 }
 

@@ -1,12 +1,12 @@
 /* stretches.h - the caller's memory in as few pieces as it stands in. Pure, but for the lists it
  * makes.
  *
- * Engines keep a shard's tensors in a few flat buffers, one right behind the other. What is
- * exported, attached and registered with NICs once for each stretch of them would be so once for
- * each of 100,000 tensors else. Tensors' order does not matter, only their addresses.
+ * Engines keep a shard's tensors in a few flat buffers, one right behind the other. Each stretch is
+ * exported, attached and registered with NICs once. Without stretches that would be done for each
+ * of 100,000 tensors. Tensors' order does not matter, only their addresses.
  *
- * P8: a stretch has no byte that is in none of its pieces. What stands between two tensors was not
- * published, be it only the bytes that align them, so they are two stretches. */
+ * P8: a stretch has no byte that is in none of its pieces. Bytes between two tensors were not
+ * published, even those that only align them, so such tensors are two stretches. */
 #ifndef TB_INTRA_CLIENT_STRETCHES_H
 #define TB_INTRA_CLIENT_STRETCHES_H
 

@@ -86,6 +86,7 @@ static void *worker_main(void *user)
             continue;
         }
         const uint32_t slot = job->slots++;
+        TB_ASSERT(slot < crew->threads || job->task);
         job->helpers++;
         if (job->task) unlink_job(crew, job);
         pthread_mutex_unlock(&crew->lock);
@@ -96,6 +97,7 @@ static void *worker_main(void *user)
             continue;
         }
         pthread_mutex_lock(&crew->lock);
+        TB_ASSERT(job->helpers > 0);
         if (--job->helpers == 0) pthread_cond_broadcast(&crew->ended);
     }
     pthread_mutex_unlock(&crew->lock);
@@ -133,6 +135,7 @@ void tb_crew_free(struct tb_crew *crew)
     pthread_mutex_unlock(&crew->lock);
     for (uint32_t i = 0; i < crew->workers; i++)
         pthread_join(crew->worker[i], NULL);
+    TB_ASSERT(atomic_load(&crew->wanted) == 0);
     TB_ASSERT(crew->first == NULL);
     pthread_cond_destroy(&crew->ended);
     pthread_cond_destroy(&crew->work);
@@ -157,6 +160,7 @@ static void append_job(struct tb_crew *crew, struct job *job)
 static void run(struct tb_crew *crew, struct job *job)
 {
     pthread_mutex_lock(&crew->lock);
+    TB_ASSERT(!crew->stopping && crew->workers > 0);
     append_job(crew, job);
     if (job->count > 1 && crew->threads > 1) pthread_cond_broadcast(&crew->work);
     pthread_mutex_unlock(&crew->lock);
@@ -193,6 +197,7 @@ enum tb_status tb_crew_submit(struct tb_crew *crew, tb_crew_fn fn, void *user)
     if (job == NULL) return TB_SITE_NOMEM;
     *job = (struct job){.fn = fn, .user = user, .count = 1, .task = true};
     pthread_mutex_lock(&crew->lock);
+    TB_ASSERT(!crew->stopping); /* tasks that were given are done, and none comes behind them */
     append_job(crew, job);
     pthread_cond_signal(&crew->work);
     pthread_mutex_unlock(&crew->lock);

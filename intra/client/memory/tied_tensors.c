@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 struct range {
@@ -45,6 +46,7 @@ static bool tie(struct tb_tied *tied, const struct range *first, const struct ra
         if (tied->first_of == NULL) return false;
         memset(tied->first_of, 0xff, count * sizeof *tied->first_of); /* TB_TIED_NONE */
     }
+    TB_ASSERT(first->index != other->index && other->index < count && first->index < count);
     tied->first_of[other->index] = first->index;
     tied->count++;
     tied->bytes += other->bytes;

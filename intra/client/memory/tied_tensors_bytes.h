@@ -16,7 +16,7 @@ enum tb_tied_said {
     TB_TIED_UNSAID /* their chunks have other bytes beside theirs, or other borders */
 };
 
-/* What the digests of a version say of want i and the one that it is tied to. */
+/* Compares want i with the tensor that it is tied to, by the digests of a version. */
 enum tb_tied_said tb_tied_by_digests(const struct tb_staging *st, const struct tb_registration *r,
                                      uint32_t i);
 /* The version is whole. Each tied tensor of the subscription's registrations has the bytes of the

@@ -4,7 +4,7 @@
  * P1: only the own digest counts. A staged chunk that fails it is not held any more, and is fetched
  * again from the staging's source. Where the rollout computes from the staging itself nothing may
  * land, so the chunk stays as it is and is served no more. A packed copy of GPU memory is made
- * again from that memory. What else is sealed here has no other source: the gateway is told. P7:
+ * again from that memory. Other sealed memory has no second source: the gateway is told. P7:
  * base/damage_reports.h bounds the digests.
  *
  * Everything here runs on the session thread and under the lock: a chunk takes a few ms. */
@@ -12,6 +12,7 @@
 
 #include <inttypes.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/layout/chunk_digest.h"
@@ -89,6 +90,7 @@ static bool is_copied_from(const struct tb_session *s, const struct tb_staging *
 
 static void recheck_staged(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->shard < st->key.shard_count && tb_staging_is_open(st->life));
     struct tb_place *place = &st->shards[m->shard].place;
     if (is_copied_from(s, st) || !may_look(s, m)) return;
     if (is_good(place, m->chunk)) {
@@ -107,9 +109,11 @@ static void recheck_staged(struct tb_session *s, struct tb_staging *st, const st
     tb_staging_read_again(s, st);
 }
 
-/* What it decodes to is not asked: the base may have left. */
+/* Checks the bytes of an encoded chunk, not the chunk that they decode to: the base may have
+ * left. */
 static void recheck_object(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->shard < st->key.shard_count);
     uint32_t line = m->chunk;
     for (uint32_t i = 0; i < m->shard; i++)
         line += st->shards[i].manifest.chunk_count;
@@ -131,7 +135,7 @@ static struct tb_spread spread_of(const struct tb_publication *p)
                               .blobs = p->blobs.bytes != NULL ? (uint8_t *)p->blobs.bytes + blobs_at : NULL};
 }
 
-/* What readers get: the packed copy, or the tensors where they stand. */
+/* Digests the memory that readers read: the packed copy, or the tensors where they stand. */
 static bool sealed_is_good(const struct tb_publication *p, uint32_t k)
 {
     const struct tb_chunk *chunk = &p->manifest.chunks[k];
@@ -176,6 +180,7 @@ static bool mend(struct tb_publication *p, uint32_t k)
 
 static void recheck_sealed(struct tb_session *s, struct tb_publication *p, const struct tb_session_doubt *m)
 {
+    TB_ASSERT(m->chunk < p->manifest.chunk_count);
     if (!may_look(s, m)) return;
     if (sealed_is_good(p, m->chunk)) {
         answer(s, m, TB_SESSION_FOUND_GOOD);

@@ -86,6 +86,7 @@ static void batch(struct tb_encoding *e)
     const uint32_t left = e->task.manifest->chunk_count - e->next, most = BATCH_EACH * e->slots;
     const uint32_t count = left < most ? left : most;
     e->next += tb_crew_run_between(e->crew, count, encode_piece, e); /* a pass goes first */
+    TB_ASSERT(e->next <= e->task.manifest->chunk_count);
 }
 
 /* On a thread of the crew. Its owner may have ended it while it stood in line: then it goes. */
@@ -117,6 +118,7 @@ static void turn(void *user, uint32_t piece, uint32_t slot)
 enum tb_status tb_encoding_begin(struct tb_crew *crew, const struct tb_encoding_task *task,
                                  struct tb_encoding **encoding_out)
 {
+    TB_ASSERT(task->shelf != NULL && task->classes > 0);
     const uint32_t slots = tb_crew_slots(crew);
     struct tb_encoding *e = tb_calloc(1, sizeof *e + slots * sizeof e->tools[0]);
     if (e == NULL) goto fail;

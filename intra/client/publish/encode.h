@@ -1,12 +1,12 @@
-/* encode.h - what a pass leaves for after it: in background, each chunk of a version as its
- * difference to the version before, which the other shadow still has, onto a shelf that readers
- * look at (base/layout/shelf.h). A shell.
+/* encode.h - work that a pass leaves for after it. In background, each chunk of a version is
+ * encoded as a delta against the version before, which the other shadow still has, onto a shelf
+ * that readers look at (base/layout/shelf.h). A shell.
  *
  * First chunk first, a batch at a time over the crew, so tasks that wait for the crew go in
- * between, and a pass goes first: of another shard, say. The trainer waits for none of it: what
- * takes one of the shadows ends it, after the chunks in hand, and what has no entry by then comes
- * whole. So does a chunk that does not get much smaller; a step of which nothing does is given up
- * early.
+ * between, and a pass goes first: of another shard, say. The trainer waits for none of it. A call
+ * that takes one of the shadows ends it, after the chunks in hand, and a chunk without an entry by
+ * then comes whole. So does a chunk whose delta is not much smaller. A version where no delta is
+ * smaller is given up early.
  *
  * Threads: begin and end are the owner's. */
 #ifndef TB_INTRA_CLIENT_ENCODE_H

@@ -39,8 +39,8 @@ void tb_publication_hide(struct tb_session *s, struct tb_publication *p, uint32_
     tb_session_changed(s, false);
 }
 
-/* A packed copy of a device's memory is pinned, for it and for NICs, and is the next version's.
- * What is free now is the caller's to give back. */
+/* A packed copy of a device's memory is pinned, for it and for NICs, and is the next version's. The
+ * caller gives back the memory that is returned. */
 static struct tb_shared_memory leave_copy(struct tb_publication *p)
 {
     if (!p->copied || p->blobs.bytes == NULL) return (struct tb_shared_memory){.memfd = -1};
@@ -49,6 +49,8 @@ static struct tb_shared_memory leave_copy(struct tb_publication *p)
 
 static void free_publication(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT_UNLOCKED(s);
+    TB_ASSERT(p->export_id == 0 && p->encoding == NULL && p->hiding == NULL && p->protection == NULL);
     tb_session_memory_free(s, &p->blobs);
     tb_shared_memory_free(&p->objects);
     tb_free(p->blob_digests);
@@ -72,6 +74,7 @@ void tb_publication_remove(struct tb_session *s, struct tb_publication *p, uint3
             break;
         }
     }
+    TB_ASSERT(p->shadow == NULL || p->shadow->user == p);
     if (p->shadow != NULL) p->shadow->user = NULL;
     struct tb_shared_memory before = leave_copy(p);
     tb_session_unlock(s); /* memory may be large, and takes a while to go */
@@ -107,7 +110,8 @@ static bool is_shadow_of(const struct tb_session *s, const struct tb_shadow *wan
     return sh != NULL;
 }
 
-/* What a call writes without the lock while it publishes or resumes is not looked at then. */
+/* Fields that a call writes without the lock, while it publishes or resumes, are not looked at
+ * then. */
 static void check_export(const struct tb_publication *p)
 {
     const enum tb_publication_life life = p->life;

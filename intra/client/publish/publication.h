@@ -46,7 +46,7 @@ struct tb_publication {
      * cannot read the device. */
     struct tb_shared_memory blobs;
     struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
-    /* Its chunks as differences to the version in `base`, made after the call that published it;
+    /* Its chunks as deltas against the version in `base`, made after the call that published it;
      * NULL: none are. */
     struct tb_shadow *base;
     struct tb_id base_uid;

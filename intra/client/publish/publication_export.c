@@ -31,6 +31,7 @@ static uint32_t add_shared(struct buffers *b, const struct tb_shared_memory *mem
 /* The first that are added. */
 static void add_stretches(struct buffers *b, const struct tb_stretches *stretches)
 {
+    TB_ASSERT(b->count == 0);
     for (uint32_t i = 0; i < stretches->count; i++)
         b->list[i] = (struct tb_export_buffer){
             .bytes = stretches->list[i].at, .count = stretches->list[i].bytes, .memfd = -1};
@@ -41,6 +42,7 @@ static struct tb_source_at at_stretch(const struct tb_stretches *stretches, uint
                                       const uint8_t *memory)
 {
     const uint32_t number = stretches->of[tensor];
+    TB_ASSERT(number < stretches->count && memory >= (const uint8_t *)stretches->list[number].at);
     return (struct tb_source_at){number, (uint64_t)(memory - stretches->list[number].at)};
 }
 
@@ -56,6 +58,7 @@ static bool follows(const struct tb_export_buffer *b, const struct tb_export_buf
  * itself. */
 static struct tb_source_at add_copied(const struct tb_publication *p, struct buffers *b, uint32_t tensor)
 {
+    TB_ASSERT(p->copied && p->devices != NULL);
     const struct tb_tensor *t = &p->manifest.layout.tensors[tensor];
     struct tb_export_device *device = &p->devices[tensor];
     if (!tb_gpu_memory_device(p->registration->gpu, p->registration->memory[tensor], t->bytes, device))
@@ -180,6 +183,7 @@ enum tb_status tb_publication_export(struct tb_session *s, struct tb_publication
                                                   .shelf = shelved ? &shelf : NULL,
                                                   .origin = p->copied ? &origin : NULL,
                                                   .origin_shard = p->shard};
+        TB_ASSERT(b.count <= tensors + 4);
         status = tb_export_open(s->fabric, &options);
         if (status == TB_OK) p->export_id = id;
     }

@@ -38,6 +38,7 @@ void tb_publication_protect(struct tb_session *s, struct tb_publication *p)
 
 static const struct tb_tensor *tensor_of(const struct tb_publication *p, const uint8_t *at)
 {
+    TB_ASSERT(p->registration != NULL);
     const struct tb_layout *layout = &p->manifest.layout;
     for (uint32_t i = 0; i < layout->tensor_count; i++) {
         const uint8_t *tensor = p->registration->memory[i];
@@ -48,6 +49,7 @@ static const struct tb_tensor *tensor_of(const struct tb_publication *p, const u
 
 static uint32_t chunk_of(const struct tb_manifest *m, uint64_t packed)
 {
+    TB_ASSERT(m->chunk_count > 0);
     uint32_t k = 0;
     while (k + 1 < m->chunk_count && m->chunks[k + 1].offset <= packed)
         k++;
@@ -79,6 +81,7 @@ static void tell_written(struct tb_session *s, struct tb_publication *p, const u
  * where nobody else has all of it. */
 static void tell_missing(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT(p->life == TB_PUBLICATION_STANDING);
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_ERROR, "publish.memory_gone");
     tb_log_u64(&l, "number", p->number);

@@ -29,7 +29,7 @@
 #define UNPUBLISH_MORE_MS 5000u
 #define COPY_STEP_BYTES   ((uint64_t)2 << 20) /* a huge page */
 
-/* What one call of tb_publish carries along. */
+/* State of one call of tb_publish. */
 struct publishing {
     struct tb_session *s;
     const struct tb_publish_options *o;
@@ -38,7 +38,7 @@ struct publishing {
     struct tb_id run;
     enum tb_codec_id codec;
     uint64_t blob_bytes;
-    uint32_t classes; /* in which the gateway wants the step; 0: not encoded */
+    uint32_t classes; /* in which the gateway wants deltas; 0: no deltas */
 };
 
 /* ---- arguments ---- */
@@ -177,6 +177,7 @@ static int copy_blobs(const struct tb_publish_options *o, uint8_t *to)
  * are a little longer than its own fit as well. */
 static enum tb_status make_copy(struct tb_session *s, struct tb_publication *p)
 {
+    TB_ASSERT(p->in_place && !p->copied && p->blobs.bytes == NULL);
     const struct tb_spare_wish wish = {&p->model, (p->manifest.bytes + COPY_STEP_BYTES - 1) /
                                                       COPY_STEP_BYTES * COPY_STEP_BYTES};
     p->copied = true;
@@ -213,7 +214,8 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
     }
     if (w->codec == TB_CODEC_RAW) return TB_OK;
     p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
-    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the objects' table") : TB_OK;
+    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the table of encoded chunks")
+                                   : TB_OK;
 }
 
 static int encode_head(struct tb_publication *p)
@@ -318,6 +320,7 @@ static void take_back(struct tb_session *s, struct tb_publication *p)
 
 static int publish_new(const struct publishing *w, struct tb_publication *p)
 {
+    TB_ASSERT(p->life == TB_PUBLICATION_NEW);
     int status = build_manifest(w, p);
     if (status == TB_OK) status = make_places(w, p);
     if (status == TB_OK) tb_publication_protect(w->s, p);
@@ -347,6 +350,7 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
  * look. */
 static int publish_again(const struct publishing *w, struct tb_publication *p)
 {
+    TB_ASSERT(tb_publication_is_busy(p->life) && p->life != TB_PUBLICATION_NEW);
     struct tb_publication probe = {.shard = p->shard};
     int status = build_manifest(w, &probe);
     const bool same_layout =
@@ -389,6 +393,7 @@ static int publish_again(const struct publishing *w, struct tb_publication *p)
 static struct tb_publication *claim(const struct publishing *w, const struct tb_version_key *key,
                                     bool *again_out, int *status_out)
 {
+    TB_ASSERT_LOCKED(w->s);
     struct tb_session *s = w->s;
     struct tb_publication *p;
     while ((p = tb_publication_find(s, &key->uid, w->o->shard_index)) != NULL &&
@@ -525,8 +530,8 @@ static bool is_held(const struct tb_session *s, const struct tb_id *uid)
     return false;
 }
 
-/* Whether this rank has, or has yet to let go, something of it that was sealed. What another call
- * works on now is over then. */
+/* Whether this rank has, or has yet to let go, something of it that was sealed. A publication that
+ * another call works on now ends with that call. */
 static bool end_all(struct tb_session *s, const struct tb_id *uid)
 {
     bool any = false;
@@ -543,6 +548,7 @@ static bool end_all(struct tb_session *s, const struct tb_id *uid)
  * took is gone of their time. */
 static void remove_all(struct tb_session *s, const struct tb_id *uid, tb_time_ns until)
 {
+    TB_ASSERT_LOCKED(s);
     for (;;) {
         struct tb_publication *p = next_of(s, uid);
         if (p != NULL) {
@@ -572,8 +578,8 @@ static int unpublish(struct tb_session *s, const struct tb_id *uid, uint32_t dra
     const bool any = end_all(s, uid);
     remove_all(s, uid, until);
     tb_session_unlock(s);
-    /* What the gateway has not, a suspend took from it, or the call itself: its answer was lost in
-     * a cut, and it was asked again. */
+    /* The gateway does not know the version if a suspend took it away, or if this call did: its
+     * answer was lost in a cut, and the request was sent again. */
     return status == TB_NOT_FOUND && !any ? status : TB_OK;
 }
 

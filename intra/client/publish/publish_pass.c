@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 
@@ -81,6 +82,7 @@ static const uint8_t *contiguous(struct run *run, const struct slot *slot, const
 
 static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_index)
 {
+    TB_ASSERT(k < run->pass->manifest->chunk_count && slot_index < run->slot_count);
     const struct tb_pass *pass = run->pass;
     const struct tb_chunk *chunk = &pass->manifest->chunks[k];
     struct slot *slot = &run->slots[slot_index];
@@ -101,6 +103,7 @@ static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_in
         return TB_OK;
     }
     const uint64_t offset = atomic_fetch_add(&run->side_used, coded.count);
+    TB_ASSERT(offset + coded.count <= pass->manifest->bytes); /* each got smaller than its chunk */
     memcpy(run->side + offset, slot->encoded, coded.count);
     pass->objects[k] = (struct tb_source_object){
         .codec = (uint8_t)coded.form.id, .bytes = (uint32_t)coded.count, .offset = offset};
@@ -160,6 +163,7 @@ static enum tb_status new_slots(struct run *run, uint32_t count)
  * size. */
 static enum tb_status publish_side(struct run *run, struct tb_shared_memory *encoded_out)
 {
+    TB_ASSERT(run->slots != NULL);
     const uint64_t used = atomic_load(&run->side_used);
     if (used == 0) return TB_OK;
     const enum tb_status status = tb_shared_memory_new("tombolo-objects", used, encoded_out);
@@ -196,6 +200,7 @@ static void on_landed(void *user, uint32_t first, uint32_t count, const uint8_t 
 
 static enum tb_status pass_from_device(struct tb_crew *crew, struct run *run)
 {
+    TB_ASSERT(run->pass->gpu != NULL);
     const struct tb_pass *pass = run->pass;
     struct landed landed = {.run = run, .crew = crew};
     const struct tb_gpu_pass on_device = {.manifest = pass->manifest,

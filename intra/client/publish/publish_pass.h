@@ -2,9 +2,8 @@
  * encode, chunk by chunk over the pool. A shell.
  *
  * Bytes touched per byte of the shard: read once; in shadow mode written once and digested from the
- * cache it was just written through, tile by tile; encoded from there too. What is digested in
- * shadow mode is the copy, so a caller that writes meanwhile cannot make a digest that fits no
- * bytes.
+ * cache it was just written through, tile by tile; encoded from there too. In shadow mode the copy
+ * is digested, so a caller that writes meanwhile cannot make a digest that fits no bytes.
  *
  * Threads: any; blocks until the pass is done. */
 #ifndef TB_INTRA_CLIENT_PASS_H

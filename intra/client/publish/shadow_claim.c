@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/shadow.h"
@@ -50,6 +51,7 @@ static struct tb_shadow *find_spent(struct tb_session *s, const struct tb_public
  * they hold. */
 static void reclaim(struct tb_session *s, struct tb_shadow *sh)
 {
+    TB_ASSERT(sh->user != NULL && !tb_publication_is_busy(sh->user->life));
     struct tb_publication *p = sh->user;
     tb_request_farewell(s, tb_unpublish_gone_request(s, p, 0));
     tb_publication_remove(s, p, 0);
@@ -93,6 +95,8 @@ static struct tb_shadow *new_shadow(struct tb_session *s, const struct tb_public
  * is let go meanwhile. */
 static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh, uint64_t bytes)
 {
+    TB_ASSERT_LOCKED(s);
+    TB_ASSERT(tb_id_is_zero(&sh->uid)); /* nobody compares with it */
     if (sh->memory.count >= bytes) return TB_OK;
     struct tb_shared_memory old = sh->memory, grown = {.memfd = -1};
     sh->memory = (struct tb_shared_memory){.memfd = -1};
@@ -125,6 +129,7 @@ enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, ui
         const enum tb_status status = tb_session_wait_change(s, call);
         if (status != TB_OK) return status;
     }
+    TB_ASSERT(sh->user == NULL && count_shadows(s, p) <= TB_SHADOWS_MAX);
     sh->user = p;
     p->shadow = sh;
     forget_content(s, sh);

@@ -1,6 +1,6 @@
 /* connection.c - the session thread: one libuv loop with the wire to the gateway.
  *
- * Down -> (resolve) -> dial -> greet (greeting.c) -> up (WELCOME) -> down with jitter. While it is up,
+ * Down -> (resolve) -> dial -> greet (greeting.c) -> up -> down with jitter. While it is up,
  * requests are sent in the order they were posted and the lease is renewed; a wire that breaks
  * leaves everything in place and says it again on the next one.
  *
@@ -121,6 +121,7 @@ static void note_why(struct tb_session *s, enum tb_status why, const char *reaso
 
 static void went_down(struct tb_connection *c, enum tb_status why, const char *reason)
 {
+    TB_ASSERT(c->wire == NULL);
     struct tb_session *s = c->session;
     c->greeted = false;
     uv_timer_stop(&c->renew);
@@ -152,6 +153,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 /* Sends what is posted and was not sent on this wire. False: the wire is being closed. */
 static bool send_request(struct tb_connection *c, struct tb_request *request)
 {
+    TB_ASSERT(!request->sent && !request->done);
     const struct tb_writer *payload = &request->payload;
     struct tb_writer *w = tb_wire_begin(c->wire, request->type, request->id, payload->used);
     if (w == NULL) return false;
@@ -163,6 +165,7 @@ static bool send_request(struct tb_connection *c, struct tb_request *request)
 
 static void send_posted(struct tb_connection *c)
 {
+    TB_ASSERT_LOCKED(c->session);
     struct tb_request **at = &c->session->requests;
     while (*at != NULL && c->wire != NULL) {
         struct tb_request *request = *at;
@@ -229,6 +232,8 @@ static void bound_silence(struct tb_connection *c, uint32_t lease_ms)
 /* Under the lock. */
 static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
 {
+    TB_ASSERT_LOCKED(c->session);
+    TB_ASSERT(!c->greeted && c->session->fabric != NULL);
     struct tb_session *s = c->session;
     c->greeted = true;
     c->attempts = 0;
@@ -294,6 +299,7 @@ static uint32_t patience_ms(const struct tb_connection *c, uint32_t addresses)
 
 static void dial_address(struct tb_connection *c, const struct tb_address *to, uint32_t open_ms)
 {
+    TB_ASSERT(c->wire == NULL && !c->greeted);
     static const struct tb_wire_ops ops = {.on_open = on_open, .on_frame = on_frame, .on_closed = on_closed};
     const struct tb_wire_options options = {.chan = {.loop = &c->loop,
                                                      .tls = c->own.tls,
@@ -364,6 +370,7 @@ static void close_handles(struct tb_connection *c)
  * signal handlers have noted and woken this thread for. */
 static void advance(struct tb_connection *c)
 {
+    TB_ASSERT_LOCKED(c->session);
     tb_stagings_advance(c->session);
     tb_publications_look(c->session);
     if (c->greeted) send_posted(c);
@@ -414,6 +421,7 @@ static int init_loop(struct tb_connection *c)
 /* On failure tb_connection_close takes down what stands. */
 enum tb_status tb_connection_open(struct tb_session *s, const struct tb_session_options *options)
 {
+    TB_ASSERT(s->connection == NULL && s->wake == NULL);
     struct tb_connection *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return (enum tb_status)tb_fail(TB_SITE_NOMEM, "no memory for the connection");
     s->connection = c;

@@ -1,5 +1,5 @@
-/* greeting.c - HELLO and WELCOME: this process says who it is and where its fabric answers, and hears
- * whether it may come in. */
+/* greeting.c - HELLO and WELCOME: this process names itself and the addresses of its fabric, and
+ * the gateway lets it in or refuses it. */
 #include "intra/client/session/greeting.h"
 
 #include <netinet/in.h>
@@ -58,6 +58,7 @@ static enum tb_status open_fabric(const struct tb_greeting *g, bool trusted)
         tb_log_end(&l);
         return status;
     }
+    TB_ASSERT(s->fabric == NULL);
     tb_session_lock(s);
     s->fabric = fabric;
     s->fabric_trusted = trusted;
@@ -67,6 +68,7 @@ static enum tb_status open_fabric(const struct tb_greeting *g, bool trusted)
 
 static void send_hello(struct tb_greeting *g)
 {
+    TB_ASSERT(g->session->fabric != NULL);
     struct tb_session *s = g->session;
     struct tb_fabric_endpoint door;
     tb_fabric_endpoint(s->fabric, &door);
@@ -111,6 +113,7 @@ static bool welcome_is_sane(const struct tb_session_welcome *m)
  * door of the other kind, and HELLO again. */
 static enum tb_status reopen_fabric(struct tb_greeting *g, const struct tb_session_welcome *m)
 {
+    TB_ASSERT(!g->session->was_up); /* nothing is exported yet */
     struct tb_session *s = g->session;
     tb_session_lock(s);
     struct tb_fabric *old = s->fabric;

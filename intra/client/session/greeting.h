@@ -1,5 +1,5 @@
-/* greeting.h - HELLO and its answer, on one wire after the other. By the session thread, without the
- * lock. */
+/* greeting.h - HELLO and its answer, on one wire after the other. Called by the session thread,
+ * without the lock. */
 #ifndef TB_INTRA_CLIENT_GREETING_H
 #define TB_INTRA_CLIENT_GREETING_H
 
@@ -20,8 +20,8 @@ struct tb_greeting {
 
 /* Says HELLO on a new wire; opens the fabric before if there is none. Not TB_OK: close the wire. */
 TB_MUST_USE enum tb_status tb_greeting_begin(struct tb_greeting *g, struct tb_wire *wire);
-/* TB_OK: the gateway welcomes this session. TB_AGAIN: the wire has to be dialled again, as the fabric
- * is another now. Else why it does not: close the wire. */
+/* TB_OK: the gateway welcomes this session. TB_AGAIN: the fabric is another one now, so the wire
+ * has to be dialled again. Any other status: close the wire with it. */
 TB_MUST_USE enum tb_status tb_greeting_answer(struct tb_greeting *g, struct tb_wire_frame *frame,
                                               struct tb_session_welcome *welcome_out);
 

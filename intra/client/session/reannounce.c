@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/stage_request.h"
@@ -51,6 +52,7 @@ static void after_seal(struct tb_session *s, struct tb_request *request, void *u
 
 static void post(struct tb_session *s, struct tb_request *request, tb_request_fn fn)
 {
+    TB_ASSERT_LOCKED(s);
     if (request == NULL) {
         tb_log(TB_LOG_ERROR, "session.announce_failed", "status=site_nomem");
         return;
@@ -110,8 +112,8 @@ static void announce_stagings(struct tb_session *s)
     }
 }
 
-/* What ended while the gateway was away comes first: it may have begun anew since. A gateway that
- * does not know it has nothing to end, and says so to nobody. */
+/* Farewells of what ended while the gateway was away come first: the same thing may have begun anew
+ * since. A gateway that does not know it has nothing to end, and says so to nobody. */
 static struct tb_request *take_farewells(struct tb_session *s)
 {
     struct tb_request *first = NULL, **last = &first;

@@ -58,6 +58,7 @@ void tb_request_farewell(struct tb_session *s, struct tb_request *request)
         tb_log(TB_LOG_ERROR, "session.farewell_failed", "status=site_nomem");
         return;
     }
+    TB_ASSERT(request->fn == NULL && !request->done);
     request->detached = request->farewell = true;
     tb_request_post(s, request);
 }
@@ -80,6 +81,7 @@ static bool gateway_answers_later(uint16_t type)
 /* The caller gives up: a late answer finds nothing and is dropped. */
 static void give_up(struct tb_session *s, struct tb_request *request)
 {
+    TB_ASSERT(!request->done && !request->detached);
     unlink_request(s, request);
     if (!request->sent || !gateway_answers_later(request->type)) return;
     struct tb_request *cancel = tb_request_new(s, TB_SESSION_CANCEL, 0, 0);
@@ -91,6 +93,7 @@ static void give_up(struct tb_session *s, struct tb_request *request)
 
 enum tb_status tb_request_wait(struct tb_session *s, struct tb_request *request, const struct tb_call *call)
 {
+    TB_ASSERT(request->expect != 0); /* a notice has no answer */
     tb_request_post(s, request);
     return tb_request_await(s, request, call);
 }
@@ -200,6 +203,7 @@ enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *fra
         frame->type == TB_SESSION_REPLY ? keep_reply(request, &frame->payload) : keep_answer(request, frame);
     if (status != TB_OK) return status;
 
+    TB_ASSERT(request->id != 0 && !request->done);
     request->done = true;
     unlink_request(s, request);
     tb_session_changed(s, false);

@@ -12,8 +12,8 @@ struct tb_session;
 
 struct tb_request;
 /* When the answer comes, on the session thread and under the lock; a detached request is freed
- * after it. What a call makes of its answer and the next announcement has to say is made here: its
- * own thread may wake after the next cut. */
+ * after it. Here a call keeps what the next announcement has to say: its own thread may wake after
+ * the next cut. */
 typedef void (*tb_request_fn)(struct tb_session *s, struct tb_request *request, void *user);
 struct tb_request {
     struct tb_request *next;
@@ -50,7 +50,8 @@ enum tb_status tb_request_await(struct tb_session *s, struct tb_request *request
 /* The same with the lock taken, keeping tb_last_error on failure; request NULL is TB_SITE_NOMEM. */
 int tb_request_call(struct tb_session *s, struct tb_request *request, const struct tb_call *call,
                     const char *what);
-/* What answered it, other than a REPLY: it decoded when it came. Spans stand in the request. */
+/* Decodes its answer, which is no REPLY and was checked when it came. Spans stand in the
+ * request. */
 #define TB_ANSWER_DECODE(request, message, message_out)                                                      \
     do {                                                                                                     \
         struct tb_reader answer_reader;                                                                      \

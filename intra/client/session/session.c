@@ -81,6 +81,7 @@ static int check_options(const struct tb_session_options *o)
 
 static void free_session(struct tb_session *s)
 {
+    TB_ASSERT(s->requests == NULL && s->stagings == NULL && s->publications == NULL);
     if (s->eventfd >= 0) close(s->eventfd);
     tb_layouts_free(s->layouts);
     tb_session_lock_fini(s);

@@ -54,8 +54,8 @@
  *   rdlock or wrlock of lock 2       no            a switch may hold it for seconds; see trylock
  *   (but for tb_registration_gone)
  *
- * A function "under the lock" may say that it lets the lock go. Then its caller looks again at
- * what it knew before: rows may have gone. A mark (passes, calls) or a life (busy, preparing) keeps a
+ * A function "under the lock" may say that it lets the lock go. Then its caller looks again at what
+ * it knew before: rows may have gone. A mark (passes, calls) or a life (busy, preparing) keeps a
  * row. */
 /* clang-format on */
 #ifndef TB_INTRA_CLIENT_SESSION_LOCK_H

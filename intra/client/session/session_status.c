@@ -43,7 +43,7 @@ static void put(struct text *t, const char *format, ...)
         put_char(t, piece[i]);
 }
 
-/* What people typed may hold anything. */
+/* A name may have any byte: it comes from a configuration. */
 static void put_string(struct text *t, const char *text)
 {
     put_char(t, '"');

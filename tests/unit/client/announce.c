@@ -1,6 +1,8 @@
 /* announce.c - what was answered in the last moment before a cut is announced after
  * it: the caller's thread may not have run in between. A signal whose handler waits
- * stands for a busy machine. */
+ * stands for a busy machine.
+ *
+ * Covers: intra/client/session/reannounce.c intra/client/session/request.c */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>

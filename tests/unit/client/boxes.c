@@ -1,4 +1,6 @@
-/* boxes.c - boxes out of boxes, against the plain way: element by element. */
+/* boxes.c - boxes out of boxes, against the plain way: element by element.
+ *
+ * Covers: intra/client/memory/boxes.c */
 #include "intra/client/memory/boxes.h"
 
 #include <stdlib.h>

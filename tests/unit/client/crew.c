@@ -1,5 +1,7 @@
 /* crew.c - every piece runs once, whatever the threads; a task runs although nobody waits for
- * it. */
+ * it.
+ *
+ * Covers: intra/client/memory/thread_crew.c */
 #include "intra/client/memory/thread_crew.h"
 
 #include <pthread.h>

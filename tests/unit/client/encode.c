@@ -1,5 +1,7 @@
-/* encode.c - differences made in background: they decode to the version (P1), and whoever wants the
- * memory back gets it at once. */
+/* encode.c - deltas made in background: they decode to the version (P1), and a caller that wants
+ * the memory back gets it at once.
+ *
+ * Covers: intra/client/publish/encode.c intra/client/memory/shadow.c */
 #include "intra/client/publish/encode.h"
 
 #include <stdlib.h>
@@ -23,8 +25,8 @@ struct world {
     struct tb_encoding *encoding;
 };
 
-/* What its first MiB holds stands in each: element by element a sanitizer's build
- * would take a minute. */
+/* Each further MiB repeats the first: element by element a sanitizer's build would take a
+ * minute. */
 static void like_the_first(const struct world *w, uint8_t *bytes)
 {
     for (size_t at = BLOCK; at < w->manifest.bytes; at += BLOCK) {

@@ -292,8 +292,8 @@ void fake_plan(struct fake *f, uint32_t session, uint64_t number)
     fake_run_job(f, plan_job, &t);
 }
 
-/* Who waits is told only at the end of the wait: of a wait that was over before the session had
- * seen it, TB_TIMEOUT. */
+/* A waiting session is told only at the end of the wait. A wait that was over before the session
+ * had seen it is TB_TIMEOUT. */
 void fake_go_away(struct fake *f, struct tb_session *s)
 {
     const struct tb_wait_options o = {.struct_bytes = sizeof o,

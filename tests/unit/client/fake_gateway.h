@@ -157,7 +157,7 @@ enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
 void fake_let_go(struct fake *f);                                        /* of what keep_hop kept */
 void fake_state(struct fake *f, uint64_t number, enum tb_status status); /* VERSION_STATE to all */
 void fake_go(struct fake *f, uint64_t number);                           /* GO to all subscriptions */
-/* What a worker's newest SUBSCRIBE said that it computes from; zero: nothing. */
+/* The active version of a worker's newest SUBSCRIBE; zero: none. */
 struct tb_id fake_active(struct fake *f, const char *worker);
 /* A frame with these bytes as payload, to the session of that index. */
 void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request, const void *bytes,

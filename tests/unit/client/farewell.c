@@ -1,6 +1,9 @@
 /* farewell.c - what ends while the gateway is away, or does not answer, is told to it when it is
  * back: one that kept the session would believe in it for as long as that lives, count on a copy
- * that is gone (P3), and wait for a member that left (P6). */
+ * that is gone (P3), and wait for a member that left (P6).
+ *
+ * Covers: intra/client/session/request.c intra/client/session/reannounce.c
+ * Covers: intra/client/follow/staging_notices.c */
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -164,8 +167,8 @@ static void a_member_that_nobody_is_leaves(void **state)
     subscriber_close(&w);
 }
 
-/* P7: a gateway may answer anything. What was refused is nobody's subscription,
- * whatever number says so. */
+/* P7: a gateway may answer anything. A refused subscription does not exist, whatever positive
+ * number refuses it. */
 static void an_answer_that_is_no_yes_makes_no_member(void **state)
 {
     (void)state;

@@ -1,7 +1,9 @@
 /* frees.c - large memory goes without the session's lock: pages take a third of a second a GiB to
  * go, and meanwhile the session would renew no lease, and answer no call (P6).
  *
- * Linked with a munmap that asks for the lock. */
+ * Linked with a munmap that asks for the lock.
+ *
+ * Covers: intra/client/memory/buffers.c intra/client/memory/spare_memory.c */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -12,8 +14,8 @@
 #include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
-/* What is in huge pages is mapped, and in part unmapped, while it is made: all is smaller than
- * that. */
+/* Memory in huge pages is mapped, and in part unmapped, while it is made: all of these are
+ * smaller. */
 #define TENSOR 450000u
 #define LARGE  ((size_t)1 << 18)
 

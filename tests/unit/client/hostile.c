@@ -1,5 +1,8 @@
 /* hostile.c - a gateway that lies: every frame is bounded before it is believed; the session drops
- * the wire and comes back (P7, P10). */
+ * the wire and comes back (P7, P10).
+ *
+ * Covers: intra/client/session/notices.c intra/client/session/connection.c
+ * Covers: intra/client/follow/staging.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,6 @@
-/* pass.c - the pass against the plain way: gather everything, digest it whole, compare. */
+/* pass.c - the pass against the plain way: gather everything, digest it whole, compare.
+ *
+ * Covers: intra/client/publish/publish_pass.c intra/tensor_spread.c */
 #include "intra/client/publish/publish_pass.h"
 
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* patch.c - the three ways into the buffers that a rollout computes from: copied, in the other
- * of two, or as a patch. */
+ * of two, or as a patch.
+ *
+ * Covers: intra/client/follow/patch.c intra/client/follow/buffer_switch.c
+ * Covers: intra/client/follow/activate.c */
 #include "intra/client/follow/patch.h"
 
 #include <stdlib.h>
@@ -88,7 +91,7 @@ static struct tb_activate_info activate(struct worker *w, uint32_t number)
     return info;
 }
 
-/* What the gateway hears of switch number `count`, and what the session says of itself. */
+/* Checks the UPDATED of switch number `count`, and the status of the session. */
 static void check_told(struct worker *w, uint32_t count, enum tb_session_way way,
                        const struct tb_activate_info *info)
 {
@@ -115,7 +118,7 @@ static void check_told(struct worker *w, uint32_t count, enum tb_session_way way
     if (strstr(text, expected) == NULL) fail_msg("no %s in %s", expected, text);
 }
 
-/* What is kept of a step is the step, and the buffers hold the version bit for bit (P1). */
+/* Staging keeps the deltas alone, and the buffers hold the version bit for bit (P1). */
 static void a_step_is_staged_as_a_patch(void **state)
 {
     (void)state;
@@ -146,7 +149,7 @@ static void a_step_is_staged_as_a_patch(void **state)
     worker_close(&w);
 }
 
-/* What the session says of the one version that it stages. */
+/* A number from the session's status of the one version that it stages. */
 static uint64_t staged_number(struct worker *w, const char *key)
 {
     char text[16384], quoted[64];

@@ -1,5 +1,7 @@
 /* protect.c - who writes to protected pages is noted and lives; faults elsewhere go where
- * they went before. P10 */
+ * they went before. P10
+ *
+ * Covers: intra/client/memory/seal_protection.c intra/client/publish/publication_watch.c */
 #include "intra/client/memory/seal_protection.h"
 
 #include <errno.h>
@@ -106,8 +108,8 @@ static void what_cannot_be_protected_is_said(void)
     munmap(at + 2 * PAGE, PAGE);
     assert_null(tb_protect(list, 2, wake, NULL));
     poke(at); /* nor is the other one */
-    /* What cannot be made writable again, as a whole, does not fault for ever: it goes on, or to
-     * who was there before. */
+    /* Pages that cannot all be made writable again do not fault for ever: the write goes on, or the
+     * fault goes to the handler before. */
     struct tb_protect_stretch both = {at, 2 * PAGE};
     struct tb_protection *p = tb_protect(&both, 1, wake, NULL);
     assert_non_null(p);

@@ -1,5 +1,7 @@
 /* publication.c - what an export of memory in place is made of: as few buffers as the memory has
- * pieces, and none with a byte that was not published. */
+ * pieces, and none with a byte that was not published.
+ *
+ * Covers: intra/client/publish/publication_export.c intra/client/publish/publication.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -151,8 +153,8 @@ static void bytes_between_tensors_are_in_no_buffer(void **state)
     rank_close(&k);
 }
 
-/* What a registration is suspended from comes back cut anew: here in two pieces, one of them
- * in a buffer of ours. */
+/* Memory comes back from a suspend in other pieces: here in two, one of them in a buffer of
+ * ours. */
 static void memory_that_comes_back_elsewhere_is_joined_anew(void **state)
 {
     (void)state;

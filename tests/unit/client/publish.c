@@ -1,5 +1,8 @@
 /* publish.c - what a rank seals is what a reader of its export lands, in every mode; and what a
- * retry, a thief and a full shadow get. */
+ * retry, a thief and a full shadow get.
+ *
+ * Covers: intra/client/publish/publish.c intra/client/publish/publication_messages.c
+ * Covers: intra/client/publish/shadow_claim.c */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@ static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint
     fake_doubt(f, 0, &m);
 }
 
-/* Whatever was said before has been heard: this is answered behind it. */
+/* Returns when the session has heard all that was sent before: this doubt is answered behind it. */
 static void sync_with(struct subscriber *w)
 {
     const uint32_t before = fake_seen(&w->f, TB_SESSION_DOUBTED);

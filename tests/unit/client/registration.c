@@ -2,7 +2,8 @@
  * comes back, and what NICs hear of it. Its drain: registration_drain.c.
  *
  * Covers: intra/client/memory/registration.c intra/client/memory/registration_suspend.c
- * Covers: intra/client/memory/stretches.c */
+ * Covers: intra/client/memory/stretches.c
+ * Covers: intra/cuda_absent.c */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "intra/client/session/session.h"
 #include "unit/client/lone_rank.h"
 
-/* What NICs were told of: how often memory came and went. */
+/* How often NICs were told that memory comes and goes. */
 struct told {
     const void *bytes;
     uint64_t count;

@@ -221,7 +221,8 @@ static void an_unpublish_has_one_drain(void **state)
     }
 }
 
-/* What is unpublished while another thread suspends it does not come back with its registration. */
+/* A version that is unpublished while another thread suspends it does not come back with its
+ * registration. */
 static void what_is_unpublished_beside_a_suspend_is_over(void **state)
 {
     (void)state;
@@ -358,7 +359,7 @@ static void what_is_suspended_is_not_published_again(void **state)
     lone_rank_close(&w);
 }
 
-/* What the log says of a suspend. */
+/* Suspends, and gives the log of that. */
 static void suspend_told(struct lone_rank *w, char *text, size_t bytes)
 {
     const int log = caught_log_new();

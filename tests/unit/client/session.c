@@ -1,5 +1,10 @@
 /* session.c - a session's own life: opening, waiting, cancelling, the eventfd, fork, memory, and a
- * gateway that goes and comes. */
+ * gateway that goes and comes.
+ *
+ * Covers: intra/client/session/session.c intra/client/session/connection.c
+ * Covers: intra/client/session/greeting.c intra/client/session/waits.c
+ * Covers: intra/client/session/runs.c intra/client/session/session_status.c
+ * Covers: intra/client/session/last_error.c intra/client/memory/buffers.c */
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>

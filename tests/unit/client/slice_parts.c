@@ -1,5 +1,7 @@
 /* slice_parts.c - numbers of the boxes of one name: by hand, and over random tensors against
- * what a layout asks for. */
+ * what a layout asks for.
+ *
+ * Covers: intra/client/memory/slice_parts.c */
 #include "intra/client/memory/slice_parts.h"
 
 #include <stdlib.h>

@@ -1,4 +1,7 @@
-/* slices.c - boxes of tensors between sessions: published from some, read into others. */
+/* slices.c - boxes of tensors between sessions: published from some, read into others.
+ *
+ * Covers: intra/client/memory/slices.c intra/client/follow/staged_slices.c
+ * Covers: intra/client/follow/staging_match.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,7 +176,7 @@ struct fused {
     uint16_t *memory;
 };
 
-/* What one of so many ranks has of each section. */
+/* Opens one rank of so many with its part of each section. */
 static void fused_open(struct fused *u, uint32_t rank, uint32_t ranks)
 {
     uint64_t begins = 0;
@@ -283,7 +286,7 @@ static void a_rank_publishes_several_boxes_of_a_tensor(void **state)
     }
 }
 
-/* What a reader lacks is said of boxes too: rows that nobody published, and another shape. */
+/* A reader hears of rows that nobody published, and of another shape, in boxes too. */
 static void what_a_version_in_boxes_lacks_is_said(void **state)
 {
     (void)state;

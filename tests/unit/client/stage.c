@@ -1,5 +1,10 @@
 /* stage.c - a version's way into a worker: staged from the gateway or from another worker,
- * switched to, released. */
+ * switched to, released.
+ *
+ * Covers: intra/client/follow/stage.c intra/client/follow/staging_fill.c
+ * Covers: intra/client/follow/staging_places.c intra/client/follow/staging_table.c
+ * Covers: intra/client/follow/staged_use.c intra/client/follow/staged_items.c
+ * Covers: intra/client/follow/stage_request.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -43,7 +43,7 @@ static void life_close(struct life *l)
     free(l->memory);
 }
 
-/* What the gateway sent before is heard once it answers this. */
+/* Returns when the session has heard all that the gateway sent before. */
 static void heard(const struct life *l)
 {
     CHECK_STATUS(tb_status(l->s, "site", NULL, 0, NULL), TB_TOO_LARGE);
@@ -314,7 +314,7 @@ static const struct row {
      TB_OK},
 };
 
-/* What is not whole here has no source: it is asked once. */
+/* A version that is not whole here has no source, so it is asked for once. */
 static uint32_t timeout_of(const struct row *row)
 {
     return row->answers[ITEM] == TB_OK ? 20000 : 0;
@@ -402,7 +402,7 @@ static void a_refusal_of_the_gateway_keeps_the_bytes(void **state)
     life_close(&l);
 }
 
-/* Whatever made the gateway refuse it: the next tb_stage asks, and does not say yes by itself. */
+/* After any refusal of the gateway the next tb_stage asks, and does not say yes by itself. */
 static void a_refused_activation_makes_stage_ask(void **state)
 {
     (void)state;

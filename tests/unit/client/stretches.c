@@ -1,5 +1,7 @@
 /* stretches.c - pieces joined by their addresses: every piece is inside its stretch, and a stretch
- * is nothing but its pieces. */
+ * is nothing but its pieces.
+ *
+ * Covers: intra/client/memory/stretches.c */
 #include "intra/client/memory/stretches.h"
 
 #include <string.h>

@@ -191,7 +191,7 @@ static void tied_weights_are_patched_once(void **state)
     }
 }
 
-/* What was encoded is void, and comes whole; what is tied needs nothing. */
+/* Chunks that were encoded are void, and come whole; tied chunks need nothing. */
 static void a_patch_of_tied_weights_that_is_void_comes_whole(void **state)
 {
     (void)state;

@@ -2,7 +2,9 @@
  * is not heard any more, and the version is whole all the same (P6).
  *
  * Linked with a tb_place_take that may have to wait, and with hops that are closed when all has
- * come. */
+ * come.
+ *
+ * Covers: intra/client/follow/staging_fill.c */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,7 +1,10 @@
-/* unlocked.c - what takes long is done without the session's lock: meanwhile the session renews its
+/* unlocked.c - long work is done without the session's lock: meanwhile the session renews its
  * lease, and answers calls (P6).
  *
- * Linked with functions that ask for the lock. Large memory that goes is frees.c's. */
+ * Linked with functions that ask for the lock. Large memory that goes is frees.c's.
+ *
+ * Covers: intra/client/session/session_lock.c intra/client/publish/publication_watch.c
+ * Covers: intra/client/memory/registration_suspend.c */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -100,7 +103,7 @@ static void rank_close(struct rank *k)
     free(k->memory);
 }
 
-/* What happens while an encoding is ended. */
+/* A second thing that happens while an encoding ends. */
 static struct beside {
     void (*begin)(struct beside *b);
     struct rank *k;

@@ -1,4 +1,7 @@
-/* driver.c - the entry points: found by name and version, refused by a sentence. */
+/* driver.c - the entry points: found by name and version, refused by a sentence.
+ *
+ * Covers: intra/cuda/cuda_driver.c intra/cuda/cuda_image.c
+ * Covers: intra/cuda/cuda_image_absent.c */
 #include <string.h>
 
 #include "unit/check.h"
@@ -79,8 +82,8 @@ static void an_entry_of_another_version_is_not_taken(void **state)
     fake_cuda_close();
 }
 
-/* What nvcc made is in the library as it is, where a driver may read it. Whether one takes
- * it is for tests/gpu. */
+/* The image that nvcc made is in the library as it is, where a driver may read it. Whether one
+ * takes it is for tests/gpu. */
 static void the_image_is_nvccs(void **state)
 {
     (void)state;

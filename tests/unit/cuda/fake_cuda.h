@@ -2,14 +2,18 @@
  * we ask of the driver, in which order, and what we do when it refuses can be tested anywhere. It
  * proves nothing about a real driver; tests/gpu does.
  *
- * It is as hostile as a real one may be. Device memory cannot be touched by the host: its addresses
- * are mapped without rights and the bytes stand elsewhere; a core that looks there ends the test,
- * with a word. Copies happen as late as they may, when their stream or an event behind them is
- * waited for; one into or out of memory that is freed meanwhile ends the test; one of host memory
- * that is pinned in parts is refused, and pinned memory that a fork would copy ends the test. Calls
- * that need a context end the test without one. Every entry point can be told to fail. What is not
- * given back is counted. Two processes that have the fake share memory by its handles, as by CUDA
- * IPC, and one that frees what the other has open ends.
+ * It is as hostile as a real one may be:
+ *
+ *   memory   the host cannot touch device memory: its addresses are mapped without rights, the
+ *            bytes stand elsewhere, and a core that looks there ends the test with a word
+ *   copies   happen as late as they may, when their stream or an event behind them is waited for
+ *   ends     a copy into or out of memory that is freed meanwhile ends the test; so does pinned
+ *            memory that a fork would copy, and a call without the context that it needs
+ *   refuses  a copy of host memory that is pinned in parts; any entry point, if a test says so
+ *   counts   all that is not given back
+ *
+ * Two processes that have the fake share memory by its handles, as by CUDA IPC. A process that
+ * frees memory that the other has open ends.
  *
  * Threads: any; one lock. */
 #ifndef TB_TESTS_FAKE_CUDA_H
@@ -21,8 +25,8 @@
 #include "intra/cuda/cuda_kernels.h"
 
 #define FAKE_CUDA_TRACE_BYTES 4096
-/* What a module of kernels is to the fake (tb_cuda_replace_image): it takes no other, so none are
- * there unless a test says so. */
+/* The only image that the fake takes for a module of kernels (tb_cuda_replace_image). So there are
+ * no kernels unless a test says so. */
 #define FAKE_CUDA_IMAGE "the kernels' text, on cores"
 
 /* Forgets everything and makes itself the driver of the process: CUDA 12.4, two devices. */
@@ -50,11 +54,10 @@ bool fake_cuda_idle(void);                   /* nothing that was asked has still
 bool fake_cuda_failed(void);                 /* it has come to that */
 uint32_t fake_cuda_calls(const char *entry); /* since open */
 
-/* What the driver is: before open's effect is used. */
+/* Properties of the driver: set before the effect of open is used. */
 void fake_cuda_set_version(int version); /* entry points that came later are not there */
 void fake_cuda_set_attribute(CUdevice_attribute which, int value);
-/* What is copied to a device from memory of the host that is not pinned gets there
- * with a byte changed. */
+/* A copy to a device from host memory that is not pinned gets there with a byte changed. */
 void fake_cuda_set_spoils(bool yes);
 /* It stands in a context that is not the primary one. */
 void fake_cuda_set_context(void *device_memory, bool other);
@@ -77,9 +80,9 @@ struct fake_cuda_counts { /* that stand now */
 };
 struct fake_cuda_counts fake_cuda_counts(void);
 
-/* What was asked, in order: c0 is a copy (some in a row are one) on the first stream made since the
- * trace was cleared, e0 an event recorded there, w0 it was waited for, s0 the stream was, k0 a
- * kernel, f0 what NICs wrote is flushed. `fake_cuda_note` adds a word of the test's. */
+/* The calls in order: c0 is a copy (some in a row are one) on the first stream made since the trace
+ * was cleared, e0 an event recorded there, w0 it was waited for, s0 the stream was, k0 a kernel, f0
+ * what NICs wrote is flushed. `fake_cuda_note` adds a word of the test's. */
 void fake_cuda_trace_clear(void);
 const char *fake_cuda_trace(void);
 void fake_cuda_note(const char *word);

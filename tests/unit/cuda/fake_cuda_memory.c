@@ -69,7 +69,8 @@ static void note_opener(struct alloc *a, pid_t is, pid_t becomes)
     MUST(i < OPENERS_MAX, "memory is opened by too many, or closed by one that did not open it");
 }
 
-/* What the driver calls undefined. A process that is gone has nothing open. */
+/* A driver calls this undefined: memory goes while another process has it open. A process that is
+ * gone has nothing open. */
 static void nobody_has_it_open(const struct alloc *a)
 {
     for (int i = 0; i < OPENERS_MAX; i++) {

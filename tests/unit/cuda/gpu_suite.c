@@ -206,7 +206,7 @@ static void check_items(struct tb_subscription *sub, const struct tb_uid *uid, b
 }
 
 /* P1: versions that are staged on the device itself, where it can digest: no host memory has them,
- * and the switch brings them into the tensors. What they took is given back. */
+ * and the switch brings them into the tensors. Their memory is given back. */
 static void versions_are_staged_on_the_device(void **state)
 {
     (void)state;

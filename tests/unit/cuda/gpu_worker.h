@@ -26,7 +26,7 @@ void gpu_worker_fill(struct gpu_worker *w, const struct gpu_under_test *under, u
 /* `mode` of tb_publish_options; the status of tb_publish. */
 int gpu_worker_publish_as(struct gpu_worker *w, uint64_t number, uint32_t mode, const char *codec);
 int gpu_worker_publish(struct gpu_worker *w, uint64_t number, uint32_t mode);
-/* What the device holds now is the truth of another worker. */
+/* The device holds the bytes that another worker wrote. */
 bool gpu_worker_holds(const struct gpu_worker *w, const struct gpu_under_test *under,
                       const struct gpu_worker *truth);
 

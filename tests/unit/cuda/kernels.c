@@ -1,6 +1,8 @@
 /* kernels.c - the text of the kernels, run on cores (kernels_on_cores.h says what that shows and
  * what not), against the digest and the codec that everything else uses: digests and forms are
- * equal bit for bit, and damage is refused alike. */
+ * equal bit for bit, and damage is refused alike.
+ *
+ * Covers: intra/cuda/cuda_kernels.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,7 +60,7 @@ static void several_jobs_are_several_digests(void **state)
 
 /* ---- moves ---- */
 
-/* Whatever borders both ends have, all of the range and nothing beside it. */
+/* For each alignment of both ends: all of the range is moved, and nothing beside it. */
 static void ranges_are_moved_and_no_more(void **state)
 {
     (void)state;

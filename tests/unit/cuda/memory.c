@@ -194,8 +194,8 @@ static void without_room_or_kernels_cores_digest(void **state)
     }
 }
 
-/* What is refused room for patches once is not asked for them again, so nothing more is staged for
- * it; until then it is. */
+/* A device that had no room for patches once is not asked again, and nothing more is staged for it
+ * as a patch; until then it is. */
 static void without_room_for_patches_none_is_made(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void memory_is_pinned_once_and_unpinned_before_it_goes(void **state)
     tb_gpu_pin(w.gpu, &w.to);
     assert_int_equal(fake_cuda_counts().pinned, 1);
     CHECK_OK(device_pass_run(&w, true));
-    /* What is left is the two tensors that the caller has in host memory. */
+    /* The two tensors that the caller has in host memory are left. */
     assert_true(fake_cuda_counts().unpinned_copies - before < before);
     tb_shared_memory_free(&w.to);
     assert_int_equal(fake_cuda_counts().pinned, 0);

@@ -130,9 +130,9 @@ static void without_dma_buf_nics_are_given_nothing(void **state)
     fake_cuda_close();
 }
 
-/* What a NIC wrote is made visible before anything of it is copied or digested; not where the
- * device orders that itself. One that does neither says so: it flushes for streams alone, or not at
- * all, or the driver lacks the call. */
+/* Writes of a NIC are made visible before any byte of them is copied or digested, unless the device
+ * orders that itself. One that does neither says so: it flushes for streams alone, or not at all,
+ * or the driver lacks the call. */
 static void writes_of_a_nic_are_flushed_first(void **state)
 {
     (void)state;

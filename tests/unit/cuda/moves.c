@@ -1,5 +1,7 @@
 /* moves.c - many small tensors on a device, over a driver that is none (fake_cuda.h), its kernels
- * on cores: what they cost in calls of the driver, and that all of them get in and out. */
+ * on cores: what they cost in calls of the driver, and that all of them get in and out.
+ *
+ * Covers: intra/cuda/cuda_moves.c intra/cuda/cuda_kernels.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* patches.c - steps and devices over a driver that is none (fake_cuda.h), its kernels on
  * cores: how chunks differ from what stands there, what they would be there, and what they are
- * when they were written. */
+ * when they were written.
+ *
+ * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* rows.c - bytes that stand in rows, as slices of tensors do, into a device and out of it, over a
- * driver that is none (fake_cuda.h). */
+ * driver that is none (fake_cuda.h).
+ *
+ * Covers: intra/cuda/cuda_memory.c intra/cuda/cuda_pass.c */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -88,7 +90,7 @@ static void world_close(struct world *w)
     fake_cuda_close();
 }
 
-/* What is between the rows is somebody else's. */
+/* Bytes between the rows belong to others. */
 static void move_and_look(struct world *w, uint8_t *from, uint64_t from_stride)
 {
     uint8_t *seen = malloc(ROWS * STRIDE);

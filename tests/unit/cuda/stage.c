@@ -1,5 +1,7 @@
 /* stage.c - memory of ours on a device in which a version lands (cuda_stage.c), over a driver that
- * is none (fake_cuda.h). */
+ * is none (fake_cuda.h).
+ *
+ * Covers: intra/cuda/cuda_stage.c intra/coalesce.c */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -48,7 +50,7 @@ static enum tb_status stage_open(struct world *w)
     return tb_gpu_stage_open(w->memory, ROOM, &w->stage, w->why);
 }
 
-/* What a NIC writes is seen behind a flush, or at once. */
+/* Writes of a NIC are seen behind a flush, or at once. */
 static void world_open(struct world *w, bool ordered)
 {
     fake_cuda_open();
@@ -100,7 +102,7 @@ static void what_lands_is_digested_where_it_stands(void **state)
         }
     }
     free(seen);
-    /* What came there is digested, not what was to come. */
+    /* The bytes that came there are digested, and not those that were to come. */
     fake_cuda_set_spoils(true);
     for (uint32_t bytes = 100; bytes <= CHUNK; bytes += CHUNK - 100) {
         bool is;
@@ -241,7 +243,7 @@ static void a_take_that_the_driver_refuses_is_told(void **state)
     }
 }
 
-/* Whatever is refused when it opens, nothing is left of it, and a sentence says why. */
+/* When any call of its opening is refused, nothing is left of it, and a sentence says why. */
 static void a_stage_that_cannot_be_opened_leaves_nothing(void **state)
 {
     (void)state;

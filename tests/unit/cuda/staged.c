@@ -1,6 +1,8 @@
 /* staged.c - libtombolo staging versions in a GPU's memory, over a driver that is none
  * (fake_cuda.h) with our kernels in it: what only a fake can show; gpu_suite.c has the rest. Its
- * device memory ends whoever touches it from the host. */
+ * device memory ends whoever touches it from the host.
+ *
+ * Covers: intra/client/follow/staged_gpu.c intra/cuda/cuda_stage.c */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,8 +254,8 @@ static void what_is_in_part_the_hosts_is_staged_there(void **state)
     free(host_small);
 }
 
-/* What contradicts itself is refused, and so is a second one for what the first
- * keeps for itself. */
+/* Options that contradict each other are refused, and so is a second subscription to a version that
+ * the first keeps for itself. */
 static void contradictions_are_refused(void **state)
 {
     (void)state;

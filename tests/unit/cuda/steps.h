@@ -13,7 +13,7 @@ struct step {
     uint32_t kind;
 };
 
-/* What a step of training does, and what none ever would. */
+/* Changes that a step of training makes, and some that none ever would. */
 enum change { NOTHING, SMALL_STEPS, BY_EXPONENT, LARGE_STEPS, EVERY_TENTH, ALL_OF_IT, LAST_OF_ALL };
 
 void step_make(struct step *s, enum tb_dtype dtype, uint32_t kind, size_t count, enum change change);

@@ -391,8 +391,8 @@ static void slices_are_pinned_all_or_not_at_all(void **state)
     experts_close(&x);
 }
 
-/* What fails is told, leaves neither copy nor memory, and the next attempt is as
- * good as the first. */
+/* A failure is told, leaves neither copy nor memory, and the next attempt is as good as the
+ * first. */
 static void a_publish_that_the_driver_refuses_is_no_version(void **state)
 {
     (void)state;
@@ -451,7 +451,7 @@ static void an_activate_that_the_driver_refuses_is_none(void **state)
     }
 }
 
-/* What the rollout tells a gateway that comes back. */
+/* The active version that the rollout announces to a gateway that comes back. */
 static struct tb_id announced(struct world *w)
 {
     fake_go_away(&w->f, w->rollout.s);

@@ -1,5 +1,9 @@
 /* conformance.c - runs what every way to move bytes inside a site must do (conformance.h) over each
- * way; and how a way is chosen. */
+ * way; and how a way is chosen.
+ *
+ * Covers: intra/transport/pipe.c intra/transport/transport_shm.c intra/transport/transport_tcp.c
+ * Covers: intra/transport/transport_words.c
+ * Covers: intra/verbs_absent.c */
 #include <stdio.h>
 #include <string.h>
 

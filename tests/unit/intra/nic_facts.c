@@ -1,4 +1,6 @@
-/* nic_facts.c - what sysfs says of NICs, from a folder that stands in for it. */
+/* nic_facts.c - what sysfs says of NICs, from a folder that stands in for it.
+ *
+ * Covers: intra/verbs/nic_facts.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,7 @@
 /* pinned.c - memory that stays is registered once, and nothing outlives its memory (P7); a domain
- * goes to no export of other memory (P8). No device: what region.h promises is counted here. */
+ * goes to no export of other memory (P8). No device: what region.h promises is counted here.
+ *
+ * Covers: intra/verbs/pinned_regions.c */
 #include "intra/verbs/pinned_regions.h"
 
 #include <errno.h>

@@ -1,4 +1,6 @@
-/* pool.c - jobs run once each, on so many threads at most, and close waits for them. */
+/* pool.c - jobs run once each, on so many threads at most, and close waits for them.
+ *
+ * Covers: intra/pool.c */
 #include "intra/pool.h"
 
 #include <pthread.h>

@@ -1,5 +1,7 @@
 /* rails.c - by which NICs a hop goes: near ones first, load spread, what fails rests twice as long
- * each time. Virtual time. */
+ * each time. Virtual time.
+ *
+ * Covers: intra/verbs/rails.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,6 @@
-/* spin.c - looking for completions costs a core only while they come quickly. Virtual time. */
+/* spin.c - looking for completions costs a core only while they come quickly. Virtual time.
+ *
+ * Covers: intra/verbs/poll_spin.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

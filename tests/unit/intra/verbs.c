@@ -1,8 +1,11 @@
 /* verbs.c - queue pairs that break, devices and processes that die, memory of devices; and the
  * program of verbs_suite.h, over rdma_rxe (sim/vm); 77 where there is no RDMA.
  *
- * What rxe cannot be made to do is injected: a device's events through tb_verbs_device_event,
- * dma-buf through tb_region_replace_dmabuf. All else is real. */
+ * Two things that rxe cannot do are injected: a device's events through tb_verbs_device_event,
+ * dma-buf through tb_region_replace_dmabuf. All else is real.
+ *
+ * Covers: intra/verbs/nic.c intra/verbs/region.c intra/verbs/upstream.c
+ * Covers: intra/verbs/upstream_path.c intra/verbs/upstream_reads.c intra/verbs/verbs_door.c */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

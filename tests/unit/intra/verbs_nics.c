@@ -87,8 +87,8 @@ static void two_close(struct tb_hop **hops)
         tb_hop_close(hops[i]);
 }
 
-/* Hops spread over two real NICs. What one carries breaks: it rests, and the rest of the version
- * comes by the other alone. When it has rested both are used again. */
+/* Hops spread over two real NICs. A hop over one breaks. That NIC rests, and the rest of the
+ * version comes by the other alone. Then both are used again. */
 void P6_two_nics_share_the_load_and_stand_in_for_each_other(void **state)
 {
     (void)state;

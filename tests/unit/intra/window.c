@@ -1,5 +1,7 @@
 /* window.c - how much of a hop's data READs is posted: enough for the path, and little more.
- * Virtual time: a path of one rate and one delay answers in order. */
+ * Virtual time: a path of one rate and one delay answers in order.
+ *
+ * Covers: intra/verbs/read_window.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
