@@ -112,7 +112,7 @@ static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f, int
     if (f->count > TB_BLOB_BYTES_MAX)
         return tb_bundle_refuse(
             o->error, TB_TOO_LARGE,
-            "%.300s: %llu bytes; what is not safetensors has at most %llu (leave it out with --exclude)",
+            "%.300s: %llu bytes; other files than safetensors have at most %llu (--exclude leaves it out)",
             f->path, (unsigned long long)f->count, (unsigned long long)TB_BLOB_BYTES_MAX);
     return ends_with(f->name, TB_BUNDLE_INDEX) ? read_head(o, f, fd, f->count) : TB_OK;
 }

@@ -153,7 +153,7 @@ static enum tb_status write_once(struct tb_following *f, const struct tb_taking 
     struct tb_unbundle plan;
     const int listed = list_items(f, &t->v->uid, &items, &count);
     if (listed != TB_OK)
-        return tb_bundle_refuse(&f->folders.error, (enum tb_status)listed, "reading what was staged: %s",
+        return tb_bundle_refuse(&f->folders.error, (enum tb_status)listed, "reading the staged version: %s",
                                 tb_last_error());
     enum tb_status s = tb_unbundle_plan(items, count, &plan, &f->folders.error);
     if (s == TB_OK) {
