@@ -1,5 +1,6 @@
-/* control_fields.c - fields of a gateway's answer on a terminal. The answer is a stranger's: a field that is
- * missing or of another type is "-", 0 or "no estimate", and none forges a line (P10).
+/* control_fields.c - fields of a gateway's answer on a terminal. The answer is a stranger's: a
+ * field that is missing or of another type is "-", 0 or "no estimate", and none forges a line
+ * (P10).
  * Covers: gateway/cli/control_fields.c */
 #include "gateway/cli/control_fields.h"
 

@@ -1,5 +1,5 @@
-/* version_hook.c - the command of `subscribe --on-version`: its environment, its output, and each way in which
- * it may end.
+/* version_hook.c - the command of `subscribe --on-version`: its environment, its output, and each
+ * way in which it may end.
  * Covers: gateway/cli/version_hook.c */
 #include "gateway/cli/version_hook.h"
 

@@ -1,5 +1,5 @@
-/* config_start_checks.c - what this machine says of a configuration before a start. A finding that would end
- * the start refuses; a place that another process holds now is a warning (P10).
+/* config_start_checks.c - what this machine says of a configuration before a start. A finding that
+ * would end the start refuses; a place that another process holds now is a warning (P10).
  * Covers: gateway/config/start_checks.c gateway/config/gateway_tls.c */
 #include "gateway/config/start_checks.h"
 
@@ -35,7 +35,8 @@ static void complain(void *user, const char *line)
     fail_msg("%s", line);
 }
 
-/* A gateway `name` of site east, its sockets and its store in the world's folder, and `more` lines. */
+/* A gateway `name` of site east, its sockets and its store in the world's folder, and `more`
+ * lines. */
 static struct tb_config *config_of(const struct world *w, const char *name, const char *store,
                                    const char *more)
 {
