@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define UNIX_PREFIX    "unix:"
 #define UNIX_PATH_MAX_ (sizeof(((struct sockaddr_un *)0)->sun_path) - 1)
 
@@ -63,6 +65,7 @@ static bool split(const char *text, struct tb_endpoint *out, const char **port_o
 static bool parse_service(const char *text, struct tb_endpoint *out)
 {
     if (text[0] != '_' || !host_valid(text)) return false;
+    TB_ASSERT(strlen(text) < sizeof out->host); /* host_valid has a smaller bound */
     out->is_service = true;
     memcpy(out->host, text, strlen(text) + 1);
     return true;
@@ -84,6 +87,7 @@ enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoint *endpoint_
 static void unix_address(const char *path, struct tb_address *out)
 {
     const size_t bytes = strlen(path);
+    TB_ASSERT(bytes > 0 && bytes < sizeof out->local.sun_path);
     out->local.sun_family = AF_UNIX;
     memcpy(out->local.sun_path, path, bytes);
     out->bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + bytes + 1);
@@ -128,6 +132,7 @@ static void format_unix(const struct tb_address *a, char *out, size_t cap)
 void tb_address_format(const struct tb_address *a, char *out, size_t cap)
 {
     char host[INET6_ADDRSTRLEN] = "";
+    TB_ASSERT(cap > 0);
     switch (a->any.sa_family) {
     case AF_INET:
         (void)inet_ntop(AF_INET, &a->v4.sin_addr, host, sizeof host);

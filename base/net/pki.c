@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/tls_context.h"
 
@@ -62,6 +63,7 @@ static bool write_all(int fd, const char *bytes, size_t count)
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return false;
         done += (size_t)put;
+        TB_ASSERT(done <= count);
     }
     return tb_sys_fsync(fd) == 0;
 }
@@ -71,6 +73,7 @@ static enum tb_status write_new(const char *path, mode_t mode, BIO *pem, char er
 {
     char *bytes = NULL;
     const long count = BIO_get_mem_data(pem, &bytes);
+    TB_ASSERT(count > 0);
     const int fd = tb_sys_open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd < 0 && errno == EEXIST)
         return say(TB_CONFLICT, error_out, "%s: exists already and is left alone", path);

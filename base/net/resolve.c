@@ -120,6 +120,7 @@ static void drop(struct query *q)
  * is not touched after the call. */
 static void tell(struct query *q, enum tb_status status)
 {
+    TB_ASSERT(q->fn != NULL && (status != TB_OK || q->count > 0)); /* an answer comes once */
     const tb_resolve_fn fn = q->fn;
     const bool ours = q->in_ares == 0;
     q->fn = NULL;
@@ -153,6 +154,7 @@ static void on_tick(uv_timer_t *timer);
 
 static void answer(struct query *q, enum tb_status status)
 {
+    TB_ASSERT(!q->answered && q->fn != NULL);
     q->answered = true;
     q->status = status;
     if (!q->resolver->closing) uv_idle_start(&q->resolver->deliver, on_deliver);
@@ -200,6 +202,7 @@ static const struct ares_addrinfo_node *next_of(const struct ares_addrinfo_node 
 
 static void take(struct target *t, const struct ares_addrinfo_node *node)
 {
+    TB_ASSERT(t->count < TB_ADDRESSES_MAX && (node->ai_family == AF_INET || node->ai_family == AF_INET6));
     struct tb_address *a = &t->addresses[t->count++];
     *a = (struct tb_address){0};
     memcpy(&a->any, node->ai_addr, node->ai_family == AF_INET ? sizeof a->v4 : sizeof a->v6);
@@ -238,6 +241,7 @@ static void gather(struct query *q)
         for (uint32_t k = 0; k < t->count && q->count < TB_ADDRESSES_MAX; k++)
             q->addresses[q->count++] = t->addresses[k];
     }
+    TB_ASSERT(q->in_ares == 0 && q->count <= TB_ADDRESSES_MAX);
     if (q->ttl_s < TTL_S_MIN) q->ttl_s = TTL_S_MIN;
     if (q->ttl_s > TTL_S_MAX) q->ttl_s = TTL_S_MAX;
     answer(q, q->count > 0 ? TB_OK : q->failure);
@@ -254,6 +258,7 @@ static void on_target(void *user, int status, int timeouts, struct ares_addrinfo
     if (result == TB_OK) interleave(t, info->nodes);
     if (result != TB_OK && result != TB_NOT_FOUND) q->failure = result;
     if (info != NULL) ares_freeaddrinfo(info);
+    TB_ASSERT(q->in_ares > 0);
     if (--q->in_ares > 0) return;
     if (q->fn == NULL)
         drop(q); /* the deadline was sooner */
@@ -265,6 +270,7 @@ static void on_target(void *user, int status, int timeouts, struct ares_addrinfo
 static void ask_targets(struct query *q, const struct tb_srv_answer *srv)
 {
     const struct ares_addrinfo_hints hints = {.ai_family = AF_UNSPEC, .ai_flags = ARES_AI_NOSORT};
+    TB_ASSERT(srv->count >= 1 && srv->count <= TB_SRV_TARGETS_MAX && q->in_ares == 0);
     q->failure = TB_NOT_FOUND;
     q->target_count = srv->count;
     q->in_ares += srv->count;
@@ -282,6 +288,7 @@ static void on_service(void *user, int status, int timeouts, unsigned char *mess
     struct tb_srv_answer srv;
     uint64_t random = 0;
     enum tb_status result = judge(status);
+    TB_ASSERT(q->in_ares == 1); /* the service is asked for alone */
     q->in_ares--;
     if (q->fn == NULL) {
         drop(q);
@@ -406,6 +413,7 @@ enum tb_status tb_resolver_new(uv_loop_t *loop, const struct tb_resolver_options
 static void on_handle_closed(uv_handle_t *handle)
 {
     struct tb_resolver *r = handle->data;
+    TB_ASSERT(r->closing && r->queries == NULL && r->handles > 0);
     if (--r->handles == 0) tb_free(r);
 }
 

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/machine.h"
 
@@ -58,6 +59,7 @@ uint32_t tb_tcp_stalled(int fd)
 void tb_tcp_segment_max(int fd, uint32_t bytes)
 {
     const int value = (int)bytes;
+    TB_ASSERT(bytes > 0 && value > 0);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &value, sizeof value);
 }
 

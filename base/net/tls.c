@@ -74,6 +74,7 @@ static enum tb_status pem_check(int fd, const struct pem *pem, bool secret, off_
 
 static enum tb_status pem_fill(int fd, struct pem *pem, size_t bytes, char error_out[256])
 {
+    TB_ASSERT(pem->bytes == NULL && bytes <= (size_t)PEM_BYTES_MAX);
     pem->bytes = tb_malloc(bytes + 1);
     if (pem->bytes == NULL) {
         (void)say(error_out, "%s: no memory", pem->path);
@@ -85,6 +86,7 @@ static enum tb_status pem_fill(int fd, struct pem *pem, size_t bytes, char error
         if (got < 0) return say(error_out, "%s: %s", pem->path, strerror(errno));
         if (got == 0) break; /* it shrank; the parser will say what is missing */
         pem->count += (size_t)got;
+        TB_ASSERT(pem->count <= bytes);
     }
     return TB_OK;
 }
@@ -266,7 +268,8 @@ static enum tb_status context_new(struct tb_tls **tls_out)
 
 struct tb_tls *tb_tls_ref(struct tb_tls *tls)
 {
-    atomic_fetch_add_explicit(&tls->refs, 1, memory_order_relaxed);
+    const unsigned before = (unsigned)atomic_fetch_add_explicit(&tls->refs, 1, memory_order_relaxed);
+    TB_ASSERT(before > 0); /* it has an owner, who keeps it meanwhile */
     return tls;
 }
 
@@ -347,6 +350,17 @@ static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, char 
     }
 }
 
+static enum tb_status first_use(struct tb_tls *tls, const struct tb_tls_files *files, X509 *cert,
+                                char error_out[256])
+{
+    enum tb_status status = cert_usable(files, cert, &tls->identity, error_out);
+    if (status != TB_OK) return status;
+    status = know_thyself(tls, cert);
+    if (status != TB_OK) return status;
+    if (SSL_CTX_use_certificate(tls->ctx, cert) == 1) return TB_OK;
+    return say(error_out, "%s: OpenSSL does not take the certificate", files->cert);
+}
+
 static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
                                char error_out[256])
 {
@@ -354,13 +368,9 @@ static enum tb_status cert_use(struct tb_tls *tls, const struct tb_tls_files *fi
     X509 *cert = NULL;
     enum tb_status status = cert_next(pem, &read, &cert, error_out);
     if (status != TB_OK) return status;
-    status = cert_usable(files, cert, &tls->identity, error_out);
-    if (status == TB_OK) status = know_thyself(tls, cert);
-    if (status == TB_OK && SSL_CTX_use_certificate(tls->ctx, cert) != 1)
-        status = say(error_out, "%s: OpenSSL does not take the certificate", files->cert);
-    if (status == TB_OK) status = chain_use(tls, pem, error_out);
+    status = first_use(tls, files, cert, error_out);
     X509_free(cert);
-    return status;
+    return status == TB_OK ? chain_use(tls, pem, error_out) : status;
 }
 
 static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])
@@ -393,6 +403,7 @@ static enum tb_status key_load(struct tb_tls *tls, const struct tb_tls_files *fi
 
 static bool bind_ca(struct tb_tls *tls, X509 *ca, const struct tb_name *site)
 {
+    TB_ASSERT(tls->bound_count <= BOUND_MAX);
     if (tls->bound_count == BOUND_MAX) return false;
     struct tb_tls_bound *more = tb_realloc(tls->bound, (tls->bound_count + 1) * sizeof *more);
     if (more == NULL) return false;
@@ -459,14 +470,21 @@ enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site
     return ca_load(tls, ca_path, site, error_out);
 }
 
+static enum tb_status files_use(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])
+{
+    enum tb_status status = cert_load(tls, files, error_out);
+    if (status != TB_OK) return status;
+    status = key_load(tls, files, error_out);
+    if (status != TB_OK) return status;
+    return files->ca != NULL ? ca_load(tls, files->ca, NULL, error_out) : TB_OK;
+}
+
 enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out, char error_out[256])
 {
     error_out[0] = '\0';
     struct tb_tls *tls = NULL;
     enum tb_status status = context_new(&tls);
-    if (status == TB_OK) status = cert_load(tls, files, error_out);
-    if (status == TB_OK) status = key_load(tls, files, error_out);
-    if (status == TB_OK && files->ca != NULL) status = ca_load(tls, files->ca, NULL, error_out);
+    if (status == TB_OK) status = files_use(tls, files, error_out);
     ERR_clear_error();
     if (status == TB_OK) {
         *tls_out = tls;
@@ -516,6 +534,7 @@ enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out)
     struct tb_tls *tls = NULL;
     enum tb_status status = context_new(&tls);
     if (status != TB_OK) return status;
+    TB_ASSERT(tls->bound_count == 0); /* by print: no CA has a word in it */
     tls->ephemeral = true;
     SSL_CTX_set_cert_verify_callback(tls->ctx, tb_tls_verify_by_print, NULL);
     status = ephemeral_use(tls);

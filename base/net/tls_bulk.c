@@ -238,7 +238,7 @@ static enum tb_status take_handshake(struct tb_tls_session *s, const struct tb_t
     if (message->count != UPDATE_BYTES || memcmp(message->bytes, update, sizeof update) != 0)
         return broken(s, DECODE_ERROR, "a key update of another length");
     if (message->bytes[UPDATE_BYTES - 1] > 1)
-        return broken(s, ILLEGAL_PARAMETER, "a key update that asks for what there is not");
+        return broken(s, ILLEGAL_PARAMETER, "a key update with an unknown request");
     if (message->bytes[UPDATE_BYTES - 1] == 1) b->owes_update = true;
     return tb_tls_key_next(&b->open) ? TB_OK : broken(s, INTERNAL_ERROR, "no memory for the next key");
 }

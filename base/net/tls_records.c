@@ -7,6 +7,8 @@
 #include <openssl/params.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define NONCE_BYTES 12u
 #define LABEL_BYTES                                                                                          \
     32u /* of HkdfLabel: two of length, one more, "tls13 " and the longest name, one of no context */
@@ -35,6 +37,7 @@ static size_t label_of(const char *name, size_t bytes, uint8_t label_out[LABEL_B
     static const char prefix[] = "tls13 ";
     const size_t prefix_bytes = sizeof prefix - 1, name_bytes = strlen(name);
     uint8_t *at = label_out;
+    TB_ASSERT(3 + prefix_bytes + name_bytes + 1 <= LABEL_BYTES && bytes <= UINT16_MAX);
     *at++ = (uint8_t)(bytes >> 8);
     *at++ = (uint8_t)bytes;
     *at++ = (uint8_t)(prefix_bytes + name_bytes);
@@ -74,6 +77,7 @@ static bool make(struct tb_tls_key *k)
 {
     uint8_t key[KEY_BYTES_MAX];
     k->sequence = 0;
+    TB_ASSERT(EVP_CIPHER_get_key_length(k->cipher) <= (int)KEY_BYTES_MAX);
     const bool made = expand(k, "key", key, (size_t)EVP_CIPHER_get_key_length(k->cipher)) &&
                       expand(k, "iv", k->iv, NONCE_BYTES) &&
                       EVP_CipherInit_ex(k->aead, k->cipher, NULL, key, NULL, k->seals) == 1;
@@ -113,6 +117,7 @@ static bool begin(struct tb_tls_key *k, const uint8_t *header)
 {
     uint8_t nonce[NONCE_BYTES];
     int count = 0;
+    TB_ASSERT(k->sequence < UINT64_MAX); /* the next number would be used a second time */
     memcpy(nonce, k->iv, sizeof nonce);
     for (unsigned i = 0; i < 8; i++)
         nonce[NONCE_BYTES - 1 - i] ^= (uint8_t)(k->sequence >> (8 * i));
@@ -124,6 +129,7 @@ static bool begin(struct tb_tls_key *k, const uint8_t *header)
 bool tb_tls_seal(struct tb_tls_key *k, const struct tb_tls_plain *plain, uint8_t *record_out)
 {
     const size_t behind = plain->count + 1 + TB_TLS_TAG_BYTES;
+    TB_ASSERT(k->seals && behind <= UINT16_MAX);
     const uint8_t header[TB_TLS_HEADER_BYTES] = {OUTER_TYPE, 3, 3, (uint8_t)(behind >> 8), (uint8_t)behind};
     const uint8_t type = (uint8_t)plain->type;
     uint8_t *at = record_out + TB_TLS_HEADER_BYTES;
@@ -145,12 +151,14 @@ size_t tb_tls_record_bytes(const uint8_t *header)
 
 size_t tb_tls_open_bytes(size_t record_bytes)
 {
+    TB_ASSERT(record_bytes >= TB_TLS_ADDED_BYTES);
     return record_bytes - TB_TLS_ADDED_BYTES;
 }
 
 bool tb_tls_open(struct tb_tls_key *k, const uint8_t *record, uint8_t *to, struct tb_tls_plain *plain_out)
 {
     const size_t most = tb_tls_open_bytes(tb_tls_record_bytes(record));
+    TB_ASSERT(!k->seals); /* a key of the other way would have numbers of its own */
     const uint8_t *at = record + TB_TLS_HEADER_BYTES;
     uint8_t last = 0, none[1], tag[TB_TLS_TAG_BYTES];
     int count = 0;

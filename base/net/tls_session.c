@@ -507,7 +507,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
 {
     size_t used = 0;
     enum tb_status status = s->ended;
-    TB_ASSERT(s->shaken && cap > 0);
+    TB_ASSERT(s->shaken);
     begin(s);
     if (bulk_begun(s)) return tb_tls_bulk_read(s, out, cap, count_out);
     while (used < cap && status == TB_OK) {
@@ -541,7 +541,7 @@ enum tb_status tb_tls_session_write(struct tb_tls_session *s, const void *bytes,
     size_t used = 0;
     enum tb_status status = s->dead ? s->ended : TB_OK; /* after the peer's end we may still write */
     bool between = !s->wants_write;                     /* two records */
-    TB_ASSERT(s->shaken && count > 0);
+    TB_ASSERT(s->shaken);
     begin(s);
     if (bulk_sends(s)) return tb_tls_bulk_write(s, bytes, count, count_out);
     while (used < count && status == TB_OK) {

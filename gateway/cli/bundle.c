@@ -112,7 +112,7 @@ static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f, int
     if (f->count > TB_BLOB_BYTES_MAX)
         return tb_bundle_refuse(
             o->error, TB_TOO_LARGE,
-            "%.300s: %llu bytes; what is not safetensors has at most %llu (leave it out with --exclude)",
+            "%.300s: %llu bytes; other files than safetensors have at most %llu (--exclude leaves it out)",
             f->path, (unsigned long long)f->count, (unsigned long long)TB_BLOB_BYTES_MAX);
     return ends_with(f->name, TB_BUNDLE_INDEX) ? read_head(o, f, fd, f->count) : TB_OK;
 }
@@ -226,6 +226,7 @@ static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f
 {
     struct tb_bundle *b = o->bundle;
     struct tb_blob_desc *blob = &b->blobs[b->blob_count];
+    TB_ASSERT(b->blob_count < 2 * b->file_count); /* as many as fill() has room for */
     *blob = (struct tb_blob_desc){
         .name = f->name, .bytes = f->head != NULL ? f->head : f->bytes, .count = f->count};
     if (blob->bytes == NULL) blob->bytes = ""; /* an empty file */
@@ -351,6 +352,7 @@ static enum tb_status add_mark(struct tb_bundle *b, const struct tb_bundle_file 
                                 f->path);
     char *made = tb_strdup(name);
     if (made == NULL) return tb_bundle_no_memory(error);
+    TB_ASSERT(b->blob_count < 2 * b->file_count);
     b->blob_names[b->blob_count] = made;
     b->blobs[b->blob_count++] = (struct tb_blob_desc){.name = made, .bytes = ""};
     return TB_OK;

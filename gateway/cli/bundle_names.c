@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/disk/file_names.h"
 
@@ -37,6 +38,7 @@ static void list_entries(struct naming *n)
         for (uint32_t t = 0; t < b->files[f].parsed.tensor_count; t++, n->count++)
             n->entries[n->count] = (struct entry){
                 .name = b->files[f].parsed.tensors[t].name, .file = &b->files[f], .tensor = n->count};
+    TB_ASSERT(n->count == b->tensor_count); /* each has its number in the bundle */
     if (n->count > 0) qsort(n->entries, n->count, sizeof *n->entries, compare);
 }
 
@@ -53,6 +55,7 @@ static struct entry *find(const struct naming *n, const char *name, uint32_t *co
     }
     for (*count_out = 0; low + *count_out < n->count && strcmp(n->entries[low + *count_out].name, name) == 0;)
         ++*count_out;
+    TB_ASSERT(low + *count_out <= n->count);
     return n->entries + low;
 }
 
@@ -140,6 +143,7 @@ static enum tb_status make_name(struct naming *n, const struct entry *e)
             e->file->path, e->name);
     char *made = tb_strdup(name);
     if (made == NULL) return tb_bundle_no_memory(n->error);
+    TB_ASSERT(e->tensor < n->bundle->tensor_count && n->bundle->tensor_names[e->tensor] == NULL);
     n->bundle->tensor_names[e->tensor] = made;
     n->bundle->tensors[e->tensor].name = made;
     return TB_OK;
@@ -195,7 +199,8 @@ static enum tb_status name_all(struct naming *n)
         if (is_index(&n->bundle->files[f])) s = read_index(n, &n->bundle->files[f]);
     for (uint32_t i = 0; i < n->count && s == TB_OK;) {
         uint32_t count = 0;
-        (void)find(n, n->entries[i].name, &count);
+        const struct entry *first = find(n, n->entries[i].name, &count);
+        TB_ASSERT(first == &n->entries[i] && count > 0); /* sorted: a group begins here */
         s = check_plain(n, &n->entries[i]);
         if (s == TB_OK && count > 1) s = name_group(n, &n->entries[i], count);
         i += count;

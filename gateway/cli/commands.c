@@ -13,7 +13,7 @@
 
 #define GATEWAY_OPTIONS                                                                                      \
     {"gateway", TB_CLI_TEXT, "ADDRESS", "unix:PATH or HOST:PORT; default unix:/run/tombolo/session.sock"},   \
-        {"ca", TB_CLI_FILE, "FILE", "for HOST:PORT: who signs the gateway's certificate (PEM)"},             \
+        {"ca", TB_CLI_FILE, "FILE", "for HOST:PORT: the CA of the gateway's certificate (PEM)"},             \
         {"cert", TB_CLI_FILE, "FILE", "for HOST:PORT: our certificate (PEM)"},                               \
         {"key", TB_CLI_FILE, "FILE", "for HOST:PORT: its key (PEM)"},                                        \
         {"fabric-address", TB_CLI_TEXT, "ADDRESS",                                                           \
@@ -51,8 +51,9 @@ static const struct tb_cli_option publish_options[] = {
 static const struct tb_cli_option subscribe_options[] = {
     {"into", TB_CLI_FILE, "DIR", "where versions are written, each in a folder (needed)"},
     {"version", TB_CLI_TEXT, "N|R:N", "this version; R:N names one of run R"},
-    {"latest", TB_CLI_FLAG, NULL, "the newest that is whole at this site, once there is one (default)"},
-    {"follow", TB_CLI_FLAG, NULL, "the newest, then each that is newer, until interrupted"},
+    {"latest", TB_CLI_FLAG, NULL,
+     "the newest version that is whole at this site, once there is one (default)"},
+    {"follow", TB_CLI_FLAG, NULL, "the newest version, then each newer one, until interrupted"},
     {"keep", TB_CLI_COUNT, "N", "with --follow: only the newest N versions stay in DIR; default: all"},
     {"on-version", TB_CLI_TEXT, "CMD", "with --follow: run by /bin/sh for each version; see above"},
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
@@ -114,108 +115,83 @@ static const struct tb_cli_option help_options[] = {
 
 static const struct tb_cli_command commands[] = {
     {"publish", "MODEL PATH...", "hand a version of a model to this site's gateway",
-     "Publishes safetensors files, or folders as Hugging Face lays them out (with their index, if there is "
-     "one), as one version of MODEL. "
-     "Other regular files up to 100 MB travel beside the tensors, so what subscribers write is "
-     "byte-identical; names that begin with a "
-     "dot are left out. Ends when the gateway holds all of it (it is kept), or with --hold when interrupted. "
-     "N has to be above the newest version of the model's newest run. The same command may run again: with "
-     "the same "
-     "bytes it changes nothing. A new run shuts out the run before, whose trainer can publish nothing more; "
-     "it begins "
-     "with --new-run alone, or with the first version of a model.",
+     "Publishes safetensors files, or folders as Hugging Face lays them out (with their index, if there "
+     "is one), as one version of MODEL. Other regular files up to 100 MB travel beside the tensors, so "
+     "subscribers write byte-identical files; names that begin with a dot are left out. The command ends "
+     "when the gateway holds all of the version (it is kept), or with --hold when interrupted. N has to "
+     "be above the newest version of the model's newest run. The same command may run again: with the "
+     "same bytes it changes nothing. A new run begins with --new-run alone, or with the first version of "
+     "a model. It shuts out the run before, whose trainer can publish nothing more.",
      "tombolo publish policy --version 12 ./checkpoint-12/", publish_options, 2, INT_MAX, tb_cli_publish},
     {"subscribe", "MODEL", "write versions of a model into a folder",
-     "Writes a version into the folder DIR/RUN-NUMBER, such as DIR/000001-0000000000000000012, so that names "
-     "sort. All files are written to a "
-     "temporary folder and synced, the marker STABLE last; one rename puts the folder in place. So a folder "
-     "holds one whole version or is not there. A "
-     "folder with a marker is never written again: what stands there is not fetched again. When the version "
-     "is "
-     "withdrawn, WITHDRAWN replaces "
-     "STABLE and says why. A bare N is the newest run that has N. Tensors that were published without a file "
-     "go "
-     "to tensors-SHARD.safetensors. "
-     "With --follow, the link DIR/latest names the newest version and is switched by one rename. --keep "
-     "never "
-     "removes what `latest` names, nor a "
-     "folder without a marker of this model. A full disk is told once, and the follow goes on when there is "
-     "room. CMD runs once `latest` names the "
-     "version, with TOMBOLO_MODEL, TOMBOLO_RUN, TOMBOLO_NUMBER, TOMBOLO_UID and TOMBOLO_DIR (the version's "
-     "folder) in its environment; also for a "
-     "version that stands there at the start. Its output goes to standard error. The follow waits until CMD "
-     "has "
-     "ended, and then takes the newest "
-     "version: those between are skipped. A CMD that fails is told, and the follow goes on.",
+     "Writes a version into the folder DIR/RUN-NUMBER, such as DIR/000001-0000000000000000012, so that "
+     "names sort. All files are written to a temporary folder and synced, the marker STABLE last; one "
+     "rename puts the folder in place. So a folder holds one whole version or is not there. A folder "
+     "with a marker is never written again, and its version is not fetched again. When the version is "
+     "withdrawn, WITHDRAWN replaces STABLE and says why. A bare N is the newest run that has N. Tensors "
+     "that were published without a file go to tensors-SHARD.safetensors. With --follow, the link "
+     "DIR/latest names the newest version and is switched by one rename. --keep never removes the folder "
+     "that `latest` names, nor a folder without a marker of this model. A full disk is reported once, "
+     "and the follow goes on when there is room. CMD runs once `latest` names the version, with "
+     "TOMBOLO_MODEL, TOMBOLO_RUN, TOMBOLO_NUMBER, TOMBOLO_UID and TOMBOLO_DIR (the version's folder) in "
+     "its environment; also for a version that stands there at the start. Its output goes to standard "
+     "error. The follow waits until CMD has ended, and then takes the newest version: those between are "
+     "skipped. A CMD that fails is reported, and the follow goes on.",
      "tombolo subscribe policy --into /models/policy --follow", subscribe_options, 1, 1, tb_cli_subscribe},
-    {"versions", "[MODEL]", "list versions and who holds them",
-     "Lists the versions that this site's gateway knows, with their state and how much of each is held here, "
-     "at other sites and by workers; below each how long it took in each stage here (queued, manifests, "
-     "landing, activating), what was sent of it to other sites, encoded as what, how much of that again, and "
-     "until when it will be whole.",
+    {"versions", "[MODEL]", "list versions and where they are held",
+     "Lists the versions that this site's gateway knows, with their state and how much of each is held "
+     "here, at other sites and by workers. Below each version stand the time in each stage here (queued, "
+     "manifests, landing, activating), the bytes sent to other sites by their encoding, how many of "
+     "these were sent again, and when it is expected to be whole.",
      "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
     {"withdraw", "MODEL VERSION", "take a bad version back, everywhere",
-     "At the model's home: no reader gets the version any more at any site, and reader groups that use it go "
-     "back to the newest other whole one at their "
-     "next activate. VERSION is N (the newest run that has it) or R:N.",
+     "At the model's home: no reader gets the version any more at any site, and reader groups that use "
+     "it go back to the newest other whole one at their next activate. VERSION is N (the newest run that "
+     "has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
-    {"adopt", "MODEL DIR", "take what files here have of a version, instead of over the link",
-     "For a site that begins, or comes back from a reboot, with a copy of the model on a disk: the gateway "
-     "reads the safetensors "
-     "files (and others) below DIR, digests them, and claims for its arena the chunks that match a version "
-     "which another site "
-     "has. Of that version only the rest crosses, and newer ones cross as deltas against it. Nothing is "
-     "believed: each chunk is "
-     "held only if its digest is that of the manifest. The files must be readable by the gateway's user, and "
-     "tensors have the "
-     "names and dtypes that were published; DIR is the folder of one version, such as one that `tombolo "
-     "subscribe` wrote. May be "
-     "given before a link is up: it waits until one is, and while it runs nothing else of MODEL crosses. "
-     "Exits with 8 when no chunk "
-     "matches.",
+    {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
+     "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "
+     "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "
+     "the chunks that match a version of another site. Only the rest of that version crosses the link, "
+     "and newer versions cross as deltas against it. Nothing is believed: a chunk is held only if its "
+     "digest is that of the manifest. The gateway's user must be able to read the files, and tensors "
+     "need the names and dtypes that were published. DIR is the folder of one version, such as one that "
+     "`tombolo subscribe` wrote. The command may be given before a link is up, and then waits for one; "
+     "while it runs nothing else of MODEL crosses. Exits with 8 when no chunk matches.",
      "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},
-    {"status", "", "how this site's gateway does",
+    {"status", "", "the state of this site's gateway",
      "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
      control_options, 0, 0, tb_cli_status},
-    {"streams", "", "links and their streams: how fast, and what holds them",
-     "For each link of this site's gateway: goodput, how many of its streams are used, parcels that wait, "
-     "bytes that went twice because they "
-     "were late (hedged), streams lost and replaced, and the sysctl that holds the link, if one does. For "
-     "each stream: congestion "
-     "control, RTT, rates, bytes sent again by TCP, bytes that wait unsent, and what its sending is limited "
-     "by: idle, "
-     "cap (tombolo limit), sender (this gateway), network, send_buffer or peer_window.",
+    {"streams", "", "links and their streams: their speed and their limits",
+     "For each link of this site's gateway: goodput, how many of its streams are used, parcels that "
+     "wait, bytes that went twice because they were late (hedged), streams lost and replaced, and the "
+     "sysctl that limits the link, if one does. For each stream: congestion control, RTT, rates, bytes "
+     "sent again by TCP, bytes that wait unsent, and the limit of its sending: idle, cap (tombolo "
+     "limit), sender (this gateway), network, send_buffer or peer_window.",
      "tombolo streams --json | jq '.links[].streams[].limited_by'", control_options, 0, 0, tb_cli_streams},
     {"lag", "[MODEL]", "how far sites are behind, why, and until when",
-     "For each model followed or published here: how many versions, bytes and seconds this site is behind "
-     "its head, and at the "
-     "model's home each other site that is known, too, with the relay through which it is known. What is not "
-     "known "
-     "is \"?\", with the age of the last word. One reason (up-to-date, unknown, source-publishing, "
-     "queued-behind, "
-     "manifests, crossing, stalled, waiting-base, window-limited, loss-limited, rate-limited, budget-spent, "
-     "sender-cpu, receiver-cpu, receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, "
-     "dns-failed, refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, "
-     "verify-failed, "
-     "store-down, clock-skew, table-full, mtu) with what it is concluded from, and how long it will take as "
-     "a "
-     "range, or \"no estimate\".",
+     "For each model followed or published here: how many versions, bytes and seconds this site is "
+     "behind its head. At the model's home the same for each other known site, with the relay through "
+     "which it is known. An unknown value is \"?\", with the age of the last word. Each row has one "
+     "reason (up-to-date, unknown, source-publishing, queued-behind, manifests, crossing, stalled, "
+     "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
+     "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
+     "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
+     "store-down, clock-skew, table-full, mtu), the facts behind it, and the expected time as a range, "
+     "or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
-    {"chains", "[MODEL]", "who reads from whom inside this site",
-     "For each version that workers of this site have or fetch: the chain as it is. A worker stands under "
-     "the one it reads from "
-     "(the gateway first), with its host, how many chunks it holds, the transport of its hop and why it is "
-     "that one, and what it "
-     "reads at. `slow` is a worker that held up those behind it and is a leaf now, `spot` one that may go at "
-     "any time. "
-     "Workers tell their progress at most once a second.",
+    {"chains", "[MODEL]", "which worker reads from which inside this site",
+     "For each version that workers of this site have or fetch: the chain as it is. A worker stands "
+     "under the one it reads from (the gateway first), with its host, how many chunks it holds, the "
+     "transport of its hop and the reason for it, and its rate. `slow` is a worker that held up those "
+     "behind it and is a leaf now, `spot` one that may go at any time. Workers tell their progress at "
+     "most once a second.",
      "tombolo chains policy", control_options, 0, 1, tb_cli_chains},
     {"limit", "PEER", "how much is sent to another site",
-     "Shows, or changes at once, what this site's gateway sends to PEER at most: a rate, hours of the day "
-     "with a rate of their "
-     "own (the first that has the time counts), and a day's bytes. What is not given stays as it is. It "
-     "holds until the gateway "
-     "starts again: what is to stay belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
+     "Shows, or changes at once, the limits of what this site's gateway sends to PEER: a rate, hours of "
+     "the day with a rate of their own (the first that has the time counts), and a day's bytes. Limits "
+     "that are not given stay as they are. A change holds until the gateway starts again; a lasting "
+     "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
     {"pki init", "", "make a certificate authority for a site",
@@ -228,19 +204,17 @@ static const struct tb_cli_command commands[] = {
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "
-     "anything. "
-     "Errors would end a start: wrong keys and values, certificates, the store's and the arena's place and "
-     "size, "
-     "addresses that are not here. Warnings would not: a certificate that ends within a week, an arena on a "
-     "disk, "
-     "what another process holds now. Each has file:line:column. Exits with 1 when there is an error.",
+     "anything. Errors would end a start: wrong keys and values, certificates, the store's and the "
+     "arena's place and size, addresses that are not here. Warnings would not: a certificate that ends "
+     "within a week, an arena on a disk, a file or port that another process holds now. Each has "
+     "file:line:column. Exits with 1 when there is an error.",
      "tombolo config check /etc/tombolo/east.yaml", config_options, 1, 1, tb_cli_config_check},
     {"config explain", "[FILE]", "every key of the configuration, with its meaning",
-     "Prints all keys with type, default, range, unit and why; with FILE, what they are there.",
+     "Prints all keys with type, default, range, unit and why; with FILE, also their values there.",
      "tombolo config explain /etc/tombolo/east.yaml", explain_options, 0, 1, tb_cli_config_explain},
     {"help", "[COMMAND...]", "this text, the manual page, or completion for bash",
-     "Shows what `tombolo` can do, or one of its commands.", "source <(tombolo help --completion)",
-     help_options, 0, 2, tb_cli_manual},
+     "Shows the commands of `tombolo`, or one of them.", "source <(tombolo help --completion)", help_options,
+     0, 2, tb_cli_manual},
     {NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, NULL},
 };
 

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 
@@ -70,6 +71,7 @@ static enum tb_status send_line(int fd, const char *line, size_t count, tb_time_
     while (count > 0) {
         const ssize_t sent = send(fd, line, count, MSG_NOSIGNAL);
         if (sent >= 0) {
+            TB_ASSERT((size_t)sent <= count);
             line += sent;
             count -= (size_t)sent;
             continue;
@@ -92,6 +94,7 @@ struct line {
 static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, char error[512])
 {
     for (;;) {
+        TB_ASSERT(l->used <= l->cap);
         if (l->used == l->cap) {
             const size_t more = l->cap == 0 ? 65536 : l->cap * 2;
             if (more > TB_CONTROL_REPLY_BYTES_MAX)
@@ -153,9 +156,12 @@ static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_
                                char error[512])
 {
     struct line answer = {0};
+    TB_ASSERT(strchr(line, '\n') == NULL); /* the gateway takes a line for a request */
     enum tb_status s = send_line(fd, line, strlen(line), until, error);
-    if (s == TB_OK) s = send_line(fd, "\n", 1, until, error);
-    if (s == TB_OK) s = receive_line(fd, &answer, until, error);
+    if (s != TB_OK) return s;
+    s = send_line(fd, "\n", 1, until, error);
+    if (s != TB_OK) return s;
+    s = receive_line(fd, &answer, until, error);
     if (s == TB_OK) s = tb_control_reply(answer.bytes, answer.used, reply_out, error);
     tb_free(answer.bytes);
     return s;

@@ -160,6 +160,7 @@ const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word
     for (const struct tb_cli_command *c = commands; c->name != NULL; c++) {
         char first[32];
         const size_t bytes = strcspn(c->name, " ");
+        TB_ASSERT(bytes < sizeof first);
         (void)snprintf(first, sizeof first, "%.*s", (int)bytes, c->name);
         if (!one_slip(word, first) && (length < 2 || strncmp(word, first, length) != 0)) continue;
         const bool again = found != NULL && strncmp(found, c->name, bytes) == 0 && found[bytes] == ' ';
@@ -190,6 +191,7 @@ static struct known known_of(const struct tb_cli_command *command)
 static bool take_option(const struct tb_cli_command *command, int index, struct tb_cli_call *call,
                         char error[256])
 {
+    TB_ASSERT(index >= 0 && index < option_count(command));
     const struct tb_cli_option *o = &command->options[index];
     const char *value = o->kind == TB_CLI_FLAG ? "" : optarg;
     if (call->given[index] != NULL) {
@@ -225,6 +227,7 @@ bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, s
                   bool *help_out, char error[256])
 {
     const struct known known = known_of(command);
+    TB_ASSERT(command->arguments_min <= command->arguments_max);
     struct tb_cli_call call = {.command = command};
     optind = 0; /* glibc: forget what was parsed before */
     opterr = 0;
@@ -242,6 +245,7 @@ bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, s
                        argv[optind - 1]);
         return false;
     }
+    TB_ASSERT(optind <= argc);
     call.argument_count = argc - optind;
     call.arguments = argv + optind;
     *call_out = call;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #define PROGRESS_EVERY TB_MS(100)
@@ -45,6 +46,7 @@ struct tb_shown tb_show_seconds(double seconds)
 void tb_show_clean(const char *text, char *out, size_t cap)
 {
     size_t used = 0;
+    TB_ASSERT(cap > 0);
     for (; *text != '\0' && used + 1 < cap; text++) {
         const unsigned char c = (unsigned char)*text;
         out[used++] = c < 0x20 || c == 0x7f ? '?' : (char)c;

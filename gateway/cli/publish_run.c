@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/digest.h"
 #include "base/ident.h"
 #include "gateway/cli/output.h"
@@ -37,6 +38,7 @@ static void make_key(const struct tb_publish_run *r, char key_out[KEY_CHARS])
     const struct tb_digest digest = tb_digest_end(&state);
     memcpy(id.bytes, digest.bytes, sizeof id.bytes);
     (void)snprintf(key_out, KEY_CHARS, "tombolo-");
+    TB_ASSERT(strlen(key_out) + TB_HEX_CHARS <= KEY_CHARS);
     tb_id_format(&id, key_out + strlen(key_out));
 }
 
@@ -46,6 +48,7 @@ static int join_or_start(struct tb_publish_run *r)
     const char *model = r->call->arguments[0];
     const char *key = key_of(r);
     make_key(r, made);
+    TB_ASSERT(r->call->argument_count > 0);
     memset(&r->info, 0, sizeof r->info);
     r->info.struct_bytes = sizeof r->info;
     if (starts(r)) return tb_run_open(r->session, model, key != NULL ? key : made, &r->info);

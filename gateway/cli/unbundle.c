@@ -34,6 +34,7 @@ struct planning {
 
 static bool grow(void **rows, uint32_t count, uint32_t *cap, size_t size)
 {
+    TB_ASSERT(count <= *cap && (*rows != NULL || *cap == 0));
     if (count < *cap) return true;
     const uint32_t more = *cap == 0 ? 64 : *cap * 2;
     void *larger = tb_realloc(*rows, more * size);
@@ -65,6 +66,7 @@ static enum tb_status add_span(struct planning *p, const void *bytes, uint64_t c
     plan->spans[plan->span_count++] = (struct tb_unbundle_span){bytes, count};
     TB_ASSERT(plan->file_count > 0 && plan->files != NULL);
     struct tb_unbundle_file *file = &plan->files[plan->file_count - 1];
+    TB_ASSERT(file->first_span + file->span_count + 1 == plan->span_count); /* spans follow one another */
     file->span_count++;
     file->bytes += count;
     plan->bytes += count;
@@ -135,11 +137,11 @@ static enum tb_status plan_safetensors(struct planning *p, const char *name, con
     struct tb_safetensors_error error;
     uint64_t header_bytes = 0;
     enum tb_status s = tb_safetensors_header_bytes(name, header->bytes, header->count, &header_bytes, &error);
-    if (s == TB_OK && header_bytes != header->count)
+    if (s != TB_OK) return tb_bundle_refuse(p->error, s, "%s", error.text);
+    if (header_bytes != header->count)
         return tb_bundle_refuse(p->error, TB_BAD_FILE, "the header of %.150s has bytes behind it", name);
-    if (s == TB_OK)
-        s = tb_safetensors_parse(name, header->bytes, header->count, TB_SAFETENSORS_BYTES_UNKNOWN, &parsed,
-                                 &error);
+    s = tb_safetensors_parse(name, header->bytes, header->count, TB_SAFETENSORS_BYTES_UNKNOWN, &parsed,
+                             &error);
     if (s != TB_OK) return tb_bundle_refuse(p->error, s, "%s", error.text);
     s = begin_file(p, name);
     if (s == TB_OK) s = add_span(p, header->bytes, header->count);
@@ -174,6 +176,7 @@ static enum tb_status use_again(struct planning *p, const struct tb_unbundle_fil
     if (s != TB_OK) return tb_bundle_refuse(p->error, s, "%s", error.text);
     for (uint32_t i = 0; i < parsed.tensor_count && s == TB_OK; i++) {
         struct tensor_ref *ref = tensor_of(p, before->name, parsed.tensors[i].name, header->shard_index);
+        TB_ASSERT(before->span_count == parsed.tensor_count + 1); /* of the same header */
         const struct tb_unbundle_span *span = &p->plan->spans[before->first_span + 1 + i];
         if (ref == NULL || ref->item->count != span->count ||
             (span->count > 0 && memcmp(ref->item->bytes, span->bytes, span->count) != 0))
@@ -190,7 +193,7 @@ static enum tb_status use_again(struct planning *p, const struct tb_unbundle_fil
 static enum tb_status plan_again(struct planning *p, const struct tb_unbundle_file *before,
                                  const struct tb_item *item, bool header)
 {
-    TB_ASSERT(p->plan->spans != NULL);
+    TB_ASSERT(before->first_span < p->plan->span_count && before->span_count > 0);
     const struct tb_unbundle_span *span = &p->plan->spans[before->first_span];
     const bool same = before->of_header == header && span->count == item->count &&
                       (item->count == 0 || memcmp(span->bytes, item->bytes, item->count) == 0);
@@ -270,8 +273,8 @@ static enum tb_status plan_made_file(struct planning *p, uint32_t shard)
                                 "shard %u has tensors without a file, and a file \"%s\"", shard, name);
     enum tb_status s = begin_file(p, "");
     if (s != TB_OK) return s;
-    TB_ASSERT(p->plan->files != NULL);
     struct tb_unbundle_file *file = &p->plan->files[p->plan->file_count - 1];
+    TB_ASSERT(file->made_name == NULL && file->span_count == 0);
     file->made_name = tb_strdup(name);
     file->made_header = make_header(p, shard, &header_bytes);
     if (file->made_name == NULL || file->made_header == NULL) return tb_bundle_no_memory(p->error);
@@ -386,7 +389,8 @@ static int open_parent(const struct writing *w, const char *name, const char **b
     const char *slash = NULL;
     while (at >= 0 && (slash = strchr(name, '/')) != NULL) {
         char part[TB_BLOB_NAME_MAX + 1];
-        memcpy(part, name, (size_t)(slash - name)); /* names were checked: no part is longer */
+        TB_ASSERT(slash > name && (size_t)(slash - name) < sizeof part); /* tb_bundle_name_valid */
+        memcpy(part, name, (size_t)(slash - name));
         part[slash - name] = '\0';
         const bool made = mkdirat(at, part, 0755) == 0;
         /* A new folder is durable once the one that it stands in is. */

@@ -46,7 +46,8 @@ bool tb_folders_full(const struct tb_folders *f)
 
 void tb_folder_name(uint64_t run, uint64_t number, char name_out[TB_FOLDER_NAME_BYTES])
 {
-    (void)snprintf(name_out, TB_FOLDER_NAME_BYTES, "%06" PRIu64 "-%019" PRIu64, run, number);
+    const int used = snprintf(name_out, TB_FOLDER_NAME_BYTES, "%06" PRIu64 "-%019" PRIu64, run, number);
+    TB_ASSERT(used > 0 && used < TB_FOLDER_NAME_BYTES);
 }
 
 /* Exactly what tb_folder_name makes of some version. */
@@ -93,6 +94,7 @@ static bool remove_entries(DIR *folder, const struct removal *r)
 static bool remove_entry(int parent, const char *name, const struct removal *r)
 {
     const struct removal below = {r->device, r->depth + 1};
+    TB_ASSERT(r->depth >= 0 && strchr(name, '/') == NULL && strcmp(name, "..") != 0);
     struct stat st;
     if (fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) != 0) return errno == ENOENT;
     if (!S_ISDIR(st.st_mode)) return unlinkat(parent, name, 0) == 0;
@@ -269,6 +271,7 @@ undo_lock:
 
 void tb_folders_close(struct tb_folders *f)
 {
+    TB_ASSERT(f->fd >= 0 && f->lock >= 0);
     (void)close(f->fd);
     (void)close(f->lock);
 }
@@ -278,6 +281,7 @@ void tb_folders_close(struct tb_folders *f)
 enum tb_status tb_folder_begin(struct tb_folders *f, const char *name, char path_out[TB_FOLDER_PATH_BYTES])
 {
     char temporary[TB_FOLDER_NAME_BYTES + 16];
+    TB_ASSERT(is_folder_name(name));
     (void)snprintf(temporary, sizeof temporary, NEW_PREFIX "%s", name);
     if (!path_of(f, NEW_PREFIX, name, path_out))
         return tb_bundle_refuse(&f->error, TB_BAD_ARGUMENT, "%.400s is too long", f->path);
@@ -447,6 +451,7 @@ static bool take_entry(const struct tb_folders *f, const char *name, const char 
 
 static bool make_room(struct tb_folder_entry **list, uint32_t count, uint32_t *cap)
 {
+    TB_ASSERT(count <= *cap);
     if (count < *cap) return true;
     *cap = *cap == 0 ? 64 : *cap * 2;
     struct tb_folder_entry *larger = tb_realloc(*list, *cap * sizeof *larger);

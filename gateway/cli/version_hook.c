@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/time.h"
@@ -74,6 +75,7 @@ static char **make_environment(const struct tb_version_hook *hook)
     }
     for (size_t i = 0, at = OURS; i < count; i++)
         if (!is_ours(environ[i])) list[at++] = environ[i];
+    TB_ASSERT(list[count + OURS] == NULL);
     return list;
 }
 
@@ -126,6 +128,7 @@ static void rest(int pidfd)
  * was asked to end. */
 static bool await(const struct tb_version_hook *hook, pid_t child, int *ended_out, bool *over_out)
 {
+    TB_ASSERT(child > 0); /* kill(-child) of 0 or -1 would reach other processes */
     const int pidfd = (int)syscall(SYS_pidfd_open, child, 0);
     tb_time_ns asked = 0;
     pid_t found = 0;

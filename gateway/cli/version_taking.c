@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "gateway/cli/following.h"
@@ -91,6 +92,7 @@ static bool on_written(void *user, uint64_t bytes)
 {
     struct tb_following *f = user;
     f->written += bytes;
+    TB_ASSERT(f->written <= f->to_write);
     tb_progress_show(&f->progress, f->what, f->written, f->to_write);
     return !tb_signals_caught();
 }
@@ -129,6 +131,7 @@ static enum tb_status write_plan(struct tb_following *f, const struct tb_taking 
                                  const struct tb_unbundle *plan)
 {
     char path[TB_FOLDER_PATH_BYTES];
+    TB_ASSERT(t->name[0] != '\0');
     char *marker = marker_of(f, t->v, plan);
     if (marker == NULL) return tb_bundle_refuse(&f->folders.error, TB_SITE_NOMEM, "no memory for the marker");
     f->written = 0;
@@ -150,7 +153,7 @@ static enum tb_status write_once(struct tb_following *f, const struct tb_taking 
     struct tb_unbundle plan;
     const int listed = list_items(f, &t->v->uid, &items, &count);
     if (listed != TB_OK)
-        return tb_bundle_refuse(&f->folders.error, (enum tb_status)listed, "reading what was staged: %s",
+        return tb_bundle_refuse(&f->folders.error, (enum tb_status)listed, "reading the staged version: %s",
                                 tb_last_error());
     enum tb_status s = tb_unbundle_plan(items, count, &plan, &f->folders.error);
     if (s == TB_OK) {

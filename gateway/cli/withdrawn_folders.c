@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/following.h"
@@ -49,6 +50,7 @@ static void mark_withdrawn(struct tb_following *f, struct tb_folder_entry *entry
 
 static void ask_about(struct tb_following *f, uint32_t at)
 {
+    TB_ASSERT(at < f->entry_count);
     struct tb_folder_entry *entry = &f->entries[at];
     struct tb_id id;
     struct tb_uid uid;

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "base/assert.h"
+
 /* Rows of a model whose keep is small, and of what all other sites hold. */
 #define MODEL_VERSIONS_MIN  64u
 #define SITE_REFERENCES_MIN 1024u
@@ -13,6 +15,7 @@
 static uint32_t share_of(const struct tb_config_model *m)
 {
     const uint32_t wanted = 3 * m->keep + 24;
+    TB_ASSERT(wanted > m->keep);
     return wanted > MODEL_VERSIONS_MIN ? wanted : MODEL_VERSIONS_MIN;
 }
 
@@ -27,6 +30,7 @@ static uint32_t model_versions(const struct tb_config *c)
 /* Of all models, and of some that a later file may add. */
 static uint32_t all_versions(const struct tb_config *c)
 {
+    TB_ASSERT(c->model_count <= TB_CONFIG_LIST_MAX);
     uint32_t sum = (TB_CONFIG_LIST_MAX - c->model_count) * MODEL_VERSIONS_MIN;
     for (uint32_t i = 0; i < c->model_count; i++)
         sum += share_of(&c->models[i]);
@@ -53,6 +57,7 @@ static uint32_t site_records(const struct tb_config *c)
 /* A worker follows one model, waits once or twice, and seals, stages or holds a few versions. */
 struct tb_bounds tb_bounds_of(const struct tb_config *c)
 {
+    TB_ASSERT(c->session_max <= UINT32_MAX / 4); /* the key has a smaller range */
     return (struct tb_bounds){.models = TB_CONFIG_LIST_MAX,
                               .versions = all_versions(c),
                               .model_versions = model_versions(c),

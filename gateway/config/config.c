@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/config/config_read.h"
 
@@ -35,6 +36,7 @@ static enum tb_status read_text(struct config_reading *r, const char *text, size
 static enum tb_status read_config(struct config_reading *r, const char *text, size_t bytes,
                                   struct tb_config **config_out)
 {
+    TB_ASSERT(r->config == NULL && r->complaints == 0);
     r->config = tb_config_new();
     if (r->config == NULL) return TB_SITE_NOMEM;
     const enum tb_status status = read_text(r, text, bytes);
@@ -62,6 +64,7 @@ static ssize_t read_file(const char *path, char *text)
     while (got > 0 && used <= FILE_BYTES_MAX) {
         got = tb_sys_pread(fd, text + used, FILE_BYTES_MAX + 1 - used, (off_t)used);
         if (got > 0) used += (size_t)got;
+        TB_ASSERT(used <= FILE_BYTES_MAX + 1);
     }
     const int error = errno;
     close(fd);

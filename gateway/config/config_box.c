@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/config/config_read.h"
 
@@ -32,6 +33,7 @@ static struct box *box_of(struct tb_config *config)
 const char *tb_config_keep_text(struct config_reading *r, const char *chars)
 {
     const size_t bytes = strlen(chars) + 1;
+    TB_ASSERT(r->config != NULL);
     struct text *t = tb_malloc(sizeof *t + bytes);
     if (t == NULL) {
         r->nomem = true;
@@ -51,6 +53,7 @@ struct tb_config *tb_config_new(void)
 
 void tb_config_keep_places(struct config_reading *r, const struct config_node *map, const char *above)
 {
+    TB_ASSERT(map->kind == CONFIG_MAP);
     for (const struct config_node *n = map->first; n != NULL; n = n->next) {
         const struct config_node *at = n->kind == CONFIG_SCALAR ? n : n->key;
         const size_t bytes = strlen(above) + strlen(n->key->text) + 2;
@@ -61,6 +64,7 @@ void tb_config_keep_places(struct config_reading *r, const struct config_node *m
         }
         p->line = at->line;
         p->column = at->column;
+        TB_ASSERT(at->line > 0 && at->column > 0);
         snprintf(p->key, bytes, "%s%s%s", above, above[0] != '\0' ? "." : "", n->key->text);
         p->next = box_of(r->config)->places;
         box_of(r->config)->places = p;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/config/config.h"
 #include "gateway/config/config_keys.h"
 
@@ -49,6 +50,7 @@ static void print_list(const struct config_key *key, const uint8_t *base, FILE *
 {
     uint32_t count;
     memcpy(&count, base + key->count_offset, sizeof count);
+    TB_ASSERT(count <= TB_CONFIG_LIST_MAX);
     fputc('[', to);
     for (uint32_t i = 0; i < count; i++) {
         const void *at = base + key->offset;
@@ -166,7 +168,9 @@ static void keys_of(enum config_scope scope, const char *shown, const void *base
     char name[256];
     for (uint32_t i = 0; i < config_key_count; i++) {
         if (config_keys[i].scope != scope) continue;
-        snprintf(name, sizeof name, "%s%s%s", shown, shown[0] == '\0' ? "" : ".", config_keys[i].path);
+        const int used =
+            snprintf(name, sizeof name, "%s%s%s", shown, shown[0] == '\0' ? "" : ".", config_keys[i].path);
+        TB_ASSERT(used > 0 && (size_t)used < sizeof name);
         fn(user, &config_keys[i], name, base);
     }
 }
@@ -272,7 +276,8 @@ static enum tb_status tell_key(const struct config_key *key, tb_config_key_fn fn
     if (!written_begin(&range)) return TB_SITE_NOMEM;
     print_range(key, range.to);
     const bool good = written_end(&range);
-    snprintf(name, sizeof name, "%s%s", tb_config_scope_prefix(key->scope), key->path);
+    const int used = snprintf(name, sizeof name, "%s%s", tb_config_scope_prefix(key->scope), key->path);
+    TB_ASSERT(used > 0 && (size_t)used < sizeof name);
     const struct tb_config_key_text text = {.key = name,
                                             .type = tb_config_type_text(key->type),
                                             .fallback = key->required ? NULL : key->fallback,

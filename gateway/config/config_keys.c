@@ -2,6 +2,7 @@
  * it. */
 #include "gateway/config/config_keys.h"
 
+#include "base/assert.h"
 #include "gateway/arena/arena.h"
 #include "intra/session_msg.h"
 #include "wan/frame/frame.h"
@@ -229,6 +230,7 @@ const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];
 const char *tb_config_scope_prefix(enum config_scope scope)
 {
     static const char *const prefixes[] = {"", "peers.SITE.", "models.NAME.", "subscribe[]."};
+    TB_ASSERT((size_t)scope < sizeof prefixes / sizeof prefixes[0]);
     return prefixes[scope];
 }
 
@@ -254,5 +256,6 @@ const char *tb_config_type_text(enum config_type type)
         [CONFIG_RATE] = "rate",
         [CONFIG_SCHEDULE] = "list of windows",
     };
+    TB_ASSERT((size_t)type < sizeof texts / sizeof texts[0] && texts[type] != NULL);
     return texts[type];
 }

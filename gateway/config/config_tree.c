@@ -7,6 +7,7 @@
 
 #include <yaml.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 struct building {
@@ -68,6 +69,8 @@ static enum tb_status place(struct building *b, struct config_node *node, yaml_m
         return TB_OK;
     }
     struct config_node *parent = b->open[b->depth - 1];
+    TB_ASSERT(b->depth <= TB_CONFIG_DEPTH_MAX && node->next == NULL);
+    TB_ASSERT((parent->kind == CONFIG_MAP) == (b->key != NULL)); /* an entry of a map alone has a key */
     node->key = b->key;
     b->key = NULL;
     *(parent->last == NULL ? &parent->first : &parent->last->next) = node;
@@ -97,9 +100,11 @@ static enum tb_status take_open(struct building *b, const yaml_event_t *e, enum 
     if (wants_key(b)) return refuse(b, e->start_mark, "a key must be one word");
     if (b->depth == TB_CONFIG_DEPTH_MAX) return refuse(b, e->start_mark, "values are nested too deep");
     enum tb_status status = node_new(b, kind, e->start_mark, &node);
-    if (status == TB_OK) status = place(b, node, e->start_mark);
-    if (status == TB_OK) b->open[b->depth++] = node;
-    return status;
+    if (status != TB_OK) return status;
+    status = place(b, node, e->start_mark);
+    if (status != TB_OK) return status;
+    b->open[b->depth++] = node;
+    return TB_OK;
 }
 
 static bool has_extras(const yaml_event_t *e)
@@ -128,6 +133,7 @@ static enum tb_status take(struct building *b, const yaml_event_t *e)
         return take_open(b, e, CONFIG_LIST);
     case YAML_MAPPING_END_EVENT:
     case YAML_SEQUENCE_END_EVENT:
+        TB_ASSERT(b->depth > 0 && b->key == NULL); /* libyaml pairs them, and gives each key a value */
         b->depth--;
         return TB_OK;
     case YAML_DOCUMENT_START_EVENT:
@@ -160,6 +166,7 @@ static enum tb_status read_events(struct building *b, yaml_parser_t *parser)
         yaml_event_delete(&event);
         if (status != TB_OK) return status;
     }
+    TB_ASSERT(b->depth == 0 && b->key == NULL);
     if (b->tree->root != NULL) return TB_OK;
     /* an empty file misses what is required */
     return node_new(b, CONFIG_MAP, (yaml_mark_t){0}, &b->tree->root);
@@ -194,6 +201,7 @@ void tb_config_tree_free(struct config_tree *tree)
 const struct config_node *tb_config_node_find(const struct config_node *map, const char *key)
 {
     if (map == NULL || map->kind != CONFIG_MAP) return NULL;
+    TB_ASSERT(map->first == NULL || map->first->key != NULL);
     for (const struct config_node *n = map->first; n != NULL; n = n->next)
         if (strcmp(n->key->text, key) == 0) return n;
     return NULL;

@@ -1,4 +1,5 @@
 /* config_values.c - what one word of a config says, and why it may not say it. */
+#include "base/assert.h"
 #include "gateway/config/config_read.h"
 
 #include <arpa/inet.h>
@@ -62,6 +63,7 @@ static bool listen_valid(const char *text)
     if (!address_valid(text)) return false;
     const bool brackets = text[0] == '[';
     const size_t bytes = (size_t)(strrchr(text, ':') - text) - (brackets ? 2 : 0);
+    TB_ASSERT(bytes > 0); /* address_valid has looked */
     if (bytes >= sizeof host) return false;
     memcpy(host, text + brackets, bytes);
     host[bytes] = '\0';
@@ -101,6 +103,7 @@ const char config_identity_rule[] = "an identity is unix:UID, unix:*, tombolo://
 
 static void set_number(const struct config_key *key, uint64_t n, void *at)
 {
+    TB_ASSERT(n <= UINT32_MAX || key->type == CONFIG_SIZE);
     if (key->type == CONFIG_NUMBER || key->type == CONFIG_AUTO)
         *(uint32_t *)at = (uint32_t)n;
     else
@@ -118,6 +121,7 @@ static const char *range_text(const struct config_key *key, char out[96])
 static const char *set_numeric(const struct config_key *key, const char *text, void *at, char why[160])
 {
     char range[96];
+    TB_ASSERT(key->min <= key->max);
     uint64_t n = 0;
     const bool is_size = key->type == CONFIG_SIZE, is_auto = key->type == CONFIG_AUTO;
     if (is_auto && strcmp(text, "auto") == 0) {

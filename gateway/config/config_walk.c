@@ -41,6 +41,7 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
     const uint32_t max = key->type == CONFIG_NAMES      ? TB_CONFIG_FROM_MAX
                          : key->type == CONFIG_SCHEDULE ? TB_RATE_WINDOWS_MAX
                                                         : TB_CONFIG_LIST_MAX;
+    TB_ASSERT(is_list(key->type) && key->scope == w->scope && *count <= max);
     if (item->kind != CONFIG_SCALAR || tb_config_node_is_null(item)) {
         tb_config_complain(w->r, item, "%s%s%s: an item is not one word", w->shown, dot(w), key->path);
         return;
@@ -101,6 +102,7 @@ static void set_value(struct walk *w, const struct config_key *key, const struct
 {
     char why[160];
     void *at = (uint8_t *)w->base + key->offset;
+    TB_ASSERT(key->scope == w->scope && !w->seen[key - config_keys]); /* is_duplicate has looked */
     w->seen[key - config_keys] = true;
     if (is_list(key->type)) {
         set_list(w, key, node);
@@ -284,6 +286,7 @@ static void walk_instance(struct config_reading *r, enum config_scope scope, voi
                           const struct config_node *map, const char *shown)
 {
     struct walk w = {.r = r, .scope = scope, .base = base, .top = map};
+    TB_ASSERT(map->kind == CONFIG_MAP && strlen(shown) < sizeof w.shown);
     snprintf(w.shown, sizeof w.shown, "%s", shown);
     walk_scope(&w);
 }
@@ -298,6 +301,7 @@ static void *named_instance(struct config_reading *r, enum config_scope scope,
         return NULL;
     }
     uint32_t *count = scope == CONFIG_PEER ? &c->peer_count : &c->model_count;
+    TB_ASSERT(scope == CONFIG_PEER || scope == CONFIG_MODEL);
     if (*count == TB_CONFIG_LIST_MAX) {
         tb_config_complain(r, entry->key, "%s: more than %d", entry->key->text, TB_CONFIG_LIST_MAX);
         return NULL;

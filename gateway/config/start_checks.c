@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/net/chan.h"
 #include "base/net/resolve.h"
@@ -47,6 +48,7 @@ static const char *file_at_fault(const struct tb_config *config, const char *err
         (void)snprintf(key_out, 160, "peers.%s.ca", p->site.text);
         if (p->ca != NULL && strstr(error, p->ca) != NULL) return key_out;
     }
+    TB_ASSERT(config->tls_key != NULL && config->tls_ca != NULL); /* config_checks.c: all three or none */
     if (strstr(error, config->tls_key) != NULL) return "tls.key";
     return strstr(error, config->tls_ca) != NULL ? "tls.ca" : "tls.cert";
 }
@@ -133,16 +135,23 @@ static void check_anchors(const struct checks *c)
               status == TB_SITE_LOCKED ? "another gateway has it now" : strerror(errno));
 }
 
-static void check_listener(const struct checks *c, const char *key, const char *text, bool local)
+static enum tb_status listener_status(const char *text)
 {
     struct tb_endpoint endpoint;
     struct tb_address address;
+    enum tb_status status = tb_endpoint_parse(text, &endpoint);
+    if (status != TB_OK) return status;
+    status = tb_endpoint_address(&endpoint, &address);
+    if (status != TB_OK) return status;
+    return tb_listen_check(&address);
+}
+
+static void check_listener(const struct checks *c, const char *key, const char *text, bool local)
+{
     char full[300];
     if (text == NULL) return;
     (void)snprintf(full, sizeof full, "%s%s", local ? "unix:" : "", text);
-    enum tb_status status = tb_endpoint_parse(full, &endpoint);
-    if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
-    if (status == TB_OK) status = tb_listen_check(&address);
+    const enum tb_status status = listener_status(full);
     if (status != TB_OK)
         found(c, key, status != TB_SITE_LOCKED, "%s: %.200s: %s", key, text, tb_endpoint_why(status, errno));
 }

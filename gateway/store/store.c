@@ -123,7 +123,7 @@ enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *d
 {
     const enum statement which = doubt->doubted ? ST_doubt_put : ST_doubt_end;
     tb_store_bind_text(s->st[which], 1, doubt->model.text);
-    return tb_store_run_once(s, which, "writing whose runs are doubted");
+    return tb_store_run_once(s, which, "writing a doubted model");
 }
 
 enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, uint32_t count)
@@ -214,7 +214,7 @@ enum tb_status tb_store_spent(struct tb_store *s, const struct tb_store_spent *s
     tb_store_bind_text(st, 1, spent->site.text);
     tb_store_bind_u64(st, 2, spent->day);
     tb_store_bind_u64(st, 3, spent->bytes);
-    return tb_store_run_once(s, ST_spent_put, "writing what was sent today");
+    return tb_store_run_once(s, ST_spent_put, "writing the bytes sent today");
 }
 
 enum tb_status tb_store_path(struct tb_store *s, const struct tb_store_path *path)
@@ -223,7 +223,7 @@ enum tb_status tb_store_path(struct tb_store *s, const struct tb_store_path *pat
     tb_store_bind_text(st, 1, path->site.text);
     tb_store_bind_u64(st, 2, path->streams);
     tb_store_bind_u64(st, 3, path->bytes_per_s);
-    return tb_store_run_once(s, ST_path_put, "writing what a path bears");
+    return tb_store_run_once(s, ST_path_put, "writing the rate of a path");
 }
 
 static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)

@@ -111,7 +111,7 @@ enum tb_status tb_store_load_spent(struct tb_store *s, tb_store_spent_fn spent, 
         if (column_name(st, 0, &row.site)) spent(user, &row);
     }
     sqlite3_reset(st);
-    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading what was sent");
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading the bytes sent");
 }
 
 enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, void *user)
@@ -125,7 +125,7 @@ enum tb_status tb_store_load_paths(struct tb_store *s, tb_store_path_fn path, vo
         if (column_name(st, 0, &row.site)) path(user, &row);
     }
     sqlite3_reset(st);
-    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading what paths bear");
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading the rates of paths");
 }
 
 enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
@@ -137,5 +137,5 @@ enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt,
         if (column_name(st, 0, &model)) doubt(user, &model);
     }
     sqlite3_reset(st);
-    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading whose runs are doubted");
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading doubted models");
 }

@@ -92,7 +92,7 @@ static void odd_sizes_and_files_are_refused(void **state)
 }
 
 /* P7 P10: with the numbers, and before any of it is taken from others. */
-static void what_cannot_fit_is_not_tried(void **state)
+static void a_size_that_cannot_fit_is_not_tried(void **state)
 {
     (void)state;
     struct stat st;
@@ -141,7 +141,7 @@ static void on_told(void *user, uint32_t shard, uint32_t held_chunks)
 }
 
 /* P6: else a catalog that was told one chunk less waits for it for ever. */
-static void whole_is_what_was_told(void **state)
+static void whole_means_that_all_chunks_were_told(void **state)
 {
     (void)state;
     struct version v;
@@ -189,7 +189,7 @@ static void asking_twice_gives_the_same_region(void **state)
 }
 
 /* P7: refused with the numbers, and nothing is taken by the attempt. */
-static void what_does_not_fit_is_refused_whole(void **state)
+static void a_version_that_does_not_fit_is_refused_whole(void **state)
 {
     (void)state;
     struct version v, small;
@@ -353,11 +353,11 @@ int main(void)
         cmocka_unit_test(a_full_filesystem_is_told_with_numbers),
         cmocka_unit_test(every_failing_call_of_open_is_survived),
         cmocka_unit_test(odd_sizes_and_files_are_refused),
-        cmocka_unit_test(what_cannot_fit_is_not_tried),
+        cmocka_unit_test(a_size_that_cannot_fit_is_not_tried),
         cmocka_unit_test(a_version_lands_and_is_whole),
-        cmocka_unit_test(whole_is_what_was_told),
+        cmocka_unit_test(whole_means_that_all_chunks_were_told),
         cmocka_unit_test(asking_twice_gives_the_same_region),
-        cmocka_unit_test(what_does_not_fit_is_refused_whole),
+        cmocka_unit_test(a_version_that_does_not_fit_is_refused_whole),
         cmocka_unit_test(slots_run_out_with_a_word),
         cmocka_unit_test(a_pin_keeps_the_bytes),
         cmocka_unit_test(shards_and_digests_may_come_one_by_one),

@@ -50,7 +50,7 @@ static void alignment_leaves_its_gap_free(void **state)
     assert_int_equal(e.free_bytes, (PAGES - 17) * G);
 }
 
-static void take_at_refuses_what_is_not_free(void **state)
+static void take_at_refuses_taken_pieces(void **state)
 {
     (void)state;
     struct tb_extent memory[8];
@@ -163,7 +163,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_fit_takes_the_lowest),
         cmocka_unit_test(alignment_leaves_its_gap_free),
-        cmocka_unit_test(take_at_refuses_what_is_not_free),
+        cmocka_unit_test(take_at_refuses_taken_pieces),
         cmocka_unit_test(random_use_matches_a_map_of_pages),
     };
     return cmocka_run_group_tests_name("extents", tests, NULL, NULL);

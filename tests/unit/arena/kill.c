@@ -79,7 +79,7 @@ static uint32_t look(struct tb_arena *arena)
     return held;
 }
 
-static void what_was_held_survives_a_kill(void **state)
+static void held_chunks_survive_a_kill(void **state)
 {
     (void)state;
     const char *path = world_path();
@@ -121,7 +121,7 @@ static void what_was_held_survives_a_kill(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_held_survives_a_kill),
+        cmocka_unit_test(held_chunks_survive_a_kill),
     };
     return cmocka_run_group_tests_name("kill", tests, NULL, NULL);
 }

@@ -175,7 +175,7 @@ static void a_recheck_holds_up_nobody(void **state)
 
 /* It was condemned, and has landed again, while it was passed over: that is another chunk, and
  * good. */
-static void what_landed_again_meanwhile_is_not_condemned(void **state)
+static void a_chunk_that_landed_again_is_not_condemned(void **state)
 {
     (void)state;
     struct version v;
@@ -196,7 +196,7 @@ static void what_landed_again_meanwhile_is_not_condemned(void **state)
 
 /* P5: it was absent at the last look, and is good and held a moment later, as what lands takes no
  * mutex: that is nobody's fault. */
-static void what_lands_behind_the_look_is_not_condemned(void **state)
+static void a_chunk_that_lands_after_the_look_is_not_condemned(void **state)
 {
     (void)state;
     for (int condemned_meanwhile = 0; condemned_meanwhile < 2; condemned_meanwhile++) {
@@ -265,8 +265,8 @@ int main(void)
         cmocka_unit_test(a_base_is_verified_before_its_use),
         cmocka_unit_test(a_trusted_chunk_can_be_rechecked),
         cmocka_unit_test(a_recheck_holds_up_nobody),
-        cmocka_unit_test(what_landed_again_meanwhile_is_not_condemned),
-        cmocka_unit_test(what_lands_behind_the_look_is_not_condemned),
+        cmocka_unit_test(a_chunk_that_landed_again_is_not_condemned),
+        cmocka_unit_test(a_chunk_that_lands_after_the_look_is_not_condemned),
         cmocka_unit_test(a_free_waits_for_the_verifier),
     };
     return cmocka_run_group_tests_name("verify", tests, NULL, NULL);

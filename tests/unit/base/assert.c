@@ -60,7 +60,7 @@ static void long_expression_is_cut_and_ends_its_line(void **state)
     assert_int_equal(out[511], '\n');
 }
 
-static void what_holds_is_evaluated_once(void **state)
+static void an_expression_that_holds_is_evaluated_once(void **state)
 {
     (void)state;
     int calls = 0;
@@ -73,7 +73,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failure_says_where_and_aborts),
         cmocka_unit_test(long_expression_is_cut_and_ends_its_line),
-        cmocka_unit_test(what_holds_is_evaluated_once),
+        cmocka_unit_test(an_expression_that_holds_is_evaluated_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "tests/unit/check.h"
 
-static void set_and_clear_say_what_was(void **state)
+static void set_and_clear_return_the_bit_before(void **state)
 {
     (void)state;
     uint64_t words[3] = {0};
@@ -124,7 +124,7 @@ static void *publish_run(void *arg)
 
 /* The plain array is written and read without a lock: tsan reports it if the bit's release
  * and acquire are lost. */
-static void who_sees_the_bit_sees_the_bytes(void **state)
+static void a_reader_of_the_bit_sees_the_bytes(void **state)
 {
     (void)state;
     static struct race race;
@@ -143,9 +143,12 @@ static void who_sees_the_bit_sees_the_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(set_and_clear_say_what_was),  cmocka_unit_test(searches_match_a_scan),
-        cmocka_unit_test(the_tail_is_not_believed),    cmocka_unit_test(copy_takes_whole_words),
-        cmocka_unit_test(one_of_several_setters_wins), cmocka_unit_test(who_sees_the_bit_sees_the_bytes),
+        cmocka_unit_test(set_and_clear_return_the_bit_before),
+        cmocka_unit_test(searches_match_a_scan),
+        cmocka_unit_test(the_tail_is_not_believed),
+        cmocka_unit_test(copy_takes_whole_words),
+        cmocka_unit_test(one_of_several_setters_wins),
+        cmocka_unit_test(a_reader_of_the_bit_sees_the_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

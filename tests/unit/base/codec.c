@@ -87,7 +87,7 @@ static struct coded round_trip(struct tb_codec *codec, struct tb_codec_form want
     return (struct coded){NULL, c.count, c.form};
 }
 
-static void what_shrinks_is_encoded_and_comes_back(void **state)
+static void a_chunk_that_shrinks_is_encoded_and_comes_back(void **state)
 {
     struct tb_codec *codec = *state;
     static uint8_t bytes[300000];
@@ -395,7 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_CODEC(test) cmocka_unit_test_setup_teardown(test, codec_up, codec_down)
-        WITH_CODEC(what_shrinks_is_encoded_and_comes_back),
+        WITH_CODEC(a_chunk_that_shrinks_is_encoded_and_comes_back),
         WITH_CODEC(noise_is_sent_raw),
         WITH_CODEC(every_form_comes_back),
         WITH_CODEC(a_step_takes_less_than_a_copy),

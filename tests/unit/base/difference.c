@@ -35,7 +35,7 @@ static void check_one(struct tb_difference d, const uint8_t *bytes, const uint8_
     free(out);
 }
 
-static void what_was_taken_is_undone(void **state)
+static void a_difference_is_undone(void **state)
 {
     (void)state;
     static uint8_t bytes[1003], base[1003];
@@ -64,7 +64,7 @@ static void widths_are_those_of_elements(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_taken_is_undone),
+        cmocka_unit_test(a_difference_is_undone),
         cmocka_unit_test(widths_are_those_of_elements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static void a_file_stands_in_huge_pages(void **state)
     close(fd);
 }
 
-static void only_what_was_asked_for(void **state)
+static void only_the_asked_range_is_filled(void **state)
 {
     (void)state;
     if (!huge_given(BYTES)) skip();
@@ -101,7 +101,7 @@ static void P1_no_byte_changes(void **state)
     close(fd);
 }
 
-static void what_cannot_be_is_left(void **state)
+static void a_range_without_a_whole_page_is_left(void **state)
 {
     (void)state;
     const int fd = file_of(4096);
@@ -123,7 +123,7 @@ static void what_cannot_be_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_stands_in_huge_pages), cmocka_unit_test(only_what_was_asked_for),
-        cmocka_unit_test(P1_no_byte_changes), cmocka_unit_test(what_cannot_be_is_left)};
+        cmocka_unit_test(a_file_stands_in_huge_pages), cmocka_unit_test(only_the_asked_range_is_filled),
+        cmocka_unit_test(P1_no_byte_changes), cmocka_unit_test(a_range_without_a_whole_page_is_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void plain_lines(void **state)
     assert_string_equal(written(), "warn drain.begun \n");
 }
 
-static void what_would_forge_is_escaped(void **state)
+static void forging_bytes_are_escaped(void **state)
 {
     (void)state;
     static const struct {
@@ -214,7 +214,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(plain_lines, log_up, log_down),
-        cmocka_unit_test_setup_teardown(what_would_forge_is_escaped, log_up, log_down),
+        cmocka_unit_test_setup_teardown(forging_bytes_are_escaped, log_up, log_down),
         cmocka_unit_test_setup_teardown(every_byte_is_safe, log_up, log_down),
         cmocka_unit_test_setup_teardown(long_values_are_cut, log_up, log_down),
         cmocka_unit_test_setup_teardown(the_limit_is_exact, log_up, log_down),

@@ -125,7 +125,7 @@ static void steps_joined_make_the_last_version(void **state)
 
 /* A relay merges the deltas behind a merged delta that it got as if it had merged the first ones
  * itself. */
-static void what_is_joined_is_joined_again(void **state)
+static void a_merged_delta_can_be_merged_again(void **state)
 {
     struct story *s = *state;
     struct tb_codec_coded all = joined(s->steps, 7), front = joined(s->steps, 3),
@@ -151,7 +151,7 @@ static void refused(const struct tb_codec_coded *parts, unsigned count)
                  TB_CHUNK_CODEC);
 }
 
-static void what_is_no_step_is_not_joined(void **state)
+static void only_sparse_deltas_are_merged(void **state)
 {
     struct story *s = *state;
     struct tb_codec_coded parts[] = {s->steps[0], s->steps[1]}, two = joined(s->steps, 2);
@@ -236,8 +236,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_STORY(test) cmocka_unit_test_setup_teardown(test, story_up, story_down)
-        WITH_STORY(steps_joined_make_the_last_version), WITH_STORY(what_is_joined_is_joined_again),
-        WITH_STORY(what_is_no_step_is_not_joined),      WITH_STORY(damage_is_refused_or_harmless),
+        WITH_STORY(steps_joined_make_the_last_version), WITH_STORY(a_merged_delta_can_be_merged_again),
+        WITH_STORY(only_sparse_deltas_are_merged),      WITH_STORY(damage_is_refused_or_harmless),
         WITH_STORY(more_than_sixteen_are_refused),      WITH_STORY(nothing_is_encoded_as_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

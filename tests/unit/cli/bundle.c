@@ -376,7 +376,7 @@ static void blobs_of_one_name_differ_by_digest_or_size(void **state)
     }
 }
 
-static void what_cannot_travel_is_refused_with_its_path(void **state)
+static void files_that_cannot_travel_are_refused_with_their_path(void **state)
 {
     const struct world *w = *state;
     struct tb_bundle b;
@@ -582,7 +582,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(components_have_their_paths, setup, teardown),
         cmocka_unit_test_setup_teardown(files_of_one_name_are_one_file_or_refused, setup, teardown),
         cmocka_unit_test(blobs_of_one_name_differ_by_digest_or_size),
-        cmocka_unit_test_setup_teardown(what_cannot_travel_is_refused_with_its_path, setup, teardown),
+        cmocka_unit_test_setup_teardown(files_that_cannot_travel_are_refused_with_their_path, setup,
+                                        teardown),
         cmocka_unit_test(no_name_of_a_version_leaves_its_folder),
         cmocka_unit_test_setup_teardown(parts_of_a_tensor_make_no_file, setup, teardown),
         cmocka_unit_test_setup_teardown(a_link_in_the_folder_is_not_followed, setup, teardown),

@@ -121,7 +121,7 @@ static void a_gateway_that_says_nothing_is_not_waited_for(void **state)
     stop(&s);
 }
 
-static void nobody_there_is_said_with_what_to_do(void **state)
+static void a_missing_gateway_is_told_with_advice(void **state)
 {
     (void)state;
     json_t *reply = NULL;
@@ -137,7 +137,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_is_an_object_of_schema_1),
         cmocka_unit_test(a_gateway_that_says_nothing_is_not_waited_for),
-        cmocka_unit_test(nobody_there_is_said_with_what_to_do),
+        cmocka_unit_test(a_missing_gateway_is_told_with_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,7 @@ static void options_and_arguments_are_read(void **state)
     assert_int_equal(tb_cli_signed(&call, "signed", 0), -3);
 }
 
-static void what_is_not_understood_is_said(void **state)
+static void a_word_that_is_not_understood_is_named(void **state)
 {
     (void)state;
     static const struct {
@@ -196,7 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_word_with_a_slip_is_known),
         cmocka_unit_test(options_and_arguments_are_read),
-        cmocka_unit_test(what_is_not_understood_is_said),
+        cmocka_unit_test(a_word_that_is_not_understood_is_named),
         cmocka_unit_test(commands_of_one_and_two_words_are_found),
         cmocka_unit_test(a_version_is_a_number_or_a_run_and_a_number),
         cmocka_unit_test(every_status_has_an_exit_code),

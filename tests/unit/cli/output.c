@@ -30,7 +30,7 @@ static void seconds_become_clock_time(void **state)
     assert_string_equal(tb_show_seconds(7387).text, "2:03:07");
 }
 
-static void progress_has_share_rate_and_what_is_left(void **state)
+static void progress_has_share_rate_and_time_left(void **state)
 {
     (void)state;
     char line[160];
@@ -59,7 +59,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_have_three_digits),
         cmocka_unit_test(seconds_become_clock_time),
-        cmocka_unit_test(progress_has_share_rate_and_what_is_left),
+        cmocka_unit_test(progress_has_share_rate_and_time_left),
         cmocka_unit_test(control_characters_do_not_reach_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

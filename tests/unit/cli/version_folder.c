@@ -239,7 +239,7 @@ static void no_folder_is_written_again(void **state)
     assert_true(is_there(w, V4 "/mine") && !is_there(w, V4 "/a"));
 }
 
-static void what_is_no_marker_of_ours_is_foreign(void **state)
+static void other_markers_are_foreign(void **state)
 {
     struct world *w = *state;
     struct tb_folder_marker marker;
@@ -424,7 +424,7 @@ int main(void)
         CASE(a_kill_leaves_no_version),
         CASE(a_failed_call_leaves_no_version),
         CASE(no_folder_is_written_again),
-        CASE(what_is_no_marker_of_ours_is_foreign),
+        CASE(other_markers_are_foreign),
         CASE(a_withdrawn_folder_says_so),
         CASE(a_withdrawal_that_fails_leaves_one_marker),
         CASE(latest_is_a_link),

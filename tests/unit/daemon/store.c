@@ -65,7 +65,7 @@ static enum tb_status load(struct tb_store *store, struct loaded *l)
 }
 
 /* P3, of what is not in the arena. */
-static void what_was_written_is_there_after_a_restart(void **state)
+static void rows_survive_a_restart(void **state)
 {
     (void)state;
     struct loaded l;
@@ -266,7 +266,7 @@ static void found_path(void *user, const struct tb_store_path *found)
 
 /* The newest word about a path is the one that is there after a restart; a row that is no
  * path holds nothing up. */
-static void what_paths_bear_is_there_after_a_restart(void **state)
+static void path_rates_survive_a_restart(void **state)
 {
     (void)state;
     struct tb_store_path last = {.streams = 0};
@@ -408,7 +408,7 @@ static void a_copy_that_was_put_back_is_known(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        STORE_TEST(what_was_written_is_there_after_a_restart),
+        STORE_TEST(rows_survive_a_restart),
         STORE_TEST(a_new_state_keeps_the_pin),
         STORE_TEST(the_incarnation_grows_at_each_start),
         STORE_TEST(a_second_process_is_refused),
@@ -419,7 +419,7 @@ int main(void)
         STORE_TEST(damage_is_a_clear_error),
         STORE_TEST(rows_that_make_no_sense_are_refused),
         STORE_TEST(another_schema_is_not_touched),
-        STORE_TEST(what_paths_bear_is_there_after_a_restart),
+        STORE_TEST(path_rates_survive_a_restart),
         STORE_TEST(a_copy_that_was_put_back_is_known),
     };
     sqlite3_auto_extension((void (*)(void))note_connection);

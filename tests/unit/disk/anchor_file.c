@@ -131,7 +131,7 @@ static void a_damaged_head_is_refused(void **state)
     version_fini(&v);
 }
 
-static void what_is_cut_short_or_a_strangers_is_refused(void **state)
+static void cut_or_foreign_files_are_refused(void **state)
 {
     struct disk_world *w = *state;
     struct version v;
@@ -204,8 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_version_comes_back_as_it_was, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_damaged_head_is_refused, disk_setup, disk_teardown),
-        cmocka_unit_test_setup_teardown(what_is_cut_short_or_a_strangers_is_refused, disk_setup,
-                                        disk_teardown),
+        cmocka_unit_test_setup_teardown(cut_or_foreign_files_are_refused, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_failed_write_leaves_the_older_one, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_writing_that_did_not_end_is_no_anchor, disk_setup, disk_teardown),
     };

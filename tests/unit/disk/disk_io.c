@@ -48,7 +48,7 @@ static void parts_and_signals_leave_nothing_undone(void **state)
 }
 
 /* errno tells the two apart: 0 where the file ends before. */
-static void what_is_missing_is_an_error(void **state)
+static void missing_bytes_are_an_error(void **state)
 {
     struct disk_world *w = *state;
     char back[16];
@@ -70,7 +70,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(parts_and_signals_leave_nothing_undone),
-        TEST(what_is_missing_is_an_error),
+        TEST(missing_bytes_are_an_error),
     };
     return cmocka_run_group_tests_name("unit.disk.disk_io", tests, NULL, NULL);
 }

@@ -174,7 +174,7 @@ static void blobs_are_files_and_headers(void **state)
 }
 
 /* Another dtype, shape or name is another tensor, though the bytes were there. */
-static void what_is_not_the_same_tensor_is_not_read(void **state)
+static void another_tensor_of_the_name_is_not_read(void **state)
 {
     struct disk_world *w = *state;
     static const struct tb_tensor others[] = {
@@ -320,7 +320,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(boxes_are_cut_out_of_whole_tensors, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(fractions_of_a_byte_are_read, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(blobs_are_files_and_headers, disk_setup, disk_teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_the_same_tensor_is_not_read, disk_setup, disk_teardown),
+        cmocka_unit_test_setup_teardown(another_tensor_of_the_name_is_not_read, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(a_file_cut_short_has_its_first_chunks, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(bad_files_are_passed_over_and_told, disk_setup, disk_teardown),
         cmocka_unit_test_setup_teardown(components_are_read_by_their_files, disk_setup, disk_teardown),

@@ -213,7 +213,7 @@ static const struct hostile {
      TB_TOO_LARGE, "more than a shard"},
 };
 
-static void what_a_stranger_may_write_is_refused_with_its_place(void **state)
+static void bad_headers_are_refused_with_their_place(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
@@ -339,7 +339,7 @@ int main(void)
         cmocka_unit_test(reads_tensors_in_the_order_of_their_bytes),
         cmocka_unit_test(other_dtypes_are_read),
         cmocka_unit_test(escapes_in_names_are_decoded),
-        cmocka_unit_test(what_a_stranger_may_write_is_refused_with_its_place),
+        cmocka_unit_test(bad_headers_are_refused_with_their_place),
         cmocka_unit_test(the_length_of_the_header_is_not_believed),
         cmocka_unit_test(a_name_may_have_512_bytes_and_no_more),
         cmocka_unit_test(every_truncation_is_refused),

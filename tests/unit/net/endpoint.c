@@ -38,7 +38,7 @@ static void an_endpoint_is_read_as_it_is_written(void **state)
     assert_false(e.is_service);
 }
 
-static void what_is_no_endpoint_is_refused(void **state)
+static void texts_that_are_no_endpoint_are_refused(void **state)
 {
     (void)state;
     static const char *const bad[] = {"",
@@ -83,7 +83,7 @@ static void a_unix_path_fits_its_address_or_is_refused(void **state)
     assert_int_equal(tb_endpoint_parse(text, &e), TB_BAD_ARGUMENT);
 }
 
-static void addresses_are_made_of_what_needs_no_resolver(void **state)
+static void numeric_endpoints_need_no_resolver(void **state)
 {
     (void)state;
     static const char *const texts[] = {"192.0.2.1:7400", "[2001:db8::1]:7400", "unix:/run/x", "unix:@y"};
@@ -117,9 +117,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_endpoint_is_read_as_it_is_written),
-        cmocka_unit_test(what_is_no_endpoint_is_refused),
+        cmocka_unit_test(texts_that_are_no_endpoint_are_refused),
         cmocka_unit_test(a_unix_path_fits_its_address_or_is_refused),
-        cmocka_unit_test(addresses_are_made_of_what_needs_no_resolver),
+        cmocka_unit_test(numeric_endpoints_need_no_resolver),
         cmocka_unit_test(why_nobody_can_listen_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

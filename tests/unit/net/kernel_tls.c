@@ -74,7 +74,7 @@ static void send_both_ways(struct pair *p)
 }
 
 /* P8: whoever encrypts, the peer reads what was sent, and the goodbye is TLS's. */
-static void who_asks_is_served_by_the_kernel(void **state)
+static void a_dialler_that_asks_gets_the_kernel(void **state)
 {
     struct pair p;
     open_pair(&p, *state, true, 1u << 20);
@@ -99,7 +99,7 @@ static void keys_that_wear_out_garble_nothing(void **state)
     pair_fini(&p);
 }
 
-static void who_does_not_ask_is_served_by_openssl(void **state)
+static void a_dialler_that_does_not_ask_gets_openssl(void **state)
 {
     struct pair p;
     open_pair(&p, *state, false, 1u << 20);
@@ -112,7 +112,7 @@ static void who_does_not_ask_is_served_by_openssl(void **state)
 
 /* A library in somebody's process: a stranger who says the name and is gone must not kill it, and
  * SIGPIPE, which is what the kernel's way of writing raises, has its default action here. */
-static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
+static void the_bulk_name_alone_changes_nothing(void **state)
 {
     struct pair p;
     const struct linger reset = {.l_onoff = 1};
@@ -135,10 +135,10 @@ static void a_name_said_to_who_did_not_ask_changes_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(who_asks_is_served_by_the_kernel),
+        TEST(a_dialler_that_asks_gets_the_kernel),
         TEST(keys_that_wear_out_garble_nothing),
-        TEST(who_does_not_ask_is_served_by_openssl),
-        TEST(a_name_said_to_who_did_not_ask_changes_nothing),
+        TEST(a_dialler_that_does_not_ask_gets_openssl),
+        TEST(the_bulk_name_alone_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static enum tb_status begin(struct guest *g, struct world *w, struct tb_address 
     return status;
 }
 
-static void what_is_accepted_is_ready_for_use(void **state)
+static void an_accepted_socket_is_ready_for_use(void **state)
 {
     struct world *w = *state;
     struct guest g;
@@ -129,7 +129,7 @@ static void a_dead_owners_path_is_taken_over(void **state)
     guest_fini(&g);
 }
 
-static void what_is_no_socket_is_left_alone(void **state)
+static void a_path_that_is_no_socket_is_left_alone(void **state)
 {
     struct world *w = *state;
     struct guest g;
@@ -188,7 +188,7 @@ static void a_full_descriptor_table_does_not_spin(void **state)
     tb_log_set(TB_LOG_INFO, STDERR_FILENO);
 }
 
-static void failures_say_what_and_leave_nothing(void **state)
+static void failures_have_a_status_and_leave_nothing(void **state)
 {
     struct world *w = *state;
     struct guest g;
@@ -204,16 +204,16 @@ static void failures_say_what_and_leave_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(what_is_accepted_is_ready_for_use),
+        WORLD_TEST(an_accepted_socket_is_ready_for_use),
         WORLD_TEST(a_port_in_use_is_locked),
         WORLD_TEST(a_path_has_its_mode_and_goes_with_its_listener),
         WORLD_TEST(a_living_owner_keeps_its_path),
         WORLD_TEST(a_dead_owners_path_is_taken_over),
-        WORLD_TEST(what_is_no_socket_is_left_alone),
+        WORLD_TEST(a_path_that_is_no_socket_is_left_alone),
         WORLD_TEST(a_successors_path_is_left_alone),
         WORLD_TEST(abstract_names_work),
         WORLD_TEST(a_full_descriptor_table_does_not_spin),
-        WORLD_TEST(failures_say_what_and_leave_nothing),
+        WORLD_TEST(failures_have_a_status_and_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

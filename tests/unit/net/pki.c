@@ -77,7 +77,7 @@ static void a_leaf_has_one_uri_and_both_usages(void **state)
     X509_free(leaf);
 }
 
-static void what_is_there_is_left_alone(void **state)
+static void existing_files_are_left_alone(void **state)
 {
     struct world *w = *state;
     char why[256], dir[128];
@@ -146,7 +146,7 @@ static void write_text(const char *path, const char *text)
 
 /* P10: what the caller lacks is told as that, with what to do, and not as a failure of this
  * machine. */
-static void a_ca_that_is_not_there_is_told_with_what_to_do(void **state)
+static void a_missing_ca_is_told_with_advice(void **state)
 {
     struct world *w = *state;
     char why[256], dir[128];
@@ -171,11 +171,11 @@ int main(void)
         WORLD_TEST(keys_are_for_their_owner_alone),
         WORLD_TEST(a_ca_is_a_ca_for_its_site_and_nothing_else),
         WORLD_TEST(a_leaf_has_one_uri_and_both_usages),
-        WORLD_TEST(what_is_there_is_left_alone),
+        WORLD_TEST(existing_files_are_left_alone),
         WORLD_TEST(a_planted_link_is_not_followed),
         WORLD_TEST(a_ca_issues_for_its_own_site_only),
         WORLD_TEST(arguments_out_of_range_are_refused),
-        WORLD_TEST(a_ca_that_is_not_there_is_told_with_what_to_do),
+        WORLD_TEST(a_missing_ca_is_told_with_advice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -414,7 +414,7 @@ static void a_service_that_is_none_is_refused(void **state)
     server_fini(&s, w);
 }
 
-static void closing_ends_what_is_asked(void **state)
+static void closing_ends_open_queries(void **state)
 {
     struct world *w = *state;
     struct server s;
@@ -479,7 +479,7 @@ int main(void)
         WORLD_TEST(numbers_and_paths_need_no_server),
         WORLD_TEST(a_service_gives_its_targets_in_order),
         WORLD_TEST(a_service_that_is_none_is_refused),
-        WORLD_TEST(closing_ends_what_is_asked),
+        WORLD_TEST(closing_ends_open_queries),
         WORLD_TEST(a_callback_may_close_or_ask_again),
         WORLD_TEST(a_server_list_that_is_none_is_refused),
     };

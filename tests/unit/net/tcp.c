@@ -55,7 +55,7 @@ static void a_connection_is_seen(void **state)
     ends_close(&e);
 }
 
-static void what_is_no_tcp_is_left_alone(void **state)
+static void sockets_other_than_tcp_are_left_alone(void **state)
 {
     (void)state;
     int fds[2];
@@ -122,7 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_connection_is_seen),
-        cmocka_unit_test(what_is_no_tcp_is_left_alone),
+        cmocka_unit_test(sockets_other_than_tcp_are_left_alone),
         cmocka_unit_test(a_congestion_control_is_had_or_refused_by_name),
         cmocka_unit_test(unsent_bytes_are_bounded),
         cmocka_unit_test(ceilings_are_read),

@@ -28,7 +28,7 @@ static void two_sites(struct world *w, struct tb_tls **east, struct tb_tls **wes
 }
 
 /* P8: both know whom they talk to, from inside the handshake. */
-static void a_handshake_says_who_is_there(void **state)
+static void both_ends_know_the_identity_of_their_peer(void **state)
 {
     struct world *w = *state;
     struct tb_tls *east, *west;
@@ -478,7 +478,7 @@ static void keys_are_replaced_before_they_wear_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WORLD_TEST(a_handshake_says_who_is_there),
+        WORLD_TEST(both_ends_know_the_identity_of_their_peer),
         WORLD_TEST(a_wrong_ca_is_refused),
         WORLD_TEST(another_identity_is_refused),
         WORLD_TEST(a_peer_with_no_or_two_uris_is_refused),

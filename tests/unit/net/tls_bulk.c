@@ -195,7 +195,7 @@ static void a_key_that_the_kernel_is_asked_for_waits(void **state)
 }
 
 /* A goodbye is told from a cut, by either. */
-static void ends_are_what_they_are_with_openssl(void **state)
+static void a_goodbye_is_told_from_a_cut_as_by_openssl(void **state)
 {
     for (int i = 0; i < 6; i++) {
         struct records w;
@@ -255,7 +255,7 @@ int main(void)
         RECORDS_TEST(keys_are_replaced_in_the_middle),
         RECORDS_TEST(a_key_that_is_asked_for_is_made),
         RECORDS_TEST(a_key_that_the_kernel_is_asked_for_waits),
-        RECORDS_TEST(ends_are_what_they_are_with_openssl),
+        RECORDS_TEST(a_goodbye_is_told_from_a_cut_as_by_openssl),
         RECORDS_TEST(the_goodbye_is_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
