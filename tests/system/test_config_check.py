@@ -2,6 +2,7 @@
 
 Covers: gateway/cli/config_commands.c gateway/config/config_checks.c gateway/config/bounds.c
 Covers: gateway/config/start_checks.c gateway/config/config_complaints.c
+Covers: gateway/config/config_explain.c
 """
 
 import contextlib
