@@ -8,7 +8,7 @@ import sys
 import xml.etree.ElementTree as tree
 
 # Each skips where it has no device for RDMA; in this order their reasons are told.
-OVER_VERBS = ("vm.what_only_rdma_can_do_wrong", "intra.verbs")
+OVER_VERBS = ("vm.faults_that_rdma_alone_can_have", "intra.verbs")
 
 
 def reason_of(case):

@@ -121,7 +121,7 @@ sys.stdin.read()
 """
 
 
-def what_a_killed_test_left_goes_at_the_next_start():
+def leavings_of_a_killed_test_go_at_the_next_start():
     """And nothing of a test that runs; nor does a process stay of which no folder tells any more."""
     tests = []
 
@@ -149,4 +149,4 @@ def what_a_killed_test_left_goes_at_the_next_start():
 
 
 run_all(the_command_prints_one_object, the_exit_code_says_whether_the_bench_failed,
-        a_killed_bench_leaves_nothing, what_a_killed_test_left_goes_at_the_next_start)
+        a_killed_bench_leaves_nothing, leavings_of_a_killed_test_go_at_the_next_start)

@@ -30,13 +30,13 @@ def each_key_has_one_row():
         check(f"{k.name} is described", k.what and k.against and k.unit and k.missing)
 
 
-def what_nobody_measures_is_skipped_with_a_reason():
+def a_key_without_a_measurement_is_skipped_with_a_reason():
     for r in measuring.measure(Quiet(), []):
         row = r.as_json()
         check(f"{r.key.name}: {row}", set(row) == SHAPE and row["ratio"] is None and row["why_skipped"])
 
 
-def what_a_key_needs_and_has_not_is_why_it_is_skipped():
+def a_key_that_lacks_its_needs_is_skipped_for_them():
     """Each thing that a key may need, by itself; where it is there the key is measured."""
     def measured(_):
         yield {"shm.hop": (1, 1)}
@@ -128,7 +128,7 @@ def rounds_add_up_over_runs_that_are_ended():
             check("rounds of another build are refused", False)
 
 
-def what_is_void_costs_its_own_time_alone():
+def a_void_round_costs_its_own_time_alone():
     import wan_wire
 
     class Wire:
@@ -349,7 +349,7 @@ def a_peer_that_fails_is_told_by_its_own_words():
         check("with words", failure("echo no keys; exit 3") == "exited 3: no keys")
 
 
-def what_a_kill_is_held_against_is_a_twentieth_at_least():
+def a_kill_is_held_against_a_twentieth_at_least():
     """What a path holds comes twice whoever is killed, so a peer that repeats less has had luck."""
     for theirs, against in ((0.3, 0.3), (0.01, 0.05)):
         with tempfile.TemporaryDirectory() as folder, told_peers(pathlib.Path(folder), theirs) as quiet:
@@ -410,12 +410,12 @@ def arenas_have_room_for_the_file_of_data():
     check(f"two versions of 5 GiB: {rooms}", all(mib >= 2 * 5120 for mib in rooms))
 
 
-run_all(each_key_has_one_row, what_nobody_measures_is_skipped_with_a_reason,
-        what_a_key_needs_and_has_not_is_why_it_is_skipped, ratios_are_medians_the_right_way_up,
+run_all(each_key_has_one_row, a_key_without_a_measurement_is_skipped_with_a_reason,
+        a_key_that_lacks_its_needs_is_skipped_for_them, ratios_are_medians_the_right_way_up,
         a_failure_is_told_and_ends_nothing, rounds_add_up_over_runs_that_are_ended,
         a_round_in_which_a_peer_was_void_does_not_count,
         a_peer_that_is_not_here_is_named_and_not_compared,
         a_peer_that_fails_is_told_by_its_own_words,
-        what_a_kill_is_held_against_is_a_twentieth_at_least,
+        a_kill_is_held_against_a_twentieth_at_least,
         a_round_in_which_iperf3_failed_does_not_count, iperf3_sends_the_bytes_that_ours_does,
-        arenas_have_room_for_the_file_of_data, what_is_void_costs_its_own_time_alone)
+        arenas_have_room_for_the_file_of_data, a_void_round_costs_its_own_time_alone)

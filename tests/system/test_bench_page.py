@@ -46,7 +46,7 @@ else:
             check("a time below the recurrence is no result", False)
 
 
-def what_a_floor_takes_is_chosen_at_the_size_that_is_measured():
+def a_floor_chooses_its_way_at_the_size_that_is_measured():
     """One way of the pump is faster where little goes, another where as much goes as is measured."""
     import floors
     asked = []
@@ -202,7 +202,7 @@ def ages_are_areas():
 
 
 run_all(writing_some_rows_keeps_the_others, fleets_are_timed_event_by_event,
-        what_a_floor_takes_is_chosen_at_the_size_that_is_measured,
+        a_floor_chooses_its_way_at_the_size_that_is_measured,
         the_pump_over_a_wan_is_the_best_of_blocking_and_batched,
         the_best_of_theirs_is_the_best_over_the_rounds, the_elastic_figure_has_hold_and_age,
         a_figure_is_of_its_table, the_page_says_what_the_keys_mean, ages_are_areas)

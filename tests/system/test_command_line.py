@@ -336,7 +336,7 @@ def hostile_safetensors_are_refused_with_their_place(lab):
 
 
 @scenario
-def a_version_awaits_those_who_follow(lab):
+def a_version_awaits_its_followers(lab):
     """P10: how long it takes until all who are subscribed here use a version is told where somebody is, and ends when they do."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)

@@ -178,7 +178,7 @@ def config_check_refuses_what_a_start_refuses(lab):
 
 
 @scenario
-def config_check_looks_at_what_is_held(lab):
+def config_check_looks_at_held_versions(lab):
     """P10: versions that stand past the end of a smaller arena, and rows of the store that make no sense, end a start; check says so."""
     east, _, _ = lab.east_west(through_link=False, arena_mib=64)
     east.start()

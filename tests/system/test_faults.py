@@ -381,7 +381,7 @@ def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
 
 
 @scenario
-def what_rots_at_home_comes_back_from_another_site(lab):
+def a_chunk_that_rots_at_home_comes_back_from_another_site(lab):
     """P1 P3 P6: home was down and its trainer is gone; a chunk of its arena has rotted. West has it, and gives it back."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)

@@ -230,7 +230,7 @@ def a_slow_peer_is_no_mtu(lab):
 
 
 @scenario
-def a_link_says_who_may_not_read(lab):
+def a_link_says_that_a_site_may_not_read(lab):
     """P8: home's `read` lacks west: both ends name the model; with the right, the list is empty."""
     east, west, _ = lab.east_west(through_link=False)
     east.models["policy"]["read"] = ["tombolo://north/*"]

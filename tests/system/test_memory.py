@@ -321,7 +321,7 @@ def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
 
 
 @scenario
-def what_woke_up_elsewhere_is_read_there(lab):
+def memory_that_wakes_elsewhere_is_read_there(lab):
     """P1 P3: an engine slept and its tensors are in other memory now: registered anew, they are read there. A gateway that lost all
     it had gets the version back from them, and the next version comes out of them."""
     site = home(lab)
@@ -353,7 +353,7 @@ def what_woke_up_elsewhere_is_read_there(lab):
 
 
 @scenario
-def who_stands_still_is_cut_off(lab):
+def a_reader_that_stands_still_is_cut_off(lab):
     """P3 P5 P6: a reader that stopped in the middle, by shm and over the network, holds up a release for its drain and no longer;
     then it goes on elsewhere with what it holds."""
     drain_ms = 700

@@ -91,7 +91,7 @@ def the_pump_is_a_command_over_a_wan(_lab):
 
 
 @scenario
-def the_pump_says_what_it_cannot_do(_lab):
+def the_pump_refuses_impossible_requests(_lab):
     """bench/pump: what is asked wrongly is 2 and a line, and no traceback."""
     with tempfile.TemporaryDirectory() as folder:
         elsewhere = pathlib.Path(folder) / "elsewhere.yaml"

@@ -33,7 +33,7 @@ def refusals(site):
 
 
 @scenario
-def wrong_ca(lab):
+def a_peer_of_another_ca_is_refused(lab):
     """P8: west's certificate is signed by a CA that east does not know for it."""
     east, west, _ = lab.east_west(through_link=False)
     other = lab.dir / "pki-other"
@@ -70,7 +70,7 @@ def a_site_speaks_for_itself_alone(lab):
 
 
 @scenario
-def wrong_site_name(lab):
+def a_certificate_of_another_site_is_refused(lab):
     """P8: a certificate of the right CA for another gateway name is not the configured peer."""
     east, west, _ = lab.east_west(through_link=False)
     pki = lab.pki_dir("west")
@@ -87,7 +87,7 @@ def wrong_site_name(lab):
 
 
 @scenario
-def expired_certificate(lab):
+def an_expired_certificate_is_refused(lab):
     """P8: a gateway does not start with a certificate that has expired, and says which."""
     east, west, _ = lab.east_west(through_link=False)
     pki = lab.pki_dir("west")
@@ -106,7 +106,7 @@ def expired_certificate(lab):
 
 
 @scenario
-def homes_that_differ(lab):
+def sites_that_disagree_on_a_home_say_so(lab):
     """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says what to change."""
     east, west, _ = lab.east_west(through_link=False)
     west.models["policy"]["home"] = "north"
@@ -140,7 +140,7 @@ def names_resolve_and_addresses_are_tried_in_turn(lab):
 
 
 @scenario
-def a_worker_without_rights(lab):
+def a_worker_without_rights_is_refused(lab):
     """P8 P10: neither publish nor read without a right; the refusal is counted and logged."""
     east, west, _ = lab.east_west(through_link=False)
     for s in (east, west):
@@ -214,7 +214,7 @@ def a_worker_over_tls(lab):
 
 
 @scenario
-def a_version_over_budget(lab):
+def a_version_over_budget_is_refused(lab):
     """P7 P10: what does not fit is refused with the numbers, and what is there stays."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=32)
     up(east, west)
@@ -237,7 +237,7 @@ def a_version_over_budget(lab):
 
 
 @scenario
-def a_version_over_the_budget_of_another_site(lab):
+def a_version_over_the_budget_of_another_site_is_refused_there(lab):
     """P7 P10: what fits at home and not at west is refused there with the numbers, and what west has stays."""
     east, west, _ = lab.east_west(through_link=False)
     west.arena_mib = 32

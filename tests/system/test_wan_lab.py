@@ -221,7 +221,7 @@ def names_of_its_own(folder):
 
 
 @scenario
-def what_nobody_could_take_down_goes_at_the_next_start(_lab):
+def leftover_devices_go_at_the_next_start(_lab):
     """Runner, keeper and watchdog killed at once: the next start ends what they left, and touches no lab that is in use; folders of
     older releases, which do not say whose they are, go when nobody has them."""
     needs_root()
@@ -325,7 +325,7 @@ def delivered(wan, count):
 
 
 @scenario
-def what_was_read_late_is_late(_lab):
+def a_packet_that_was_read_late_is_late(_lab):
     """Packets that lie in a device while the emulator does nothing count as late, though each is written at the moment it was told."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
@@ -503,7 +503,7 @@ def must_be_understood(wanted):
 
 
 @scenario
-def tc_takes_what_netem_is_told(_lab):
+def tc_takes_the_commands_for_netem(_lab):
     """Each shipped scenario is read, its `--netem` script is a shell script, and tc understands each qdisc, class and filter in it."""
     needs_root()
     must(len(wanlab.shipped()) == 8, f"eight scenarios: {wanlab.shipped()}")

@@ -151,7 +151,7 @@ conformance_over_verbs_between_two_hosts() {
     TB_TEST_OWNER_AT=$TB_VM_PEER:7100 unit conformance verbs-clear
 }
 
-what_only_rdma_can_do_wrong() { unit verbs; }
+faults_that_rdma_alone_can_have() { unit verbs; }
 
 # with_two_nics TEST: of unit verbs, with a second NIC of its own subnet, over the first of the veth pairs asked for.
 with_two_nics() {
@@ -205,7 +205,7 @@ a_send_to_nobody_is_counted_by_the_nic() {
     ! grep -q '+0' <<<"$said"
 }
 
-what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
+a_change_between_read_and_digest_over_verbs_is_found() { unit between verbs-; }
 
 # scenario FILE NAME [BYTES]: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
 scenario() {

@@ -172,7 +172,7 @@ def a_command_that_sleeps_is_ended():
     must("out of time after 50 s\n" in done.stderr, f"it says so: {done.stderr}")
 
 
-def what_is_said_last_is_not_lost():
+def the_last_words_are_not_lost():
     """The code may be here first."""
     can_boot()
     for json_too in (False, True):
@@ -193,7 +193,7 @@ def what_is_said_last_is_not_lost():
     must(abs(told["before_s"] + told["after_s"] - told["around_s"]) < 0.02, f"and that is around it: {told}")
 
 
-def what_it_cannot_do_is_refused():
+def impossible_requests_are_refused():
     for argv in (["--veth", "17", "--", "true"], ["--share", "/no/such", "--", "true"],
                  ["--hosts", "3", "--", "true"], ["--timeout", "0", "--", "true"],
                  ["--fetch", "--", "true"], []):
@@ -228,7 +228,7 @@ def an_ordinary_user_with_an_installed_kernel_needs_no_cache():
 
 
 TESTS = (a_lab_ended_while_it_boots_leaves_nothing, a_lab_ended_in_its_command_leaves_nothing,
-         time_is_bounded, a_command_that_sleeps_is_ended, what_is_said_last_is_not_lost, what_it_cannot_do_is_refused,
+         time_is_bounded, a_command_that_sleeps_is_ended, the_last_words_are_not_lost, impossible_requests_are_refused,
          an_ordinary_user_with_an_installed_kernel_needs_no_cache)
 
 

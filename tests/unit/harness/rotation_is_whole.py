@@ -46,7 +46,7 @@ def each_has_its_turn(lists, names):
 def each_line_names_tests(lists, names):
     for one in lists:
         for pattern in one.names:
-            if pattern.startswith("vm.") and "vm.what_only_rdma_can_do_wrong" not in names:
+            if pattern.startswith("vm.") and "vm.faults_that_rdma_alone_can_have" not in names:
                 continue  # built without RDMA
             found = rotation.fnmatch.filter(names, pattern)
             expect(f"tests/rotation: {pattern} names a test", bool(found), True)
