@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""results.py FOLDER [--part]: reads what ctest wrote and what tests/run recorded there; prints each failure and each skip with
-its reason, that RDMA was not tested where it was not (with --part, some tests were asked for, it does not), then the sum. Exits 0
-when something passed and nothing failed."""
+"""results.py FOLDER [--part]: reads what ctest wrote and what tests/run recorded there; prints
+each failure and each skip with its reason, that RDMA was not tested where it was not (with
+--part, some tests were asked for, it does not), then the sum. Exits 0 when something passed and
+nothing failed."""
 import glob
 import os
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""events.py ROOT: tests/fault gives a catalog every event that there is: each function of gateway/catalog/catalog.h that may change
-one is called there."""
+"""events.py ROOT: tests/fault gives a catalog every event that there is: each function of
+gateway/catalog/catalog.h that may change one is called there."""
 import os
 import re
 import sys

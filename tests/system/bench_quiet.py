@@ -1,4 +1,5 @@
-"""A bench that says nothing and measures nothing, for tests of bench/run. Importing it finds bench/."""
+"""A bench that says nothing and measures nothing, for tests of bench/run. Importing it finds
+bench/."""
 
 import os
 import pathlib

@@ -1,4 +1,5 @@
-"""Folders that `tombolo publish` reads and `tombolo subscribe` writes, and commands that are refused."""
+"""Folders that `tombolo publish` reads and `tombolo subscribe` writes, and commands that are
+refused."""
 
 import filecmp
 import json
@@ -8,7 +9,8 @@ from harness import Failed, expect, safetensors
 
 
 def hugging_face(folder, seed):
-    """A folder with two safetensors files, their index, a config, an empty file and a folder inside."""
+    """A folder with two safetensors files, their index, a config, an empty file and a folder
+    inside."""
     folder.mkdir()
     a = {f"w.{i}": ("BF16", [300, 1000], bytes((i * 7 + seed + k) % 251 for k in range(1000)) * 600) for i in range(4)}
     b = {"odd": ("U8", [13], bytes(range(13))), "empty": ("F32", [0, 4], b""), "scalar": ("F64", [], bytes(8)),

@@ -1,4 +1,5 @@
-"""bench/run as a command: JSON of one shape, exit codes, and nothing left of a bench that was killed.
+"""bench/run as a command: JSON of one shape, exit codes, and nothing left of a bench that was
+killed.
 
 Covers: bench/run sim/leavings.py
 """
@@ -44,7 +45,8 @@ print(json.dumps({{"cpu_s": {cpu_s}, "lease_s": 10}}))
 
 
 def the_exit_code_says_whether_the_bench_failed():
-    """A goal that was missed and a key that is skipped are results; what failed ends no other key, and the exit code is 1."""
+    """A goal that was missed and a key that is skipped are results; what failed ends no other
+    key, and the exit code is 1."""
     with tempfile.TemporaryDirectory() as folder:
         joins, turn = pathlib.Path(folder) / "sim/fleet/tombolo-fleet-joins", pathlib.Path(folder) / "turn"
         joins.parent.mkdir(parents=True)

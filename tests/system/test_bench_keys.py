@@ -151,7 +151,8 @@ def a_void_round_costs_its_own_time_alone():
 
 
 def a_round_in_which_iperf3_failed_does_not_count():
-    """It exits 0 then, and has a sentence instead of numbers: that is told, and the round is made up for."""
+    """It exits 0 then, and has a sentence instead of numbers: that is told, and the round is
+    made up for."""
     import floors
     import over_wan
     import wan_wire
@@ -186,7 +187,8 @@ def a_round_in_which_iperf3_failed_does_not_count():
 
 
 def iperf3_sends_the_bytes_that_ours_does():
-    """Whatever its -n counts: of as many streams as there are, all together. Fewer bytes are over before its windows are open."""
+    """Whatever its -n counts: of as many streams as there are, all together. Fewer bytes are
+    over before its windows are open."""
     import harness
     wire, asked = unjudged_wire(), []
 
@@ -232,7 +234,8 @@ def apart_once(quiet):
 
 
 def a_round_in_which_a_peer_was_void_does_not_count():
-    """The better peer's run is void in the first round: the other one is not taken for the best. One that fails by itself is named."""
+    """The better peer's run is void in the first round: the other one is not taken for the best.
+    One that fails by itself is named."""
     import beside_peers
     import wan_wire
     from wan_wire import Void
@@ -268,8 +271,9 @@ def a_round_in_which_a_peer_was_void_does_not_count():
 
 @contextlib.contextmanager
 def told_peers(folder, twice=0.3):
-    """A bench whose sides say at once what they are to say: two peers, of which one has a program that is not here. `twice`: the share of the
-    file that comes twice when the other one is killed; of ours a tenth does."""
+    """A bench whose sides say at once what they are to say: two peers, of which one has a
+    program that is not here. `twice`: the share of the file that comes twice when the other one
+    is killed; of ours a tenth does."""
     import beside_peers
 
     class Here:
@@ -300,7 +304,8 @@ def told_peers(folder, twice=0.3):
 
 
 def measured_beside_peers(quiet, names):
-    """What became of keys of a transfer, or, the last of them being `.kill`, of what it does after a fault."""
+    """What became of keys of a transfer, or, the last of them being `.kill`, of what it does
+    after a fault."""
     import beside_peers
     results = [measuring.Result(keys.BY_NAME[name]) for name in names]
     wire = types.SimpleNamespace(verdict=lambda: None)
@@ -328,7 +333,8 @@ def a_peer_that_is_not_here_is_named_and_not_compared():
 
 
 def a_peer_that_fails_is_told_by_its_own_words():
-    """All of them write to one file, and a failure says how its program ended and what that said last, and nobody else did."""
+    """All of them write to one file, and a failure says how its program ended and what that said
+    last, and nobody else did."""
     import beside_peers
     with tempfile.TemporaryDirectory() as folder:
         ground = types.SimpleNamespace(dir=pathlib.Path(folder))

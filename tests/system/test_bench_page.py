@@ -195,7 +195,8 @@ def a_figure_is_of_its_table():
 
 
 def ages_are_areas():
-    """A rollout that never switches ages from one period on; one that switches at once at every step has half a period."""
+    """A rollout that never switches ages from one period on; one that switches at once at every
+    step has half a period."""
     check("never", measuring.mean_age([], 2, 10) == 20)
     check("at once", measuring.mean_age([(0, 0), (10, 1)], 2, 10) == 5)
     check("late", abs(measuring.mean_age([(5, 0), (15, 1)], 2, 10) - 10) < 1e-9)

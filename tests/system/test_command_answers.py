@@ -36,8 +36,8 @@ def on_a_terminal(site, *args):
 
 @scenario
 def progress_is_for_terminals(lab):
-    """P10: on a terminal publish and subscribe show how much, how fast and how long still, on one line that is gone at the end; elsewhere
-    they say nothing before they are done."""
+    """P10: on a terminal publish and subscribe show how much, how fast and how long still, on
+    one line that is gone at the end; elsewhere they say nothing before they are done."""
     east = lab.site("east", arena_mib=96)
     east.models["policy"] = dict(home="east")
     east.extra["fabric"] = {"host": "another", "pace_bytes_per_s": "4MiB"}  # by tcp, so that there is something to see for 3 s
@@ -59,7 +59,8 @@ def progress_is_for_terminals(lab):
 
 @scenario
 def a_gateway_that_is_not_there_is_told_of_at_once(lab):
-    """P10: on a terminal publish and subscribe say that nobody answers, and what to do, while they go on trying; Ctrl-C ends that (130)."""
+    """P10: on a terminal publish and subscribe say that nobody answers, and what to do, while
+    they go on trying; Ctrl-C ends that (130)."""
     little = lab.dir / "little.safetensors"
     safetensors(little, {"w": ("U8", [64], bytes(64))})
     for args in (("publish", "policy", little, "--version", 1), ("subscribe", "policy", "--into", lab.dir / "into"),
@@ -155,7 +156,8 @@ def refusals_have_their_exit_codes(lab):
 
 @scenario
 def a_container_with_a_network_of_its_own_is_told(lab):
-    """P10: A command that shares the unix socket alone, from a network namespace of its own, ends at once and says why; it hung without a word."""
+    """P10: A command that shares the unix socket alone, from a network namespace of its own,
+    ends at once and says why; it hung without a word."""
     if os.getuid() != 0:
         raise Skipped("a network namespace takes root")
     east = lab.site("east")
@@ -174,7 +176,8 @@ def a_container_with_a_network_of_its_own_is_told(lab):
 
 @scenario
 def a_container_with_an_address_is_read_by_it(lab):
-    """P6: From a network namespace of its own, over the shared unix socket, --fabric-address is where a command is read; it reads from fabric.listen."""
+    """P6: From a network namespace of its own, over the shared unix socket, --fabric-address is
+    where a command is read; it reads from fabric.listen."""
     if os.getuid() != 0:
         raise Skipped("a network namespace takes root")
     name = f"tombolo-c{os.getpid()}"
@@ -194,7 +197,8 @@ def a_container_with_an_address_is_read_by_it(lab):
             subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), *map(str, args), "--timeout", PATIENCE, "--fabric-address", "10.213.7.2:0",
                             "--gateway", f"unix:{east.session_socket}"], check=True, timeout=2 * PATIENCE_S)
         expect_same(source, version_folder(lab.dir / "into", 1))
-        # P10: where the gateway listens for readers on loopback alone, it says so at once; it hung without a word.
+        # P10: where the gateway listens for readers on loopback alone, it says so at once; it hung
+        # without a word.
         east.extra["fabric"] = {}
         east.restart()
         done = subprocess.run(["ip", "netns", "exec", name, str(TOMBOLO), "subscribe", "policy", "--into", lab.dir / "none", "--fabric-address",

@@ -23,7 +23,8 @@ from harness import (PATIENCE, TOMBOLO, Failed, Process, Rollout, Trainer, Worke
 
 @scenario
 def a_folder_crosses_byte_for_byte(lab):
-    """P1: what subscribe writes is what publish read, header padding, empty files and folders included; the marker comes last."""
+    """P1: what subscribe writes is what publish read, header padding, empty files and folders
+    included; the marker comes last."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     source = hugging_face(lab.dir / "source", 1)
@@ -44,7 +45,8 @@ def a_folder_crosses_byte_for_byte(lab):
 
 @scenario
 def follow_writes_each_version_and_ends_on_a_signal(lab):
-    """P2: The newest, then each newer one; standard output has a line a version; SIGINT ends it with 0."""
+    """P2: The newest, then each newer one; standard output has a line a version; SIGINT ends it
+    with 0."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     into = lab.dir / "into"
@@ -78,7 +80,8 @@ def published(site, folder, number, *args):
 
 @scenario
 def a_new_run_begins_on_purpose_alone(lab):
-    """P2: A number that is not above the newest is refused, and so is a key that nobody used; --new-run starts a run and says what it shut out."""
+    """P2: A number that is not above the newest is refused, and so is a key that nobody used;
+    --new-run starts a run and says what it shut out."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
@@ -109,8 +112,8 @@ def a_new_run_begins_on_purpose_alone(lab):
 
 @scenario
 def a_number_is_above_the_newest_of_the_run_before_too(lab):
-    """P2: A trainer that has begun its run and published nothing yet: a number below the newest is refused all the same; its library says what
-    the newest is."""
+    """P2: A trainer that has begun its run and published nothing yet: a number below the newest
+    is refused all the same; its library says what the newest is."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
@@ -145,7 +148,8 @@ def runs_follow_the_rule(lab):
         got = json.loads(east.cli("subscribe", "policy", "--into", into, "--version", wanted, "--json", "--timeout", PATIENCE).stdout)
         expect(f"folder of {wanted}", got["folder"], str(folder))
         expect_same(names[key], folder)
-    # A key of one's own: with --new-run it starts a run, the same key joins it, the old one is shut out (P2).
+    # A key of one's own: with --new-run it starts a run, the same key joins it, the old one is shut
+    # out (P2).
     more = hugging_face(lab.dir / "more", 9)
     expect("run of a new key", published(east, more, 1, "--run", "mine", "--new-run")["run"], 3)
     expect("run of that key", published(east, more, 2, "--run", "mine")["run"], 3)
@@ -161,7 +165,8 @@ def runs_follow_the_rule(lab):
 
 @scenario
 def shards_from_several_processes_are_one_version(lab):
-    """P2: Each process gives its files; the version is kept when all have come, and arrives as one folder."""
+    """P2: Each process gives its files; the version is kept when all have come, and arrives as
+    one folder."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     source = hugging_face(lab.dir / "source", 3)
@@ -180,7 +185,8 @@ def shards_from_several_processes_are_one_version(lab):
 
 @scenario
 def ranks_with_one_file_name(lab):
-    """P1: Two ranks give a file of one name. Equal bytes are one file; others, under an equal header, are refused when they are published."""
+    """P1: Two ranks give a file of one name. Equal bytes are one file; others, under an equal
+    header, are refused when they are published."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=8)
     up(east)
@@ -204,7 +210,8 @@ def ranks_with_one_file_name(lab):
 
 @scenario
 def components_and_overlays_travel(lab):
-    """P1: A folder of components whose tensors have equal names, and an overlay checkpoint, arrive as they were."""
+    """P1: A folder of components whose tensors have equal names, and an overlay checkpoint,
+    arrive as they were."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     pipe = lab.dir / "pipe"
@@ -224,7 +231,8 @@ def components_and_overlays_travel(lab):
 
 @scenario
 def a_gateway_may_restart_under_the_commands(lab):
-    """P3 P6: the home gateway is killed while a publish waits for another shard, and the other site's while a follow waits: both go on."""
+    """P3 P6: the home gateway is killed while a publish waits for another shard, and the other
+    site's while a follow waits: both go on."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     source = hugging_face(lab.dir / "source", 4)
@@ -251,8 +259,9 @@ def a_gateway_may_restart_under_the_commands(lab):
 
 @scenario
 def a_file_that_is_cut_short_ends_no_command(lab):
-    """P10: Somebody truncates a file that is being published, before its bytes are digested or while the gateway reads them: the command names
-    the file and exits as the manual says, no version of it is kept, and the next one is published."""
+    """P10: Somebody truncates a file that is being published, before its bytes are digested or
+    while the gateway reads them: the command names the file and exits as the manual says, no
+    version of it is kept, and the next one is published."""
     east = lab.site("east", arena_mib=96)
     east.models["policy"] = dict(home="east")
     east.extra["fabric"] = {"host": "another", "pace_bytes_per_s": "4MiB"}  # by tcp, so that it is read for 3 s
@@ -291,7 +300,8 @@ def a_file_that_is_cut_short_ends_no_command(lab):
 
 @scenario
 def hostile_safetensors_are_refused_with_their_place(lab):
-    """P7 P10: a stranger's header is data: each lie is refused with file and place, exit code 1, and nothing is published."""
+    """P7 P10: a stranger's header is data: each lie is refused with file and place, exit code 1,
+    and nothing is published."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.start()
@@ -337,7 +347,8 @@ def hostile_safetensors_are_refused_with_their_place(lab):
 
 @scenario
 def a_version_awaits_its_followers(lab):
-    """P10: how long it takes until all who are subscribed here use a version is told where somebody is, and ends when they do."""
+    """P10: how long it takes until all who are subscribed here use a version is told where
+    somebody is, and ends when they do."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -361,7 +372,8 @@ def a_version_awaits_its_followers(lab):
 
 @scenario
 def operators_see_and_withdraw(lab):
-    """P2 P10: versions and status show what is there; withdraw reaches the other site, whose subscribers are told (exit code 6)."""
+    """P2 P10: versions and status show what is there; withdraw reaches the other site, whose
+    subscribers are told (exit code 6)."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     for n in (1, 2):

@@ -92,7 +92,8 @@ def line_of(text, key):
 
 
 def checked(lab, site):
-    """What `config check` says of the site's file: exit code, errors and warnings, each (line, text), alike as text and as JSON."""
+    """What `config check` says of the site's file: exit code, errors and warnings, each (line,
+    text), alike as text and as JSON."""
     path = site.dir / "tombolod.yaml"
     path.write_text(site.config_text())
     run = [str(TOMBOLO), "config", "check", str(path)]
@@ -111,7 +112,8 @@ def checked(lab, site):
 
 
 def finds(lab, site, kind, key, words):
-    """The check says one thing of the file, at that key; a start with it is refused by the daemon where it is an error."""
+    """The check says one thing of the file, at that key; a start with it is refused by the
+    daemon where it is an error."""
     code, *lists = checked(lab, site)
     errors, warnings = lists
     mine, others = (errors, warnings) if kind == "error" else (warnings, errors)
@@ -134,7 +136,8 @@ def on_a_disk(folder):
 
 @scenario
 def config_check_refuses_what_a_start_refuses(lab):
-    """P10: errors and warnings are two lists, with line and column; what is an error ends a start, what is a warning does not."""
+    """P10: errors and warnings are two lists, with line and column; what is an error ends a
+    start, what is a warning does not."""
     east, _, _ = lab.east_west(through_link=False, arena_mib=16)
     expect("a good one", checked(lab, east), (0, [], []))
     pki, none = lab.pki_dir("east"), lab.dir / "none"
@@ -179,7 +182,8 @@ def config_check_refuses_what_a_start_refuses(lab):
 
 @scenario
 def config_check_looks_at_held_versions(lab):
-    """P10: versions that stand past the end of a smaller arena, and rows of the store that make no sense, end a start; check says so."""
+    """P10: versions that stand past the end of a smaller arena, and rows of the store that make
+    no sense, end a start; check says so."""
     east, _, _ = lab.east_west(through_link=False, arena_mib=64)
     east.start()
     for number in (1, 2):

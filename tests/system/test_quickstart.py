@@ -23,7 +23,8 @@ import wanlab  # noqa: E402
 
 
 class Quickstart:
-    """deploy/quickstart with a folder of its own for what is temporary, whose name is short enough for the sockets in it."""
+    """deploy/quickstart with a folder of its own for what is temporary, whose name is short
+    enough for the sockets in it."""
 
     def __init__(self, folder, *words):
         self.argv = [str(SOURCE / "deploy/quickstart"), "--build", str(BUILD), *words]
@@ -80,7 +81,8 @@ class SitesOf:
 
 
 def run_watched(quickstart, *words):
-    """What it said, and every packet between its sites, before the first of which it asks jq where they are; at its end it removes its folders."""
+    """What it said, and every packet between its sites, before the first of which it asks jq
+    where they are; at its end it removes its folders."""
     with tempfile.TemporaryDirectory() as folder:
         begin, end = (Gate(pathlib.Path(folder), program) for program in ("jq", "rm"))
         env = dict(quickstart.env, PATH=f"{folder}:{os.environ['PATH']}")
@@ -100,7 +102,8 @@ def run_watched(quickstart, *words):
 
 @scenario
 def the_quickstart_ends_well(lab):
-    """P1: deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and no folder is left, also after SIGINT and SIGKILL."""
+    """P1: deploy/quickstart: verdict good and 0; with a spoiled byte bad and 8; no process and
+    no folder is left, also after SIGINT and SIGKILL."""
     with tempfile.TemporaryDirectory() as folder:
         quickstart = Quickstart(folder, "--bytes", "6M")
         done = quickstart.run("--versions", "2")
@@ -121,8 +124,9 @@ def the_quickstart_ends_well(lab):
 
 @scenario
 def the_quickstart_over_a_wan_says_its_share(_lab):
-    """P1 P8: deploy/quickstart --wan: every byte equal, goodput as a share of the link's rate; every packet between its sites belongs to a TLS connection;
-    killed in the middle it leaves nothing, and runs again."""
+    """P1 P8: deploy/quickstart --wan: every byte equal, goodput as a share of the link's rate;
+    every packet between its sites belongs to a TLS connection; killed in the middle it leaves
+    nothing, and runs again."""
     if why := wanlab.why_not():
         raise Skipped(why)
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +150,8 @@ def the_quickstart_over_a_wan_says_its_share(_lab):
 
 
 def must_have_crossed(done):
-    """A run over 80 Mbit/s: (logical, wire, seconds) of its versions. In bf16 a first version is at most 1.52 times as long as what crosses; a machine of which others have most is slow."""
+    """A run over 80 Mbit/s: (logical, wire, seconds) of its versions. In bf16 a first version is
+    at most 1.52 times as long as what crosses; a machine of which others have most is slow."""
     void = done.returncode == wanlab.VOID and "VOID" in done.stderr
     expect(f"exit code ({done.stdout}{done.stderr})", done.returncode == 0 or void, True)
     expect(f"verdict ({done.stdout})", "every byte equal" in done.stdout, True)
@@ -160,7 +165,8 @@ def must_have_crossed(done):
     shares = [percent_of(logical, time, 80e6) for logical, _, time in rows]
     expect(f"the first's share, by the table's bytes and seconds: {shares}, {said[0]}", within(first, *shares[0]), True)
     expect(f"the best's: {shares}, {said[0]}", within(best, *map(max, *shares)), True)
-    # A byte that crossed took its time: no more of them than the link's rate allows (and the emulator's 2 % of it).
+    # A byte that crossed took its time: no more of them than the link's rate allows (and the
+    # emulator's 2 % of it).
     expect(f"the wire's: {rows}, {said[0]}", within(wire, *percent_of(rows[0][1], rows[0][2], 80e6)) and wire <= 102, True)
     expect(f"bytes of bf16 on the wire: {rows}", 0.6 <= span_of(rows[0][1])[0] / span_of(rows[0][0])[0] <= 1.02, True)
     return rows

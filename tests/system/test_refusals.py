@@ -44,7 +44,8 @@ def a_peer_of_another_ca_is_refused(lab):
 
 
 def openssl_pki(folder, site, uri):
-    """ca.crt of a site by openssl, without the name constraints that `tombolo pki init` sets, and a gw.crt of `uri`."""
+    """ca.crt of a site by openssl, without the name constraints that `tombolo pki init` sets,
+    and a gw.crt of `uri`."""
     folder.mkdir()
     def run(*words):
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
@@ -60,7 +61,8 @@ def openssl_pki(folder, site, uri):
 
 @scenario
 def a_site_speaks_for_itself_alone(lab):
-    """P8: north's CA is trusted at east for north; a certificate for west that it signed is refused all the same."""
+    """P8: north's CA is trusted at east for north; a certificate for west that it signed is
+    refused all the same."""
     east, west, _ = lab.east_west(through_link=False)
     lab.pki_dir("west")
     lab._pki["north"] = openssl_pki(lab.dir / "pki-north", "north", "tombolo://west/gw")
@@ -107,7 +109,8 @@ def an_expired_certificate_is_refused(lab):
 
 @scenario
 def sites_that_disagree_on_a_home_say_so(lab):
-    """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says what to change."""
+    """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says
+    what to change."""
     east, west, _ = lab.east_west(through_link=False)
     west.models["policy"]["home"] = "north"
     up(east, west)
@@ -124,7 +127,8 @@ def sites_that_disagree_on_a_home_say_so(lab):
 
 @scenario
 def names_resolve_and_addresses_are_tried_in_turn(lab):
-    """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is answered with nothing."""
+    """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is
+    answered with nothing."""
     east, west, _ = lab.east_west(through_link=False)
     dns = Dns({"gw.east.test": ["127.0.0.9", lab.address]})
     west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
@@ -238,7 +242,8 @@ def a_version_over_budget_is_refused(lab):
 
 @scenario
 def a_version_over_the_budget_of_another_site_is_refused_there(lab):
-    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west has stays."""
+    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west
+    has stays."""
     east, west, _ = lab.east_west(through_link=False)
     west.arena_mib = 32
     up(east, west)

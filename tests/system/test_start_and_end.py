@@ -1,5 +1,5 @@
-"""A gateway starts with all that it needs or says what lacks, bounds its clients, and ends on SIGTERM
-(P7, P10).
+"""A gateway starts with all that it needs or says what lacks, bounds its clients, and ends on
+SIGTERM (P7, P10).
 
 Covers: gateway/daemon/main.c gateway/daemon/shutdown.c gateway/config/descriptors.c
 Covers: gateway/config/start_checks.c gateway/daemon/sessions/sessions.c
@@ -17,8 +17,9 @@ from harness import (PATIENCE_MS, TOMBOLO, Failed, Rollout, Trainer, Worker, exp
 
 @scenario
 def too_few_open_files_are_told(lab):
-    """P7 P10: sessions that the limit of open files has no room for end the start with a line that says how many are needed, how many are
-    allowed and which limit it is; `config check` warns of it."""
+    """P7 P10: sessions that the limit of open files has no room for end the start with a line
+    that says how many are needed, how many are allowed and which limit it is; `config check`
+    warns of it."""
     east, _, _ = lab.east_west(through_link=False)
     east.extra["session"] = {"max": 5000}
     root = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
@@ -50,7 +51,8 @@ def a_second_daemon_on_one_arena(lab):
 
 @scenario
 def where_nobody_can_listen_is_told(lab):
-    """P10: a socket or port that is taken, not here or not allowed ends the start with 1, and one line has the key, the address and what to do."""
+    """P10: a socket or port that is taken, not here or not allowed ends the start with 1, and
+    one line has the key, the address and what to do."""
     east, _, _ = lab.east_west(arena_mib=16, through_link=False)
     with socket.create_server((lab.address, 0)) as taken, socket.socket(socket.AF_UNIX) as beside:
         beside.bind(str(lab.dir / "beside.sock"))
@@ -74,7 +76,8 @@ def where_nobody_can_listen_is_told(lab):
 
 @scenario
 def a_start_without_what_it_needs_ends_or_serves(lab):
-    """P10: a call that fails at start, whichever it is, ends it with 1 and a line that says so, or it serves and drains."""
+    """P10: a call that fails at start, whichever it is, ends it with 1 and a line that says so,
+    or it serves and drains."""
     east, _, _ = lab.east_west(arena_mib=16, through_link=False)
     east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
     east.config_text()  # makes the certificates
@@ -107,8 +110,8 @@ def a_start_without_what_it_needs_ends_or_serves(lab):
 
 @scenario
 def sessions_are_bounded(lab):
-    """P7 P10: with session.max workers the next is refused with the reason; connections that say nothing are bounded too, and
-    those who are in go on."""
+    """P7 P10: with session.max workers the next is refused with the reason; connections that say
+    nothing are bounded too, and those who are in go on."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.extra["session"] = {"max": 16, "lease_ms": 60000}
@@ -183,7 +186,8 @@ def sigterm_drains_and_ends_with_0(lab):
 
 @scenario
 def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
-    """P6 P9: a reader in flight at SIGTERM gets its version whole; one that stands still costs drain_ms and no more."""
+    """P6 P9: a reader in flight at SIGTERM gets its version whole; one that stands still costs
+    drain_ms and no more."""
     east, _, _ = lab.east_west(through_link=False)
     east.root["drain_ms"] = 20000
     east.start()

@@ -15,7 +15,8 @@ from harness import (PATIENCE_MS, Failed, Rollout, SlowDisk, SmallDisk, Trainer,
 
 @scenario
 def the_store_cannot_be_written(lab):
-    """P10: the store is locked by another process: publishing is refused, what is held is served, and it recovers."""
+    """P10: the store is locked by another process: publishing is refused, what is held is
+    served, and it recovers."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -47,8 +48,9 @@ def store_is_sound(disk):
 
 @scenario
 def the_store_is_full(lab):
-    """P10 P3: the state folder's filesystem is full: publishing is refused with the reason, what is held is served; with
-    room again the same version is published, and a kill shows that nothing was lost or half written."""
+    """P10 P3: the state folder's filesystem is full: publishing is refused with the reason, what
+    is held is served; with room again the same version is published, and a kill shows that
+    nothing was lost or half written."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     disk = SmallDisk(lab, east)
@@ -80,8 +82,8 @@ def the_store_is_full(lab):
 
 @scenario
 def the_store_is_read_only(lab):
-    """P10 P3: the state folder was remounted read-only while the gateway was away: it says so and ends with 1; writable
-    again, it serves what it held and takes the next version."""
+    """P10 P3: the state folder was remounted read-only while the gateway was away: it says so
+    and ends with 1; writable again, it serves what it held and takes the next version."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     disk = SmallDisk(lab, east)
@@ -121,8 +123,9 @@ def held_publish(trainer, number):
 
 @scenario
 def the_disk_takes_its_time(lab):
-    """P6 P3: while a sync of the store is held, status answers, the link stays up and a worker goes through a version; the
-    version whose ready is on its way to the disk is told to nobody. Then everything follows, also after SIGTERM."""
+    """P6 P3: while a sync of the store is held, status answers, the link stays up and a worker
+    goes through a version; the version whose ready is on its way to the disk is told to nobody.
+    Then everything follows, also after SIGTERM."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["store"] = {"slow_ms": 600000}
     west.models["policy"]["keep"] = 1
@@ -175,8 +178,8 @@ def the_disk_takes_its_time(lab):
 
 @scenario
 def the_disk_does_not_answer(lab):
-    """P6 P10: a sync that takes longer than store.slow_ms is a store that fails: told once, publishing refused, what is held
-    served; when the disk answers, all is written in order."""
+    """P6 P10: a sync that takes longer than store.slow_ms is a store that fails: told once,
+    publishing refused, what is held served; when the disk answers, all is written in order."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.extra["store"] = {"slow_ms": 2000, "path": lab.arena_dir / "store.sqlite"}  # where no other sync is slow
@@ -208,8 +211,9 @@ def the_disk_does_not_answer(lab):
 
 @scenario
 def the_disk_hangs_at_the_end(lab):
-    """P9 P3: the store's disk does not answer any more when SIGTERM comes: the gateway ends all the same, says what is not on the disk and whose
-    disk it is, and with 1; what was held is there at the next start."""
+    """P9 P3: the store's disk does not answer any more when SIGTERM comes: the gateway ends all
+    the same, says what is not on the disk and whose disk it is, and with 1; what was held is
+    there at the next start."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.root["drain_ms"] = 1000
