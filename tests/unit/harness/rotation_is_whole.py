@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 import rotation  # noqa: E402
@@ -52,6 +53,15 @@ def each_line_names_tests(lists, names):
             expect(f"tests/rotation: {pattern} names a test", bool(found), True)
 
 
+def a_slow_test_without_a_list_is_named(lists):
+    took = {"system.new": 12, "system.quick": 2, "system.lag_of_workers": 30, "unit.base.rate": 40}
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as out:
+        cases = "".join(f'<testcase name="{name}" time="{s}.5"/>' for name, s in took.items())
+        out.write(f"<testsuite>{cases}</testsuite>")
+        out.flush()
+        expect("slow tests", rotation.slow(lists, "asan", out.name), {"system.new": 12.5})
+
+
 def main():
     lists, names = rotation.read(), names_of(os.environ["TB_BUILD_DIR"])
     made = [rotation.List(["asan"], 3, ["a.*"]), rotation.List(["asan", "tsan"], 2, ["*"])]
@@ -59,6 +69,7 @@ def main():
         parts_are_the_list(given, tests)
         each_has_its_turn(given, tests)
     each_line_names_tests(lists, names)
+    a_slow_test_without_a_list_is_named(lists)
     print(f"{len(lists)} lists, {len(names)} tests")
 
 
