@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in build/long/, and of the stages that
-take hours one a part (a fuzz target, a test labelled `long`): each says at which commit it ran.
+"""long_results.py: what each stage of `tests/run --long` came to; one file a stage in
+build/long/, and of the stages that take hours one a part (a fuzz target, a test labelled
+`long`): each says at which commit it ran.
 
   passed STAGE                 exits 0 when the stage passed at this very commit, and says so
   keep STAGE|PART SECONDS      counts build/results and keeps the sum as the last result of it
@@ -28,7 +29,8 @@ FUZZ_S = 600
 
 
 def commit():
-    """The commit's short name, with + when files differ from it; docs do not count, for --write changes them."""
+    """The commit's short name, with + when files differ from it; docs do not count, for --write
+    changes them."""
     def git(*words):
         return subprocess.run(["git", "-C", ROOT, *words], capture_output=True, text=True, check=False).stdout.strip()
     return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain", "--", ".", ":!docs") else "")

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""results.py FOLDER [--part]: reads what ctest wrote and what tests/run recorded there; prints each failure and each skip with
-its reason, that RDMA was not tested where it was not (with --part, some tests were asked for, it does not), then the sum. Exits 0
-when something passed and nothing failed."""
+"""results.py FOLDER [--part]: reads what ctest wrote and what tests/run recorded there; prints
+each failure and each skip with its reason, that RDMA was not tested where it was not (with
+--part, some tests were asked for, it does not), then the sum. Exits 0 when something passed and
+nothing failed."""
 import glob
 import os
 import sys
 import xml.etree.ElementTree as tree
 
 # Each skips where it has no device for RDMA; in this order their reasons are told.
-OVER_VERBS = ("vm.what_only_rdma_can_do_wrong", "intra.verbs")
+OVER_VERBS = ("vm.faults_that_rdma_alone_can_have", "intra.verbs")
 
 
 def reason_of(case):

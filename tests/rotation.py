@@ -2,6 +2,7 @@
 """rotation.py: the tests of a suite that wait for another commit, as the hash of this one says.
 
   rotation.py out SUITE COMMIT <NAMES   prints those of NAMES (a line each) that wait
+  rotation.py slow SUITE RESULTS.xml    names system tests over 10 s in these results without a list
   rotation.py lists                     prints the lists: suites, parts, patterns
 
 tests/rotation has the lists, a line each: SUITES PARTS NAME... with * for any letters. Each test of
@@ -13,8 +14,11 @@ import fnmatch
 import hashlib
 import os
 import sys
+import xml.etree.ElementTree as tree
 
 LISTS = os.path.join(os.path.dirname(os.path.realpath(__file__)), "rotation")
+
+SLOW_S = 10  # a test with real processes that takes longer has its turn
 
 List = collections.namedtuple("List", "suites parts names")
 
@@ -60,10 +64,23 @@ def waiting(lists, suite, commit, names):
     return sorted(out)
 
 
+def slow(lists, suite, results):
+    """{system test: seconds}, of ctest's results: those that are slow and run at each commit."""
+    took = {case.get("name"): float(case.get("time") or 0) for case in tree.parse(results).iter("testcase")}
+    over = {name: s for name, s in took.items() if s > SLOW_S and name.startswith("system.")}
+    turns = {name for _, found in members(lists, suite, over) for name in found}
+    return {name: s for name, s in sorted(over.items()) if name not in turns}
+
+
 def main():
     lists = read()
     if sys.argv[1:2] == ["out"] and len(sys.argv) == 4:
-        print("\n".join(waiting(lists, sys.argv[2], sys.argv[3], sys.stdin.read().split())))
+        for name in waiting(lists, sys.argv[2], sys.argv[3], sys.stdin.read().split()):
+            print(name)
+        return 0
+    if sys.argv[1:2] == ["slow"] and len(sys.argv) == 4:
+        for name, seconds in slow(lists, *sys.argv[2:]).items():
+            print(f"{sys.argv[2]}: {name} took {seconds:.0f} s; tests/rotation has no turn for it")
         return 0
     if sys.argv[1:] == ["lists"]:
         for one in lists:

@@ -21,7 +21,8 @@ pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1>=0.2.5)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.14)
 pkg_check_modules(YAJL REQUIRED IMPORTED_TARGET yajl>=2.1)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.40)
-# RDMA inside a site (intra/verbs) is built where rdma-core's headers are; everything works and passes without it.
+# RDMA inside a site (intra/verbs) is built where rdma-core's headers are; everything works and
+# passes without it.
 set(TB_WITH_RDMA AUTO CACHE STRING "RDMA: AUTO (where rdma-core is found), ON (or fail) or OFF")
 set(TB_RDMA FALSE)
 if(NOT TB_WITH_RDMA STREQUAL "OFF")
@@ -32,8 +33,8 @@ if(NOT TB_WITH_RDMA STREQUAL "OFF")
     message(FATAL_ERROR "TB_WITH_RDMA=ON, and pkg-config finds no libibverbs and librdmacm (libibverbs-dev, librdmacm-dev)")
   endif()
 endif()
-# GPU memory (intra/cuda) is built where the headers of CUDA 12 or newer are; nothing of CUDA is linked, and everything works and
-# passes without it.
+# GPU memory (intra/cuda) is built where the headers of CUDA 12 or newer are; nothing of CUDA is
+# linked, and everything works and passes without it.
 set(TB_WITH_CUDA AUTO CACHE STRING "CUDA: AUTO (where its headers are found), ON (or fail) or OFF")
 set(TB_CUDA_ARCHS "80;90;100" CACHE STRING "GPU architectures that kernels are compiled for; all others from 7.5 on have PTX")
 set(TB_CUDA FALSE)
@@ -109,8 +110,9 @@ endfunction()
 # What the tests labelled tsan run; target tsan_programs builds it and nothing else.
 set_property(GLOBAL PROPERTY TB_TSAN_PROGRAMS "")
 
-# tb_unit(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT S] [COST S] [EACH ...]): one cmocka program = one ctest, or one for each
-# part of it, NAME.PART, that the program takes as its argument. The dearest run first, beside the others.
+# tb_unit(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT S] [COST S] [EACH ...]): one cmocka
+# program = one ctest, or one for each part of it, NAME.PART, that the program takes as its
+# argument. The dearest run first, beside the others.
 function(tb_unit name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;COST" "SOURCES;LINKS;LABELS;EACH")
   if(NOT arg_TIMEOUT)
@@ -138,9 +140,10 @@ function(tb_unit name)
   endif()
 endfunction()
 
-# tb_fuzz(NAME SOURCES ... LINKS ...): a target fuzz_NAME around LLVMFuzzerTestOneInput, seeds in tests/fuzz/corpus/NAME.
-# With TB_FUZZ it is a libFuzzer program; elsewhere tests/fuzz/replay.c runs the seeds, their truncations and a few
-# thousand mutations. Either way ctest fuzz.NAME replays the seeds.
+# tb_fuzz(NAME SOURCES ... LINKS ...): a target fuzz_NAME around LLVMFuzzerTestOneInput, seeds in
+# tests/fuzz/corpus/NAME. With TB_FUZZ it is a libFuzzer program; elsewhere tests/fuzz/replay.c runs
+# the seeds, their truncations and a few thousand mutations. Either way ctest fuzz.NAME replays the
+# seeds.
 function(tb_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINKS")
   set(corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})

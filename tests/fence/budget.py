@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""budget.py ROOT: the minutes of tests/budget are 40 at most, and its lines are the stages of tests/run."""
+"""budget.py ROOT: the minutes of tests/budget are 40 at most, and its lines are the stages of
+tests/run."""
 import os
 import re
 import sys

@@ -1,8 +1,10 @@
-"""c_text.py - C sources as fences read them: comments taken out, functions found, and calls between files. Not a program.
+"""c_text.py - C sources as fences read them: comments taken out, functions found, and calls
+between files. Not a program.
 
-A function: a definition with a body, outside of other bodies. Its lines: from its signature to the closing brace. An assert: a
-match of the tree's own words for it, in code. A call: a name and an opening parenthesis, where one file of the tree alone defines
-a function of that name that other files can see. A circle: files that reach each other by such calls."""
+A function: a definition with a body, outside of other bodies. Its lines: from its signature to
+the closing brace. An assert: a match of the tree's own words for it, in code. A call: a name and
+an opening parenthesis, where one file of the tree alone defines a function of that name that
+other files can see. A circle: files that reach each other by such calls."""
 import collections
 import os
 import re

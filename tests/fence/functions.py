@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""functions.py ROOT: a function over 70 lines has a comment above it, and none has an #if inside; in Python, no name of a
-class or of a file is defined twice, as the second hides the first.
+"""functions.py ROOT: a function over 70 lines has a comment above it, and none has an #if
+inside; in Python, no name of a class or of a file is defined twice, as the second hides the
+first.
 
-Reads sources as clang-format leaves them: a function's body starts with { in the first column and ends with }."""
+Reads sources as clang-format leaves them: a function's body starts with { in the first column
+and ends with }."""
 import ast
 import os
 import re

@@ -14,7 +14,8 @@ if ! command -v "$cxx" >/dev/null; then
     exit 77
 fi
 
-# alone LANGUAGE HEADER COMPILER...: twice in one file, so that the include guard is checked as well.
+# alone LANGUAGE HEADER COMPILER...: twice in one file, so that the include guard is checked as
+# well.
 alone() {
     local language=$1 header=$2
     shift 2

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""house.py ROOT: files do not call each other in circles, but for those that tests/fence/circles lists; and what one file
-alone needs is static.
+"""house.py ROOT: files do not call each other in circles, but for those that tests/fence/circles
+lists; and what one file alone needs is static.
 
 With --table it prints how the house looks in numbers, beside other trees where their paths are given:
     tests/fence/house.py --table . raft=/src/raft/src:assert quicly=/src/quicly/lib:assert
@@ -53,7 +53,8 @@ def wrong_circles(root):
 
 
 def wrong_exports(root):
-    """Functions that other files can see, and that no other file names. A header names its own functions once."""
+    """Functions that other files can see, and that no other file names. A header names its own
+    functions once."""
     codes = codes_of(root, EVERYWHERE)
     words = {name: collections.Counter(WORD.findall(code)) for name, code in codes.items()}
     users = collections.defaultdict(list)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """includes.py ROOT: who may include whom, and no cycle.
 
-base <- cores <- shells <- gateway/daemon; wan and intra are strangers; nothing of the product includes tests, sim or
-bench. A module that is not in the table may be included by nobody and may include nothing but base: add it here, with
-a thought for the arrow."""
+base <- cores <- shells <- gateway/daemon; wan and intra are strangers; nothing of the product
+includes tests, sim or bench. A module that is not in the table may be included by nobody and may
+include nothing but base: add it here, with a thought for the arrow."""
 import os
 import re
 import sys
@@ -23,7 +23,8 @@ ALLOWED = {
     "gateway/config": {"include", "base", "base/net", "wan", "intra/session_msg.h", "gateway/arena", "gateway/disk", "gateway/store"},
     "gateway/daemon": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/disk",
                        "gateway/store", "gateway/config"},
-    # the command line is a client: it reads configurations like the daemon, and never touches catalog or arena
+    # the command line is a client: it reads configurations like the daemon, and never touches
+    # catalog or arena
     "gateway/cli": {"include", "base", "base/net", "intra", "gateway/config", "gateway/disk"},
     "gateway/web": {"include", "base", "gateway/cli"},
     "sim": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/disk", "gateway/cli"},

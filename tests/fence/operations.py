@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""operations.py ROOT: each counter and each log event that a person may have to act on has a line in docs/operations.md,
-and the page speaks of no other; README speaks of each counter."""
+"""operations.py ROOT: each counter and each log event that a person may have to act on has a
+line in docs/operations.md, and the page speaks of no other; README speaks of each counter."""
 import os
 import re
 import sys

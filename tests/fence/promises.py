@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""promises.py ROOT: each promise P1 to P10 is named by a test, or stands in tests/fence/pending with the reason.
+"""promises.py ROOT: each promise P1 to P10 is named by a test, or stands in tests/fence/pending
+with the reason.
 
-A line of pending is: the promise, a space, why no test names it, or what part of it no test shows yet."""
+A line of pending is: the promise, a space, why no test names it, or what part of it no test
+shows yet."""
 import os
 import re
 import sys

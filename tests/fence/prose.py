@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""prose.py ROOT: what a program can check of plain English in sources (C, and Python's docstrings and comments):
+"""prose.py ROOT: what a program can check of plain English in sources (C, and Python's
+docstrings and comments):
 
     wide       a line of nothing but comment has over 100 columns, or any line over 110
     long       a paragraph of a comment has over 6 lines
     free       a sentence begins with a free "who" or "what": the subject is no thing that has a name
 
-Files that are not there yet are in tests/fence/prose_left with their numbers. A number may only fall: with --update it is
-written as it is now, where it fell."""
+Files that are not there yet are in tests/fence/prose_left with their numbers. A number may only
+fall: with --update it is written as it is now, where it fell."""
 import collections
 import os
 import re

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""reasons.py ROOT: a system test causes each reason of `tombolo lag` (gateway/daemon/links/lag.h), and docs/lab-notes/lag-reasons.md
-names it.
+"""reasons.py ROOT: a system test causes each reason of `tombolo lag`
+(gateway/daemon/links/lag.h), and docs/lab-notes/lag-reasons.md names it.
 
-A scenario declares its reasons: @scenario, then @causes("REASON", ...). tests/system/lagging.py fails it where one of them was
-not said."""
+A scenario declares its reasons: @scenario, then @causes("REASON", ...). tests/system/lagging.py
+fails it where one of them was not said."""
 import ast
 import pathlib
 import re

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# symbols.sh CORE.a ALL-CORES.a...: what a core library leaves undefined is defined by a core, or is one of the few
-# functions of the C library and the compiler that touch nothing but the memory they are given.
+# symbols.sh CORE.a ALL-CORES.a...: what a core library leaves undefined is defined by a core, or is
+# one of the few functions of the C library and the compiler that touch nothing but the memory they
+# are given.
 set -euo pipefail
 
 library=${1:?usage: symbols.sh CORE.a ALL-CORES.a...}
 shift
 
-# stdlib.h's abort and unistd.h's write are what TB_ASSERT ends in. strdup, strerror and strtok are left out on purpose:
-# heap, locale and hidden state. snprintf formats into memory of ours.
+# stdlib.h's abort and unistd.h's write are what TB_ASSERT ends in. strdup, strerror and strtok are
+# left out on purpose: heap, locale and hidden state. snprintf formats into memory of ours.
 allowed='^(mem(cpy|move|set|cmp|chr|rchr|mem)|str(len|nlen|cmp|ncmp|chr|rchr|str|spn|cspn|pbrk|cpy|ncpy|cat|ncat)|stpcpy'
 allowed+='|v?snprintf|abort|write'
 allowed+='|__(mem|str|stp|v?snprintf)[a-z]*_chk|__stack_chk_fail|_GLOBAL_OFFSET_TABLE_|__tls_get_addr'

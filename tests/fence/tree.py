@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""tree.py ROOT: the top level is the one that the project fixed, file names are unique outside tests, and each folder of
-sources has a README of at most 40 lines."""
+"""tree.py ROOT: the top level is the one that the project fixed, file names are unique outside
+tests, and each folder of sources has a README of at most 40 lines."""
 import os
 import subprocess
 import sys

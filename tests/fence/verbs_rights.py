@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""verbs_rights.py ROOT: no memory is ever registered for remote writing or remote atomics, and one file alone registers memory.
+"""verbs_rights.py ROOT: no memory is ever registered for remote writing or remote atomics, and
+one file alone registers memory.
 
-Anything of the product or its tests that names such a right is refused, in code and in numbers' names alike; a queue pair's
-rights are the kernel's to set, and without a registration's they open nothing."""
+Anything of the product or its tests that names such a right is refused, in code and in numbers'
+names alike; a queue pair's rights are the kernel's to set, and without a registration's they
+open nothing."""
 import os
 import re
 import sys

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""views.py ROOT: what a view says of another site comes from records alone (P10, gateway/catalog/records.h).
+"""views.py ROOT: what a view says of another site comes from records alone (P10,
+gateway/catalog/records.h).
 
-The files of views may not name the tables by which the catalog and the links decide: those believe longer than a view may."""
+The files of views may not name the tables by which the catalog and the links decide: those
+believe longer than a view may."""
 import os
 import re
 import sys
@@ -10,7 +12,8 @@ VIEWS = ("gateway/daemon/control/lag_status.c", "gateway/daemon/control/lag_evid
          "gateway/daemon/control/link_status.c", "gateway/catalog/rules/wait_rules.c", "gateway/catalog/views.c")
 # The catalog's references and sites; what links know of a peer's version.
 OTHERS = re.compile(r"\b(TB_REFERENCE_SITE|EACH_HOLDER|site_at|tb_catalog_site_\w+|tb_links_peer_progress|on_peer_held)\b")
-# views.c counts the references of a version by kind, and shows each as it is: that says nothing of a site.
+# views.c counts the references of a version by kind, and shows each as it is: that says nothing of
+# a site.
 ALLOWED = {("gateway/catalog/views.c", "TB_REFERENCE_SITE")}
 RECORDS = {"gateway/daemon/control/lag_status.c": "tb_record_at", "gateway/catalog/rules/wait_rules.c": "tb_record_reached"}
 

@@ -377,7 +377,7 @@ static void disorder_between_streams_is_normal(void **state)
 }
 
 /* P4: another link had brought chunk 2: it is not sent, and parcels go around it. */
-static void what_came_another_way_is_not_sent(void **state)
+static void a_chunk_that_came_another_way_is_not_sent(void **state)
 {
     (void)state;
     struct world w;
@@ -431,7 +431,7 @@ int main(void)
         cmocka_unit_test(a_lost_stream_s_arrived_parcel_does_not_go_again),
         cmocka_unit_test(duplicate_held_changes_nothing),
         cmocka_unit_test(disorder_between_streams_is_normal),
-        cmocka_unit_test(what_came_another_way_is_not_sent),
+        cmocka_unit_test(a_chunk_that_came_another_way_is_not_sent),
         cmocka_unit_test(garbled_held_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

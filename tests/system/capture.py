@@ -1,12 +1,15 @@
-"""What crosses the device between sites: every packet there, its streams put together again, and what in them is no TLS.
+"""What crosses the device between sites: every packet there, its streams put together again, and
+what in them is no TLS.
 
     with Capture(wan, "east") as seen:      # of sim/wan/wanlab.py
         ...
     seen.streams, seen.strangers, seen.complaints()
 
-Of several sites each packet is taken where it leaves, once and as it was before the path lost, doubled or spoiled it.
+Of several sites each packet is taken where it leaves, once and as it was before the path lost,
+doubled or spoiled it.
 
-Run as a program, in a site's network namespace, it writes each packet of a device to stdout until its input ends."""
+Run as a program, in a site's network namespace, it writes each packet of a device to stdout
+until its input ends."""
 
 import contextlib
 import ctypes
@@ -30,7 +33,8 @@ HELLOS_MOST = 2               # in clear: one a side, two after a request to ret
 
 
 class Tls:
-    """One direction of a connection, read as it passes: TLS 1.3 records and nothing else, of which only hellos are in clear."""
+    """One direction of a connection, read as it passes: TLS 1.3 records and nothing else, of
+    which only hellos are in clear."""
 
     def __init__(self):
         self.header = b""
@@ -132,7 +136,8 @@ def tcp(packet):
 
 
 class Capture:
-    """All packets of a site's device to the others, or of several sites' devices, while the block runs."""
+    """All packets of a site's device to the others, or of several sites' devices, while the
+    block runs."""
 
     DEVICE = "wan0"
 

@@ -1,4 +1,5 @@
-"""A TCP connection of another process, by a descriptor that it shares with us: what is set on it holds there."""
+"""A TCP connection of another process, by a descriptor that it shares with us: what is set on it
+holds there."""
 
 import contextlib
 import ctypes
@@ -53,7 +54,8 @@ class Connection:
 
 @contextlib.contextmanager
 def lent(pid):
-    """Those of a process for as long as the block runs, by the name of their end there. Behind it a close of theirs ends them again."""
+    """Those of a process for as long as the block runs, by the name of their end there. Behind
+    it a close of theirs ends them again."""
     found = Connection.of(pid)
     names = {}
     for one in found:

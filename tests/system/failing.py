@@ -9,7 +9,8 @@ from harness import Failed, Veth, Worker, main, scenario
 
 
 def full_lab(lab):
-    """Gateways, a worker that stands still, a process that the lab does not know, in a session of its own, and devices."""
+    """Gateways, a worker that stands still, a process that the lab does not know, in a session
+    of its own, and devices."""
     east, west, _ = lab.east_west()
     for s in (east, west):
         s.start()

@@ -122,7 +122,8 @@ class Site:
         return site, int(lane or 0)
 
     def live_in(self, enter, address):
-        """Its gateway and workers are started through the argv `enter`, into a network of their own where it has this address."""
+        """Its gateway and workers are started through the argv `enter`, into a network of their
+        own where it has this address."""
         self.prefix, self.worker_prefix, self.address = enter, enter, address
 
     # ---- configuration ----
@@ -279,7 +280,8 @@ class Lab:
         shm = pathlib.Path(os.environ.get("TB_TEST_SHM", "/dev/shm"))
         base = shm if shm.is_dir() and os.access(shm, os.W_OK) else self.dir
         self.arena_dir = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=base))
-        # An address of this process alone, so that a port that was free stays free until a gateway listens on it.
+        # An address of this process alone, so that a port that was free stays free until a gateway
+        # listens on it.
         pid = os.getpid()
         self.address = f"127.{64 + (pid >> 14) % 64}.{1 + (pid >> 7) % 128}.{1 + pid % 128}"
         self.processes = []
@@ -322,7 +324,8 @@ class Lab:
             raise Failed(complaints[0])
 
     def end_well(self):
-        """Workers end by end of input, then daemons by SIGTERM, so that leaks are seen; what went wrong with that."""
+        """Workers end by end of input, then daemons by SIGTERM, so that leaks are seen; what
+        went wrong with that."""
         alive = [p for p in self.processes if p.alive()]
         for p in alive:
             p.signal(signal.SIGCONT)
@@ -353,7 +356,8 @@ class Lab:
         return found
 
     def free_port(self):
-        """One that nobody listens on, and that was not given out before: the kernel may offer a closed one again."""
+        """One that nobody listens on, and that was not given out before: the kernel may offer a
+        closed one again."""
         while True:
             with socket.create_server((self.address, 0)) as s:
                 port = s.getsockname()[1]
@@ -396,7 +400,8 @@ class Lab:
         return s
 
     def watch(self, net, *names):
-        """P8: every packet on the devices between these sites, until the test ends, belongs to a TLS connection."""
+        """P8: every packet on the devices between these sites, until the test ends, belongs to a
+        TLS connection."""
         seen = Capture(net, *names)
 
         def judge(kind, *_):
@@ -551,8 +556,8 @@ def stays(prefix):
 
 
 def run(name):
-    """One scenario; the exit code. Nothing of it stays, however it ends: a watchdog clears up where this process is killed. What a scenario that
-    went well leaves is a failure of it."""
+    """One scenario; the exit code. Nothing of it stays, however it ends: a watchdog clears up
+    where this process is killed. What a scenario that went well leaves is a failure of it."""
     started = time.monotonic()
     prefix, keep = prefix_of_this_test(), os.environ.get("TB_KEEP") == "1"
     if not keep:

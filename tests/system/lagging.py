@@ -1,8 +1,10 @@
-"""What `tombolo lag` says of a site, for every test that causes a reason. A pair of sites that are far apart.
+"""What `tombolo lag` says of a site, for every test that causes a reason. A pair of sites that
+are far apart.
 
-A scenario declares with `causes` the reasons that it causes. It fails unless `says` found each of them, alone. The fence
-tests/fence/reasons.py compares these declarations with the list of reasons. With TB_LAG_NOTES=FILE a scenario appends to
-FILE what `tombolo lag` printed for each (docs/lab-notes/lag-reasons.md)."""
+A scenario declares with `causes` the reasons that it causes. It fails unless `says` found each
+of them, alone. The fence tests/fence/reasons.py compares these declarations with the list of
+reasons. With TB_LAG_NOTES=FILE a scenario appends to FILE what `tombolo lag` printed for each
+(docs/lab-notes/lag-reasons.md)."""
 
 import functools
 import os
@@ -52,8 +54,8 @@ def printed(site, of, reason):
 
 
 def says(site, reason, evidence, of="west", **fields):
-    """Its row of that site, once the reason is this one (or one of a set) and the evidence has this form. The fields are so, too: each is a
-    value, or one of a set."""
+    """Its row of that site, once the reason is this one (or one of a set) and the evidence has
+    this form. The fields are so, too: each is a value, or one of a set."""
     reasons = {reason} if isinstance(reason, str) else reason
 
     def said():
@@ -71,7 +73,8 @@ def says(site, reason, evidence, of="west", **fields):
 
 
 def far_pair(lab, kernel=None, home_dials=False, **path):
-    """East and west on the emulated WAN, with this path between them. West dials, or east. `kernel` sets rmem or wmem of both."""
+    """East and west on the emulated WAN, with this path between them. West dials, or east.
+    `kernel` sets rmem or wmem of both."""
     reason = wanlab.why_not()
     if reason:
         raise Skipped(reason)

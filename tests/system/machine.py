@@ -1,5 +1,5 @@
-"""What a system test does to the machine under a gateway: disks that are slow, small or full, a wall
-clock, huge pages, a pair of network namespaces, and how busy others keep the cores."""
+"""What a system test does to the machine under a gateway: disks that are slow, small or full, a
+wall clock, huge pages, a pair of network namespaces, and how busy others keep the cores."""
 
 import contextlib
 import mmap
@@ -33,7 +33,8 @@ class SlowDisk:
 
 
 class SlowReader:
-    """Makes a worker that is started with its `env` stand in the middle of reading another process's memory while it is held."""
+    """Makes a worker that is started with its `env` stand in the middle of reading another
+    process's memory while it is held."""
 
     def __init__(self, lab, name):
         self.path = lab.dir / f"{name}.hold"
@@ -46,8 +47,9 @@ class SlowReader:
 
 
 class WallClock:
-    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures time with is the machine's, and so is
-    what it compares the dates of certificates with, unless `dates`."""
+    """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures
+    time with is the machine's, and so is what it compares the dates of certificates with, unless
+    `dates`."""
 
     def __init__(self, site, dates=False):
         self.path = site.dir / "clock.shift"
@@ -66,8 +68,9 @@ class WallClock:
 
 
 class SmallMount:
-    """A tmpfs on a folder of its own, in a mount namespace that lives as long as this: the holder ends when its
-    input closes, also when the test is killed, and the kernel then takes the mount down."""
+    """A tmpfs on a folder of its own, in a mount namespace that lives as long as this: the
+    holder ends when its input closes, also when the test is killed, and the kernel then takes
+    the mount down."""
 
     def __init__(self, lab, folder, size="2m"):
         self.dir = folder
@@ -108,8 +111,9 @@ class SmallDisk(SmallMount):
 
 
 class HugeMount:
-    """A filesystem of huge pages for a site's arena, in a mount namespace. On hugetlbfs its pages are set aside as it
-    begins; the holder gives them back when its input closes, also when the test is killed."""
+    """A filesystem of huge pages for a site's arena, in a mount namespace. On hugetlbfs its
+    pages are set aside as it begins; the holder gives them back when its input closes, also when
+    the test is killed."""
 
     SCRIPT = """
         pool=/proc/sys/vm/nr_hugepages

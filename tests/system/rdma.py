@@ -1,4 +1,5 @@
-"""What goes between hosts: by tcp, and with TB_TEST_RDMA=1, in the VM lab, by verbs; the device's own counters say so."""
+"""What goes between hosts: by tcp, and with TB_TEST_RDMA=1, in the VM lab, by verbs; the
+device's own counters say so."""
 
 import contextlib
 import os

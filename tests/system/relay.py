@@ -10,16 +10,16 @@ import time
 from capture import Tls
 
 CRAWL = 64 << 10  # bytes a second
-# A slow relay passes on this much at once, in seconds of its rate. It holds no more than its buffer:
-# a window opens by a sixteenth of the buffer, and the kernel makes that megabytes long, which at this
-# rate takes longer than a stream may stand still.
+# A slow relay passes on this much at once, in seconds of its rate. It holds no more than its
+# buffer: a window opens by a sixteenth of the buffer, and the kernel makes that megabytes long,
+# which at this rate takes longer than a stream may stand still.
 STEADY_S = 0.05
 SLOW_BUFFER = 16 << 10
 
 
 class Link(threading.Thread):
-    """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or cuts
-    connections. A test in which anything but TLS crosses has failed."""
+    """A TCP relay between two gateways: counts bytes each way, holds them to a rate, stalls, or
+    cuts connections. A test in which anything but TLS crosses has failed."""
 
     def __init__(self, to_address, to_port):
         super().__init__(daemon=True)
@@ -70,7 +70,8 @@ class Link(threading.Thread):
         return min(self.bytes_per_s, CRAWL) if crawls else self.bytes_per_s
 
     def line_takes(self, forward, seconds):
-        """How long until bytes that take so many seconds have passed, behind those of other connections."""
+        """How long until bytes that take so many seconds have passed, behind those of other
+        connections."""
         with self.lock:
             now = time.monotonic()
             self.free_at[forward] = max(now, self.free_at[forward]) + seconds
@@ -137,7 +138,8 @@ class Link(threading.Thread):
 
 
 class Dns(threading.Thread):
-    """A name server on loopback: A records, and services as [(priority, weight, port, host)]. What it knows may change."""
+    """A name server on loopback: A records, and services as [(priority, weight, port, host)].
+    What it knows may change."""
 
     def __init__(self, names, services=None, ttl_s=60):
         super().__init__(daemon=True)

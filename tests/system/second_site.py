@@ -1,9 +1,11 @@
-"""A site that follows one model, written from docs/protocol.md alone: what that page does not say this program does not know.
+"""A site that follows one model, written from docs/protocol.md alone: what that page does not
+say this program does not know.
 
     with SecondSite((address, port), tls_of(ca, certificate, key), "west", model="policy", home="east") as site:
         version = site.next_version()
 
-It asks for each version when it hears of it, names the one before as a base, decodes every form, and looks at every digest."""
+It asks for each version when it hears of it, names the one before as a base, decodes every form,
+and looks at every digest."""
 
 import bisect
 import contextlib

@@ -45,15 +45,16 @@ def on_disk(folder):
 
 
 def patient(*sites):
-    """Their links are down for what is done to them, and not for a machine that has no core for one of them."""
+    """Their links are down for what is done to them, and not for a machine that has no core for
+    one of them."""
     for site in sites:
         site.extra["link"] = {"down_ms": 60000}
 
 
 @scenario
 def certificates_are_renewed_in_mid_version(lab):
-    """P5 P6 P9: both gateways get new ones while a version crosses: the link goes on over a fresh connection, is never down, and what was held
-    is not sent again."""
+    """P5 P6 P9: both gateways get new ones while a version crosses: the link goes on over a
+    fresh connection, is never down, and what was held is not sent again."""
     east, west, link = lab.east_west()
     east.peer_keys["west"] = {"rate": "20Mbit"}
     patient(east, west)
@@ -87,7 +88,8 @@ def certificates_are_renewed_in_mid_version(lab):
 
 @scenario
 def bad_certificates_are_refused(lab):
-    """P8 P10: half a file, another's key, another gateway's certificate: each is one line and one count, and what was there goes on."""
+    """P8 P10: half a file, another's key, another gateway's certificate: each is one line and
+    one count, and what was there goes on."""
     east, west, _ = lab.east_west(through_link=False)
     patient(east, west)
     up(east, west)
@@ -126,8 +128,9 @@ CUT = ("west-cas.crt: certificate 2 in it is cut or damaged", "write the file ag
 
 @scenario
 def an_authority_is_replaced(lab):
-    """P8 P9 P10: west's CA is followed by another. Whoever trusts both lets both in; a file that is cut in the second is refused, live and at a
-    start; once the old one is gone its certificates open nothing."""
+    """P8 P9 P10: west's CA is followed by another. Whoever trusts both lets both in; a file that
+    is cut in the second is refused, live and at a start; once the old one is gone its
+    certificates open nothing."""
     east, west, _ = lab.east_west(through_link=False)
     old, new = lab.pki_dir("west"), lab.dir / "pki-west-new"
     trusted = lab.dir / "west-cas.crt"
@@ -169,8 +172,9 @@ def an_authority_is_replaced(lab):
 
 @scenario
 def a_worker_shows_what_its_files_have_now(lab):
-    """P8 P9 P10: the authority of a site is replaced while a worker from elsewhere has a session: it comes back with the certificate that its files
-    have by then. Files that do not serve are told of once, and what was read before is shown."""
+    """P8 P9 P10: the authority of a site is replaced while a worker from elsewhere has a
+    session: it comes back with the certificate that its files have by then. Files that do not
+    serve are told of once, and what was read before is shown."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", publish=["tombolo://east/worker/w"])
     east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""No plaintext leaves a site: looked for on the devices between two network namespaces. What goes through the harness's relays in
-all other tests is looked at there, as it passes.
+"""No plaintext leaves a site: looked for on the devices between two network namespaces. What
+goes through the harness's relays in all other tests is looked at there, as it passes.
 
 Covers: base/net/tls_session.c
 """
@@ -66,8 +66,9 @@ def cross_the_link(lab, wan, path):
 
 @scenario
 def no_clear_text_between_sites(lab):
-    """P8: none of the markers that stand in every 4 KiB of a tensor is on the device of a site, though they cross unencoded, and
-    every packet there belongs to a TLS connection; a control run over a plain socket finds them all."""
+    """P8: none of the markers that stand in every 4 KiB of a tensor is on the device of a site,
+    though they cross unencoded, and every packet there belongs to a TLS connection; a control
+    run over a plain socket finds them all."""
     reason = wanlab.why_not()
     if reason:
         raise Skipped(reason)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Versions on disks: what a site has in files does not cross again, and nothing in a file is believed.
+"""Versions on disks: what a site has in files does not cross again, and nothing in a file is
+believed.
 
 Covers: gateway/daemon/copies/adopt.c gateway/daemon/copies/adopt_read.c
 Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/shard_files.c
@@ -63,7 +64,8 @@ def two_versions(lab, **model):
 
 @scenario
 def a_new_site_with_an_old_copy_begins_with_a_step(lab):
-    """P1: the files are digested before a link is up, none of their version crosses, and the newest crosses as a step."""
+    """P1: the files are digested before a link is up, none of their version crosses, and the
+    newest crosses as a step."""
     east, west, link, paths, uids = two_versions(lab)
     link.refusing = True
     west.start()
@@ -87,8 +89,8 @@ def a_new_site_with_an_old_copy_begins_with_a_step(lab):
 
 @scenario
 def half_a_copy_is_half_the_way(lab):
-    """P1 P6: of files that are cut short and damaged what is right is taken, the rest crosses, and then a step; the crossing
-    that was under way waits meanwhile and loses nothing."""
+    """P1 P6: of files that are cut short and damaged what is right is taken, the rest crosses,
+    and then a step; the crossing that was under way waits meanwhile and loses nothing."""
     east, west, link, paths, uids = two_versions(lab)
     old = folder(lab, "old")
     rows = safetensors_table(paths[0])
@@ -116,8 +118,8 @@ def half_a_copy_is_half_the_way(lab):
 
 @scenario
 def wrong_files_are_adopted_by_nobody(lab):
-    """P1 P10: files that are none, of another model, or change while they are read: said with an exit code, and what is served is
-    what was published."""
+    """P1 P10: files that are none, of another model, or change while they are read: said with an
+    exit code, and what is served is what was published."""
     east, west, link, paths, uids = two_versions(lab)
     link.refusing = True
     west.start()
@@ -182,8 +184,9 @@ def wait_anchor(site, count=1):
 
 @scenario
 def an_anchor_outlives_a_reboot(lab):
-    """P3: after a reboot of a site nothing of what its anchor holds crosses, of what is newer a step; also of a version that had
-    left the arena, and at home, where no other site can be asked."""
+    """P3: after a reboot of a site nothing of what its anchor holds crosses, of what is newer a
+    step; also of a version that had left the arena, and at home, where no other site can be
+    asked."""
     east, west, link = lab.east_west(keep=3)
     east.extra["link"] = STEPS
     west.models["policy"] = dict(home="east", keep=1)
@@ -215,7 +218,8 @@ def an_anchor_outlives_a_reboot(lab):
 
 @scenario
 def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
-    """P1 P10: what rots in an anchor comes over the link, and no more than that; a head that rots is refused as a whole."""
+    """P1 P10: what rots in an anchor comes over the link, and no more than that; a head that
+    rots is refused as a whole."""
     east, west, link = lab.east_west()
     where = anchored(lab, west)
     up(east, west)
@@ -255,8 +259,8 @@ def a_rotten_anchor_is_refused_chunk_by_chunk(lab):
 
 @scenario
 def a_kill_or_a_full_disk_leaves_the_older_anchor(lab):
-    """P3 P10: killed in the middle of a newer one, and with no room for it: the older one is whole, and what is newer crosses as a
-    step to it."""
+    """P3 P10: killed in the middle of a newer one, and with no room for it: the older one is
+    whole, and what is newer crosses as a step to it."""
     east, west, link = lab.east_west(keep=4)
     east.extra["link"] = STEPS
     disk = SmallDisk(lab, west, "40m")

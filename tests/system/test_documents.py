@@ -35,7 +35,8 @@ def same_names(what, served, documented):
 
 @scenario
 def the_control_page_is_what_is_served(lab):
-    """P10: an operator's program that was written after docs/control.md finds each field, and no other."""
+    """P10: an operator's program that was written after docs/control.md finds each field, and no
+    other."""
     east, west, _ = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -112,7 +113,8 @@ def lag_behind_a_cut(east, trainer):
 
 
 def streams_of_a_crossing(site, of, way):
-    """A link's row while bytes cross it. `way`: sent or received, what a stream does with them here."""
+    """A link's row while bytes cross it. `way`: sent or received, what a stream does with them
+    here."""
     def moving():
         link = rows_of(site, "streams", of)
         rows = link["streams"]
@@ -133,9 +135,11 @@ def streams_of_a_crossing(site, of, way):
 
 
 def evidence_of_a_crossing(site, words, size):
-    """West's row at that site, once it crosses, is less by what east heard that west holds, and its evidence is these.
+    """West's row at that site, once it crosses, is less by what east heard that west holds, and
+    its evidence is these.
 
-    What held a stream is of a quarter of a second, and east hears of whole chunks only: the row is waited for.
+    What held a stream is of a quarter of a second, and east hears of whole chunks only: the row
+    is waited for.
     """
     def row():
         r = rows_of(site, "lag", "west")
@@ -145,7 +149,8 @@ def evidence_of_a_crossing(site, words, size):
 
 @scenario
 def lag_and_streams_say_what_is_so(lab):
-    """P10: of a site that is cut off, then of one to which a version crosses: versions, bytes, seconds, the reason and its evidence, and what each stream does."""
+    """P10: of a site that is cut off, then of one to which a version crosses: versions, bytes,
+    seconds, the reason and its evidence, and what each stream does."""
     east, west, link = lab.east_west()
     east.extra["link"] = {"codec": "raw", "protocol_max": 1}  # whole versions
     up(east, west)
@@ -226,8 +231,8 @@ def published(lab, site, number, shards):
 
 @scenario
 def a_site_written_from_the_protocol_page_follows(lab):
-    """P9: docs/protocol.md is enough for a second implementation: whole copies and steps of each dtype, in every form that gateways send, with every
-    root and digest."""
+    """P9: docs/protocol.md is enough for a second implementation: whole copies and steps of each
+    dtype, in every form that gateways send, with every root and digest."""
     east, west, _ = lab.east_west(through_link=False, keep=3)
     east.peers["west"] = None
     draws, number, forms = random.Random(4), 0, set()

@@ -1,4 +1,5 @@
-"""Tensors of every dtype, as files and from memory: what a reader gets is what was published, whether this release knows the dtype or not.
+"""Tensors of every dtype, as files and from memory: what a reader gets is what was published,
+whether this release knows the dtype or not.
 
 Covers: wan/link/traffic/link_dtypes.c gateway/disk/safetensors.c python/tombolo.py
 """
@@ -16,12 +17,14 @@ os.environ.setdefault("TOMBOLO_LIBRARY", str(BUILD / "intra/client/libtombolo.so
 
 BITS = {"U8": 8, "I8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8, "F6_E2M3": 6, "F6_E3M2": 6,
         "F4": 4, "U16": 16, "I16": 16, "F16": 16, "BF16": 16, "U32": 32, "I32": 32, "F32": 32, "U64": 64, "I64": 64, "F64": 64, "C64": 64}
-# Not known to this release, and of sizes that no bits explain: in a file data_offsets say how many bytes they have.
+# Not known to this release, and of sizes that no bits explain: in a file data_offsets say how many
+# bytes they have.
 UNKNOWN = {"MXFP4_16": ([3, 11], 19), "U128": ([2], 32), "new.dtype-1": ([], 5)}
 
 
 def tensors(seed):
-    """{name: (dtype, shape, bytes)}: of each dtype a tensor that takes several chunks, a few odd elements, one, and none."""
+    """{name: (dtype, shape, bytes)}: of each dtype a tensor that takes several chunks, a few odd
+    elements, one, and none."""
     rng = random.Random(seed)
     table = {}
     for dtype, bits in BITS.items():
@@ -106,7 +109,8 @@ def a_peer_of_an_older_protocol_is_refused_them(lab):
 
 @scenario
 def dtypes_cross_from_memory_to_memory(lab):
-    """P1: tb_register takes a dtype by name, and one that is not known by name and bits; versions are copied, patched and listed."""
+    """P1: tb_register takes a dtype by name, and one that is not known by name and bits;
+    versions are copied, patched and listed."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")

@@ -1,10 +1,12 @@
-"""Allocations and system calls of whole programs fail, one after the other: once, and once and from then on.
+"""Allocations and system calls of whole programs fail, one after the other: once, and once and
+from then on.
 
-A clean run counts the calls at each fault point: those of base/fault.h, where allocations of libraries are one (`library`), and
-those functions of libc that tests/fault/calls.c stands in front of, whoever calls them. Then the run is repeated with call k
-failing. Each time a spread of the calls is tried; with TB_FAULT_ALL=1 every one up to MOST, and a spread of those
-behind it; TB_FAULT_PART=i/n tries the i-th of n parts of that. A run may fail; it may not crash, hang, leak (sanitized
-builds say so) or lie: what answered well is there, byte for byte.
+A clean run counts the calls at each fault point: those of base/fault.h, where allocations of
+libraries are one (`library`), and those functions of libc that tests/fault/calls.c stands in
+front of, whoever calls them. Then the run is repeated with call k failing. Each time a spread of
+the calls is tried; with TB_FAULT_ALL=1 every one up to MOST, and a spread of those behind it;
+TB_FAULT_PART=i/n tries the i-th of n parts of that. A run may fail; it may not crash, hang, leak
+(sanitized builds say so) or lie: what answered well is there, byte for byte.
 
 Covers: base/fault.c gateway/daemon/main.c gateway/daemon/daemon.c gateway/cli/tombolo.c
 """
@@ -42,7 +44,8 @@ def spread(calls, most):
 
 
 def plans(calls, most):
-    """(what, environment, from then on) for each call to fail. From then on: half of them, where not all are tried."""
+    """(what, environment, from then on) for each call to fail. From then on: half of them, where
+    not all are tried."""
     number = 0
     for (variable, point), count in calls.items():
         for i, k in enumerate(spread(count, most)):
@@ -57,7 +60,8 @@ def plans(calls, most):
 def preloaded(env):
     # A sanitizer wants to be the first library; it need not be, as calls.c hands on to it.
     options = ":".join(filter(None, (os.environ.get("ASAN_OPTIONS"), "verify_asan_link_order=0:handle_abort=1")))
-    # OpenSSL frees less than it took when it gets no memory for its own end; what is ours is still looked at.
+    # OpenSSL frees less than it took when it gets no memory for its own end; what is ours is still
+    # looked at.
     return {**env, "LD_PRELOAD": str(CALLS), "ASAN_OPTIONS": options, "LSAN_OPTIONS": f"suppressions={LEAKS}:print_suppressions=0"}
 
 
@@ -84,8 +88,8 @@ def run(site, env, *args):
 
 
 def aborted_by_library(text):
-    """libuv and OpenSSL end the process where they cannot go on without memory; that is theirs to decide, and bounded. What
-    falls in our code, or by SIGSEGV, is a finding."""
+    """libuv and OpenSSL end the process where they cannot go on without memory; that is theirs
+    to decide, and bounded. What falls in our code, or by SIGSEGV, is a finding."""
     if "AddressSanitizer: ABRT" not in text or "assert.failed" in text:
         return False
     frames = re.findall(r"^ +#\d+ 0x[0-9a-f]+ (.*)$", text, re.MULTILINE)
@@ -200,7 +204,8 @@ class Commands:
 
 @scenario
 def each_call_of_a_command_may_fail(lab):
-    """P10 P7: a command whose call fails says so or succeeds; what it says is done is done; its gateway serves on."""
+    """P10 P7: a command whose call fails says so or succeeds; what it says is done is done; its
+    gateway serves on."""
     east, _, _ = lab.east_west(arena_mib=64, through_link=False)
     east.start()
     commands, findings = Commands(lab, east), Findings()
@@ -229,7 +234,8 @@ def each_call_of_a_command_may_fail(lab):
 
 
 def anchors_of(lab, east, west):
-    """West has an anchor of the version before, as it was before its machine lost its memory, and that one's files."""
+    """West has an anchor of the version before, as it was before its machine lost its memory,
+    and that one's files."""
     folder, kept = lab.dir / "anchors", lab.dir / "anchors-kept"
     west.extra["anchor"] = {"dir": folder}
     source = source_of(lab, "older", step=1)
@@ -246,7 +252,8 @@ def anchors_of(lab, east, west):
 
 
 def sweep_gateway(lab, disk):
-    """A gateway that lands a version; with `disk` it begins from an anchor, adopts the version's files, and writes an anchor of it."""
+    """A gateway that lands a version; with `disk` it begins from an anchor, adopts the version's
+    files, and writes an anchor of it."""
     east, west, _ = lab.east_west(arena_mib=16, through_link=False)
     source = source_of(lab)
     east.start()
@@ -335,8 +342,9 @@ def sweep_gateway(lab, disk):
 
 @scenario
 def each_call_of_a_gateway_may_fail(lab):
-    """P6 P7: a gateway whose call fails once ends with a line that says why, or lands the version all the same; with calls
-    that fail from then on it does not crash, hang at its end, or say that it holds what it does not."""
+    """P6 P7: a gateway whose call fails once ends with a line that says why, or lands the
+    version all the same; with calls that fail from then on it does not crash, hang at its end,
+    or say that it holds what it does not."""
     sweep_gateway(lab, disk=False)
 
 

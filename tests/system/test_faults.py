@@ -1,5 +1,5 @@
-"""Faults are normal: cut links, killed processes, publishers that die, restart, or break their word (P1 to P6, P10).
-With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py).
+"""Faults are normal: cut links, killed processes, publishers that die, restart, or break their
+word (P1 to P6, P10). With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py).
 
 Covers: wan/link/path/link_dial.c wan/link/streams/link_streams.c gateway/daemon/store_restore.c
 Covers: gateway/daemon/copies/copy_sweep.c gateway/daemon/links/withdrawn.c
@@ -15,7 +15,8 @@ from rdma import over_the_network, paced
 
 
 def slow(link, uid_of, west, fraction=0.2):
-    """Publishes over a slowed link, which crawls behind the first third; returns the uid once west holds some of it and not all."""
+    """Publishes over a slowed link, which crawls behind the first third; returns the uid once
+    west holds some of it and not all."""
     link.bytes_per_s = 2 << 20
     link.crawl_at = link.back_bytes + (8 << 20)
     uid = uid_of()
@@ -27,8 +28,8 @@ def slow(link, uid_of, west, fraction=0.2):
 
 @scenario
 def streams_cut_in_mid_version_resume(lab):
-    """P5: every stream is cut several times in mid-version; it finishes, and what crossed in all is the version plus at
-    most one parcel a stream and cut, and the control traffic."""
+    """P5: every stream is cut several times in mid-version; it finishes, and what crossed in all
+    is the version plus at most one parcel a stream and cut, and the control traffic."""
     east, west, link = lab.east_west()
     east.extra["link"] = {"codec": "raw"}  # bytes are counted
     up(east, west)
@@ -47,7 +48,8 @@ def streams_cut_in_mid_version_resume(lab):
     reader.stage(uid)
     reader.activate(uid)
     reader.check(path)
-    # 4 streams, parcels of at most 1 MiB of wire bytes or one chunk, and what TCP and the relay still had in flight.
+    # 4 streams, parcels of at most 1 MiB of wire bytes or one chunk, and what TCP and the relay
+    # still had in flight.
     bound = bytes_all + cuts * 4 * (2 << 20) + (4 << 20)
     if link.back_bytes > bound:
         raise Failed(f"{link.back_bytes} bytes crossed for a version of {bytes_all}: something held was sent again")
@@ -58,7 +60,8 @@ def streams_cut_in_mid_version_resume(lab):
 
 @scenario
 def one_stream_cut_moves_its_parcels(lab):
-    """P6: one stream is lost; the others carry on and the version is whole. Home sees the progress meanwhile."""
+    """P6: one stream is lost; the others carry on and the version is whole. Home sees the
+    progress meanwhile."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -75,7 +78,8 @@ def one_stream_cut_moves_its_parcels(lab):
 
 @scenario
 def a_source_dies_and_another_goes_on(lab):
-    """P5 P6: north takes a version from west, which is killed in mid-version: east gives the rest, and not what north holds."""
+    """P5 P6: north takes a version from west, which is killed in mid-version: east gives the
+    rest, and not what north holds."""
     east, west, _ = lab.east_west(through_link=False)
     west.listen = True
     north = lab.site("north")
@@ -129,7 +133,8 @@ def west_gateway_killed_in_mid_version(lab):
 
 @scenario
 def east_gateway_killed_in_mid_version(lab):
-    """P3 P6: the home gateway is killed while west is half way; ranks announce again, and west becomes whole."""
+    """P3 P6: the home gateway is killed while west is half way; ranks announce again, and west
+    becomes whole."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -147,7 +152,8 @@ def east_gateway_killed_in_mid_version(lab):
 
 @scenario
 def catalog_restarted_with_readers_in_flight(lab):
-    """P3 P2: west's gateway restarts while workers stage; they keep what they hold, announce again and finish."""
+    """P3 P2: west's gateway restarts while workers stage; they keep what they hold, announce
+    again and finish."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -167,7 +173,8 @@ def catalog_restarted_with_readers_in_flight(lab):
 
 @scenario
 def worker_killed_in_mid_chain(lab):
-    """P6: a worker in the middle of a chain is killed; its reader goes on elsewhere with what it holds."""
+    """P6: a worker in the middle of a chain is killed; its reader goes on elsewhere with what it
+    holds."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -280,7 +287,8 @@ def two_trainers_at_once_one_is_fenced(lab):
 
 @scenario
 def writing_to_sealed_bytes_breaks_the_version(lab):
-    """P1 P10: a rank writes to bytes it sealed in place; the version is broken and the log names the rank."""
+    """P1 P10: a rank writes to bytes it sealed in place; the version is broken and the log names
+    the rank."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -317,7 +325,8 @@ def a_missing_shard_stays_invisible(lab):
 
 @scenario
 def group_member_dies_before_activate(lab):
-    """P2: all on one version or none: one of two members dies before go; the other is told, and cannot switch alone."""
+    """P2: all on one version or none: one of two members dies before go; the other is told, and
+    cannot switch alone."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     paths = lab.weights(2)
@@ -340,7 +349,8 @@ def group_member_dies_before_activate(lab):
 
 @scenario
 def a_rotten_chunk_is_refused_and_mended(lab):
-    """P1 P10: bytes of east's arena change after they were held; west refuses the chunk, and gets it right in the end."""
+    """P1 P10: bytes of east's arena change after they were held; west refuses the chunk, and
+    gets it right in the end."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -365,7 +375,8 @@ def a_rotten_chunk_is_refused_and_mended(lab):
 
 @scenario
 def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
-    """P1 P3: a byte of west's arena changes while west is down: it verifies again what it held, and fetches that chunk anew."""
+    """P1 P3: a byte of west's arena changes while west is down: it verifies again what it held,
+    and fetches that chunk anew."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -381,8 +392,9 @@ def a_chunk_rotten_while_its_gateway_was_away_is_found(lab):
 
 
 @scenario
-def what_rots_at_home_comes_back_from_another_site(lab):
-    """P1 P3 P6: home was down and its trainer is gone; a chunk of its arena has rotted. West has it, and gives it back."""
+def a_chunk_that_rots_at_home_comes_back_from_another_site(lab):
+    """P1 P3 P6: home was down and its trainer is gone; a chunk of its arena has rotted. West has
+    it, and gives it back."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -426,8 +438,9 @@ def a_stopped_worker_holds_up_nobody(lab):
 
 @scenario
 def a_source_that_answers_no_grant_is_given_up(lab):
-    """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second there is another plan, and a line. Who
-    comes next is not sent there: the source has said nothing since."""
+    """P6 P10: a reader's nearest source is stopped before it is asked to grant: after a second
+    there is another plan, and a line. Who comes next is not sent there: the source has said
+    nothing since."""
     east, west, _ = lab.east_west(through_link=False)
     west.extra["session"] = {"lease_ms": 10000}  # the stopped worker's lease is not what gives the plan up
     up(east, west)
@@ -451,8 +464,8 @@ def a_source_that_answers_no_grant_is_given_up(lab):
 
 @scenario
 def a_first_of_a_chain_that_gets_nothing_holds_up_nobody(lab):
-    """P6: the host that the others read from has so slow a NIC that for long not one chunk comes, though its session and its hop live.
-    Before it has one, another reads in its place."""
+    """P6: the host that the others read from has so slow a NIC that for long not one chunk
+    comes, though its session and its hop live. Before it has one, another reads in its place."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -483,7 +496,8 @@ def a_first_of_a_chain_that_gets_nothing_holds_up_nobody(lab):
 
 @scenario
 def withdrawn_everywhere_and_backwards(lab):
-    """P2: an operator takes a bad version back: it leaves all sites, and a group goes back to the one before."""
+    """P2: an operator takes a bad version back: it leaves all sites, and a group goes back to
+    the one before."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     paths = lab.weights(2)
@@ -510,7 +524,8 @@ def withdrawn_everywhere_and_backwards(lab):
 
 @scenario
 def withdrawn_while_the_link_is_down(lab):
-    """P2: a version is withdrawn at home while a site cannot hear it: the site is told when the link is up again."""
+    """P2: a version is withdrawn at home while a site cannot hear it: the site is told when the
+    link is up again."""
     east, west, link = lab.east_west()
     up(east, west)
     bad = Trainer(lab, east, lab.weights(1)[0]).publish(1)

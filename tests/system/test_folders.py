@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a message for all that is neither.
+"""What `tombolo subscribe` leaves in its folder: whole versions, a link to the newest, and a
+message for all that is neither.
 
 Covers: gateway/cli/subscribe_command.c gateway/cli/version_folder.c gateway/cli/version_hook.c
 """
@@ -55,8 +56,8 @@ def points_to(into, number):
 
 @scenario
 def follow_keeps_some_and_links_the_newest(lab):
-    """P2: `latest` names the newest; older folders go, but not what has no marker; the command sees each version that `latest` named,
-    and one that fails is told and ends nothing."""
+    """P2: `latest` names the newest; older folders go, but not what has no marker; the command
+    sees each version that `latest` named, and one that fails is told and ends nothing."""
     east = home(lab)
     into, seen = lab.dir / "into", lab.dir / "seen"
     command = (f'echo "$TOMBOLO_MODEL $TOMBOLO_RUN $TOMBOLO_NUMBER $TOMBOLO_UID $TOMBOLO_DIR $(LC_ALL=C ls "$TOMBOLO_DIR")" | tr "\\n" " " >> {seen}; '
@@ -97,8 +98,9 @@ def a_signal_ends_the_command_too(lab):
 
 @scenario
 def a_withdrawn_folder_says_so(lab):
-    """P2 P10: an operator withdraws the newest: WITHDRAWN with the reason replaces STABLE, `latest` goes back, and the command hears
-    of the version that is the newest now. One that is not the newest is marked, too; without --follow at the next start."""
+    """P2 P10: an operator withdraws the newest: WITHDRAWN with the reason replaces STABLE,
+    `latest` goes back, and the command hears of the version that is the newest now. One that is
+    not the newest is marked, too; without --follow at the next start."""
     east = home(lab)
     into, seen = lab.dir / "into", lab.dir / "seen"
     follow = follower(lab, east, into, "--on-version", f"echo $TOMBOLO_NUMBER >> {seen}", "--json")
@@ -125,7 +127,8 @@ def a_withdrawn_folder_says_so(lab):
 
 @scenario
 def a_folder_with_a_marker_is_never_overwritten(lab):
-    """P2: a folder of the same run and number with another version's marker stays as it is: it is told, and the exit code says so."""
+    """P2: a folder of the same run and number with another version's marker stays as it is: it
+    is told, and the exit code says so."""
     east = home(lab)
     into = lab.dir / "into"
     east.cli("publish", "policy", one_file(lab, 1), "--version", "1")
@@ -148,8 +151,8 @@ def a_folder_with_a_marker_is_never_overwritten(lab):
 
 @scenario
 def a_follow_does_not_go_back(lab):
-    """P2 P10: a gateway that offers an older version than the one that `latest` names is not followed, which is told; without the link,
-    or with a newer version, the follow goes on."""
+    """P2 P10: a gateway that offers an older version than the one that `latest` names is not
+    followed, which is told; without the link, or with a newer version, the follow goes on."""
     east = home(lab)
     into = lab.dir / "into"
     east.cli("publish", "policy", one_file(lab, 1), "--version", "1")
@@ -173,8 +176,9 @@ def a_follow_does_not_go_back(lab):
 
 @scenario
 def a_full_disk_holds_the_follow_up(lab):
-    """P2 P10: no room: told once, nothing of the version is left; with room the follow goes on by itself, says so, and takes the newest.
-    A killed follower leaves nothing that the next one does not remove."""
+    """P2 P10: no room: told once, nothing of the version is left; with room the follow goes on
+    by itself, says so, and takes the newest. A killed follower leaves nothing that the next one
+    does not remove."""
     east = home(lab)
     disk = SmallMount(lab, lab.dir / "into", size="8m")
     for n in (1, 2, 3):

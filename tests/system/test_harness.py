@@ -18,7 +18,8 @@ def left(folders):
 
 
 def run(way, code, words=""):
-    """Runs failing.py that way, which ends with that code and says those words; until nothing of it is left."""
+    """Runs failing.py that way, which ends with that code and says those words; until nothing of
+    it is left."""
     with tempfile.TemporaryDirectory(prefix="h") as name:  # short: the path of a socket in it has at most 107 characters
         folders = [pathlib.Path(name) / "f", pathlib.Path(name) / "m"]
         for folder in folders:

@@ -1,4 +1,5 @@
-"""A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them.
+"""A home that lost its store learns which runs other sites remember before it opens one, or
+refuses and names them.
 
 Covers: gateway/daemon/sessions/home_runs.c wan/link/traffic/link_runs.c
 Covers: gateway/catalog/run_asking.c
@@ -11,14 +12,16 @@ from harness import Failed, Rollout, Trainer, Worker, expect, main, scenario, up
 
 
 def replaced(site):
-    """The machine is another one: no store, no arena. It comes without --new-home, as after any reboot."""
+    """The machine is another one: no store, no arena. It comes without --new-home, as after any
+    reboot."""
     site.kill()
     for path in [site.arena_path, *site.dir.glob("store.sqlite*")]:
         path.unlink()
 
 
 def one_life(lab, site, path, run, number):
-    """A trainer opens a run, publishes one version and is gone: its library would open the run again at another gateway. The uid."""
+    """A trainer opens a run, publishes one version and is gone: its library would open the run
+    again at another gateway. The uid."""
     trainer = Trainer(lab, site, path, names=(f"{run}a", f"{run}b"), key=run)
     uid = trainer.publish(number)
     site.wait_holds(uid)
@@ -35,7 +38,8 @@ def run_of(site, uid):
 
 @scenario
 def a_home_on_a_new_machine_goes_on_above_its_old_runs(lab):
-    """P2 P10: the followers' word makes the next run newer than all that they remember, and they take it."""
+    """P2 P10: the followers' word makes the next run newer than all that they remember, and they
+    take it."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -67,7 +71,8 @@ def a_first_home_whose_peers_are_up_waits_for_nobody(lab):
 
 @scenario
 def a_new_home_refuses_a_run_while_a_peer_is_silent(lab):
-    """P10: after 30 s at most, by name and reason; --new-home overrides, and then both ends say what that did."""
+    """P10: after 30 s at most, by name and reason; --new-home overrides, and then both ends say
+    what that did."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -120,8 +125,9 @@ def a_worker_remembers_the_runs_of_its_home(lab):
 
 @scenario
 def a_stale_run_key_does_not_shut_out_the_current_run(lab):
-    """P2 P10: At a home without a store no key is known. A trainer that was shut out lives on, and its library opens its run again when
-    the gateway is back. Whether it comes first or last, the current trainer goes on, and the other hears why not."""
+    """P2 P10: At a home without a store no key is known. A trainer that was shut out lives on,
+    and its library opens its run again when the gateway is back. Whether it comes first or last,
+    the current trainer goes on, and the other hears why not."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -152,7 +158,8 @@ def a_stale_run_key_does_not_shut_out_the_current_run(lab):
 
 @scenario
 def a_store_that_was_put_back_is_doubted(lab):
-    """A copy of the store from run 1 comes back: run 1's key does not go on below run 2, which west remembers."""
+    """A copy of the store from run 1 comes back: run 1's key does not go on below run 2, which
+    west remembers."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]

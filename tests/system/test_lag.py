@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`tombolo lag`: each reason of its list is caused, and its evidence is true (P10). Reasons of links are caused in test_links.py,
-too, and a day that is spent in test_limits.py. docs/lab-notes/lag-reasons.md has the list.
+"""`tombolo lag`: each reason of its list is caused, and its evidence is true (P10). Reasons of
+links are caused in test_links.py, too, and a day that is spent in test_limits.py.
+docs/lab-notes/lag-reasons.md has the list.
 
 Covers: gateway/daemon/links/lag.c gateway/daemon/links/site_lag.c
 Covers: gateway/daemon/control/lag_status.c gateway/cli/chain_commands.c
@@ -23,8 +24,13 @@ from lagging import WHY, causes, far_pair, row, says
 RATE = r"\d+ bytes/s over \d+ streams, rtt \d+\.\d ms"
 FROM = f"from east: {RATE}"
 TO = rf"to west: {RATE}, limited by \w+( \(\w+\))?"
+<<<<<<< HEAD
 SAID = r"\w+ said so \d+\.\d s ago(, by way of \w+)?"
 # Whole versions, and a link that stays up while nothing comes over it. OLD: a peer of the release before, that says nothing of itself.
+=======
+# Whole versions, and a link that stays up while nothing comes over it. OLD: a peer of the release
+# before, that says nothing of itself.
+>>>>>>> wip-tests
 PATIENT = {"codec": "raw", "heartbeat_ms": 60000, "down_ms": 600000, "stream_idle_ms": 600000}
 OLD = {**PATIENT, "protocol_max": 1}
 CURRENT = {"up-to-date", "no-subscriber"}
@@ -34,7 +40,8 @@ NOT_UP = {"link-down", "refused-by-peer", "tls-failed"}  # of a link that is clo
 
 
 def nobody_is_behind(*sites):
-    """Each says it of itself, and home of the others. Where no worker subscribes, the site says that instead."""
+    """Each says it of itself, and home of the others. Where no worker subscribes, the site says
+    that instead."""
     for site in sites:
         home = site.models["policy"]["home"] == site.name
         for of in [site.name, *(site.peers if home else ())]:
@@ -42,7 +49,8 @@ def nobody_is_behind(*sites):
 
 
 def both_say(east, west, reason, **fields):
-    """West's row at both ends of the link: the same numbers. They are asked for one after the other, so they are waited for."""
+    """West's row at both ends of the link: the same numbers. They are asked for one after the
+    other, so they are waited for."""
     def same():
         rows = [says(s, reason, ".*", known=True, **fields) for s in (east, west)]
         keys = ("head", "latest", "versions", "bytes", "reason", "eta_s")
@@ -51,7 +59,8 @@ def both_say(east, west, reason, **fields):
 
 
 def each_says(east, west, reason, limit):
-    """Of west, whose only version crosses. East says what limits the streams, too. The bytes change between the two answers."""
+    """Of west, whose only version crosses. East says what limits the streams, too. The bytes
+    change between the two answers."""
     says(west, reason, FROM, head="1:1", versions=1)
     says(east, reason, rf"to west: {RATE}, limited by {limit}", head="1:1", versions=1)
 
@@ -65,7 +74,8 @@ def published(site, trainer, number, **fields):
 
 @scenario
 def each_reason_of_lag_is_in_the_manuals(lab):
-    """The list is closed, and the same where the program has it, in docs/control.md and in the help."""
+    """The list is closed, and the same where the program has it, in docs/control.md and in the
+    help."""
     expect("how many", len(WHY), 30)
     page = (SOURCE / "docs/control.md").read_text()
     expect("docs/control.md", re.findall(r"^\| `([\w-]+)` \| ([^|]+) \| [^|]+ \|$", page[page.index("| `reason` | meaning | look at |"):], re.M)[1:31], list(WHY.items()))
@@ -77,7 +87,8 @@ def each_reason_of_lag_is_in_the_manuals(lab):
 @scenario
 @causes("link-down")
 def lag_of_a_site_that_never_came_up(lab):
-    """P10: west never reached east. Neither knows anything of the other, and says how the link does, and no number."""
+    """P10: west never reached east. Neither knows anything of the other, and says how the link
+    does, and no number."""
     east, west, link = lab.east_west()
     link.refusing = True
     east.start()
@@ -99,8 +110,9 @@ def lag_of_a_site_that_never_came_up(lab):
 
 @scenario
 def lag_of_a_site_that_went_away(lab):
-    """P10: west had the head. While its link is down nobody says so any more: east shows when it heard of west last, and west does not claim that
-    it has the head, although it has all of which it heard."""
+    """P10: west had the head. While its link is down nobody says so any more: east shows when it
+    heard of west last, and west does not claim that it has the head, although it has all of
+    which it heard."""
     east, west, link = lab.east_west()
     up(east, west)
     trainer = Trainer(lab, east, lab.weights(1)[0])
@@ -125,7 +137,8 @@ def lag_of_a_site_that_went_away(lab):
 
 @scenario
 def lag_of_a_home_that_is_down(lab):
-    """P10: north has the model through west. East, its home, ends: north's link is up, and north says all the same that nobody knows the head."""
+    """P10: north has the model through west. East, its home, ends: north's link is up, and north
+    says all the same that nobody knows the head."""
     east, west, _ = lab.east_west(through_link=False)
     north = lab.behind(west)
     up(east, west, north)
@@ -165,7 +178,8 @@ def lag_of_a_site_that_may_not_read(lab):
 @scenario
 @causes("dns-failed", "tls-failed", "refused-by-peer")
 def lag_shows_why_a_link_is_down(lab):
-    """P10: of east's name there is no address for west; then another CA signed its certificate; then east is not there. `lag` has the reason of the link."""
+    """P10: of east's name there is no address for west; then another CA signed its certificate;
+    then east is not there. `lag` has the reason of the link."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     west.wait_holds(published(east, Trainer(lab, east, lab.weights(1)[0]), 1)[0])
@@ -199,7 +213,8 @@ def lag_of_a_site_that_says_nothing_of_the_model(lab):
 @scenario
 @causes("no-subscriber", "worker-not-activating", "up-to-date")
 def lag_of_workers(lab):
-    """P10: west has the head. First nobody subscribes there, then a worker that does not stage it, then one that activated it."""
+    """P10: west has the head. First nobody subscribes there, then a worker that does not stage
+    it, then one that activated it."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -215,7 +230,8 @@ def lag_of_workers(lab):
 
 @scenario
 def both_ends_of_a_link_say_the_same(lab):
-    """P10: of versions that come faster than they cross, the superseded ones are lacked by nobody; and both ends say the same numbers, and until when."""
+    """P10: of versions that come faster than they cross, the superseded ones are lacked by
+    nobody; and both ends say the same numbers, and until when."""
     east, west, _ = lab.east_west(through_link=False)
     east.peer_keys["west"] = {"rate": "6Mbit"}
     up(east, west)
@@ -223,7 +239,8 @@ def both_ends_of_a_link_say_the_same(lab):
     for number in range(1, 8):
         published(east, trainer, number)
     east.wait_holds(trainer.publish(8))
-    # `keep` is 2, one more may be arriving. For a moment there are more: until home has evicted what the last one superseded.
+    # `keep` is 2, one more may be arriving. For a moment there are more: until home has evicted
+    # what the last one superseded.
     both_say(east, west, {"waiting-base", "queued-behind", "rate-limited"}, head="1:8", versions={1, 2, 3})
     wait_for("an estimate, at both ends", lambda: row(west, "west")["eta_s"] and row(east, "west")["eta_s"] or row(west, "west")["reason"] in CURRENT)
     east.cli("limit", "west", "--rate", "none")
@@ -233,7 +250,8 @@ def both_ends_of_a_link_say_the_same(lab):
 @scenario
 @causes("no-room")
 def lag_of_a_site_without_room(lab):
-    """P10: west's arena is full of what does not go. It says so each time it is asked, with what is needed and what there is, and no more once there is room."""
+    """P10: west's arena is full of what does not go. It says so each time it is asked, with what
+    is needed and what there is, and no more once there is room."""
     east, west, _ = lab.east_west(through_link=False)
     west.arena_mib = 16
     for s in (east, west):
@@ -258,8 +276,9 @@ def lag_of_a_site_without_room(lab):
 @scenario
 @causes("table-full")
 def lag_of_a_site_whose_table_is_full(lab):
-    """P10 P7: A follower that takes every version has no rows for all that its home keeps. It says so, names the model that has the rows in one
-    line, and gets on to the head as rows come free (P6)."""
+    """P10 P7: A follower that takes every version has no rows for all that its home keeps. It
+    says so, names the model that has the rows in one line, and gets on to the head as rows come
+    free (P6)."""
     east, west, _ = lab.east_west()
     east.models["policy"]["keep"] = 100
     west.models["policy"]["policy"] = "every"
@@ -281,7 +300,8 @@ def lag_of_a_site_whose_table_is_full(lab):
 @scenario
 @causes("store-down")
 def lag_of_a_site_whose_store_is_down(lab):
-    """P10: the disk of home's store does not answer, then west's. While it does not, that comes before what the link does."""
+    """P10: the disk of home's store does not answer, then west's. While it does not, that comes
+    before what the link does."""
     east, west, link = lab.east_west()
     disks = {}
     for s in (east, west):
@@ -335,7 +355,8 @@ def lag_while_manifests_are_awaited(lab):
 
 
 def another_crosses_first(lab, codec, reason):
-    """Of a model that wants every version the second waits for the first, at the rate that an operator set."""
+    """Of a model that wants every version the second waits for the first, at the rate that an
+    operator set."""
     east, west, _ = lab.east_west(through_link=False, policy="every")
     for s in (east, west):
         s.extra["link"] = {**PATIENT, "codec": codec}
@@ -371,7 +392,8 @@ def lag_while_its_base_crosses_first(lab):
 @scenario
 @causes("stalled")
 def lag_of_what_stands(lab):
-    """P10: a path brings no chunk for many seconds, but bytes: it is no stall. Then nothing comes at all, and it is one."""
+    """P10: a path brings no chunk for many seconds, but bytes: it is no stall. Then nothing
+    comes at all, and it is one."""
     east, west, link = lab.east_west()
     east.extra["link"] = west.extra["link"] = PATIENT
     up(east, west)
@@ -397,7 +419,8 @@ def lag_of_what_stands(lab):
 @scenario
 @causes("receiver-cpu")
 def lag_of_a_slow_receiver(lab):
-    """P10: what is sent is not read fast enough at the other end: the sender sees it, and tells west, so both say it."""
+    """P10: what is sent is not read fast enough at the other end: the sender sees it, and tells
+    west, so both say it."""
     east, west, link = lab.east_west()
     for s in (east, west):
         s.extra["link"] = PATIENT
@@ -440,7 +463,8 @@ def lag_behind_a_small_buffer(lab):
 @scenario
 @causes("window-limited")
 def lag_behind_a_small_window(lab):
-    """P10: net.ipv4.tcp_rmem is too small. East sees a full window, and west knows that its window is small."""
+    """P10: net.ipv4.tcp_rmem is too small. East sees a full window, and west knows that its
+    window is small."""
     through_small_buffers(lab, "rmem", "peer_window")
 
 
@@ -502,8 +526,8 @@ def no_memory_beyond(site, spare_bytes):
 @scenario
 @causes("receiver-memory")
 def lag_of_a_site_without_memory(lab):
-    """P10 P6: west's gateway gets no memory for the manifest of many tensors. It says so until it gets some, and
-    then the version crosses."""
+    """P10 P6: west's gateway gets no memory for the manifest of many tensors. It says so until
+    it gets some, and then the version crosses."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.dir / "many.safetensors"
@@ -521,7 +545,8 @@ def lag_of_a_site_without_memory(lab):
 @scenario
 @causes("verify-failed")
 def lag_of_chunks_that_are_wrong(lab):
-    """P1 P10: bytes of east's arena change after they were held. West refuses the chunk, and says so until something else of the version lands."""
+    """P1 P10: bytes of east's arena change after they were held. West refuses the chunk, and
+    says so until something else of the version lands."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -539,7 +564,8 @@ def lag_of_chunks_that_are_wrong(lab):
 @scenario
 @causes("source-publishing")
 def lag_of_a_home_that_lost_its_arena(lab):
-    """P10: of two ranks that have a version in place one is back at a gateway that lost all it held; the other is stopped."""
+    """P10: of two ranks that have a version in place one is back at a gateway that lost all it
+    held; the other is stopped."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east")
     east.extra["session"] = {"lease_ms": 600000}  # till then it is not called lost

@@ -9,7 +9,8 @@ from harness import PATIENCE_S, Failed, Trainer, expect, main, read_and_compare,
 
 
 def two_by_two(lab, rate=None):
-    """East is home, west follows; each has two gateways, which know each other. Between the sites each lane has a path of its own."""
+    """East is home, west follows; each has two gateways, which know each other. Between the
+    sites each lane has a path of its own."""
     east, west = lab.site("east", lanes=2), lab.site("west", lanes=2)
     east1, west1 = lab.site("east.1", lanes=2), lab.site("west.1", lanes=2)
     for s in (east, west, east1, west1):
@@ -41,7 +42,8 @@ def start(*sites):
 
 @scenario
 def two_lanes_carry_one_version(lab):
-    """P5: half of a version comes by each lane's path, and nearly nothing by both. Workers of lane 0 read all of it."""
+    """P5: half of a version comes by each lane's path, and nearly nothing by both. Workers of
+    lane 0 read all of it."""
     # Who seems late is helped, so paths are slower where the build is.
     easts, wests, paths = two_by_two(lab, rate=f"{2400 / PATIENCE_S:.0f}Mbit")
     start(*easts, *wests)
@@ -64,8 +66,9 @@ def two_lanes_carry_one_version(lab):
 
 @scenario
 def a_lane_that_is_lost_costs_its_own_progress(lab):
-    """P5 P6: in mid-version west's second gateway is killed: the first draws what is lacking by its own path, and nothing that it held again. It
-    comes back with what it had, and is whole too."""
+    """P5 P6: in mid-version west's second gateway is killed: the first draws what is lacking by
+    its own path, and nothing that it held again. It comes back with what it had, and is whole
+    too."""
     easts, wests, paths = two_by_two(lab, rate="24Mbit")
     start(*easts, *wests)
     path = lab.weights(1)[0]
@@ -91,7 +94,8 @@ def a_lane_that_is_lost_costs_its_own_progress(lab):
 
 @scenario
 def a_gateway_is_known_by_its_lane(lab):
-    """P8 P10: a gateway of one's own site needs no right to read; one that says another lane than its certificate's is refused."""
+    """P8 P10: a gateway of one's own site needs no right to read; one that says another lane
+    than its certificate's is refused."""
     easts, wests, _ = two_by_two(lab)
     easts[0].models["policy"]["read"] = []
     easts[1].models["policy"]["read"] = ["tombolo://west/*"]

@@ -1,4 +1,5 @@
-"""What crosses, in which order and how much of it: policies, weights, rates, a day's bytes (P3, P6, P7, P10).
+"""What crosses, in which order and how much of it: policies, weights, rates, a day's bytes (P3,
+P6, P7, P10).
 
 Covers: gateway/daemon/crossing_policy.c gateway/daemon/links/peer_limits.c wan/send/rate_cap.c
 Covers: wan/send/feed_rate_cap.c wan/send/feed_day_budget.c wan/send/fair_queue.c
@@ -55,7 +56,8 @@ def every_skips_none(lab):
 
 @scenario
 def chunks_that_take_longer_than_a_lease_do_not_stand(lab):
-    """P6: on a slow path all streams are in the middle of a chunk for three lease times. Bytes come, so the next version waits its turn."""
+    """P6: on a slow path all streams are in the middle of a chunk for three lease times. Bytes
+    come, so the next version waits its turn."""
     lease_s = 4
     west, link, uids = published_behind_a_closed_link(lab, "every", 2, bytes_per_s=16 << 10, session={"lease_ms": lease_s * 1000})
     wait_for("the first begins", lambda: west.daemon.logged("crossing.begun", "number=1 "))
@@ -70,7 +72,8 @@ def chunks_that_take_longer_than_a_lease_do_not_stand(lab):
 
 
 class Meter:
-    """Bytes that east sent to west, by time: a window is the time that surely contains them. Of chunks, unless `count` is asked instead."""
+    """Bytes that east sent to west, by time: a window is the time that surely contains them. Of
+    chunks, unless `count` is asked instead."""
 
     def __init__(self, east, count=None):
         self.count = count or (lambda: east.link("west")["sent_bytes"])
@@ -102,7 +105,8 @@ class Meter:
         return most
 
     def lowest(self):
-        """The least that was sent in a window of at least a second in which there was something to send, as bytes a second: the time that it surely took."""
+        """The least that was sent in a window of at least a second in which there was something
+        to send, as bytes a second: the time that it surely took."""
         first, last = self.samples[0][2], self.samples[-1][2]
         full = [row for row in self.samples if first < row[2] < last]
         least = None
@@ -117,7 +121,8 @@ class Meter:
 
 @scenario
 def a_rate_holds_and_changes_live(lab):
-    """P7: no second above the rate by more than 2 %, in the configured one, in a higher one set live, and none after `none`."""
+    """P7: no second above the rate by more than 2 %, in the configured one, in a higher one set
+    live, and none after `none`."""
     east, west, _ = lab.east_west(through_link=False)
     east.peer_keys["west"] = {"rate": "48Mbit", "schedule": ["00:00-24:00 48Mbit"]}
     east.extra["link"] = {"protocol_max": 1}  # whole versions
@@ -146,7 +151,8 @@ def a_rate_holds_and_changes_live(lab):
 
 @scenario
 def a_rate_is_reached(lab):
-    """P7: no second in which there is something to send is below the rate by more than 2 %, where the machine has time to send it."""
+    """P7: no second in which there is something to send is below the rate by more than 2 %,
+    where the machine has time to send it."""
     east, west, _ = lab.east_west(through_link=False)
     east.peer_keys["west"] = {"rate": "40Mbit"}
     east.extra["link"] = {"protocol_max": 1}  # whole versions
@@ -169,12 +175,14 @@ def a_rate_is_reached(lab):
 
 
 class Device:
-    """IP bytes that a site sent, by its device's own counters: an Ethernet device counts 14 bytes before each packet too."""
+    """IP bytes that a site sent, by its device's own counters: an Ethernet device counts 14
+    bytes before each packet too."""
 
     ETHERNET_BYTES = 14
 
     def __init__(self, veth, site):
-        # Each packet by itself: of a batch that a card would cut the device counts one header alone.
+        # Each packet by itself: of a batch that a card would cut the device counts one header
+        # alone.
         veth.ip("-n", veth.names[site.name], "link", "set", "wan0", "gso_max_segs", "1")
         self.veth, self.site, self.file = veth, site, None
 
@@ -188,15 +196,17 @@ class Device:
 
 @scenario
 def a_device_counts_what_the_rate_says(lab):
-    """P7: a rate is of IP packets, with the records of TLS and each packet's headers: what the device between the sites counts is it, within 2 % in
-    each second, in mid-version, also after it was raised and after it was lowered, where the machine has time for it. Acknowledgements and words about
-    versions count there besides, below a thousandth of it."""
+    """P7: a rate is of IP packets, with the records of TLS and each packet's headers: what the
+    device between the sites counts is it, within 2 % in each second, in mid-version, also after
+    it was raised and after it was lowered, where the machine has time for it. Acknowledgements
+    and words about versions count there besides, below a thousandth of it."""
     veth = lab.after.enter_context(Veth())
     lab.watch(veth, "east", "west")
     east, west, _ = lab.east_west(through_link=False, arena_mib=192)
     for site in (east, west):
         site.live_in(veth.enter(site.name, []), veth.address(site.name))
-        # Room for what west is late for: what waited in TCP meanwhile would come on top of a later second.
+        # Room for what west is late for: what waited in TCP meanwhile would come on top of a later
+        # second.
         subprocess.run(veth.enter(site.name, ["sysctl", "-q", "-w", "net.ipv4.tcp_rmem=4096 8388608 67108864"]), check=True)
     west.peers["east"] = f"{east.address}:{east.port}"
     device = Device(veth, east)
@@ -229,7 +239,8 @@ def a_device_counts_what_the_rate_says(lab):
 
 @scenario
 def a_schedule_changes_the_rate_at_its_hour(lab):
-    """P7: at one o'clock, in mid-version, a second rate holds, and no second before or after is above its own by more than 2 %; after midnight it is the first again."""
+    """P7: at one o'clock, in mid-version, a second rate holds, and no second before or after is
+    above its own by more than 2 %; after midnight it is the first again."""
     slow, fast = 8_000_000, 64_000_000
     east, west, _ = lab.east_west(through_link=False)
     east.peer_keys["west"] = {"schedule": ["00:00-13:00 8Mbit", "13:00-24:00 64Mbit"]}
@@ -262,7 +273,8 @@ def a_schedule_changes_the_rate_at_its_hour(lab):
 @scenario
 @causes("budget-spent")
 def a_day_is_warned_of_then_held(lab):
-    """P3 P10: a day's bytes are warned of, and what is over them does not cross, not after a kill either, until the next day or until an operator says so."""
+    """P3 P10: a day's bytes are warned of, and what is over them does not cross, not after a
+    kill either, until the next day or until an operator says so."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = {"codec": "raw"}  # bytes are counted
     east.peer_keys["west"] = {"day_bytes": "8MiB", "rate": "3Mbit"}  # between four fifths and all are two of the seconds in which it is looked at
@@ -318,10 +330,11 @@ def held_of(site, *uids):
 
 @scenario
 def models_share_a_link_by_weight(lab):
-    """Of two models that cross at once, the one of three times the weight is whole when the other has a third."""
+    """Of two models that cross at once, the one of three times the weight is whole when the
+    other has a third."""
     east, west, link = lab.east_west()
-    # Bytes are compared. Each stream has up to three chunks of whoever began first in hand or ready: few streams, and most of
-    # a version, so that the third shows whoever it was.
+    # Bytes are compared. Each stream has up to three chunks of whoever began first in hand or
+    # ready: few streams, and most of a version, so that the third shows whoever it was.
     east.extra["link"] = {"codec": "raw", "streams": 2}
     for s in (east, west):
         s.models["other"] = dict(home="east", weight=10)
@@ -337,7 +350,8 @@ def models_share_a_link_by_weight(lab):
     size = east.version(heavy)["bytes"]
     link.refusing = False
     wait_for("both cross", lambda: all(east.daemon.logged("crossing.begun", f"model={model} ") for model in ("policy", "other")))
-    # Then a little more than a version passes, and the rest crawls: it is no matter when anybody looks.
+    # Then a little more than a version passes, and the rest crawls: it is no matter when anybody
+    # looks.
     link.bytes_per_s, link.crawl_at = 1 << 30, link.back_bytes + size * 11 // 10
     east.cli("limit", "west", "--rate", "60Mbit")  # the streams, not their buffers, decide what is next
     wait_for("the heavy one is whole but for a third", lambda: held_of(west, heavy)[0] > 0.67)

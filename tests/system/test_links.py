@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What a link says of itself (P10): each reason for which two gateways do not come together is brought about by real processes, and
-stands in `tombolo status --json` by its name, with a sentence that names what and whom, at each end that can know it.
+"""What a link says of itself (P10): each reason for which two gateways do not come together is
+brought about by real processes, and stands in `tombolo status --json` by its name, with a
+sentence that names what and whom, at each end that can know it.
 
 Covers: wan/link/path/link_why.c wan/link/path/link_segment.c wan/link/session/link_twin.c
 Covers: gateway/daemon/links/link_events.c gateway/daemon/links/link_reports.c
@@ -94,7 +95,8 @@ def a_link_says_tls_failed(lab):
 
 
 def lag_too(site, of, reason, peer, *words):
-    """`lag` has the link's reason, with the same sentence, and no number: nobody knows how far that site is behind."""
+    """`lag` has the link's reason, with the same sentence, and no number: nobody knows how far
+    that site is behind."""
     evidence = f"{peer}: .*" + ".*".join(re.escape(w) for w in words) + ".*"
     lagging.says(site, reason, evidence, of=of, known=False, versions=None, bytes=None)
 
@@ -143,8 +145,8 @@ def a_link_says_clock_skew(lab):
 @scenario
 @causes("twin-identity")
 def a_link_says_twin_identity(lab):
-    """P6: a second gateway with west's identity. The first keeps its session, and each end says what happened; once the first is
-    killed the second takes its place at once."""
+    """P6: a second gateway with west's identity. The first keeps its session, and each end says
+    what happened; once the first is killed the second takes its place at once."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     sessions = row(east, "west")["sessions"]
@@ -178,8 +180,8 @@ def crosses(lab, east, west):
 @scenario
 @causes("mtu")
 def a_link_says_mtu(lab):
-    """P6: full segments vanish, handshakes and heartbeats pass. Each end names it, also as what holds the version, the segments shrink, and the
-    version crosses."""
+    """P6: full segments vanish, handshakes and heartbeats pass. Each end names it, also as what
+    holds the version, the segments shrink, and the version crosses."""
     wan, east, west = far_pair(lab, mtu=1350, rate="16Mbit")
     up(east, west)
     path = lab.weights(1)[0]
@@ -207,7 +209,8 @@ def a_home_that_dials_makes_smaller_segments(lab):
 
 @scenario
 def a_handshake_that_does_not_fit_is_made_to(lab):
-    """P6: not even the certificates pass. Smaller segments are tried, the session comes up with the first that fit, and both ends say so."""
+    """P6: not even the certificates pass. Smaller segments are tried, the session comes up with
+    the first that fit, and both ends say so."""
     _, east, west = far_pair(lab, mtu=700)
     up(east, west)
     says(west, "east", "mtu", "segments of 536 bytes", state="up")
@@ -217,7 +220,8 @@ def a_handshake_that_does_not_fit_is_made_to(lab):
 
 @scenario
 def a_slow_peer_is_no_mtu(lab):
-    """A gateway that is stopped while it is dialled opens no connection either, and once it goes on nobody says mtu."""
+    """A gateway that is stopped while it is dialled opens no connection either, and once it goes
+    on nobody says mtu."""
     _, east, west = far_pair(lab)
     east.start()
     east.daemon.stop()
@@ -230,7 +234,7 @@ def a_slow_peer_is_no_mtu(lab):
 
 
 @scenario
-def a_link_says_who_may_not_read(lab):
+def a_link_says_that_a_site_may_not_read(lab):
     """P8: home's `read` lacks west: both ends name the model; with the right, the list is empty."""
     east, west, _ = lab.east_west(through_link=False)
     east.models["policy"]["read"] = ["tombolo://north/*"]

@@ -1,5 +1,5 @@
-"""The main job, end to end, over real TLS and real processes: what a trainer publishes at one site is held, whole and
-verified, by every worker of another (P1, P2).
+"""The main job, end to end, over real TLS and real processes: what a trainer publishes at one
+site is held, whole and verified, by every worker of another (P1, P2).
 
 Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_publish.c
 Covers: gateway/daemon/sessions/session_follow.c gateway/daemon/sessions/session_plan.c
@@ -17,8 +17,8 @@ from harness import (PATIENCE_MS, Failed, HugeMount, Rollout, Trainer, Worker, e
 
 @scenario
 def nine_versions_bit_exact_at_four_workers(lab):
-    """P1 P2: nine consecutive versions, each compared byte for byte at four workers of the other site. Under ThreadSanitizer three: those
-    behind go the ways of the third."""
+    """P1 P2: nine consecutive versions, each compared byte for byte at four workers of the other
+    site. Under ThreadSanitizer three: those behind go the ways of the third."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow to compare
     up(east, west)
@@ -43,8 +43,9 @@ def nine_versions_bit_exact_at_four_workers(lab):
                 r.worker.ok("release", uid=previous)
         previous = uid
     trainer.ranks[0].ok("wait_site", uid=uid, site="west", state=1)
-    # What came over the wire, as each site's own gateway counts it. At home the first version once, from its ranks, which are on other hosts;
-    # of each later one what changed, where the ranks had compared it in time. At the other site the first once at most, then what changed.
+    # What came over the wire, as each site's own gateway counts it. At home the first version once,
+    # from its ranks, which are on other hosts; of each later one what changed, where the ranks had
+    # compared it in time. At the other site the first once at most, then what changed.
     if not 1 <= landed[0] <= 1.03 or not all(0 < share <= 1.03 for share in landed[1:]):
         raise Failed(f"east counts {', '.join(f'{share:.3f}' for share in landed)} of each version on the wire")
     if not 0.5 < crossed[0] <= 1.03 or not all(share < 0.1 for share in crossed[1:]):
@@ -56,8 +57,9 @@ def nine_versions_bit_exact_at_four_workers(lab):
 
 
 def on_its_way(lab, **fabric):
-    """West while a version arrives there: a part of it is there, and the rest crawls until the link's bytes_per_s is 0. So whoever stages it
-    there reads for as long as the test wants. (west, link, uid, path)"""
+    """West while a version arrives there: a part of it is there, and the rest crawls until the
+    link's bytes_per_s is 0. So whoever stages it there reads for as long as the test wants.
+    (west, link, uid, path)"""
     east, west, link = lab.east_west()
     east.extra["link"] = {"codec": "raw"}  # all of its bytes cross
     west.extra["fabric"] = fabric
@@ -72,8 +74,8 @@ def on_its_way(lab, **fabric):
 
 @scenario
 def workers_form_a_chain(lab):
-    """P1 P6: four workers on four emulated hosts: at most one reads from the gateway, each other from a worker; and of a version that comes no
-    further each has all that the gateway has."""
+    """P1 P6: four workers on four emulated hosts: at most one reads from the gateway, each other
+    from a worker; and of a version that comes no further each has all that the gateway has."""
     west, link, uid, path = on_its_way(lab, nic_bytes_per_s="1MiB")
     rollouts = [Rollout(lab, west, f"w{i}", path, host=f"host{i}") for i in range(4)]
     for r in rollouts:
@@ -104,15 +106,16 @@ def workers_form_a_chain(lab):
 
 @scenario
 def the_chain_is_shown_as_it_is(lab):
-    """P10: while a version spreads, `tombolo chains` has each worker under the one it reads from, with transport, reason and rate; `tombolo
-    status` has them as hops."""
+    """P10: while a version spreads, `tombolo chains` has each worker under the one it reads
+    from, with transport, reason and rate; `tombolo status` has them as hops."""
     west, link, uid, path = on_its_way(lab)
     rollouts = {"w0": Rollout(lab, west, "w0", path, host="a", spot=1)}
     rollouts["near"] = Rollout(lab, west, "near", path, host="a")
     rollouts["w1"] = Rollout(lab, west, "w1", path, host="b")
 
     def chain(member):
-        """Of the chain's members by name: each row, with its source's name; None until `member` reads."""
+        """Of the chain's members by name: each row, with its source's name; None until `member`
+        reads."""
         rows = [m for c in west.control("chains", model="policy")["chains"] for m in c["members"]]
         named = {r["name"]: dict(r, source=None if r["source"] is None else rows[r["source"]]["name"]) for r in rows}
         return named if named.get(member, {}).get("bytes_per_s") else None
@@ -141,7 +144,8 @@ def the_chain_is_shown_as_it_is(lab):
 
 @scenario
 def a_host_reads_once(lab):
-    """P1: A byte reaches a host once: two workers on one host, and one of them reads by shm from the other."""
+    """P1: A byte reaches a host once: two workers on one host, and one of them reads by shm from
+    the other."""
     west, link, uid, path = on_its_way(lab)
     pair = [Rollout(lab, west, f"w{i}", path, host="one-host") for i in range(2)]
     for r in pair:
@@ -178,7 +182,8 @@ def a_late_worker_gets_the_newest(lab):
 
 @scenario
 def released_memory_takes_the_next_version(lab):
-    """P1: a version is staged into the pages of a released one, byte for byte; they go with the subscription."""
+    """P1: a version is staged into the pages of a released one, byte for byte; they go with the
+    subscription."""
     east = lab.site("east")
     east.models["policy"] = {"home": "east"}
     up(east)
@@ -269,7 +274,8 @@ def in_place_and_zstd_are_bit_exact(lab):
 
 @scenario
 def a_relay_passes_each_chunk_on(lab):
-    """P1 P6: north has it from west, which has it from east; north's first chunk comes before west is whole."""
+    """P1 P6: north has it from west, which has it from east; north's first chunk comes before
+    west is whole."""
     east, west, link = lab.east_west()
     north = lab.behind(west)
     link.bytes_per_s = 1 << 19  # of each stream: seconds in which a busy machine sees both
@@ -288,7 +294,8 @@ def a_relay_passes_each_chunk_on(lab):
 
 @scenario
 def reports_reach_home_after_a_cut(lab):
-    """P6: a site behind another holds and activates while the link to home is down; home hears of it when it is up."""
+    """P6: a site behind another holds and activates while the link to home is down; home hears
+    of it when it is up."""
     east, west, link = lab.east_west()
     north = lab.behind(west)
     up(east, west, north)
@@ -320,7 +327,8 @@ def reports_reach_home_after_a_cut(lab):
 
 @scenario
 def hold_does_not_wait_for_the_link(lab):
-    """P6: Nothing a trainer waits for depends on a link: with the link cut, publishing goes on and the versions are kept."""
+    """P6: Nothing a trainer waits for depends on a link: with the link cut, publishing goes on
+    and the versions are kept."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -370,13 +378,15 @@ def through_huge_pages(lab, name, kind):
 
 @scenario
 def an_arena_on_hugetlbfs(lab):
-    """P3 P7: pages of 2 MiB, allocated whole at start: a version is landed, survives a kill, is read; one over the pool is refused."""
+    """P3 P7: pages of 2 MiB, allocated whole at start: a version is landed, survives a kill, is
+    read; one over the pool is refused."""
     through_huge_pages(lab, "east", "hugetlbfs")
 
 
 @scenario
 def an_arena_on_tmpfs_with_huge_pages(lab):
-    """P3: the same where tmpfs is mounted with huge=within_size; how much came in huge pages is told."""
+    """P3: the same where tmpfs is mounted with huge=within_size; how much came in huge pages is
+    told."""
     through_huge_pages(lab, "east", "tmpfs")
 
 

@@ -1,6 +1,8 @@
-"""Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own back.
+"""Versions in memory: how they get into the buffers of a rollout, and how a trainer gets its own
+back.
 
-With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the device's own counters say so.
+With TB_TEST_RDMA=1, in the VM lab, what goes over the network goes by verbs and not by tcp; the
+device's own counters say so.
 
 Covers: intra/client/follow/buffer_switch.c intra/client/follow/patch.c
 Covers: intra/client/publish/publication_watch.c intra/client/memory/registration_suspend.c
@@ -38,7 +40,8 @@ def weights_bytes(path):
 
 
 class Updating:
-    """A rollout that follows in one of the three ways; its checks look at the buffers that the switch named."""
+    """A rollout that follows in one of the three ways; its checks look at the buffers that the
+    switch named."""
 
     def __init__(self, lab, site, name, path, update, host=None):
         self.rows = safetensors_table(path)
@@ -82,8 +85,9 @@ def site_says(site, name, number, got, way):
 
 @scenario
 def three_ways_to_update_a_rollout(lab):
-    """P1 P2: copied, in the other of two buffers, or patched: the same bytes; a patch stages a small part of them, and what is
-    written to its buffers meanwhile comes whole. Its site knows it as no copy, and as no source."""
+    """P1 P2: copied, in the other of two buffers, or patched: the same bytes; a patch stages a
+    small part of them, and what is written to its buffers meanwhile comes whole. Its site knows
+    it as no copy, and as no source."""
     site = home(lab)
     paths = lab.weights(4)
     trainer = Trainer(lab, site, paths[0])
@@ -120,8 +124,8 @@ def three_ways_to_update_a_rollout(lab):
 
 @scenario
 def who_patches_reads_steps_by_any_way(lab):
-    """P1: also on its gateway's host, where others take whole chunks: what is kept encoded comes encoded, once the site has seen it
-    patch."""
+    """P1: also on its gateway's host, where others take whole chunks: what is kept encoded comes
+    encoded, once the site has seen it patch."""
     site = home(lab)
     paths = lab.weights(5)
     trainer = Trainer(lab, site, paths[0], host=HOST)
@@ -140,8 +144,8 @@ def who_patches_reads_steps_by_any_way(lab):
 
 @scenario
 def eight_ranks_of_an_engine_switch_together(lab):
-    """P2: slow ones are waited for; one that dies before the switch ends it for all, and none has the new version; with another in
-    its place all eight have it."""
+    """P2: slow ones are waited for; one that dies before the switch ends it for all, and none
+    has the new version; with another in its place all eight have it."""
     site = home(lab)
     paths = lab.weights(2)
     trainer = Trainer(lab, site, paths[0])
@@ -184,7 +188,8 @@ def eight_ranks_of_an_engine_switch_together(lab):
 
 
 class InPlace:
-    """A rank that publishes from its own memory, whose readers have `pace` bytes a second if they come over the network."""
+    """A rank that publishes from its own memory, whose readers have `pace` bytes a second if
+    they come over the network."""
 
     def __init__(self, lab, site, path, host=None, name="rank0", **open_with):
         self.rows = safetensors_table(path)
@@ -212,8 +217,8 @@ def seconds(call):
 
 @scenario
 def a_write_to_protected_memory_is_found(lab):
-    """P10: who writes to what is sealed is named, with the tensor, and lives; the version is broken. Given back, the memory is its
-    owner's again."""
+    """P10: who writes to what is sealed is named, with the tensor, and lives; the version is
+    broken. Given back, the memory is its owner's again."""
     site = home(lab)
     path = lab.weights(1)[0]
     rank = InPlace(lab, site, path, protect=1)
@@ -237,8 +242,9 @@ def a_write_to_protected_memory_is_found(lab):
 
 @scenario
 def unpublish_ends_within_its_drain(lab):
-    """P3 P6: a rank takes its memory back while it is read, by shm and by tcp: at once where the gateway has it, else the gateway
-    takes it first, into room that was reserved; what cannot be taken in time stays, and nothing is lost."""
+    """P3 P6: a rank takes its memory back while it is read, by shm and by tcp: at once where the
+    gateway has it, else the gateway takes it first, into room that was reserved; what cannot be
+    taken in time stays, and nothing is lost."""
     site = home(lab)
     path = lab.weights(1)[0]
     near = InPlace(lab, site, path, host=HOST)
@@ -263,7 +269,8 @@ def unpublish_ends_within_its_drain(lab):
 
 @scenario
 def a_reader_that_dies_holds_up_no_unpublish(lab):
-    """P3 P6: the gateway dies while it takes a version home; the rank keeps its memory until the gateway is back and has it."""
+    """P3 P6: the gateway dies while it takes a version home; the rank keeps its memory until the
+    gateway is back and has it."""
     site = home(lab)
     path = lab.weights(1)[0]
     far = InPlace(lab, site, path, host="elsewhere", pace=PACE)
@@ -282,7 +289,8 @@ def a_reader_that_dies_holds_up_no_unpublish(lab):
 
 @scenario
 def a_full_arena_refuses_and_loses_nothing(lab):
-    """P3 P10: room is reserved when a shard is sealed; where there is none the rank is told so and keeps its memory."""
+    """P3 P10: room is reserved when a shard is sealed; where there is none the rank is told so
+    and keeps its memory."""
     path = lab.weights(1)[0]
     size = sum(r["bytes"] for r in safetensors_table(path))
     site = home(lab, arena_mib=size * 3 // 2 >> 20)
@@ -300,8 +308,8 @@ def a_full_arena_refuses_and_loses_nothing(lab):
 
 @scenario
 def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
-    """P1 P4: an engine sleeps: its reference is hidden once the gateway has what it needs; awake, it comes back over the same bytes,
-    and over others it does not."""
+    """P1 P4: an engine sleeps: its reference is hidden once the gateway has what it needs;
+    awake, it comes back over the same bytes, and over others it does not."""
     site = home(lab)
     path = lab.weights(1)[0]
     rank = InPlace(lab, site, path, host="elsewhere", pace=PACE)
@@ -321,9 +329,10 @@ def suspended_memory_is_read_by_nobody_until_it_is_the_same(lab):
 
 
 @scenario
-def what_woke_up_elsewhere_is_read_there(lab):
-    """P1 P3: an engine slept and its tensors are in other memory now: registered anew, they are read there. A gateway that lost all
-    it had gets the version back from them, and the next version comes out of them."""
+def memory_that_wakes_elsewhere_is_read_there(lab):
+    """P1 P3: an engine slept and its tensors are in other memory now: registered anew, they are
+    read there. A gateway that lost all it had gets the version back from them, and the next
+    version comes out of them."""
     site = home(lab)
     paths = lab.weights(2)
     size = weights_bytes(paths[0])
@@ -353,9 +362,9 @@ def what_woke_up_elsewhere_is_read_there(lab):
 
 
 @scenario
-def who_stands_still_is_cut_off(lab):
-    """P3 P5 P6: a reader that stopped in the middle, by shm and over the network, holds up a release for its drain and no longer;
-    then it goes on elsewhere with what it holds."""
+def a_reader_that_stands_still_is_cut_off(lab):
+    """P3 P5 P6: a reader that stopped in the middle, by shm and over the network, holds up a
+    release for its drain and no longer; then it goes on elsewhere with what it holds."""
     drain_ms = 700
     site = home(lab, root={"drain_ms": drain_ms})
     path = lab.weights(1)[0]
@@ -388,9 +397,10 @@ def who_stands_still_is_cut_off(lab):
 
 @scenario
 def a_reader_on_the_ranks_host_holds_up_no_unpublish(lab):
-    """P1 P3 P6: a worker reads by shm in the memory of a rank of its host, and in the middle of that the rank takes it back. One that
-    goes on does so at the gateway; one that stands still costs the drain and no longer, and one that dies nothing. What the rank
-    writes there then is nobody's version."""
+    """P1 P3 P6: a worker reads by shm in the memory of a rank of its host, and in the middle of
+    that the rank takes it back. One that goes on does so at the gateway; one that stands still
+    costs the drain and no longer, and one that dies nothing. What the rank writes there then is
+    nobody's version."""
     drain_ms = 700
     site = home(lab)
     old, new = lab.weights(2)

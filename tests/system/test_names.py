@@ -14,7 +14,8 @@ SERVICE = "_tombolo._tcp.east.test"
 
 
 def by_service(lab, rows, ttl_s=60):
-    """East, and west that finds it by the service; rows are (priority, port, host) of it, all hosts at the lab's address."""
+    """East, and west that finds it by the service; rows are (priority, port, host) of it, all
+    hosts at the lab's address."""
     east, west, _ = lab.east_west(through_link=False)
     names = {host: [lab.address] for _, _, host in rows(east)}
     names["relay.east.test"] = ["127.0.0.1"]
@@ -54,7 +55,8 @@ def a_service_says_hosts_and_ports(lab):
 
 @scenario
 def a_silent_address_is_outrun(lab):
-    """P6: the first target swallows what is sent to it. The next one is dialled beside it, and no dial has failed."""
+    """P6: the first target swallows what is sent to it. The next one is dialled beside it, and
+    no dial has failed."""
     with silent_port(lab.address) as silent:
         east, west, dns = by_service(lab, lambda e: [(10, silent, "a.east.test"), (20, e.port, "b.east.test")])
         with contextlib.closing(dns):
@@ -66,7 +68,8 @@ def a_silent_address_is_outrun(lab):
 
 @scenario
 def a_worker_tries_the_next_address(lab):
-    """P6: a gateway's name has three addresses, two of which swallow what is sent there: a worker does not wait for them as for an only one."""
+    """P6: a gateway's name has three addresses, two of which swallow what is sent there: a
+    worker does not wait for them as for an only one."""
     if os.geteuid() != 0:
         raise Skipped("only root mounts names of hosts")
     east = lab.site("east")
@@ -90,7 +93,8 @@ def a_worker_tries_the_next_address(lab):
 
 @scenario
 def a_peer_that_moves_is_found_by_its_name(lab):
-    """P5 P6: in mid-version east's address falls silent, and its name says another one: west goes on there with what it holds."""
+    """P5 P6: in mid-version east's address falls silent, and its name says another one: west
+    goes on there with what it holds."""
     east, west, dns = by_service(lab, lambda e: [(10, e.port, "a.east.test")], ttl_s=600)
     with contextlib.closing(dns):
         east.start()
@@ -111,8 +115,9 @@ def a_peer_that_moves_is_found_by_its_name(lab):
 
 @scenario
 def a_session_that_works_follows_its_name(lab):
-    """P5 P6: east's name says another address while the old one still works: the link goes there by itself, is never down, and stays where
-    it is when the name says an address at which nobody answers. (An answer is good for 5 s at least, and two are heard.)"""
+    """P5 P6: east's name says another address while the old one still works: the link goes there
+    by itself, is never down, and stays where it is when the name says an address at which nobody
+    answers. (An answer is good for 5 s at least, and two are heard.)"""
     east, west, dns = by_service(lab, lambda e: [(10, e.port, "a.east.test")], ttl_s=1)
     with contextlib.closing(dns):
         east.start()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The TLS pump, which links are held against (bench/pump.c): a floor that sent less, or ended its clock sooner, would be no floor.
+"""The TLS pump, which links are held against (bench/pump.c): a floor that sent less, or ended
+its clock sooner, would be no floor.
 
 Covers: bench/pump.c
 """
@@ -48,7 +49,8 @@ def must_be_so(said, batched):
 
 
 def must_have_passed(seen, count):
-    """So many connections, of TLS 1.3 by the cipher that the gateways' has, each with its share, records' heads and a handshake."""
+    """So many connections, of TLS 1.3 by the cipher that the gateways' has, each with its share,
+    records' heads and a handshake."""
     expect("what is no TLS", seen.complaints(), [])
     ways = [stream.whole() for stream in seen.streams]
     there = [way for way in ways if len(way) >= EACH]
@@ -62,7 +64,8 @@ def must_have_passed(seen, count):
 
 @scenario
 def the_pump_sends_all_of_it_by_tls(_lab):
-    """As the bench runs it, blocking and batched: what it says to have sent is on the wire, encrypted, and its time is until all of it came."""
+    """As the bench runs it, blocking and batched: what it says to have sent is on the wire,
+    encrypted, and its time is until all of it came."""
     if why := wanlab.why_not():
         raise Skipped(why)
     began = time.monotonic()
@@ -77,7 +80,8 @@ def the_pump_sends_all_of_it_by_tls(_lab):
 
 @scenario
 def the_pump_is_a_command_over_a_wan(_lab):
-    """bench/pump SCENARIO: its numbers, the link's rate, and whether the emulator kept up, which is the exit code, too."""
+    """bench/pump SCENARIO: its numbers, the link's rate, and whether the emulator kept up, which
+    is the exit code, too."""
     if why := wanlab.why_not():
         raise Skipped(why)
     with tempfile.TemporaryDirectory() as folder:
@@ -91,7 +95,7 @@ def the_pump_is_a_command_over_a_wan(_lab):
 
 
 @scenario
-def the_pump_says_what_it_cannot_do(_lab):
+def the_pump_refuses_impossible_requests(_lab):
     """bench/pump: what is asked wrongly is 2 and a line, and no traceback."""
     with tempfile.TemporaryDirectory() as folder:
         elsewhere = pathlib.Path(folder) / "elsewhere.yaml"

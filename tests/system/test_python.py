@@ -33,7 +33,8 @@ def expect_error(what, kind, name, call):
 
 
 class OnGpu:
-    """What torch says of a tensor on a GPU; the bytes are the host's, which the library finds out from the driver, or from there being none."""
+    """What torch says of a tensor on a GPU; the bytes are the host's, which the library finds
+    out from the driver, or from there being none."""
     is_cuda = True
 
     def __init__(self, memory, contiguous=True):
@@ -54,7 +55,8 @@ class OnGpu:
 
 @scenario
 def python_publishes_and_follows(lab):
-    """P1 P2: three versions from a bytearray behind a tensor's face, followed into memory of ours, a blob beside them."""
+    """P1 P2: three versions from a bytearray behind a tensor's face, followed into memory of
+    ours, a blob beside them."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")
@@ -103,7 +105,8 @@ def refused(what, call):
 
 @scenario
 def python_after_the_end_and_in_other_memory(lab):
-    """What has ended is refused by name, and not a crash; tensors move while they are suspended; a blob has all of an array's bytes."""
+    """What has ended is refused by name, and not a crash; tensors move while they are suspended;
+    a blob has all of an array's bytes."""
     import array
     import tombolo
     site = lab.site("east")
@@ -164,7 +167,8 @@ def cut_out(whole, shape, first, count):
 
 
 class Model:
-    """Tensors as tensor parallelism cuts them: q, k, v and up by rows, out and down by columns, experts by number, a norm not at all."""
+    """Tensors as tensor parallelism cuts them: q, k, v and up by rows, out and down by columns,
+    experts by number, a norm not at all."""
 
     AXES = {"q": ((Q, HIDDEN), 0), "k": ((KV, HIDDEN), 0), "v": ((KV, HIDDEN), 0), "out": ((HIDDEN, Q), 1), "up": ((4 * HIDDEN, HIDDEN), 0),
             "down": ((HIDDEN, 4 * HIDDEN), 1), "experts": ((EXPERTS, INNER, HIDDEN), 0), "norm": ((1, HIDDEN), None)}
@@ -203,7 +207,8 @@ class Model:
 
 
 class Fused(Model):
-    """q, k and v of a layer are one tensor under a name of its own, of which a rank has rows of each; its experts are no neighbours."""
+    """q, k and v of a layer are one tensor under a name of its own, of which a rank has rows of
+    each; its experts are no neighbours."""
 
     AXES = {f"{layer}.{name}": row for layer in range(2) for name, row in {
         "qkv": ((Q + 2 * KV, HIDDEN), 0), "out": ((HIDDEN, Q), 1), "experts": ((EXPERTS, INNER, HIDDEN), 0), "norm": ((1, HIDDEN), None)}.items()}
@@ -219,7 +224,8 @@ class Fused(Model):
         return [(shape, [begin + rank * (rows // ranks), 0], [rows // ranks, shape[1]]) for begin, rows in ((0, Q), (Q, KV), (Q + KV, KV))]
 
     def split_of(self, name):
-        """A part of qkv is an eighth of k: four of them are an eighth of q. Experts are boxes of their own as it is."""
+        """A part of qkv is an eighth of k: four of them are an eighth of q. Experts are boxes of
+        their own as it is."""
         return {"qkv": (0, (Q + 2 * KV) // (KV // 8)), "out": (1, 8)}.get(name.split(".")[1], (0, 0))
 
 
@@ -243,7 +249,8 @@ def four_ranks_publish(tombolo, lab, model, stack):
 
 
 def read_by_groups(tombolo, model, site, session):
-    """Groups of 8, 2 and 1, every second reader by shm: all bytes, and at most 5 % more of them than its own."""
+    """Groups of 8, 2 and 1, every second reader by shm: all bytes, and at most 5 % more of them
+    than its own."""
     for ranks in (8, 2, 1):
         group = []
         for rank in range(ranks):
@@ -271,8 +278,9 @@ def read_by_groups(tombolo, model, site, session):
 
 @scenario
 def four_ranks_publish_and_any_number_reads(lab):
-    """P1 P2: a version of tp=4 is read by groups of tp=8, tp=2 and tp=1, bit for bit; along the axes that the layout declares a reader
-    reads at most 5 % more than its own, by the network and by shm. Experts are read by any numbers, columns by any columns."""
+    """P1 P2: a version of tp=4 is read by groups of tp=8, tp=2 and tp=1, bit for bit; along the
+    axes that the layout declares a reader reads at most 5 % more than its own, by the network
+    and by shm. Experts are read by any numbers, columns by any columns."""
     import tombolo
     model = Model()
     with contextlib.ExitStack() as stack:
@@ -291,8 +299,9 @@ def four_ranks_publish_and_any_number_reads(lab):
 
 @scenario
 def fused_tensors_and_experts_by_number_are_published(lab):
-    """P1 P2: ranks of tp=4 have three boxes of a fused q/k/v under its own name, and experts that are no neighbours: {1, 6} of one tensor.
-    Groups of tp=8, tp=2 and tp=1 read both, bit for bit, by the network and by shm, and at most 5 % more than their own. What holds an
+    """P1 P2: ranks of tp=4 have three boxes of a fused q/k/v under its own name, and experts
+    that are no neighbours: {1, 6} of one tensor. Groups of tp=8, tp=2 and tp=1 read both, bit
+    for bit, by the network and by shm, and at most 5 % more than their own. What holds an
     element twice is refused by its name, and so are files of such a version."""
     import tombolo
     model = Fused()
@@ -319,8 +328,9 @@ def activated(tombolo, subscription, uid):
 
 @scenario
 def withdrawn_and_back(lab):
-    """P2 P10: an operator withdraws what a group computes from. It goes back to the version before, which is staged still, and reads
-    nothing again; what it may not do before is refused with a reason."""
+    """P2 P10: an operator withdraws what a group computes from. It goes back to the version
+    before, which is staged still, and reads nothing again; what it may not do before is refused
+    with a reason."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east", keep=4)
@@ -352,8 +362,8 @@ def withdrawn_and_back(lab):
 
 @scenario
 def a_view_ends_with_its_version(lab):
-    """P1: what shows staged bytes shows nothing else later: after release a view raises, and while an array or a slice needs the bytes,
-    release does not let them go."""
+    """P1: what shows staged bytes shows nothing else later: after release a view raises, and
+    while an array or a slice needs the bytes, release does not let them go."""
     import ctypes as arrays  # an array over a view, as numpy makes them
     import tombolo
     site = lab.site("east")
@@ -442,8 +452,8 @@ def an_interrupt_ends_a_wait(lab):
 
 @scenario
 def ranks_with_one_blob_name(lab):
-    """P1 P10: Two ranks of a library give blobs of one name. Equal bytes are one file; other bytes are refused at the seal, by both
-    ranks' names."""
+    """P1 P10: Two ranks of a library give blobs of one name. Equal bytes are one file; other
+    bytes are refused at the seal, by both ranks' names."""
     import tombolo
     site = lab.site("east")
     site.models["policy"] = dict(home="east")

@@ -1,21 +1,17 @@
-"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10).
+"""Refusals of peers, workers and versions: one line and one counter, nothing lost, nobody dies
+(P7, P8, P10).
 
-Covers: gateway/daemon/rights.c gateway/daemon/links/peer_rights.c gateway/daemon/persist.c
-Covers: gateway/daemon/shutdown.c gateway/config/descriptors.c gateway/store/store_writer.c
-Covers: gateway/daemon/sessions/sessions.c
+Covers: gateway/daemon/rights.c gateway/daemon/links/peer_rights.c
+Covers: gateway/daemon/sessions/sessions.c gateway/daemon/links/crossing_room.c
 """
 
 import os
 import re
-import select
-import signal
-import socket
-import sqlite3
 import subprocess
 import sys
 
-from harness import (PATIENCE_MS, TOMBOLO, TOMBOLOD, Dns, Failed, Lab, Rollout, SlowDisk, SmallDisk, Trainer, Worker, expect, main,
-                     read_and_compare, safetensors_table, scenario, up, wait_for)
+from harness import (Dns, Failed, Rollout, Trainer, Worker, expect, main, read_and_compare,
+                     safetensors_table, scenario, up, wait_for)
 
 
 def refused_link(lab, east, west):
@@ -37,7 +33,7 @@ def refusals(site):
 
 
 @scenario
-def wrong_ca(lab):
+def a_peer_of_another_ca_is_refused(lab):
     """P8: west's certificate is signed by a CA that east does not know for it."""
     east, west, _ = lab.east_west(through_link=False)
     other = lab.dir / "pki-other"
@@ -48,7 +44,8 @@ def wrong_ca(lab):
 
 
 def openssl_pki(folder, site, uri):
-    """ca.crt of a site by openssl, without the name constraints that `tombolo pki init` sets, and a gw.crt of `uri`."""
+    """ca.crt of a site by openssl, without the name constraints that `tombolo pki init` sets,
+    and a gw.crt of `uri`."""
     folder.mkdir()
     def run(*words):
         subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True, timeout=60)
@@ -64,7 +61,8 @@ def openssl_pki(folder, site, uri):
 
 @scenario
 def a_site_speaks_for_itself_alone(lab):
-    """P8: north's CA is trusted at east for north; a certificate for west that it signed is refused all the same."""
+    """P8: north's CA is trusted at east for north; a certificate for west that it signed is
+    refused all the same."""
     east, west, _ = lab.east_west(through_link=False)
     lab.pki_dir("west")
     lab._pki["north"] = openssl_pki(lab.dir / "pki-north", "north", "tombolo://west/gw")
@@ -74,7 +72,7 @@ def a_site_speaks_for_itself_alone(lab):
 
 
 @scenario
-def wrong_site_name(lab):
+def a_certificate_of_another_site_is_refused(lab):
     """P8: a certificate of the right CA for another gateway name is not the configured peer."""
     east, west, _ = lab.east_west(through_link=False)
     pki = lab.pki_dir("west")
@@ -91,7 +89,7 @@ def wrong_site_name(lab):
 
 
 @scenario
-def expired_certificate(lab):
+def an_expired_certificate_is_refused(lab):
     """P8: a gateway does not start with a certificate that has expired, and says which."""
     east, west, _ = lab.east_west(through_link=False)
     pki = lab.pki_dir("west")
@@ -110,8 +108,9 @@ def expired_certificate(lab):
 
 
 @scenario
-def homes_that_differ(lab):
-    """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says what to change."""
+def sites_that_disagree_on_a_home_say_so(lab):
+    """P8 P10: west takes another site for the model's home; nothing crosses, and east's log says
+    what to change."""
     east, west, _ = lab.east_west(through_link=False)
     west.models["policy"]["home"] = "north"
     up(east, west)
@@ -128,7 +127,8 @@ def homes_that_differ(lab):
 
 @scenario
 def names_resolve_and_addresses_are_tried_in_turn(lab):
-    """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is answered with nothing."""
+    """P6: the peer is a name with two addresses, on the first of which nobody listens; AAAA is
+    answered with nothing."""
     east, west, _ = lab.east_west(through_link=False)
     dns = Dns({"gw.east.test": ["127.0.0.9", lab.address]})
     west.extra["dns"] = {"servers": f"127.0.0.1:{dns.port}"}
@@ -144,7 +144,7 @@ def names_resolve_and_addresses_are_tried_in_turn(lab):
 
 
 @scenario
-def a_worker_without_rights(lab):
+def a_worker_without_rights_is_refused(lab):
     """P8 P10: neither publish nor read without a right; the refusal is counted and logged."""
     east, west, _ = lab.east_west(through_link=False)
     for s in (east, west):
@@ -218,7 +218,7 @@ def a_worker_over_tls(lab):
 
 
 @scenario
-def a_version_over_budget(lab):
+def a_version_over_budget_is_refused(lab):
     """P7 P10: what does not fit is refused with the numbers, and what is there stays."""
     east, west, _ = lab.east_west(through_link=False, arena_mib=32)
     up(east, west)
@@ -241,8 +241,9 @@ def a_version_over_budget(lab):
 
 
 @scenario
-def a_version_over_the_budget_of_another_site(lab):
-    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west has stays."""
+def a_version_over_the_budget_of_another_site_is_refused_there(lab):
+    """P7 P10: what fits at home and not at west is refused there with the numbers, and what west
+    has stays."""
     east, west, _ = lab.east_west(through_link=False)
     west.arena_mib = 32
     up(east, west)
@@ -258,429 +259,6 @@ def a_version_over_the_budget_of_another_site(lab):
     if "needed_bytes=" not in line or west.counters()["arena_refused"] == 0:
         raise Failed(f"the refusal has no numbers or is not counted: {line}")
     read_and_compare(lab, west, first, path, "reader")
-
-
-@scenario
-def the_store_cannot_be_written(lab):
-    """P10: the store is locked by another process: publishing is refused, what is held is served, and it recovers."""
-    east, west, _ = lab.east_west(through_link=False)
-    up(east, west)
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    uid = trainer.publish(1)
-    west.wait_holds(uid)
-    lock = sqlite3.connect(east.dir / "store.sqlite", isolation_level=None)
-    lock.execute("BEGIN IMMEDIATE")
-    reply = trainer.ranks[0].call("publish", model="policy", run=trainer.runs[0]["run"], number=2, shard=0, shards=2)
-    expect("publish", reply["status"], "site_store")
-    reader = Rollout(lab, east, "reader", path)
-    reader.stage(uid)
-    reader.activate(uid)
-    reader.check(path)
-    lock.execute("ROLLBACK")
-    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
-    west.wait_holds(trainer.publish(3))
-
-
-def publish_refused(trainer, number):
-    reply = trainer.ranks[0].call("publish", model="policy", run=trainer.runs[0]["run"], number=number, shard=0, shards=2)
-    expect("publish", reply["status"], "site_store")
-
-
-def store_is_sound(disk):
-    with sqlite3.connect(disk.seen / "store.sqlite") as db:
-        expect("integrity", db.execute("PRAGMA integrity_check").fetchall(), [("ok",)])
-
-
-@scenario
-def the_store_is_full(lab):
-    """P10 P3: the state folder's filesystem is full: publishing is refused with the reason, what is held is served; with
-    room again the same version is published, and a kill shows that nothing was lost or half written."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    disk = SmallDisk(lab, east)
-    east.start()
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    first = trainer.publish(1)
-    east.wait_holds(first)
-    disk.fill()
-    publish_refused(trainer, 2)
-    if east.counters()["store_failed"] == 0 or len(east.daemon.logged("store.failed", "free some space")) != 1:
-        raise Failed("a full store is not counted and told in one line")
-    reader = Rollout(lab, east, "reader", path)
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
-    east.control("withdraw", model="policy", version="1")  # what cannot be written yet is written later
-    disk.make_room()
-    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
-    second = trainer.publish(2)
-    east.wait_holds(second)
-    wait_for("it is kept", lambda: east.version(second)["state"] == "kept")
-    east.kill()
-    store_is_sound(disk)
-    east.start()
-    expect("states after the kill", [east.version(u)["state"] for u in (first, second)], ["withdrawn", "kept"])
-    expect("held", east.holds(second), True)
-
-
-@scenario
-def the_store_is_read_only(lab):
-    """P10 P3: the state folder was remounted read-only while the gateway was away: it says so and ends with 1; writable
-    again, it serves what it held and takes the next version."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    disk = SmallDisk(lab, east)
-    east.start()
-    expect("recovering at the very first start", east.control("status")["recovering"], False)
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    first = trainer.publish(1)
-    east.wait_holds(first)
-    east.kill()
-    disk.remount("ro")
-    east.start(wait=False)
-    expect("exit code", east.daemon.ended(), 1)
-    if not east.daemon.logged("start.failed", "store.sqlite", "writable"):
-        raise Failed("no line names the store and what to do")
-    disk.remount("rw")
-    east.start()
-    expect("recovering after a restart", east.control("status")["recovering"], True)
-    expect("held", east.holds(first), True)
-    for rank in trainer.ranks:  # the sessions come back by themselves
-        rank.ok("wait_site", uid=first, site="east", state=0, timeout_ms=PATIENCE_MS)
-    east.wait_holds(trainer.publish(2))
-    east.kill()
-    store_is_sound(disk)
-
-
-def answers(worker):
-    return bool(select.select([worker.popen.stdout.fileno()], [], [], 0)[0])
-
-
-def held_publish(trainer, number):
-    """The last shard of a version is sealed while the disk is held: rank 1 waits for its answer."""
-    trainer.publish_shard(0, number)
-    rank = trainer.ranks[1]
-    return rank, dict(model="policy", run=trainer.runs[1]["run"], number=number, shard=1, shards=2)
-
-
-@scenario
-def the_disk_takes_its_time(lab):
-    """P6 P3: while a sync of the store is held, status answers, the link stays up and a worker goes through a version; the
-    version whose ready is on its way to the disk is told to nobody. Then everything follows, also after SIGTERM."""
-    east, west, _ = lab.east_west(through_link=False)
-    east.extra["store"] = {"slow_ms": 600000}
-    west.models["policy"]["keep"] = 1
-    disk = SlowDisk(east)
-    east.start(env=disk.env)
-    west.start()
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    first = trainer.publish(1)
-    west.wait_holds(first)
-    reader = Rollout(lab, east, "reader", path)
-    rank, shard = held_publish(trainer, 2)
-    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
-    disk.hold()
-    rank.send("publish", **shard)
-    wait_for("the sync is held", lambda: east.control("status")["store_waiting"] > 0)
-    begun = east.control("status")["uptime_s"]
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
-    wait_for("three heartbeats", lambda: east.control("status")["uptime_s"] > begun + 1)
-    east.wait_link("west")  # it hears its peer: a busy machine may have had it fall silent
-    second = next(v for v in east.control("versions")["versions"] if v["number"] == 2)
-    expect("saved", second["saved"], False)
-    expect("store_ok", east.control("status")["store_ok"], True)
-    if answers(rank) or any(v["number"] == 2 for v in west.control("versions")["versions"]):
-        raise Failed("version 2 was told before it was durable")
-    if east.daemon.logged("version.state", "number=2", "state=ready"):
-        raise Failed("version 2 was logged as ready before it was durable")
-    disk.let_go()
-    expect("publish", rank.receive()["status"], "ok")
-    west.wait_holds(second["uid"])
-    disk.hold()
-    withdrawal = socket.socket(socket.AF_UNIX)
-    withdrawal.connect(str(east.control_socket))
-    withdrawal.sendall(b'{"schema": 1, "cmd": "withdraw", "model": "policy", "version": "2"}\n')
-    wait_for("the withdrawal waits for the disk", lambda: east.version(second["uid"])["state"] == "withdrawn")
-    if west.version(second["uid"])["state"] == "withdrawn" or select.select([withdrawal], [], [], 0)[0]:
-        raise Failed("a withdrawal was told before it was durable")
-    east.daemon.popen.terminate()
-    wait_for("it drains", lambda: east.daemon.logged("drain.begin"))
-    disk.let_go()
-    expect("exit code", east.daemon.ended(), 0)
-    if not east.daemon.logged("drain.end", "rows_unwritten=0"):
-        raise Failed("the drain did not wait for the disk")
-    east.start(env=disk.env)
-    expect("after the drain", east.version(second["uid"])["state"], "withdrawn")
-    wait_for("west hears of it", lambda: west.version(second["uid"])["state"] == "withdrawn")
-
-
-@scenario
-def the_disk_does_not_answer(lab):
-    """P6 P10: a sync that takes longer than store.slow_ms is a store that fails: told once, publishing refused, what is held
-    served; when the disk answers, all is written in order."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    east.extra["store"] = {"slow_ms": 2000, "path": lab.arena_dir / "store.sqlite"}  # where no other sync is slow
-    disk = SlowDisk(east)
-    east.start(env=disk.env)
-    path = lab.weights(1)[0]
-    trainer = Trainer(lab, east, path)
-    first = trainer.publish(1)
-    east.wait_holds(first)
-    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
-    disk.hold()
-    publish_refused(trainer, 2)
-    publish_refused(trainer, 2)
-    status = east.control("status")
-    expect("store_ok", status["store_ok"], False)
-    expect("told", len(east.daemon.logged("store.failed", "store.slow_ms")), 1)
-    reader = Rollout(lab, east, "reader", path)
-    reader.stage(first)
-    reader.activate(first)
-    reader.check(path)
-    disk.let_go()
-    wait_for("the store recovers", lambda: east.control("status")["store_ok"])
-    second = trainer.publish(2)
-    east.wait_holds(second)
-    east.kill()
-    east.start()
-    expect("held", east.holds(second), True)
-
-
-@scenario
-def the_disk_hangs_at_the_end(lab):
-    """P9 P3: the store's disk does not answer any more when SIGTERM comes: the gateway ends all the same, says what is not on the disk and whose
-    disk it is, and with 1; what was held is there at the next start."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    east.root["drain_ms"] = 1000
-    east.extra["store"] = {"path": lab.arena_dir / "store.sqlite"}
-    disk = SlowDisk(east)
-    east.start(env=disk.env)
-    trainer = Trainer(lab, east, lab.weights(1)[0])
-    first = trainer.publish(1)
-    east.wait_holds(first)
-    rank, shard = held_publish(trainer, 2)
-    wait_for("all is on disk", lambda: east.control("status")["store_waiting"] == 0)
-    disk.hold()
-    rank.send("publish", **shard)
-    wait_for("the sync is held", lambda: east.control("status")["store_waiting"] > 0)
-    east.daemon.popen.terminate()
-    expect("exit code", east.daemon.ended(), 1)
-    if not east.daemon.logged("store.unwritten") or not east.daemon.logged("stop.disk_hangs", "what=store"):
-        raise Failed("the end did not say what it left")
-    disk.let_go()
-    east.start()
-    expect("held", east.holds(first), True)
-
-
-@scenario
-def a_damaged_store(lab):
-    """P10: a damaged store stops the start with a line that names the file."""
-    east, _, _ = lab.east_west(through_link=False)
-    (east.dir / "store.sqlite").write_bytes(b"this is not a database, whatever its name says" * 100)
-    east.start(wait=False)
-    expect("exit code", east.daemon.ended(), 1)
-    if not east.daemon.logged("start.failed", "store.sqlite"):
-        raise Failed("no line names the store")
-
-
-@scenario
-def too_few_open_files_are_told(lab):
-    """P7 P10: sessions that the limit of open files has no room for end the start with a line that says how many are needed, how many are
-    allowed and which limit it is; `config check` warns of it."""
-    east, _, _ = lab.east_west(through_link=False)
-    east.extra["session"] = {"max": 5000}
-    root = ["setpriv", "--bounding-set=-sys_resource"] if os.geteuid() == 0 else []
-    east.prefix = [*root, "prlimit", "--nofile=600:700"]
-    east.start(wait=False)
-    expect("exit code", east.daemon.ended(), 1)
-    said = "session.max 5000 needs 10[0-9]+ open files, 700 are allowed .ulimit -Hn, LimitNOFILE"
-    if not any(re.search(said, line) for line in east.daemon.logged("start.failed")):
-        raise Failed("no line says which limit to raise, and to what")
-    check = [*east.prefix, TOMBOLO, "config", "check", east.dir / "tombolod.yaml"]
-    done = subprocess.run(check, capture_output=True, text=True, timeout=60)
-    expect("the file itself is good", done.returncode, 0)
-    expect(f"config check warns ({done.stderr})", bool(re.search(said, done.stderr)), True)
-
-
-@scenario
-def a_second_daemon_on_one_arena(lab):
-    """P3: the arena is locked: the second daemon says so and ends; the first goes on."""
-    east, west, _ = lab.east_west(through_link=False)
-    east.start()
-    second = lab.site("second")
-    second.arena_path = east.arena_path
-    second.start(wait=False)
-    expect("exit code", second.daemon.ended(), 1)
-    if not second.daemon.logged("start.failed", str(east.arena_path)):
-        raise Failed("no line names the arena")
-    expect("first", east.control("status")["ok"], True)
-
-
-@scenario
-def where_nobody_can_listen_is_told(lab):
-    """P10: a socket or port that is taken, not here or not allowed ends the start with 1, and one line has the key, the address and what to do."""
-    east, _, _ = lab.east_west(arena_mib=16, through_link=False)
-    with socket.create_server((lab.address, 0)) as taken, socket.socket(socket.AF_UNIX) as beside:
-        beside.bind(str(lab.dir / "beside.sock"))
-        beside.listen()
-        port = f"{lab.address}:{taken.getsockname()[1]}"
-        another, missing, nowhere = "another process listens there", "its folder is not there", "no device of this machine has that address"
-        for section, key, address, why in (
-                ("control", "socket", lab.dir / "beside.sock", another), ("control", "socket", lab.dir / "none/c.sock", missing),
-                ("session", "socket", lab.dir / "beside.sock", another), ("session", "socket", lab.dir / "none/s.sock", missing),
-                ("session", "listen", port, another), ("session", "listen", "192.0.2.1:7401", nowhere),
-                ("link", "listen", port, another), ("link", "listen", "192.0.2.1:7400", nowhere),
-                ("fabric", "listen", port, another), ("fabric", "listen", "192.0.2.1:7402", nowhere)):
-            east.extra = {section: {key: address}}
-            east.start(wait=False)
-            expect(f"exit code with {section}.{key}: {address}", east.daemon.ended(), 1)
-            if not east.daemon.logged("error ", f"{section}.{key}", str(address), why):
-                raise Failed(f"no line says that {section}.{key} is to be mended, as {why}:\n{east.daemon.log_path.read_text()}")
-    east.extra = {}
-    east.start()
-
-
-@scenario
-def a_start_without_what_it_needs_ends_or_serves(lab):
-    """P10: a call that fails at start, whichever it is, ends it with 1 and a line that says so, or it serves and drains."""
-    east, _, _ = lab.east_west(arena_mib=16, through_link=False)
-    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
-    east.config_text()  # makes the certificates
-    ended, served = 0, 0
-    faults = [(point, n) for point, last in (("open", 8), ("mmap", 2), ("ftruncate", 1), ("fallocate", 1), ("pread", 2), ("pwrite", 2),
-                                             ("socket", 6), ("thread", 2), ("library", 1)) for n in range(1, last + 1)]
-    for point, n in faults + [("malloc", n) for n in range(1, 140, 9)]:
-        east.start(wait=False, env={"TB_FAULT": f"{point}:{n}"})
-
-        def up_or_over():
-            if not east.daemon.alive():
-                return "over"
-            try:
-                return east.control("status")["ok"] and "up"
-            except (OSError, ValueError):
-                return None
-        what = wait_for(f"a start without {point} {n} ends or serves", up_or_over)
-        if what == "up":
-            served += 1
-            expect(f"exit code after a start without {point} {n}", east.daemon.terminate(), 0)
-            continue
-        ended += 1
-        expect(f"exit code of a start without {point} {n}", east.daemon.popen.returncode, 1)
-        lines = east.daemon.logged("error ") + east.daemon.logged("tombolod.yaml:")
-        if not lines:
-            raise Failed(f"a start without {point} {n} ended without a line that says why")
-    if ended < 10 or served < 3:
-        raise Failed(f"{ended} starts ended and {served} served: the faults did not hit")
-
-
-@scenario
-def sessions_are_bounded(lab):
-    """P7 P10: with session.max workers the next is refused with the reason; connections that say nothing are bounded too, and
-    those who are in go on."""
-    east = lab.site("east")
-    east.models["policy"] = dict(home="east")
-    east.extra["session"] = {"max": 16, "lease_ms": 60000}
-    east.start()
-    workers = [Worker(lab, f"w{i}", east) for i in range(16)]
-    Worker(lab, "late").refused("site_nomem", "open", gateway=f"unix:{east.session_socket}", name="late", host="h")
-    silent = []
-
-    def knock(times):
-        for _ in range(times):
-            s = socket.socket(socket.AF_UNIX)
-            s.connect(str(east.session_socket))
-            silent.append(s)
-    knock(100)
-    wait_for("connections are refused", lambda: east.counters()["sessions_refused"] >= 20)
-    silent.pop(0).close()
-    wait_for("there is a place", lambda: east.control("status")["session_count"] < 80)
-    refused_then = east.counters()["sessions_refused"]
-    knock(5)
-    wait_for("it is taken, and others are refused again", lambda: east.counters()["sessions_refused"] > refused_then)
-    expect("told", len(east.daemon.logged("session.refused", "too_many")), 1)
-    if not 16 <= east.control("status")["session_count"] <= 80:
-        raise Failed("connections are not bounded")
-    workers[0].ok("run", model="policy", key="k")
-    for s in silent:
-        s.close()
-    wait_for("they are gone", lambda: east.control("status")["session_count"] <= 17)
-    workers.pop().kill()
-    wait_for("one is gone", lambda: len(east.control("status")["sessions"]) == 15)
-    Worker(lab, "next", east)
-
-
-@scenario
-def clients_that_speak_garbage(lab):
-    """P7 P10: garbage on every port and socket; the daemon lives, counts and serves."""
-    east, west, _ = lab.east_west(through_link=False)
-    east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
-    up(east, west)
-    noise = os.urandom(65536)
-    for port in (east.port, east.worker_port):
-        for data in (noise, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + noise, b""):
-            with socket.create_connection((lab.address, port)) as s:
-                try:
-                    s.sendall(data)
-                except OSError:
-                    pass
-    for path in (east.session_socket, east.control_socket):
-        for data in (noise, b"\xff\xff\xff\x7f\x01\x00\x00\x00" + noise[:100], b"{\"schema\": 1}\n", b"[1,2,3]\n"):
-            with socket.socket(socket.AF_UNIX) as s:
-                s.connect(str(path))
-                try:
-                    s.sendall(data)
-                except OSError:
-                    pass
-    wait_for("garbage is counted", lambda: east.counters()["sessions_garbled"] > 0)
-    path = lab.weights(1)[0]
-    west.wait_holds(Trainer(lab, east, path).publish(1))
-
-
-@scenario
-def sigterm_drains_and_ends_with_0(lab):
-    """P9: SIGTERM ends a gateway with 0, and what it held is there when it starts again."""
-    east, west, _ = lab.east_west(through_link=False)
-    up(east, west)
-    path = lab.weights(1)[0]
-    uid = Trainer(lab, east, path).publish(1)
-    west.wait_holds(uid)
-    expect("exit code", west.daemon.terminate(), 0)
-    west.start()
-    expect("held after the restart", west.holds(uid), True)
-
-
-@scenario
-def sigterm_lets_readers_finish_and_waits_for_no_other(lab):
-    """P6 P9: a reader in flight at SIGTERM gets its version whole; one that stands still costs drain_ms and no more."""
-    east, _, _ = lab.east_west(through_link=False)
-    east.root["drain_ms"] = 20000
-    east.start()
-    path = lab.weights(1)[0]
-    uid = Trainer(lab, east, path).publish(1)
-    for stops in (False, True):
-        pace = path.stat().st_size // (20 if stops else 3)  # 3 s of it; for who stands still nobody waits
-        reader = Rollout(lab, east, f"reader{stops:d}", path, host="far-host", pace=pace)
-        reader.worker.send("stage", uid=uid, timeout_ms=PATIENCE_MS)
-        wait_for("it reads", lambda: any(w["held_bytes"] > 0 for w in east.version(uid)["workers"]))
-        if stops:
-            reader.worker.stop()
-        expect("exit code", east.daemon.terminate(), 0)
-        if not stops:
-            expect("the stage", reader.worker.receive()["status"], "ok")
-        reader.worker.kill()
-        cut = f"readers_cut={stops:d}"
-        if not east.daemon.logged("drain.begin", "readers=1") or not east.daemon.logged("drain.end", cut):
-            raise Failed(f"no line says that one reader was there at SIGTERM, or {cut}")
-        east.root["drain_ms"] = 2000
-        east.start()
 
 
 if __name__ == "__main__":

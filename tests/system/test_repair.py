@@ -1,5 +1,5 @@
-"""A damaged chunk is repaired while the gateway runs (P1, P6): a reader reports it, its holder digests its own copy, and fetches it again
-or stops serving it.
+"""A damaged chunk is repaired while the gateway runs (P1, P6): a reader reports it, its holder
+digests its own copy, and fetches it again or stops serving it.
 
 Covers: gateway/daemon/copies/repair.c gateway/daemon/sessions/session_repair.c
 Covers: intra/client/publish/chunk_recheck.c base/damage_reports.c
@@ -26,8 +26,8 @@ def expect_one_repair(site):
 
 @scenario
 def a_follower_repairs_its_arena_from_home(lab):
-    """P1 P6: a byte of west's arena changes while west serves it. A worker reports the chunk, west fetches it from home again, and the
-    worker activates the right bytes."""
+    """P1 P6: a byte of west's arena changes while west serves it. A worker reports the chunk,
+    west fetches it from home again, and the worker activates the right bytes."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -41,7 +41,8 @@ def a_follower_repairs_its_arena_from_home(lab):
 
 @scenario
 def home_repairs_its_arena_from_a_follower(lab):
-    """P1 P3 P6: a byte of home's arena changes behind the trainer's end. The only good copy is west's, and home takes it from there."""
+    """P1 P3 P6: a byte of home's arena changes behind the trainer's end. The only good copy is
+    west's, and home takes it from there."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]
@@ -57,7 +58,8 @@ def home_repairs_its_arena_from_a_follower(lab):
 
 
 def flip_in_staging(worker, path):
-    """Inverts a byte of the version where the worker stages it; False when it is not there. Its memory file is sealed, its memory is not."""
+    """Inverts a byte of the version where the worker stages it; False when it is not there. Its
+    memory file is sealed, its memory is not."""
     row = safetensors_table(path)[-1]
     data = path.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
     process = pathlib.Path(f"/proc/{worker.popen.pid}")
@@ -78,8 +80,9 @@ def flip_in_staging(worker, path):
 
 @scenario
 def a_worker_repairs_what_it_stages(lab):
-    """P1 P6: a byte of w0's staging changes while w0 serves its host. w1 reports the chunk; w0 digests it, and fetches it again from the
-    gateway. Both activate the right bytes, and so does who comes later."""
+    """P1 P6: a byte of w0's staging changes while w0 serves its host. w1 reports the chunk; w0
+    digests it, and fetches it again from the gateway. Both activate the right bytes, and so does
+    who comes later."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
     path = lab.weights(1)[0]

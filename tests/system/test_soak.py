@@ -1,6 +1,8 @@
-"""Thousands of versions: whatever is bounded returns to where it was, and what was said is said again at the same rate.
+"""Thousands of versions: whatever is bounded returns to where it was, and what was said is said
+again at the same rate.
 
-Environment: TB_SOAK_VERSIONS, of all combinations together (2000); TB_FAULT_TURN chooses the combination that gets the most of them.
+Environment: TB_SOAK_VERSIONS, of all combinations together (2000); TB_FAULT_TURN chooses the
+combination that gets the most of them.
 
 Covers: gateway/catalog/rules/retention.c gateway/catalog/rules/forget.c
 Covers: gateway/daemon/control/usage_status.c gateway/daemon/copies/copies.c
@@ -122,7 +124,8 @@ class Soak:
     # ---- what happens ----
 
     def trainer_comes(self):
-        """A trainer that follows another one: a new run of each model, which shuts the one before out."""
+        """A trainer that follows another one: a new run of each model, which shuts the one
+        before out."""
         self.trainer_leaves()
         self.trainers += 1
         self.trainer = self.tombolo.Session(f"unix:{self.east.session_socket}", name=f"trainer-{self.trainers}", host="a")
@@ -222,7 +225,8 @@ class Soak:
         self.trainer_comes()
 
     def plan(self, versions, once):
-        """After which versions of a stretch what comes. The same for each stretch of as many versions."""
+        """After which versions of a stretch what comes. The same for each stretch of as many
+        versions."""
         ways = dict(reader=self.reader, group=self.group, withdraw=self.withdraw, trainer=self.trainer_follows, gateway=self.gateway)
         plan = collections.defaultdict(list)
         for what in COMINGS:
@@ -232,12 +236,14 @@ class Soak:
         return plan
 
     def lead(self, versions):
-        """Before the first stretch, so that this ends as the others do: what a site held during the last few versions is remembered."""
+        """Before the first stretch, so that this ends as the others do: what a site held during
+        the last few versions is remembered."""
         for _ in range(versions):
             self.publish(self.models[self.published % len(self.models)], True)
 
     def stretch(self, versions, once=False):
-        """Publishes the first half as fast as it can, and versions are skipped; each of the second half arrives."""
+        """Publishes the first half as fast as it can, and versions are skipped; each of the
+        second half arrives."""
         plan = self.plan(versions, once)
         marks = [self.samples()]
         for n in range(1, versions + 1):
@@ -260,7 +266,8 @@ class Soak:
     # ---- what is looked at ----
 
     def samples(self):
-        """Once both have done what there was to do: then the log is still, and the store has it all."""
+        """Once both have done what there was to do: then the log is still, and the store has it
+        all."""
         wait_for("both gateways are still", lambda: self.is_still(STILL_S))
         return {s.name: Sample(s) for s in (self.east, self.west)}
 
@@ -288,7 +295,8 @@ class Soak:
 
     @staticmethod
     def compare_table(what, table, was, now, versions, remembered):
-        """Of few rows one or two are on their way at any moment; and no table has a row more for each version."""
+        """Of few rows one or two are on their way at any moment; and no table has a row more for
+        each version."""
         if table in CACHES:
             return
         most = (was["used"] if table in HELD_AFAR else was["most"]) + remembered
@@ -305,11 +313,13 @@ class Soak:
     def compare_lines(self, one, two, versions):
         """Two stretches of as many versions in which the same came and went.
 
-        In the second part of each, every version arrives: what all of them log is logged as often, within 2 % and the two versions that
-        may be on their way at either end. What chance brings (a lost stream) varies by the root of its number: three times that.
-        A gateway that comes or goes takes the ends of versions with it: how many it held at that moment is left to chance.
-        In the first part chance decides how many versions are skipped. A version that is skipped logs in place of one that arrives: so
-        no event is there more often than in the second part, or once a version."""
+        In the second part of each, every version arrives: what all of them log is logged as
+        often, within 2 % and the two versions that may be on their way at either end. What
+        chance brings (a lost stream) varies by the root of its number: three times that. A
+        gateway that comes or goes takes the ends of versions with it: how many it held at that
+        moment is left to chance. In the first part chance decides how many versions are skipped.
+        A version that is skipped logs in place of one that arrives: so no event is there more
+        often than in the second part, or once a version."""
         for name in one[0]:
             fast, paced = ([m[part + 1][name].events - m[part][name].events for m in (one, two)] for part in (0, 1))
             for event in set(paced[0]) | set(paced[1]):
@@ -325,7 +335,8 @@ class Soak:
                     raise Failed(f"{name}: {now} lines of {event} where {versions // 2} versions were published, and {most} before")
 
     def silent(self):
-        """A gateway that has nothing to do has nothing to say: what failed is told once, not each time it is tried."""
+        """A gateway that has nothing to do has nothing to say: what failed is told once, not
+        each time it is tried."""
         self.trainer_leaves()
         for site in (self.east, self.west):
             wait_for(f"{site.name} has no worker", lambda s=site: s.control("status")["session_count"] == 0)

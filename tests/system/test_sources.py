@@ -9,7 +9,8 @@ from harness import Failed, Trainer, expect, main, read_and_compare, scenario, w
 
 
 def three(lab):
-    """East is home; west and north follow it and each other. Links from west to east, north to east, north to west."""
+    """East is home; west and north follow it and each other. Links from west to east, north to
+    east, north to west."""
     east, west, _ = lab.east_west(through_link=False)
     north = lab.site("north")
     north.models["policy"] = dict(home="east")
@@ -22,7 +23,8 @@ def three(lab):
 
 @scenario
 def two_sources_share_a_version(lab):
-    """P5: north draws from east and west at once; both give a part of it, and nearly nothing comes twice."""
+    """P5: north draws from east and west at once; both give a part of it, and nearly nothing
+    comes twice."""
     east, west, north = three(lab)
     east.extra["link"] = west.extra["link"] = {"codec": "raw"}  # bytes are counted
     to_east, to_west = lab.link(east), lab.link(west)
@@ -50,7 +52,8 @@ def two_sources_share_a_version(lab):
 
 @scenario
 def sites_complete_each_other_without_home(lab):
-    """P6: home is cut off when neither west nor north has all of a version; what one of them has the other gets."""
+    """P6: home is cut off when neither west nor north has all of a version; what one of them has
+    the other gets."""
     east, west, north = three(lab)
     west_home, north_home = lab.link(east), lab.link(east)
     west.peers["east"] = f"127.0.0.1:{west_home.port}"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Consecutive versions between sites and along a chain: a step goes as what changed, bit for bit, whatever happens to its base.
+"""Consecutive versions between sites and along a chain: a step goes as what changed, bit for
+bit, whatever happens to its base.
 
 Covers: wan/send/encoded_chunks.c wan/send/encoded_chunks_chain.c wan/send/codec_choice.c
 Covers: wan/link/traffic/link_push.c intra/client/publish/encode.c
@@ -25,7 +26,8 @@ STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow
 
 @scenario
 def a_relay_forwards_a_step_as_it_came(lab):
-    """P1: three sites in a row, all with the base: what was encoded at home is decoded at both others, and made once."""
+    """P1: three sites in a row, all with the base: what was encoded at home is decoded at both
+    others, and made once."""
     east, west, _ = lab.east_west(through_link=False)
     north = lab.behind(west)
     east.extra["link"] = west.extra["link"] = STEPS
@@ -46,8 +48,8 @@ def a_relay_forwards_a_step_as_it_came(lab):
 
 @scenario
 def a_relay_forwards_a_step_while_it_receives_it(lab):
-    """P1 P6: three sites in a row, all with the base. The one between has a part of a step and gets no more for now: the third comes to hold
-    that part, encoded as it came."""
+    """P1 P6: three sites in a row, all with the base. The one between has a part of a step and
+    gets no more for now: the third comes to hold that part, encoded as it came."""
     east, west, link = lab.east_west()
     north = lab.behind(west)
     east.extra["link"] = west.extra["link"] = STEPS
@@ -62,7 +64,8 @@ def a_relay_forwards_a_step_while_it_receives_it(lab):
     link.stalled = True
 
     def forwarded():
-        """How much of it both have, and west's objects. West is asked last: what came there since, north will have."""
+        """How much of it both have, and west's objects. West is asked last: what came there
+        since, north will have."""
         there, objects = (north.version(uid) or {"held_bytes": 0})["held_bytes"], west.control("status")["objects"]
         return objects["used"] >= objects["from_links"] and there > 0 and there == west.version(uid)["held_bytes"] and (there, objects)
     part, objects = wait_for("north has what west has of it, as it came", forwarded)
@@ -80,7 +83,8 @@ def a_relay_forwards_a_step_while_it_receives_it(lab):
 
 @scenario
 def a_gateway_that_was_killed_has_its_base(lab):
-    """P3: killed between two versions, it verifies the chunks of its base as it uses them, and takes a step."""
+    """P3: killed between two versions, it verifies the chunks of its base as it uses them, and
+    takes a step."""
     east, west, _ = lab.east_west(through_link=False)
     west.extra["arena"] = {"reverify": "false"}
     east.extra["link"] = STEPS
@@ -98,7 +102,8 @@ def a_gateway_that_was_killed_has_its_base(lab):
 
 @scenario
 def a_base_that_goes_is_missed_by_its_chunks_alone(lab):
-    """P1 P10: the base is withdrawn, and so evicted at both ends, in the middle of a step: the rest comes whole."""
+    """P1 P10: the base is withdrawn, and so evicted at both ends, in the middle of a step: the
+    rest comes whole."""
     east, west, link = lab.east_west()
     east.extra["link"] = STEPS
     up(east, west)
@@ -139,8 +144,9 @@ def a_peer_of_the_release_before_gets_whole_versions(lab):
 
 @scenario
 def auto_sends_steps_as_differences(lab):
-    """P1 P7: left to itself, over a path that is slower than a core, a first version crosses in three quarters of its bytes and each
-    step in a twentieth. (Of real weights 0.67 and 0.008 to 0.016 were seen.)"""
+    """P1 P7: left to itself, over a path that is slower than a core, a first version crosses in
+    three quarters of its bytes and each step in a twentieth. (Of real weights 0.67 and 0.008 to
+    0.016 were seen.)"""
     east, west, link = lab.east_west()
     link.bytes_per_s = 2 << 20  # of each of four streams
     up(east, west)
@@ -158,8 +164,9 @@ def auto_sends_steps_as_differences(lab):
 
 @scenario
 def steps_come_unasked(lab):
-    """P1 P10: a site that is up to date says so, and the next step begins before it is asked for: most of eight. A gateway that is late with its word because others
-    have the machine asks after all, and then there is no verdict."""
+    """P1 P10: a site that is up to date says so, and the next step begins before it is asked
+    for: most of eight. A gateway that is late with its word because others have the machine asks
+    after all, and then there is no verdict."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = STEPS
     up(east, west)
@@ -184,8 +191,9 @@ def steps_come_unasked(lab):
 
 @scenario
 def ranks_encode_their_steps(lab):
-    """P1: what ranks encoded on the version they kept crosses as it came from them, and is encoded by nobody else. Beside much other work a
-    rank may be late with a step, which the gateway then encodes; one in eight is enough here."""
+    """P1: what ranks encoded on the version they kept crosses as it came from them, and is
+    encoded by nobody else. Beside much other work a rank may be late with a step, which the
+    gateway then encodes; one in eight is enough here."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = STEPS
     up(east, west)
@@ -211,8 +219,8 @@ def ranks_encode_their_steps(lab):
 
 @scenario
 def a_step_of_a_rank_on_another_host_lands_as_a_step(lab):
-    """P1: over a network home takes what its ranks encoded and decodes it beside the version before; nobody else needs them. As above, one
-    step in eight has to show it."""
+    """P1: over a network home takes what its ranks encoded and decodes it beside the version
+    before; nobody else needs them. As above, one step in eight has to show it."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=2)
     up(east)
@@ -230,7 +238,8 @@ def a_step_of_a_rank_on_another_host_lands_as_a_step(lab):
 
 @scenario
 def ranks_that_die_while_they_encode_cost_nothing(lab):
-    """P6: home has the step whole, so its gateway encodes what they had not, and it crosses bit for bit."""
+    """P6: home has the step whole, so its gateway encodes what they had not, and it crosses bit
+    for bit."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = STEPS
     up(east, west)
@@ -255,7 +264,8 @@ def read(rollout, uid):
 
 @scenario
 def a_step_goes_encoded_along_a_chain(lab):
-    """P1: a worker that holds the version before reads what changed, from one that does not and reads all of it; both have the same bytes."""
+    """P1: a worker that holds the version before reads what changed, from one that does not and
+    reads all of it; both have the same bytes."""
     east = lab.site("east")
     east.models["policy"] = dict(home="east", keep=3)
     up(east)
@@ -296,7 +306,8 @@ def a_step_goes_encoded_along_a_chain(lab):
 
 
 def readers_at(lab, site, path, uid):
-    """Two workers on hosts of their own that have the version active: one copies what comes next into its buffers, the other patches them."""
+    """Two workers on hosts of their own that have the version active: one copies what comes next
+    into its buffers, the other patches them."""
     readers = [Rollout(lab, site, "copies", path, host="far"), Rollout(lab, site, "patches", path, host="farther", update=PATCH)]
     for r in readers:
         r.stage(uid)
@@ -306,7 +317,8 @@ def readers_at(lab, site, path, uid):
 
 @scenario
 def a_step_goes_from_a_link_to_workers_as_it_came(lab):
-    """P1: a remote gateway does not encode again what crossed encoded, and its workers decode that; one patches its buffers with it."""
+    """P1: a remote gateway does not encode again what crossed encoded, and its workers decode
+    that; one patches its buffers with it."""
     east, west, _ = lab.east_west(through_link=False)
     east.extra["link"] = STEPS
     west.models["policy"] = dict(home="east", keep=3)
@@ -334,8 +346,9 @@ def a_step_goes_from_a_link_to_workers_as_it_came(lab):
 
 @scenario
 def a_site_that_was_away_gets_on_by_steps(lab):
-    """P1 P5: west stands on a version that home gave back while west could not be reached. Home's ranks encoded what came since, and that is
-    kept: joined it brings west to the newest one, and west's workers with it, one of which patches its buffers."""
+    """P1 P5: west stands on a version that home gave back while west could not be reached.
+    Home's ranks encoded what came since, and that is kept: joined it brings west to the newest
+    one, and west's workers with it, one of which patches its buffers."""
     east, west, link = lab.east_west()
     east.extra["link"] = west.extra["link"] = STEPS
     up(east, west)

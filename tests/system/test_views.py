@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What `lag`, `versions` and tb_wait_site say of another site: they say what is known of it, and do not guess (P10).
+"""What `lag`, `versions` and tb_wait_site say of another site: they say what is known of it, and
+do not guess (P10).
 
 Covers: gateway/catalog/views.c gateway/daemon/links/site_records.c
 """
@@ -24,8 +25,9 @@ def settled(lab, site, uid, name):
 
 @scenario
 def a_follower_that_lost_its_arena_holds_nothing(lab):
-    """P3 P10: west's machine reboots: its store is there, its arena is not. East sees the new life and forgets what west held: neither `versions` nor a wait
-    for west says that it has the version, until it has it again."""
+    """P3 P10: west's machine reboots: its store is there, its arena is not. East sees the new
+    life and forgets what west held: neither `versions` nor a wait for west says that it has the
+    version, until it has it again."""
     east, west, link = lab.east_west()
     up(east, west)
     path = lab.weights(1)[0]
@@ -61,8 +63,9 @@ def lag_rows(site):
 
 @scenario
 def sites_in_a_row_are_all_listed(lab):
-    """P10: east, west, north and south stand in a row, each the other's relay. East lists all, with the relay through which it knows them; a wait at east
-    for south ends; and when west goes, nothing behind it is known any more."""
+    """P10: east, west, north and south stand in a row, each the other's relay. East lists all,
+    with the relay through which it knows them; a wait at east for south ends; and when west
+    goes, nothing behind it is known any more."""
     east, west, _ = lab.east_west(through_link=False)
     north = lab.behind(west)
     south = lab.behind(west, "south")
@@ -93,7 +96,8 @@ def sites_in_a_row_are_all_listed(lab):
 
 @scenario
 def versions_that_nobody_holds_are_not_listed(lab):
-    """P10: `versions` at either end lists what somebody holds, and not each number that was ever published."""
+    """P10: `versions` at either end lists what somebody holds, and not each number that was ever
+    published."""
     east, west, _ = lab.east_west()
     up(east, west)
     trainer = Trainer(lab, east, lab.weights(1)[0])

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Faults between sites that are far apart (P1 P3 P5 P6): what lies between two gateways on the emulated WAN fails in every way it can.
+"""Faults between sites that are far apart (P1 P3 P5 P6): what lies between two gateways on the
+emulated WAN fails in every way it can.
 
-After each of them every byte is right, every packet between the sites was of a TLS connection, and what crossed twice is bounded: at most a parcel for each
-stream that was really lost, after a kill what was under way besides, and never more than came since the fault before. Times are counted from the fault's begin. A
-run in which the emulator fell behind says nothing about the gateways and is made again, and so is one that is late while others have the machine; of those
+After each of them every byte is right, every packet between the sites was of a TLS connection,
+and what crossed twice is bounded: at most a parcel for each stream that was really lost, after a
+kill what was under way besides, and never more than came since the fault before. Times are
+counted from the fault's begin. A run in which the emulator fell behind says nothing about the
+gateways and is made again, and so is one that is late while others have the machine; of those
 that count most are in time, and where none counts the test is skipped.
 
 Covers: wan/link/session/link_heartbeat.c wan/stream/bottleneck.c wan/send/hedge.c
@@ -29,7 +32,8 @@ PATH = {"rate": f"{MBIT}Mbit", "delay": "40ms", "queue": "2MiB"}
 STREAMS = 4
 PARCEL_BYTES = 1 << 20
 UNSENT_BYTES = (1 << 20) + (256 << 10)  # of a stream whose rate is not known yet, and what the kernel rounds it up by
-# The product's own defaults where the other tests are less patient; bytes are counted, so nothing is encoded.
+# The product's own defaults where the other tests are less patient; bytes are counted, so nothing
+# is encoded.
 LINK = {"streams": STREAMS, "heartbeat_ms": 1000, "down_ms": 3000, "retry_max_ms": 5000, "codec": "raw"}
 TRIES = 5
 
@@ -138,14 +142,16 @@ class Pair:
         return {peer: (self.west.link(peer) or {}).get("received_bytes", 0) for peer in self.west.peers}
 
     def loses(self, peers):
-        """West loses its links to these: a parcel a stream, and what was on its way, are in vain, but no more than came over the link since it was lost last."""
+        """West loses its links to these: a parcel a stream, and what was on its way, are in
+        vain, but no more than came over the link since it was lost last."""
         came = self.came()
         for peer in peers:
             self.lost_bytes += min(self.streams * PARCEL_BYTES + self.bdp_bytes, came[peer] - self.since[peer])
             self.since[peer] = came[peer]
 
     def look(self):
-        """Of streams that ended since this was asked last a parcel each is in vain, but no more than they brought."""
+        """Of streams that ended since this was asked last a parcel each is in vain, but no more
+        than they brought."""
         now = {row["stream"]: row["received_bytes"] for row in self.west.control("streams")["links"][0]["streams"]}
         for number, bytes_then in self.brought.items():
             if now.get(number, -1) < bytes_then:  # a new session counts from one again
@@ -164,8 +170,9 @@ class Pair:
         site.restart()
 
     def well(self, uid, cuts=0):
-        """It becomes whole; its bytes are right; of what came, little was in vain: what kills and ended streams may have cost, and a parcel for each stream
-        that was lost in so many cuts."""
+        """It becomes whole; its bytes are right; of what came, little was in vain: what kills
+        and ended streams may have cost, and a parcel for each stream that was lost in so many
+        cuts."""
         self.west.wait_holds(uid)
         self.exact(uid)
         v = self.west.version(uid)
@@ -193,8 +200,9 @@ class Pair:
 
 
 class Tries:
-    """Verdicts of runs of one kind, the first to two of which decides. A run is void that the emulator was behind in, or that was over its bound while others
-    had the machine: it says nothing."""
+    """Verdicts of runs of one kind, the first to two of which decides. A run is void that the
+    emulator was behind in, or that was over its bound while others had the machine: it says
+    nothing."""
 
     def __init__(self, bound):
         self.bound, self.said, self.good, self.bad = bound, [], 0, 0
@@ -270,7 +278,8 @@ def a_device_is_down_for_3_s(lab):
 
 @scenario
 def one_way_is_cut(lab):
-    """P5 P6: for 4 s nothing arrives from east, then nothing from west; the version is whole in the end, and parcels land soon after each."""
+    """P5 P6: for 4 s nothing arrives from east, then nothing from west; the version is whole in
+    the end, and parcels land soon after each."""
     pair = Pair(lab).up()
     for origin, to in (("east", "west"), ("west", "east")):
         within(pair, 4, 4 + 1 + 3 * RTT_S, lambda o=origin, t=to: pair.wan.turn(o, t, both=False, cut="yes"),
@@ -279,7 +288,8 @@ def one_way_is_cut(lab):
 
 @scenario
 def a_path_flaps(lab):
-    """P5 P6: gone for half of every second for half a minute, the path still carries some of the version, and then the rest."""
+    """P5 P6: gone for half of every second for half a minute, the path still carries some of the
+    version, and then the rest."""
     pair = Pair(lab).up()
     uid = pair.begin()
     was = pair.held(uid)
@@ -299,7 +309,8 @@ def a_path_flaps(lab):
 
 
 def meanwhile(lab, seconds, fault, mended, cuts=0):
-    """The path is changed in mid-version for so long, and then as it was. `cuts`: how often streams may have to be given up for it."""
+    """The path is changed in mid-version for so long, and then as it was. `cuts`: how often
+    streams may have to be given up for it."""
     pair = Pair(lab).up()
     uid = pair.begin()
     pair.large_vanish = "mtu" in fault
@@ -311,25 +322,29 @@ def meanwhile(lab, seconds, fault, mended, cuts=0):
 
 @scenario
 def long_packets_vanish(lab):
-    """P5 P6: an MTU hole for 8 s: heartbeats come through and full segments do not. The streams are lost, the version is not."""
+    """P5 P6: an MTU hole for 8 s: heartbeats come through and full segments do not. The streams
+    are lost, the version is not."""
     meanwhile(lab, 8, {"mtu": 1200}, {"mtu": 0}, cuts=1)
 
 
 @scenario
 def three_percent_are_lost(lab):
-    """P5 P6: a version crosses a path that loses 3 % both ways, and nothing is sent again but by TCP."""
+    """P5 P6: a version crosses a path that loses 3 % both ways, and nothing is sent again but by
+    TCP."""
     meanwhile(lab, 20, {"loss": "3%"}, {"loss": "0%"})
 
 
 @scenario
 def packets_overtake_each_other(lab):
-    """P1 P5 P6: a fifth of the packets overtakes, one in a hundred comes twice, and one in a thousand has a bit flipped."""
+    """P1 P5 P6: a fifth of the packets overtakes, one in a hundred comes twice, and one in a
+    thousand has a bit flipped."""
     meanwhile(lab, 5, {"reorder": "20%", "duplicate": "1%", "corrupt": "0.1%"}, {"reorder": "0%", "duplicate": "0%", "corrupt": "0%"})
 
 
 @scenario
 def a_rate_falls_to_one_percent(lab):
-    """P5 P6: the path is a hundred times slower for 10 s; queues hold seconds of bytes. Then it is as before."""
+    """P5 P6: the path is a hundred times slower for 10 s; queues hold seconds of bytes. Then it
+    is as before."""
     meanwhile(lab, 10, {"rate": f"{MBIT * 10}kbit"}, {"rate": f"{MBIT}Mbit"}, cuts=1)
 
 
@@ -347,7 +362,8 @@ def a_peer_is_stopped_for_30_s(lab):
 
 @scenario
 def gateways_are_killed_at_random(lab):
-    """P3 P5 P6: three sites that give each other what they hold; ten times any of their gateways is killed in mid-version."""
+    """P3 P5 P6: three sites that give each other what they hold; ten times any of their gateways
+    is killed in mid-version."""
     pair = Pair(lab, names=("east", "west", "north"), paths=made(lab, "128M", 1), streams=2)
     north = lab.site("north", arena_mib=256)
     pair.settle(north)
@@ -379,8 +395,8 @@ def gateways_are_killed_at_random(lab):
 
 @scenario
 def a_kill_on_a_plain_veth(lab):
-    """P3 P5: 256 MiB on eight streams, and SIGKILL in the middle of it, of west's gateway and then of east's: at most a parcel a stream comes
-    twice, which is 3 %."""
+    """P3 P5: 256 MiB on eight streams, and SIGKILL in the middle of it, of west's gateway and
+    then of east's: at most a parcel a stream comes twice, which is 3 %."""
     veth = lab.after.enter_context(Veth())
     pair = Pair(lab, through=veth, paths=made(lab, "256M", 2), streams=8, arena_mib=700)
     pair.east.peer_keys["west"] = {"rate": "400Mbit"}
@@ -394,7 +410,8 @@ def a_kill_on_a_plain_veth(lab):
 
 @scenario
 def a_peer_of_the_release_before(lab):
-    """P9 P5 P6: west speaks no more than the protocol before this one, and every packet vanishes for 3 s in mid-version."""
+    """P9 P5 P6: west speaks no more than the protocol before this one, and every packet vanishes
+    for 3 s in mid-version."""
     pair = Pair(lab)
     pair.west.arguments = ["--protocol-max", "1"]
     pair.up()
@@ -416,7 +433,8 @@ def inside(netns):
 
 @scenario
 def a_peer_moves_to_another_address(lab):
-    """P3 P5 P6: in mid-version east's gateway goes on at another place with what it has, and its name says where: west follows, with what it holds."""
+    """P3 P5 P6: in mid-version east's gateway goes on at another place with what it has, and its
+    name says where: west follows, with what it holds."""
     pair = Pair(lab, names=("east", "west", "moved"))
     with inside(pair.wan.netns("west")):
         dns = Dns({"gw.east.test": [pair.east.address]}, ttl_s=1)
@@ -435,7 +453,8 @@ def a_peer_moves_to_another_address(lab):
 
 @scenario
 def certificates_are_renewed(lab):
-    """P9 P5: each gateway gets a fresh certificate in mid-version and reads it while it runs; nothing that is held is lost or sent again."""
+    """P9 P5: each gateway gets a fresh certificate in mid-version and reads it while it runs;
+    nothing that is held is lost or sent again."""
     pair = Pair(lab).up()
     uid = pair.begin()
     for site in (pair.east, pair.west):
@@ -473,7 +492,8 @@ def held_by_the_kernel(lab, where, key, size):
 
 @scenario
 def a_small_send_buffer_is_named(lab):
-    """P10: east's tcp_wmem holds the streams: status and the log name it, with what it is and what it had better be."""
+    """P10: east's tcp_wmem holds the streams: status and the log name it, with what it is and
+    what it had better be."""
     held_by_the_kernel(lab, "east", "wmem", "22M")  # two seconds: over before a smoothed rate is what the buffer allows
 
 
@@ -494,8 +514,10 @@ def crossing_s(pair):
 
 @scenario
 def a_stream_at_a_tenth_of_its_rate_costs_little(lab):
-    """P4 P6: the kernel paces one of eight streams at a tenth of its share of the path: what it has in hand at the end goes again on the others. A version then
-    takes at most a tenth longer; a twentieth is what `scenario.slow_stream` holds, and the rest is for this machine's other work."""
+    """P4 P6: the kernel paces one of eight streams at a tenth of its share of the path: what it
+    has in hand at the end goes again on the others. A version then takes at most a tenth longer;
+    a twentieth is what `scenario.slow_stream` holds, and the rest is for this machine's other
+    work."""
     mbit, streams = 400, 8
     pair = Pair(lab, paths=made(lab, "256M", 2), streams=streams, arena_mib=1100, path={"rate": f"{mbit}Mbit", "queue": "8MiB"}).up()
     crossing_s(pair)

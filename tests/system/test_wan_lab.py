@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The emulated WAN as a whole: sites that are far apart, decisions that a seed repeats, and nothing left behind.
+"""The emulated WAN as a whole: sites that are far apart, decisions that a seed repeats, and
+nothing left behind.
 
 Covers: sim/wan/wanlab.py
 """
@@ -159,7 +160,8 @@ def alive(pid):
 
 
 class Parts:
-    """The processes of a run of sim/wan/run: the runner, its watchdog, the keeper of the command, and what the command left behind."""
+    """The processes of a run of sim/wan/run: the runner, its watchdog, the keeper of the
+    command, and what the command left behind."""
 
     def __init__(self):
         # One child in a site, and one in a session of its own that nobody waits for.
@@ -197,7 +199,8 @@ def children(pid):
 
 @scenario
 def a_killed_lab_leaves_nothing(_lab):
-    """No namespace, device or process stays, whether the lab was asked to end or any two of its own processes were killed."""
+    """No namespace, device or process stays, whether the lab was asked to end or any two of its
+    own processes were killed."""
     needs_root()
     for number, who in ((signal.SIGTERM, ["runner"]), (signal.SIGKILL, ["runner"]), (signal.SIGKILL, ["keeper"]),
                         (signal.SIGKILL, ["watchdog", "runner"]), (signal.SIGKILL, ["keeper", "runner"])):
@@ -210,7 +213,8 @@ CLONE_NEWNS = 0x20000  # linux/sched.h
 
 
 def names_of_its_own(folder):
-    """From here on this process and its children see no namespace or folder of other labs, nor do those see theirs."""
+    """From here on this process and its children see no namespace or folder of other labs, nor
+    do those see theirs."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
@@ -221,9 +225,10 @@ def names_of_its_own(folder):
 
 
 @scenario
-def what_nobody_could_take_down_goes_at_the_next_start(_lab):
-    """Runner, keeper and watchdog killed at once: the next start ends what they left, and touches no lab that is in use; folders of
-    older releases, which do not say whose they are, go when nobody has them."""
+def leftover_devices_go_at_the_next_start(_lab):
+    """Runner, keeper and watchdog killed at once: the next start ends what they left, and
+    touches no lab that is in use; folders of older releases, which do not say whose they are, go
+    when nobody has them."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         names_of_its_own(folder)  # another lab's start would sweep too
@@ -297,7 +302,8 @@ while json.load(open(lab["counters"]))["sites"][0]["delivered"] < 300:
 
 @scenario
 def a_run_that_fell_behind_is_void(_lab):
-    """Packets that were late are said: on stderr, in the JSON, and by the exit code of a command that ended well. SIGUSR1 writes the counters."""
+    """Packets that were late are said: on stderr, in the JSON, and by the exit code of a command
+    that ended well. SIGUSR1 writes the counters."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         file, out = pathlib.Path(folder) / "slow.yaml", pathlib.Path(folder) / "end.json"
@@ -325,8 +331,9 @@ def delivered(wan, count):
 
 
 @scenario
-def what_was_read_late_is_late(_lab):
-    """Packets that lie in a device while the emulator does nothing count as late, though each is written at the moment it was told."""
+def a_packet_that_was_read_late_is_late(_lab):
+    """Packets that lie in a device while the emulator does nothing count as late, though each is
+    written at the moment it was told."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
         wan.process.send_signal(signal.SIGSTOP)
@@ -340,7 +347,8 @@ def what_was_read_late_is_late(_lab):
 
 @scenario
 def counters_that_are_not_said_are_not_made_up(_lab):
-    """An emulator that does not answer, or is gone, is an error: what it said before is not what is."""
+    """An emulator that does not answer, or is gone, is an error: what it said before is not what
+    is."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
         wan.read_counters()
@@ -363,7 +371,8 @@ def must_not_read(wan, timeout_s, words):
 
 @scenario
 def a_device_that_takes_no_packets_voids_the_run(_lab):
-    """What cannot be written is not the scenario; but for packets that it flipped, which may be no packets any more."""
+    """What cannot be written is not the scenario; but for packets that it flipped, which may be
+    no packets any more."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder, two_sites(folder, "") as wan:
         subprocess.run(["ip", "-n", wan.netns("b"), "link", "set", wanlab.DEVICE, "down"], check=True)
@@ -395,7 +404,8 @@ schedule:
   - {at: 0s, every: 100ms, from: loss, to: hub, cut: yes}
   - {at: 50ms, every: 100ms, from: loss, to: hub, cut: no}
 """
-# Receives until two seconds of silence; prints how many came, how many of them were new, how many overtook and how many the checksum refused.
+# Receives until two seconds of silence; prints how many came, how many of them were new, how many
+# overtook and how many the checksum refused.
 COUNT = 500
 SINK = """
 import json, re, socket, struct
@@ -433,7 +443,8 @@ def between(low, value, high, what):
 
 @scenario
 def each_fault_does_what_it_says(_lab):
-    """Eight sites, a fault on each way: it is in the counters of its own path alone, and the site at its end sees it."""
+    """Eight sites, a fault on each way: it is in the counters of its own path alone, and the
+    site at its end sees it."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "faults.yaml"
@@ -503,8 +514,9 @@ def must_be_understood(wanted):
 
 
 @scenario
-def tc_takes_what_netem_is_told(_lab):
-    """Each shipped scenario is read, its `--netem` script is a shell script, and tc understands each qdisc, class and filter in it."""
+def tc_takes_the_commands_for_netem(_lab):
+    """Each shipped scenario is read, its `--netem` script is a shell script, and tc understands
+    each qdisc, class and filter in it."""
     needs_root()
     must(len(wanlab.shipped()) == 8, f"eight scenarios: {wanlab.shipped()}")
     wanted = set()
@@ -515,7 +527,8 @@ def tc_takes_what_netem_is_told(_lab):
     must_be_understood(wanted)
 
 
-# Ways from `hub` on which jitter is to keep order or not, with a rate or without one, of their own or shared; on the last one long packets vanish.
+# Ways from `hub` on which jitter is to keep order or not, with a rate or without one, of their own
+# or shared; on the last one long packets vanish.
 ORDERS = """
 sites: [hub, kept, free, paced, turned, first, second, long]
 paths:
@@ -534,8 +547,9 @@ schedule:
 
 @scenario
 def netem_keeps_order_or_it_says_so(_lab):
-    """netem keeps order where it has a rate, and nowhere else. `--netem` gives it one that limits nothing where order is to be kept; what it does not
-    do as the scenario says it tells, and nothing else. vm.netem_keeps_order_where_it_has_a_rate is of a kernel's own."""
+    """netem keeps order where it has a rate, and nowhere else. `--netem` gives it one that
+    limits nothing where order is to be kept; what it does not do as the scenario says it tells,
+    and nothing else. vm.netem_keeps_order_where_it_has_a_rate is of a kernel's own."""
     needs_root()
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "orders.yaml"

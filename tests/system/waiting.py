@@ -16,7 +16,8 @@ sys.path.append(str(SOURCE / "sim"))  # leavings
 HELD_SYNC = BUILD / "tests/system/libtombolo-test-held-sync.so"
 HELD_READ = BUILD / "tests/system/libtombolo-test-held-read.so"
 SHIFTED_CLOCK = BUILD / "tests/system/libtombolo-test-shifted-clock.so"
-# Sanitized builds are several times slower; conditions that are met on time there are met early elsewhere.
+# Sanitized builds are several times slower; conditions that are met on time there are met early
+# elsewhere.
 PATIENCE_S = float(os.environ.get("TB_PATIENCE_S", "60"))
 PATIENCE_MS = int(PATIENCE_S * 1000)
 PATIENCE = f"{PATIENCE_S:.0f}s"  # for --timeout
@@ -63,7 +64,8 @@ class Process:
             self.popen.send_signal(number)
 
     def stop(self):
-        """SIGSTOP, and until every thread has stopped: the one that takes the signal stops the others, and may wait for a core first."""
+        """SIGSTOP, and until every thread has stopped: the one that takes the signal stops the
+        others, and may wait for a core first."""
         self.signal(signal.SIGSTOP)
 
         def stopped():

@@ -34,7 +34,8 @@ def halves(rows):
 
 
 def flip_in_file(arena, weights, row):
-    """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it is not there."""
+    """Inverts a byte in the middle of a tensor where it stands in an arena file; False when it
+    is not there."""
     data = weights.read_bytes()[row["offset"]:row["offset"] + row["bytes"]]
     with open(arena, "r+b") as f:
         at = f.read().find(data)

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# guest_tests.sh: the tests labelled vm, inside the VM, in the order in which they are asked for: one_boot.py writes a name to $OUT/ask,
-# and what came of it stands in $OUT/NAME, `passed|failed|skipped: what`, and in $OUT/NAME.err what the test said besides. Ends when
-# `end` is asked for. Programs are taken from TB_BUILD_DIR.
+# guest_tests.sh: the tests labelled vm, inside the VM, in the order in which they are asked for:
+# one_boot.py writes a name to $OUT/ask, and what came of it stands in $OUT/NAME,
+# `passed|failed|skipped: what`, and in $OUT/NAME.err what the test said besides. Ends when `end` is
+# asked for. Programs are taken from TB_BUILD_DIR.
 set -uo pipefail
 here=$(dirname "$0")
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# bandwidth ON ADDRESS PORT: what ib_read_bw reads of ADDRESS, where `ON ib_read_bw` serves (ON: words, or
-# nothing).
+# bandwidth ON ADDRESS PORT: what ib_read_bw reads of ADDRESS, where `ON ib_read_bw` serves (ON:
+# words, or nothing).
 bandwidth() {
     command -v ib_read_bw >/dev/null || { echo "ib_read_bw is not here (package perftest)"; return 77; }
     local words=(ib_read_bw -d rxe0 -F -s 65536 -n 100 -p "$3") tries
@@ -64,7 +65,8 @@ netem_delays() {
     [ -n "$ms" ] && [ "$ms" -ge 200 ] && echo "a round trip takes at least $ms ms where netem adds 200"
 }
 
-# The commands that sim/wan prints, and what a schedule changes in its first turns, without its waits.
+# The commands that sim/wan prints, and what a schedule changes in its first turns, without its
+# waits.
 netem_takes_every_shipped_scenario() {
     local scenario count=0 netns
     for scenario in "$here"/../../sim/wan/scenarios/*.yaml; do
@@ -79,7 +81,8 @@ netem_takes_every_shipped_scenario() {
     [ "$count" -gt 0 ] && echo "$count tc commands"
 }
 
-# A lab by netem, with a path that is cut after some seconds, for some seconds: a schedule is followed while the sites are up.
+# A lab by netem, with a path that is cut after some seconds, for some seconds: a schedule is
+# followed while the sites are up.
 netem_follows_its_schedule() {
     cat >"$scratch/cut.yaml" <<'YAML'
 sites: [east, west]
@@ -104,7 +107,8 @@ PINGS
     timeout 120 "$here/../../sim/wan/run" --netem "$scratch/cut.yaml" -- bash "$scratch/pings"
 }
 
-# What sim/wan's `--netem` is built on, and says: which packets overtake others where jitter is far longer than what lies between them.
+# What sim/wan's `--netem` is built on, and says: which packets overtake others where jitter is far
+# longer than what lies between them.
 netem_keeps_order_where_it_has_a_rate() {
     cat >"$scratch/order.yaml" <<'YAML'
 sites: [hub, kept, free, paced]
@@ -119,13 +123,15 @@ YAML
     [ $code = 0 ] && [ "$(grep -c 'not as the scenario says: from hub to paced jitter overtakes nothing' "$scratch/order")" = 1 ]
 }
 
-# Only what netem lets through; wan_agreement.py, which asks for it, holds it against what the emulator does.
+# Only what netem lets through; wan_agreement.py, which asks for it, holds it against what the
+# emulator does.
 iperf3_over_netem() {
     command -v iperf3 >/dev/null || { echo "iperf3 is not here (package iperf3)"; return 77; }
     timeout 600 python3 -B "$here/wan_agreement.py" measure netem
 }
 
-# outcome NAME: what a cmocka program printed to $scratch/NAME came to; fails when a test failed or none ran, and shows its end.
+# outcome NAME: what a cmocka program printed to $scratch/NAME came to; fails when a test failed or
+# none ran, and shows its end.
 outcome() {
     if grep -qaE 'FAILED|assert.failed' "$scratch/$1"; then tail -n 40 "$scratch/$1" >&2; fi
     sed -n 's/^link /&/p' "$scratch/$1" | tr '\n' ';'
@@ -151,9 +157,10 @@ conformance_over_verbs_between_two_hosts() {
     TB_TEST_OWNER_AT=$TB_VM_PEER:7100 unit conformance verbs-clear
 }
 
-what_only_rdma_can_do_wrong() { unit verbs; }
+faults_that_rdma_alone_can_have() { unit verbs; }
 
-# with_two_nics TEST: of unit verbs, with a second NIC of its own subnet, over the first of the veth pairs asked for.
+# with_two_nics TEST: of unit verbs, with a second NIC of its own subnet, over the first of the veth
+# pairs asked for.
 with_two_nics() {
     ip address add 10.79.0.1/24 dev veth0 && ip link set veth0p up && ip link set veth0 up &&
         rdma link add rxe1 type rxe netdev veth0 || return 1
@@ -173,8 +180,8 @@ counters() {
     done
 }
 
-# docs/operations.md says which of a NIC's counters to look at. Those that this device has, and those that rose with one version
-# over it; sysfs and `rdma statistic` have to agree.
+# docs/operations.md says which of a NIC's counters to look at. Those that this device has, and
+# those that rose with one version over it; sysfs and `rdma statistic` have to agree.
 a_version_over_rdma_is_counted_by_the_nic() {
     local said
     counters rxe0 | sort >"$scratch/before"
@@ -205,9 +212,10 @@ a_send_to_nobody_is_counted_by_the_nic() {
     ! grep -q '+0' <<<"$said"
 }
 
-what_changes_between_read_and_digest_over_verbs() { unit between verbs-; }
+a_change_between_read_and_digest_over_verbs_is_found() { unit between verbs-; }
 
-# scenario FILE NAME [BYTES]: one of tests/system, whose workers' hosts have names of their own: what goes between them goes by RDMA.
+# scenario FILE NAME [BYTES]: one of tests/system, whose workers' hosts have names of their own:
+# what goes between them goes by RDMA.
 scenario() {
     if [ ! -x "$TB_BUILD_DIR/gateway/daemon/tombolod" ]; then echo "tombolod is not built"; return 77; fi
     TB_TEST_RDMA=1 TB_WEIGHTS_DIR='' TB_TEST_WEIGHTS_BYTES=${3:-12M} TB_PATIENCE_S=240 \
@@ -218,7 +226,8 @@ scenario() {
     return $code
 }
 
-# A source that dies or stands still while it is read: of enough bytes that it is in the middle of them.
+# A source that dies or stands still while it is read: of enough bytes that it is in the middle of
+# them.
 worker_killed_in_mid_chain_over_verbs() { scenario test_faults worker_killed_in_mid_chain 48M; }
 a_stopped_worker_holds_up_nobody_over_verbs() { scenario test_faults a_stopped_worker_holds_up_nobody 48M; }
 
@@ -239,7 +248,8 @@ run() { # NAME
     mv "$OUT/$1.new" "$OUT/$1"
 }
 
-# Looks without starting a program: an emulated processor that waits is to take none of the real one's time.
+# Looks without starting a program: an emulated processor that waits is to take none of the real
+# one's time.
 mkfifo "$scratch/nothing"
 exec 5<>"$scratch/nothing"
 touch "$OUT/up"
@@ -251,8 +261,8 @@ while :; do
     run "$name"
 done
 
-# What one_boot.py asserts of the lab itself: streams apart, a share that stays, a root that does not, an exit
-# code of the command's.
+# What one_boot.py asserts of the lab itself: streams apart, a share that stays, a root that does
+# not, an exit code of the command's.
 echo "the command's own stderr" >&2
 echo kept >"$OUT/from_the_guest"
 touch /from_the_guest

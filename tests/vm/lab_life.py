@@ -1,5 +1,5 @@
-"""lab_life.py NAME: what becomes of the VM lab that is ended, runs out of time or is given what it cannot do.
-Exit codes: 0 passed, 1 failed, 77 skipped with its reason.
+"""lab_life.py NAME: what becomes of the VM lab that is ended, runs out of time or is given what
+it cannot do. Exit codes: 0 passed, 1 failed, 77 skipped with its reason.
 
 Covers: sim/vm/run
 """
@@ -10,8 +10,8 @@ RUN = str(SOURCE / "sim/vm/run")
 WAIT_S = 60
 
 
-# PACKAGE RUN: that package as if it were installed; then the lab as nobody, who has no cache and can make
-# none.
+# PACKAGE RUN: that package as if it were installed; then the lab as nobody, who has no cache and
+# can make none.
 INSTALLED = """set -e
 mount --bind "$1/boot" /boot
 mount -t overlay -o "lowerdir=$1/lib:/usr/lib" overlay /usr/lib
@@ -21,8 +21,8 @@ exec setpriv --reuid 65534 --regid 65534 --clear-groups "$2" -- \\
 """
 
 
-# A qemu that serves the port of the exit code before the command's own, as one without a processor may. What the command says
-# last begins as the end does, and is not it.
+# A qemu that serves the port of the exit code before the command's own, as one without a processor
+# may. What the command says last begins as the end does, and is not it.
 LATE_QEMU = """#!/usr/bin/env python3
 import re, sys, time
 port = {name: open(path, "wb", buffering=0) for name, path in re.findall(r"file,id=(\\w+),path=(\\S+)", " ".join(sys.argv))}
@@ -93,7 +93,8 @@ def gone(pid):
 
 
 def ended_leaves_nothing(number, up, argv):
-    """Runs the lab in a TMPDIR of its own, ends it by a signal once `up` is done; looks for what stays."""
+    """Runs the lab in a TMPDIR of its own, ends it by a signal once `up` is done; looks for what
+    stays."""
     with tempfile.TemporaryDirectory() as folder:
         run = subprocess.Popen([RUN, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                env={**os.environ, "TMPDIR": folder})
@@ -151,7 +152,8 @@ def a_lab_ended_in_its_command_leaves_nothing():
 
 
 def time_is_bounded():
-    """A boot without enough time ends in time, says so and leaves stdout to the command, or to --json."""
+    """A boot without enough time ends in time, says so and leaves stdout to the command, or to
+    --json."""
     can_boot()
     done = lab("--timeout", "1", "--", "true")
     must(done.returncode == 124, f"124, not {done.returncode}")
@@ -172,7 +174,7 @@ def a_command_that_sleeps_is_ended():
     must("out of time after 50 s\n" in done.stderr, f"it says so: {done.stderr}")
 
 
-def what_is_said_last_is_not_lost():
+def the_last_words_are_not_lost():
     """The code may be here first."""
     can_boot()
     for json_too in (False, True):
@@ -187,13 +189,14 @@ def what_is_said_last_is_not_lost():
         must(told["stdout"] == "said \x04last", f"all it said: {told}")
         must(told["stderr"].startswith("on stderr\n"), f"on both streams: {told}")
         must(done.stderr.endswith("core-seconds\n"), f"and the lab's own line comes behind: {done.stderr}")
-    # It heard of the command's end as soon as of its beginning: all but that moment was the lab's own.
+    # It heard of the command's end as soon as of its beginning: all but that moment was the lab's
+    # own.
     must(0 < told["before_s"] and 0 < told["after_s"], f"what the lab took before it and after it: {told}")
     must(abs(told["before_s"] + told["after_s"] - told["total_s"]) < 0.1, f"is all it took: {told}")
     must(abs(told["before_s"] + told["after_s"] - told["around_s"]) < 0.02, f"and that is around it: {told}")
 
 
-def what_it_cannot_do_is_refused():
+def impossible_requests_are_refused():
     for argv in (["--veth", "17", "--", "true"], ["--share", "/no/such", "--", "true"],
                  ["--hosts", "3", "--", "true"], ["--timeout", "0", "--", "true"],
                  ["--fetch", "--", "true"], []):
@@ -228,7 +231,7 @@ def an_ordinary_user_with_an_installed_kernel_needs_no_cache():
 
 
 TESTS = (a_lab_ended_while_it_boots_leaves_nothing, a_lab_ended_in_its_command_leaves_nothing,
-         time_is_bounded, a_command_that_sleeps_is_ended, what_is_said_last_is_not_lost, what_it_cannot_do_is_refused,
+         time_is_bounded, a_command_that_sleeps_is_ended, the_last_words_are_not_lost, impossible_requests_are_refused,
          an_ordinary_user_with_an_installed_kernel_needs_no_cache)
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""netem_order.py: beside the sites of a lab by netem, hub sends to kept, free and paced; one line says how many packets overtook others there.
-Of jitter that is far longer than what lies between them nearly all do; where order is to be kept, or there is a rate, only what another processor
-hands on later than its neighbours.
+"""netem_order.py: beside the sites of a lab by netem, hub sends to kept, free and paced; one
+line says how many packets overtook others there. Of jitter that is far longer than what lies
+between them nearly all do; where order is to be kept, or there is a rate, only what another
+processor hands on later than its neighbours.
 
 Covers: sim/wan/wanlab.py
 """

@@ -1,8 +1,10 @@
-"""one_boot.py begin FOLDER: boots the VM in which the tests labelled vm run, whichever of them ctest was asked for; it stays.
-one_boot.py NAME FOLDER: has guest_tests.sh run that test there, and says what came of it.
-one_boot.py end FOLDER: ends it, and looks whether the lab kept its promises.
+"""one_boot.py begin FOLDER: boots the VM in which the tests labelled vm run, whichever of them
+ctest was asked for; it stays. one_boot.py NAME FOLDER: has guest_tests.sh run that test there,
+and says what came of it. one_boot.py end FOLDER: ends it, and looks whether the lab kept its
+promises.
 
-Exit codes: 0 passed, 1 failed, 77 skipped with its reason. The VM ends with ctest, however that ends.
+Exit codes: 0 passed, 1 failed, 77 skipped with its reason. The VM ends with ctest, however that
+ends.
 
 Covers: sim/vm/run base/net/tls_session.c intra/verbs/verbs_door.c intra/verbs/upstream.c
 Covers: intra/verbs/upstream_path.c intra/verbs/nic.c intra/verbs/nic_facts.c
@@ -12,8 +14,9 @@ import ctypes, os, pathlib, select, shutil, signal, subprocess, sys, time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 CODE = 7  # of guest_tests.sh, so that it is seen to be the command's
-# Two hosts, as some tests need both; the first with as many processors as if it were alone, since most need only that; two pairs of
-# veth: a second NIC, and one for netem; memory for the arenas of several gateways.
+# Two hosts, as some tests need both; the first with as many processors as if it were alone, since
+# most need only that; two pairs of veth: a second NIC, and one for netem; memory for the arenas of
+# several gateways.
 SHAPE = ("--hosts", "2", "--cpus", "2", "--veth", "2", "--memory", "3072", "--timeout", "10800")
 UP_S = 400   # the lab takes 7 s; beside a load of 20 on two cores 50 to 200
 END_S = 60
@@ -21,7 +24,8 @@ SKIP = 77
 
 
 class Boot:
-    """What is known of the VM, in files. A keeper, which is no child of a test, starts the lab and waits for it."""
+    """What is known of the VM, in files. A keeper, which is no child of a test, starts the lab
+    and waits for it."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -60,7 +64,8 @@ def begin(boot):
         keeper = subprocess.Popen([sys.executable, __file__, "keep", str(boot.folder), str(os.getppid())], stdin=subprocess.DEVNULL,
                                   stdout=out, stderr=err, start_new_session=True)
     boot.keeper.write_text(str(keeper.pid), encoding="ascii")
-    # The tests tell of a skip themselves; for ctest a skipped boot is done, or it would call them failed.
+    # The tests tell of a skip themselves; for ctest a skipped boot is done, or it would call them
+    # failed.
     if boot.wait(boot.share / "up", UP_S) or boot.why_skipped():
         return 0
     print(f"the VM did not come up within {UP_S} s:\n{boot.said()}")

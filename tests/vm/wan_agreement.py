@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""wan_agreement.py measure netem|emulator: iperf3 over CASES, as root, by that one; one line of JSON.
-wan_agreement.py compare FOLDER: the emulator here against netem in the VM that one_boot.py keeps in FOLDER.
+"""wan_agreement.py measure netem|emulator: iperf3 over CASES, as root, by that one; one line of
+JSON. wan_agreement.py compare FOLDER: the emulator here against netem in the VM that one_boot.py
+keeps in FOLDER.
 
-netem needs a kernel that has it, which the VM's is; the emulated WAN needs a processor that keeps its time,
-which the VM's does not (in there 1 packet in 100 comes over 8 ms late, and the run is void). So each runs
-where it can, on the same scenario.
+netem needs a kernel that has it, which the VM's is; the emulated WAN needs a processor that
+keeps its time, which the VM's does not (in there 1 packet in 100 comes over 8 ms late, and the
+run is void). So each runs where it can, on the same scenario.
 
 Covers: sim/wan/wanlab.py
 """

@@ -15,7 +15,7 @@ SKIPPED = '<testcase name="{}" status="notrun"><skipped message="SKIP_RETURN_COD
 PASSED = '<testcase name="{}" status="run"/>'
 FAILED = '<testcase name="{}" status="fail"><failure message=""/></testcase>'
 NO_DEVICE = SKIPPED.format("intra.verbs", "skipped: no device")
-IN_THE_LAB = "vm.what_only_rdma_can_do_wrong"
+IN_THE_LAB = "vm.faults_that_rdma_alone_can_have"
 
 
 def said(*words, **stages):

@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 import rotation  # noqa: E402
@@ -46,10 +47,19 @@ def each_has_its_turn(lists, names):
 def each_line_names_tests(lists, names):
     for one in lists:
         for pattern in one.names:
-            if pattern.startswith("vm.") and "vm.what_only_rdma_can_do_wrong" not in names:
+            if pattern.startswith("vm.") and "vm.faults_that_rdma_alone_can_have" not in names:
                 continue  # built without RDMA
             found = rotation.fnmatch.filter(names, pattern)
             expect(f"tests/rotation: {pattern} names a test", bool(found), True)
+
+
+def a_slow_test_without_a_list_is_named(lists):
+    took = {"system.new": 12, "system.quick": 2, "system.lag_of_workers": 30, "unit.base.rate": 40}
+    with tempfile.NamedTemporaryFile("w", suffix=".xml") as out:
+        cases = "".join(f'<testcase name="{name}" time="{s}.5"/>' for name, s in took.items())
+        out.write(f"<testsuite>{cases}</testsuite>")
+        out.flush()
+        expect("slow tests", rotation.slow(lists, "asan", out.name), {"system.new": 12.5})
 
 
 def main():
@@ -59,6 +69,7 @@ def main():
         parts_are_the_list(given, tests)
         each_has_its_turn(given, tests)
     each_line_names_tests(lists, names)
+    a_slow_test_without_a_list_is_named(lists)
     print(f"{len(lists)} lists, {len(names)} tests")
 
 
