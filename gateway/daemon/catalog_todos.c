@@ -146,7 +146,8 @@ static void follow_end(struct tb_copy *copy)
     if (ended != TB_OK) tb_copy_ended(copy, ended);
 }
 
-/* What follows here from a version's new state, besides the todos that the catalog makes itself. */
+/* The consequences here of a version's new state, besides the todos that the catalog makes
+ * itself. */
 static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);

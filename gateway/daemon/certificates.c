@@ -1,11 +1,11 @@
 /* certificates.c - tls.cert, tls.key and every CA: read at start, and again on SIGHUP or
  * when the files change.
  *
- * What is read is taken whole or not at all: a file that is half written, does not fit the others
- * or names another gateway is refused with a line, and everything goes on with what was there.
- * Files are looked at each second, and read once two looks in a row saw the same, so that whoever
- * writes several has time for all of them. What was refused is read again each minute, for it may
- * become good as it lies there: a certificate that is not valid yet. */
+ * Files are taken together or not at all. One that is half written, does not fit the others or
+ * names another gateway is refused with a line, and the gateway goes on with the files that it had.
+ * Files are looked at each second, and read once two looks in a row saw the same, so that a writer
+ * of several files has time for all of them. Refused files are read again each minute: a
+ * certificate may become valid as it lies there. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>

@@ -177,8 +177,8 @@ static void arrivals_tell(struct tb_daemon *d)
     }
 }
 
-/* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has
- * recovered: nothing else frees any. */
+/* P6: a catalog that recovers evicts nothing. Requests that wait for room are tried again in the
+ * turn in which it has recovered: nothing else frees any. */
 static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
 {
     const bool recovering = tb_catalog_recovering(d->catalog);

@@ -2,7 +2,7 @@
  * marked since the last turn is looked at, and the rooms that it concerns are called.
  *
  * A room changes its own rows, marks what follows (tb_daemon_wake) and returns. So nothing that it
- * holds can go while it runs. What a conclusion marks again is concluded in the same turn, until
+ * holds can go while it runs. A mark that a conclusion sets is concluded in the same turn, until
  * nothing is marked.
  *
  * A todo that must be durable is on its way to the disk before anything else is done: the

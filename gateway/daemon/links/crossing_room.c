@@ -19,7 +19,7 @@ static uint64_t manifests_bytes(const struct tb_version_key *key, const struct t
     return bytes;
 }
 
-/* What the arena said of a version that has no place there. */
+/* The arena's answer for a version that has no place there. */
 struct no_room {
     const char *why, *action;
     uint64_t needed_bytes;

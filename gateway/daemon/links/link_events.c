@@ -80,7 +80,8 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     } else {
         d->counters.links_down++;
     }
-    /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
+    /* Chunks that came from a peer that is gone come from another one that has them: the catalog
+     * asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     tb_records_link(d, peer, up);
     tb_daemon_wake(d);
@@ -230,7 +231,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     tb_daemon_wake(d);
 }
 
-/* What home sealed under another limit: to ask again would bring the same. */
+/* Home sealed the version under another limit: to ask again would bring the same. */
 static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)
 {
     struct tb_daemon *d = user;
@@ -264,7 +265,7 @@ static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *ui
     tb_daemon_wake(d);
 }
 
-/* The chunk, and where that is right and it went as a difference, the same chunk of its base. */
+/* The chunk, and where that is right and it went as a delta, the same chunk of its base. */
 static enum tb_status look_at_own(struct tb_daemon *d, uint32_t peer, const struct tb_links_bad_chunk *bad)
 {
     struct tb_report report = {.uid = bad->uid, .shard = bad->shard, .chunk = bad->chunk, .reporter = peer};

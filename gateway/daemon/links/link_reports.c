@@ -15,9 +15,9 @@ static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_link
     }
 }
 
-/* What a session begins with: what this site holds and activated, and what the sites behind it
- * do. Reports made while the link was down, or in flight when it broke, reach home by this; and
- * a home that lost its arena hears who has what it called its own. */
+/* A session begins with these reports: of the versions that this site holds and activated, and of
+ * those of the sites behind it. Reports that were made while the link was down, or in flight when
+ * it broke, reach home by this. A home that lost its arena hears which sites have its versions. */
 void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
@@ -45,7 +45,8 @@ static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_n
            tb_status_name(why));
 }
 
-/* P10. What has no place is asked about again at each tick: one line a time. */
+/* P10. Progress that has no place is looked at again at each tick, and has one line for the whole
+ * time. */
 static void place_refused(struct tb_daemon *d, uint32_t peer)
 {
     if (!d->places_refused && !d->places_told)

@@ -2,8 +2,8 @@
  * own, and a day's bytes.
  *
  * Once a second the links are told what holds now. A day's bytes are handed to them as the count at
- * which they stop, so that a fast link cannot overrun the second, nor the day by a byte. What was
- * sent is written down ahead (wan/send/budget.h): a kill stretches no budget. */
+ * which they stop, so that a fast link cannot overrun the second, nor the day by a byte. Bytes are
+ * written down before they are sent (wan/send/budget.h): a kill stretches no budget. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>

@@ -141,8 +141,8 @@ static void lag_of_catalog(struct tb_daemon *d, struct tb_site_lag *l)
         l->state.left_bytes = tb_links_announced_bytes(d->links, &l->lag.head);
 }
 
-/* What home says of itself counts, as at home it counts as well; until it has said of a head that
- * was announced already. */
+/* Home's own word counts, as it does at home. Until home has spoken of a head that was announced
+ * already, the announcement counts. */
 static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
 {
     static struct tb_record home; /* large; the main loop's alone */
@@ -224,7 +224,7 @@ static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
     l->facts.holdup = stats->peer_holdup;
     l->facts.window_small = stats->receive_wanted_bytes > 0;
     l->facts.mtu = stats->up && stats->why == TB_LINKS_WHY_MTU;
-    /* What moves comes from somebody all the same: another lane, or it was on its way. */
+    /* If chunks move all the same, they come from another lane or were on their way. */
     if (l->facts.begun && !l->facts.still) return;
     l->spent_from = spent_from(d, l->model);
     l->facts.spent = l->spent_from != UINT32_MAX;

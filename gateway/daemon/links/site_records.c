@@ -85,7 +85,7 @@ void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *m
         if (model == NULL || tb_name_equal(model, &r.state.model)) pass_to(d, peer, &r);
 }
 
-/* What changes with time alone is no change. */
+/* Numbers that change with time alone are left out. */
 static bool changed(const struct tb_site_state *a, const struct tb_site_state *b)
 {
     if (a->reason != b->reason || a->versions != b->versions || a->left_bytes != b->left_bytes) return true;

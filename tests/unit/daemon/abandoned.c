@@ -14,8 +14,8 @@
 #define SHARD_BYTES  (2 * MIB) /* two chunks */
 #define VERSIONS_MAX 4u
 
-/* What the links call, which version was asked for last, and what was announced of
- * each, by its number. */
+/* The callbacks of the links, the version that was asked for last, and the announced bytes of each,
+ * by its number. */
 static const struct tb_links_ops *said;
 static struct tb_id asked_for;
 static uint64_t announced[VERSIONS_MAX + 1];

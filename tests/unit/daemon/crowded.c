@@ -11,7 +11,7 @@
 
 #define VERSIONS 64u
 
-/* What a peer's link says of what it holds: one chunk of anything. */
+/* The link of each peer says that the peer holds one chunk of any version. */
 static bool holds_some;
 
 enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,

@@ -10,7 +10,7 @@
 
 #define PEERS_MAX 2u
 
-/* What the links say of each peer. */
+/* The answers of the links about each peer. */
 static struct seen {
     bool up, peer_spent;
 } seen[PEERS_MAX];
@@ -140,7 +140,7 @@ static void seal_one(struct tb_daemon *d)
     CHECK_OK(tb_catalog_seal(c, now, &seal));
 }
 
-/* Of two sites one's day is used up. What they say of their own bytes is not what is asked. */
+/* Of two sites one's day is used up. The bytes that they sent themselves do not count. */
 static void who_sends_names_whose_day_it_is(void **state)
 {
     struct world certificates;

@@ -57,7 +57,7 @@ static void a_higher_incarnation_ends_no_link(void **state)
     linked_end(&l);
 }
 
-/* What it is once a peer's word has been heard. */
+/* The incarnation once a peer's word has been heard. */
 static uint64_t after_word(struct tb_daemon *d, uint64_t seen)
 {
     const uint64_t before = d->incarnation;

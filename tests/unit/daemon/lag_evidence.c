@@ -86,8 +86,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Is `text` this, or does it begin so? '#' stands for a number, as no test asserts how long something
- * took. "" fits "" alone. */
+/* `text` begins so. '#' stands for a number, as no test asserts how long something took. "" fits ""
+ * alone. */
 static bool fits(const char *text, const char *words)
 {
     if (words[0] == '\0') return text[0] == '\0';

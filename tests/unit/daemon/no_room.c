@@ -15,7 +15,7 @@
 
 #define LOG_BYTES_MAX 65536u
 
-/* What the links call, and how often their peer was asked for manifests. */
+/* The callbacks of the links, and how often their peer was asked for manifests. */
 static const struct tb_links_ops *said;
 static uint32_t asked;
 static struct tb_id asked_for; /* last */
@@ -202,8 +202,8 @@ static void a_crossing_that_fails_each_second_has_one_line(void **state)
     follower_end(&f);
 }
 
-/* What does not fit now is asked for each second, and counted each time. Why the site is behind is
- * the same all the time. */
+/* A version that does not fit now is asked for each second, and counted each time. The reason of
+ * the lag stays the same. */
 static void a_full_arena_is_told_when_it_changes(void **state)
 {
     const struct tb_manifest manifest = {.bytes = 16 << 20};

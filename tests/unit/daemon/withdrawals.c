@@ -13,7 +13,7 @@
 #define MIDDLE 0u /* peers, in the order of the config */
 #define WEST   1u
 
-/* What a peer was told last. */
+/* The withdrawal that a peer was told last. */
 static struct {
     uint32_t count, peer;
     struct tb_id uid;
