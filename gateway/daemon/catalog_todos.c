@@ -2,6 +2,7 @@
  * version's state is durable. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/copies.h"
@@ -54,6 +55,7 @@ static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 
 void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(d->turning && !tb_todo_durable(todo));
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
     case TB_CATALOG_PERSIST_VERSION:
@@ -113,6 +115,7 @@ static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *t
         {TB_VERSION_ENDED_ABANDONED, TB_LOG_INFO, offsetof(struct tb_counters, versions_abandoned)},
     };
     enum tb_log_level level = TB_LOG_INFO;
+    TB_ASSERT(todo->kind == TB_CATALOG_PERSIST_VERSION && !tb_id_is_zero(&todo->key.uid));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].state != todo->state) continue;
         level = rows[i].level;

@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
@@ -51,6 +52,7 @@ static void requests_again(struct tb_daemon *d)
 static void room_ask(struct tb_daemon *d)
 {
     if (!d->room_freed) return;
+    TB_ASSERT(d->turning);
     d->room_freed = false;
     tb_seals_retry(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
@@ -96,6 +98,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         tb_crossings_life_tell(d);
     } while (d->woken);
     d->turning = false;
+    tb_daemon_check_turn(d);
 }
 
 void tb_daemon_flush(struct tb_daemon *d)

@@ -2,6 +2,7 @@
  * it is for. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -71,6 +72,7 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
 static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
     (void)why; /* the link has said it */
     if (up) {
@@ -92,6 +94,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 static void links_life(void *user, uint32_t peer, const struct tb_id *life)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_id *known = &d->peer_lives[peer];
     const bool another = !tb_id_is_zero(known) && !tb_id_equal(known, life);
     *known = *life;
@@ -161,6 +164,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
 {
     (void)bytes;
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
     if (state == TB_LINKS_READY && tb_withdrawn_answer(d, peer, &key->uid)) return;
     if (state != TB_LINKS_READY) tb_copies_look(d);

@@ -2,6 +2,7 @@
  * progress to the catalog, and what is passed on as a relay. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
@@ -9,6 +10,7 @@
 /* To every peer but the one that said it and the one it speaks of. */
 static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)
 {
+    TB_ASSERT(from < d->config->peer_count && !tb_name_equal(&report->site, &d->site));
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         if (i == from || tb_name_equal(&d->config->peers[i].site, &report->site)) continue;
         TB_MOOT(tb_links_tell(d->links, i, report)); /* down: told by reports_again */
@@ -60,6 +62,7 @@ void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id 
                          const struct tb_links_progress *p)
 {
     const struct tb_name *site = &d->config->peers[peer].site;
+    TB_ASSERT(peer < d->config->peer_count && !tb_id_is_zero(uid));
     const struct tb_catalog_site_progress progress = {
         .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole, .itself = true};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
@@ -89,6 +92,7 @@ void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    TB_ASSERT(todo->kind == TB_CATALOG_SITE_STATE);
     if (copy != NULL && todo->activated && !copy->activated) copy->activated_at = tb_clock_now();
     if (copy != NULL && todo->activated) copy->activated = true;
     if (d->links == NULL || d->links_restarting) return;
