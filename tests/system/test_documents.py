@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""What the documents say of a running gateway is so: fields of the control socket, counters."""
+"""What the documents say of a running gateway is so: fields of the control socket, counters.
+
+Covers: gateway/daemon/control/site_status.c gateway/daemon/control/chain_status.c
+"""
 
 import json
 import random

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """`tombolo lag`: each reason of its list is caused, and its evidence is true (P10). Reasons of links are caused in test_links.py,
-too, and a day that is spent in test_limits.py. docs/lab-notes/lag-reasons.md has the list."""
+too, and a day that is spent in test_limits.py. docs/lab-notes/lag-reasons.md has the list.
+
+Covers: gateway/daemon/links/site_lag.c gateway/daemon/control/lag_status.c
+"""
 
 import contextlib
 import os

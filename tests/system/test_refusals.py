@@ -1,4 +1,7 @@
-"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10)."""
+"""Who may not, and what does not fit: refused with one line and one counter, nothing lost, nobody dies (P7, P8, P10).
+
+Covers: gateway/daemon/shutdown.c gateway/daemon/main.c
+"""
 
 import os
 import re

@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""What `lag`, `versions` and tb_wait_site say of another site: they say what is known of it, and do not guess (P10)."""
+"""What `lag`, `versions` and tb_wait_site say of another site: they say what is known of it, and do not guess (P10).
+
+Covers: gateway/daemon/links/site_records.c gateway/daemon/control/version_status.c
+"""
 
 import sys
 

@@ -1,6 +1,8 @@
 /* abandoned.c - P6: a crossing that has begun is given up for a newer version when clearly less has
  * to come of that, and is left alone otherwise. The rule is tested in tests/unit/catalog/abandon.c;
- * here the gateway asks it, by what was announced and what came. */
+ * here the gateway asks it, by what was announced and what came.
+ *
+ * Covers: gateway/daemon/crossing_policy.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

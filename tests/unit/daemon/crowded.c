@@ -1,5 +1,7 @@
 /* crowded.c - many sites that hold many versions: each has its place (P6), and what has
- * none is told of (P10). */
+ * none is told of (P10).
+ *
+ * Covers: gateway/daemon/links/link_reports.c */
 #include <stdio.h>
 #include <string.h>
 

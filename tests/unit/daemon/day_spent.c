@@ -1,5 +1,8 @@
 /* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that
- * sends and at the one that waits; and at the one that sends, what stands. */
+ * sends and at the one that waits; and at the one that sends, what stands.
+ *
+ * Covers: gateway/daemon/links/site_lag.c gateway/daemon/links/peer_limits.c
+ * Covers: gateway/daemon/links/site_records.c */
 #include <stdio.h>
 #include <string.h>
 

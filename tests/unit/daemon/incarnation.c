@@ -1,5 +1,7 @@
 /* incarnation.c - a peer that says it has seen a later life of this gateway: that one's word does
- * not end the links of the others (P6). */
+ * not end the links of the others (P6).
+ *
+ * Covers: gateway/daemon/persist.c gateway/daemon/links/link_opening.c */
 #include <stdio.h>
 
 #include "gateway/daemon/persist.h"

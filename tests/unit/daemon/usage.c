@@ -1,5 +1,7 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7),
- * and a full one is told of (P10). */
+ * and a full one is told of (P10).
+ *
+ * Covers: gateway/daemon/control/usage_status.c */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
