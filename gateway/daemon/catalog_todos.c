@@ -4,6 +4,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/copies.h"
@@ -56,6 +57,7 @@ static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 
 void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(d->turning && !tb_todo_durable(todo));
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
     case TB_CATALOG_PERSIST_VERSION:
@@ -115,6 +117,7 @@ static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *t
         {TB_VERSION_ENDED_ABANDONED, TB_LOG_INFO, offsetof(struct tb_counters, versions_abandoned)},
     };
     enum tb_log_level level = TB_LOG_INFO;
+    TB_ASSERT(todo->kind == TB_CATALOG_PERSIST_VERSION && !tb_id_is_zero(&todo->key.uid));
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].state != todo->state) continue;
         level = rows[i].level;
@@ -148,7 +151,8 @@ static void follow_end(struct tb_copy *copy)
     if (ended != TB_OK) tb_copy_ended(copy, ended);
 }
 
-/* What follows here from a version's new state, besides the todos that the catalog makes itself. */
+/* The consequences here of a version's new state, besides the todos that the catalog makes
+ * itself. */
 static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);

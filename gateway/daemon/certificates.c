@@ -1,16 +1,17 @@
 /* certificates.c - tls.cert, tls.key and every CA: read at start, and again on SIGHUP or
  * when the files change.
  *
- * What is read is taken whole or not at all: a file that is half written, does not fit the others
- * or names another gateway is refused with a line, and everything goes on with what was there.
- * Files are looked at each second, and read once two looks in a row saw the same, so that whoever
- * writes several has time for all of them. What was refused is read again each minute, for it may
- * become good as it lies there: a certificate that is not valid yet. */
+ * Files are taken together or not at all. One that is half written, does not fit the others or
+ * names another gateway is refused with a line, and the gateway goes on with the files that it had.
+ * Files are looked at each second, and read once two looks in a row saw the same, so that a writer
+ * of several files has time for all of them. Refused files are read again each minute: a
+ * certificate may become valid as it lies there. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/assert.h"
 #include "base/digest.h"
 #include "gateway/config/gateway_tls.h"
 #include "gateway/daemon/certificates.h"
@@ -71,6 +72,7 @@ static void refused_log(const char *reason, const char *why)
 
 static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
 {
+    TB_ASSERT(tls != NULL && tls != d->tls);
     const struct tb_digest before = tb_tls_trust(d->tls), after = tb_tls_trust(tls);
     const bool trust_changed = !tb_digest_equal(&before, &after);
     tb_tls_free(d->tls);
@@ -92,6 +94,7 @@ static bool same(const struct tb_tls *a, const struct tb_tls *b)
 /* Said and counted once, however often the same files are read again. */
 static void refuse(struct tb_daemon *d, const char *reason, const char error[512])
 {
+    TB_ASSERT(error[0] != '\0'); /* the line says which file it is */
     const bool told = d->tls_again_at != 0 && strcmp(error, d->tls_refused) == 0;
     d->tls_again_at = tb_time_add(tb_clock_now(), AGAIN_NS);
     if (told) return;

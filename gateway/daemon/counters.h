@@ -19,7 +19,7 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
 }
 #define TB_DAEMON_TABLES 40u
 
-/* What was said of a table. */
+/* The log was told this of a table. */
 struct tb_table_told {
     uint64_t refused; /* requests, when it was looked last */
     bool full;        /* the line stands */

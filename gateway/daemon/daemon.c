@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/machine.h"
 #include "base/net/resolve.h"
@@ -25,6 +26,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/crossing_policy.h"
+#include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/found_streams.h"
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/link_opening.h"
@@ -147,6 +149,7 @@ static void verifier_start(struct tb_daemon *d)
 static void verifier_end(struct tb_daemon *d)
 {
     if (!d->verifier_runs) return;
+    TB_ASSERT(d->draining); /* a chunk that fails from now on is told to nobody */
     atomic_store(&d->verifier_stop, true);
     pthread_join(d->verifier, NULL);
     d->verifier_runs = false;
@@ -177,8 +180,8 @@ static void arrivals_tell(struct tb_daemon *d)
     }
 }
 
-/* P6: a catalog that recovers evicts nothing. Who waits for room asks in the turn in which it has
- * recovered: nothing else frees any. */
+/* P6: a catalog that recovers evicts nothing. Requests that wait for room are tried again in the
+ * turn in which it has recovered: nothing else frees any. */
 static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
 {
     const bool recovering = tb_catalog_recovering(d->catalog);
@@ -211,6 +214,7 @@ static void tick(uv_timer_t *timer)
         tb_persist_tick(d);
         tb_usage_tick(d);
         tb_crossings_hear_again(d);
+        tb_daemon_check(d);
         d->room_freed = true; /* as far as anybody here knows */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
     }
@@ -433,6 +437,7 @@ static enum tb_status loop_open(struct tb_daemon *d)
 
 enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
 {
+    TB_ASSERT(d->config == NULL && d->catalog == NULL); /* a daemon is opened once */
     d->config = config;
     d->site = config->label;
     d->gateway = config->gateway;
@@ -483,6 +488,7 @@ static uint32_t readers(struct tb_daemon *d)
 static void drain_tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;
+    TB_ASSERT(d->draining && d->drain_at != 0);
     const tb_time_ns spent = tb_time_since(d->drain_at, tb_clock_now());
     tb_catalog_tick(d->catalog, tb_clock_now());
     tb_daemon_turn(d);

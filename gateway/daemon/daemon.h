@@ -92,7 +92,7 @@ struct tb_daemon {
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_plan_wait *plan_waits;
     uint64_t next_export_id, next_wait, next_hop;
-    struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last step, from its ranks */
+    struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last delta, from its ranks */
     struct tb_counters counters;
 
     struct {

@@ -2,7 +2,7 @@
  * marked since the last turn is looked at, and the rooms that it concerns are called.
  *
  * A room changes its own rows, marks what follows (tb_daemon_wake) and returns. So nothing that it
- * holds can go while it runs. What a conclusion marks again is concluded in the same turn, until
+ * holds can go while it runs. A mark that a conclusion sets is concluded in the same turn, until
  * nothing is marked.
  *
  * A todo that must be durable is on its way to the disk before anything else is done: the
@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
@@ -51,6 +52,7 @@ static void requests_again(struct tb_daemon *d)
 static void room_ask(struct tb_daemon *d)
 {
     if (!d->room_freed) return;
+    TB_ASSERT(d->turning);
     d->room_freed = false;
     tb_seals_retry(d);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
@@ -96,6 +98,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         tb_crossings_life_tell(d);
     } while (d->woken);
     d->turning = false;
+    tb_daemon_check_turn(d);
 }
 
 void tb_daemon_flush(struct tb_daemon *d)

@@ -10,7 +10,9 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/store/store_writer.h"
@@ -105,6 +107,7 @@ static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog
 
 static void rows_remove(struct tb_persist *p, uint32_t count)
 {
+    TB_ASSERT(count <= p->count && p->writing == 0);
     memmove(p->rows, p->rows + count, (p->count - count) * sizeof p->rows[0]);
     p->count -= count;
     p->first += count;
@@ -113,6 +116,7 @@ static void rows_remove(struct tb_persist *p, uint32_t count)
 /* The oldest waiting row is the least true by now; a version's later row says it all again. */
 static void oldest_drop(struct tb_persist *p)
 {
+    TB_ASSERT(p->landed == 0 && p->writing < p->count); /* rows in front of it keep their places */
     struct waiting *oldest = &p->rows[p->writing];
     memmove(oldest, oldest + 1, (p->count - p->writing - 1) * sizeof *oldest);
     p->count--;
@@ -123,6 +127,7 @@ static void oldest_drop(struct tb_persist *p)
 
 static struct waiting *row_new(struct tb_persist *p)
 {
+    TB_ASSERT(p->count < WAITING_MAX);
     struct waiting *w = &p->rows[p->count++];
     if (p->count > p->rows_most) p->rows_most = p->count;
     return w;
@@ -133,6 +138,7 @@ static struct waiting *row_new(struct tb_persist *p)
 enum tb_status tb_persist_then(struct tb_daemon *d, struct tb_held *held)
 {
     struct tb_persist *p = d->persist;
+    TB_ASSERT(held->fn != NULL);
     if (p->held_count >= HELD_MAX) {
         p->held_refused++;
         return TB_SITE_NOMEM;
@@ -154,6 +160,7 @@ static void held_release(struct tb_daemon *d, enum tb_status status)
         struct tb_held *held = p->held;
         p->held = held->next;
         if (p->held == NULL) p->held_end = &p->held;
+        TB_ASSERT(p->held_count > 0);
         p->held_count--;
         held->fn(d, held, status);
     }
@@ -208,6 +215,7 @@ static void batch_take(struct tb_daemon *d)
     struct tb_persist *p = d->persist;
     struct tb_store_written written;
     if (!p->told || !tb_store_writer_take(p->writer, &written)) return;
+    TB_ASSERT(p->landed == 0 && written.count == p->writing);
     p->told = false;
     p->writing = 0;
     p->refused = written.status != TB_OK;
@@ -273,6 +281,7 @@ bool tb_persist_room(struct tb_daemon *d)
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_persist *p = d->persist;
+    TB_ASSERT(tb_todo_durable(todo));
     if (p->count == WAITING_MAX) oldest_drop(p);
     struct waiting *w = row_new(p);
     row_fill(w, todo);
@@ -315,6 +324,19 @@ void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_
         .held = {.used = p->held_count, .most = p->held_most, .refused = p->held_refused},
         .rows_max = WAITING_MAX,
         .held_max = HELD_MAX};
+}
+
+void tb_persist_check(const struct tb_daemon *d)
+{
+    const struct tb_persist *p = d->persist;
+    uint32_t held = 0;
+    TB_ASSERT(p->count <= WAITING_MAX && p->count <= p->rows_most);
+    TB_ASSERT(p->writing <= p->count && p->writing <= TB_STORE_BATCH_MAX);
+    TB_ASSERT(p->landed <= p->count && (p->landed == 0 || p->writing == 0));
+    struct tb_held *const *end = &p->held;
+    for (; *end != NULL; end = &(*end)->next, held++)
+        TB_ASSERT((*end)->after == UNSETTLED || (*end)->after <= p->first + p->count);
+    TB_ASSERT(held == p->held_count && held <= HELD_MAX && p->held_end == end);
 }
 
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid)
@@ -380,8 +402,7 @@ void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
 {
     struct tb_persist *p = d->persist;
     if (p->count == WAITING_MAX) return;
-    p->rows[p->count++] =
-        (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = *doubt}, .followed = true};
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_DOUBT, .doubt = *doubt}, .followed = true};
     if (!d->store_down) writer_feed(d);
 }
 

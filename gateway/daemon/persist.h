@@ -56,6 +56,7 @@ struct tb_persist_usage {
 
 void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_out);
 bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
+void tb_persist_check(const struct tb_daemon *d); /* daemon_check.h */
 /* Raises it above that, which a peer says that it has seen, or a good step towards it; links say
  * it once it is on disk. */
 void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);

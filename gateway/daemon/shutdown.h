@@ -15,8 +15,8 @@ void tb_closing_grant(struct tb_daemon *d);
 uint32_t tb_closing_ms(const struct tb_daemon *d); /* that are left of that */
 /* False: there are none left, and it is not done. */
 bool tb_closing_awaits(const struct tb_daemon *d, const _Atomic bool *done);
-/* Whoever waits for this disk is left behind: nothing that it may touch is given back, and the
- * exit code is 1. */
+/* A thread that waits for this disk is left behind: nothing that it may touch is given back, and
+ * the exit code is 1. */
 void tb_closing_left(struct tb_daemon *d, const char *what, const char *path);
 
 #endif

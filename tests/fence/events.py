@@ -1,12 +1,7 @@
 #!/usr/bin/env python3
-<<<<<<< HEAD
 """events.py ROOT: tests/fault gives a catalog every event that there is: each function of a header in gateway/catalog that may
 change one is called there. Records and checks are no events."""
 import glob
-=======
-"""events.py ROOT: tests/fault gives a catalog every event that there is: each function of
-gateway/catalog/catalog.h that may change one is called there."""
->>>>>>> wip-tests
 import os
 import re
 import sys

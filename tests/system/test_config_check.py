@@ -209,7 +209,25 @@ def config_check_looks_at_held_versions(lab):
     safetensors(lab.dir / "m.safetensors", {"w": ("U8", [1000], bytes(1000))})
     east.cli("publish", "policy", lab.dir / "m.safetensors", "--version", 3)
     east.kill()
-    finds(lab, east, "warning", "store.path", "store.sqlite-wal")
+    files = {path: path.read_bytes() for path in east.dir.glob("store.sqlite*") if path.name != "store.sqlite-shm"}
+    expect("a log was left", files[east.dir / "store.sqlite-wal"] != b"", True)
+    expect("the log is sound", checked(lab, east), (0, [], []))
+    expect("the files", {path: path.read_bytes() for path in files}, files)
+    left_in_the_log(east, "UPDATE run SET run_order=0")
+    finds(lab, east, "error", "store.path", "a row of table run does not make sense")
+
+
+def left_in_the_log(site, statement):
+    """The statement stands in the log beside the site's store, as a process leaves it that is killed behind it."""
+    files = [site.dir / "store.sqlite", site.dir / "store.sqlite-wal"]
+    with contextlib.closing(sqlite3.connect(files[0])) as db:
+        db.execute("PRAGMA wal_autocheckpoint=0")
+        db.execute(statement)
+        db.commit()
+        left = [path.read_bytes() for path in files]
+    (site.dir / "store.sqlite-shm").unlink(missing_ok=True)
+    for path, content in zip(files, left):
+        path.write_bytes(content)
 
 
 @scenario

@@ -4,6 +4,7 @@
 Covers: docs/control.md docs/protocol.md gateway/daemon/control/control.c
 Covers: gateway/daemon/control/site_status.c gateway/daemon/control/link_status.c
 Covers: gateway/daemon/control/version_status.c
+Covers: gateway/daemon/control/chain_status.c
 """
 
 import json

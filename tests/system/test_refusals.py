@@ -3,6 +3,7 @@
 
 Covers: gateway/daemon/rights.c gateway/daemon/links/peer_rights.c
 Covers: gateway/daemon/sessions/sessions.c gateway/daemon/links/crossing_room.c
+Covers: gateway/daemon/shutdown.c gateway/daemon/main.c
 """
 
 import os

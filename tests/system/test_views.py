@@ -3,6 +3,7 @@
 do not guess (P10).
 
 Covers: gateway/catalog/views.c gateway/daemon/links/site_records.c
+Covers: gateway/daemon/control/version_status.c
 """
 
 import sys

@@ -62,7 +62,7 @@ json_t *tb_status_update(const struct tb_catalog_update *u)
                      "fetched_chunks", (json_int_t)u->fetched_chunks);
 }
 
-/* What a host's NIC carries, and who says so: the config for all of them, or its own sysfs. */
+/* The rate of a host's NIC, and its source: the config for all hosts, or the sysfs of the host. */
 static void put_nic(struct chains *a, json_t *o, uint64_t said, uint32_t fan_out)
 {
     const uint64_t configured = a->d->config->fabric_nic;

@@ -7,42 +7,42 @@
 #include "gateway/daemon/control/codec_status.h"
 #include "wan/send/encoded_chunks.h"
 
-/* What most chunks were: with a base (1) or without. */
-static enum tb_choice_kind main_kind(const struct tb_choice *c, int based)
+/* The kind that most chunks had: with a base (1) or without. */
+static enum tb_choice_kind main_kind(const struct tb_choice *c, int on_base)
 {
     enum tb_choice_kind most = TB_KIND_BYTES;
     for (int k = 0; k < TB_KINDS; k++)
-        if (c->picks[k][based] > c->picks[most][based]) most = (enum tb_choice_kind)k;
+        if (c->picks[k][on_base] > c->picks[most][on_base]) most = (enum tb_choice_kind)k;
     return most;
 }
 
 /* "classes", and what bounds it: encode, link or decode. */
-static json_t *kind_json(const struct tb_choice *c, enum tb_choice_kind kind, int based)
+static json_t *kind_json(const struct tb_choice *c, enum tb_choice_kind kind, int on_base)
 {
-    const enum tb_choice_way way = c->last[kind][based];
+    const enum tb_choice_way way = c->last[kind][on_base];
     const char *bound = "";
     const double rate = tb_choice_rate(c, kind, way, &bound);
     return json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:f}", "kind", tb_choice_kind_name(kind), "way",
-                     tb_choice_way_name(way), "chunks", (json_int_t)c->picks[kind][based], "bound_by",
+                     tb_choice_way_name(way), "chunks", (json_int_t)c->picks[kind][on_base], "bound_by",
                      c->wish == TB_CHOICE_AUTO ? bound : "config", "saving", c->ways[kind][way].saving,
                      "encode_bytes_per_s", c->ways[kind][way].encode, "bytes_per_s",
                      rate < 1e14 ? rate : 0.0);
 }
 
 /* Of the kind of which most went; null until a chunk did. */
-static json_t *way_json(const struct tb_choice *c, int based)
+static json_t *way_json(const struct tb_choice *c, int on_base)
 {
-    const enum tb_choice_kind kind = main_kind(c, based);
-    return c->picks[kind][based] > 0 ? kind_json(c, kind, based) : json_null();
+    const enum tb_choice_kind kind = main_kind(c, on_base);
+    return c->picks[kind][on_base] > 0 ? kind_json(c, kind, on_base) : json_null();
 }
 
 /* Of every kind of which a chunk went. */
-static json_t *ways_json(const struct tb_choice *c, int based)
+static json_t *ways_json(const struct tb_choice *c, int on_base)
 {
     json_t *list = json_array();
     for (int k = 0; k < TB_KINDS; k++) {
-        if (c->picks[k][based] == 0) continue;
-        if (json_array_append_new(list, kind_json(c, (enum tb_choice_kind)k, based)) == 0) continue;
+        if (c->picks[k][on_base] == 0) continue;
+        if (json_array_append_new(list, kind_json(c, (enum tb_choice_kind)k, on_base)) == 0) continue;
         json_decref(list);
         return NULL;
     }

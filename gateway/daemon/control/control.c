@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/net/chan.h"
@@ -104,6 +105,7 @@ static void client_flush(struct client *c)
             return;
         }
         c->reply_sent += taken;
+        TB_ASSERT(c->reply_sent <= c->reply_bytes);
     }
     free(c->reply);
     c->reply = NULL;
@@ -122,6 +124,7 @@ static void client_reply(struct client *c, json_t *reply)
         tb_chan_close(c->chan, TB_SITE_NOMEM);
         return;
     }
+    TB_ASSERT(c->reply == NULL && c->later == NULL); /* one request at a time */
     const size_t bytes = strlen(text);
     text[bytes] = '\n'; /* over the NUL: the length is what counts from here on */
     c->reply = text;
@@ -138,6 +141,7 @@ static void client_lines(struct client *c)
         bool later = false;
         json_t *reply = tb_control_answer(c->control->commands, c->control->user, c->line,
                                           (size_t)(end - c->line), &later);
+        TB_ASSERT(!later || reply != NULL);
         const size_t rest = c->used - (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, rest);
         c->used = rest;
@@ -168,6 +172,7 @@ static void client_readable(struct tb_chan *chan, void *user)
         return;
     }
     c->used += got;
+    TB_ASSERT(c->used <= sizeof c->line);
     client_lines(c);
 }
 
@@ -193,6 +198,7 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
+    TB_ASSERT(control->client_count > 0);
     control->client_count--;
     free(c->reply);
     json_decref(c->later);

@@ -25,7 +25,7 @@ struct tb_control_command {
     tb_control_fn fn;
 };
 
-/* What one line is answered: a new object, or NULL when there is no memory for one. The line is a
+/* The answer to one line: a new object, or NULL when there is no memory for one. The line is a
  * stranger's. *later_out: it goes out with tb_control_release. */
 json_t *tb_control_answer(const struct tb_control_command *commands, void *user, const char *line,
                           size_t bytes, bool *later_out);
@@ -47,7 +47,7 @@ struct tb_control_usage {
     uint64_t refused;
 };
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
-/* Who each of them is, by turns; NULL: that was the last. */
+/* The identity of each client, by turns; NULL: that was the last. */
 const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor);
 
 #endif

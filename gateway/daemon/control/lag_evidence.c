@@ -159,8 +159,9 @@ static bool of_wrong_chunk(struct tb_daemon *d, const struct tb_site_lag *l, cha
 {
     const struct tb_copy *c = l->copy;
     if (c->bad.times == 0) return false;
-    (void)snprintf(out, TB_EVIDENCE_BYTES, "chunk %u of shard %u came wrong from %s, %u times so far",
-                   c->bad.chunk, c->bad.shard, tb_peer_site(d, c->bad.peer), c->bad.times);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "chunk %u of shard %u came wrong from %s, %u time%s so far",
+                   c->bad.chunk, c->bad.shard, tb_peer_site(d, c->bad.peer), c->bad.times,
+                   c->bad.times == 1 ? "" : "s");
     return true;
 }
 

@@ -2,8 +2,8 @@
  * version (docs/control.md).
  *
  * P10: this site's row is its own state (site_lag.h). A row of another site is its record
- * (catalog/records.h) and nothing else; tests/fence/views.py holds this file to that. What is
- * not known now is null. */
+ * (catalog/records.h) and nothing else; tests/fence/views.py holds this file to that. A number that
+ * is not known now is null. */
 #include <jansson.h>
 #include <string.h>
 
@@ -99,7 +99,7 @@ static json_t *row_here(struct tb_daemon *d, const struct tb_catalog_model *m, s
 
 /* ---- another site ---- */
 
-/* What it said of its head may be older than the head here by as much as it takes to say so. */
+/* The site may not have heard of the head here when it said what it has. */
 static uint16_t reason_of(const struct tb_record *record, const struct tb_record_behind *b)
 {
     if (!record->known) return record->why;

@@ -9,7 +9,7 @@
 struct tb_daemon;
 
 enum tb_status tb_status_lag(void *user, const json_t *request, json_t *reply, char *error);
-/* What other sites hold of a version, by their records. New reference; NULL: no memory. */
+/* The sites that hold some of a version, by their records. New reference; NULL: no memory. */
 json_t *tb_status_sites_of(struct tb_daemon *d, const struct tb_version_key *key);
 /* Nobody holds it, here or elsewhere as far as is known, and it is no news: it is not listed. */
 bool tb_status_nobodys(struct tb_daemon *d, const struct tb_catalog_version_view *v);

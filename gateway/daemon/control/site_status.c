@@ -86,7 +86,7 @@ static json_t *names_json(const struct tb_links *links, uint32_t peer,
     return list;
 }
 
-/* What the link says of itself, and who may not read what over it. */
+/* The state of the link, and the models that either end may not read. */
 static void link_state_json(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats, json_t *o)
 {
     const struct tb_links *links = d->links_restarting ? NULL : d->links;
@@ -275,7 +275,7 @@ static json_t *hop_row(const struct tb_version_key *key, const char *reader, con
     return o;
 }
 
-/* What this gateway reads of its ranks. */
+/* The hops by which this gateway reads from its ranks. */
 static void landing_hops(struct tb_daemon *d, json_t *list)
 {
     for (const struct tb_copy *copy = d->copies; copy != NULL; copy = copy->next) {
@@ -293,7 +293,7 @@ static void landing_hops(struct tb_daemon *d, json_t *list)
     }
 }
 
-/* What workers read, as they said last. */
+/* The hops of workers, as they said last. */
 static void worker_hops(struct tb_daemon *d, json_t *list)
 {
     uint32_t cursor = 0;

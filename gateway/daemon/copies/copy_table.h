@@ -80,7 +80,7 @@ struct tb_copy {
     bool lacks_room;
     uint64_t room_bytes;
     struct tb_crossing_told told; /* since something of it came last */
-    /* What room it lacked, as the log was told last; zero: nothing since it began. */
+    /* The room that it lacked, as the log was told last; zero: nothing since it began. */
     struct tb_digest room_told;
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
@@ -20,7 +21,7 @@ static uint64_t manifests_bytes(const struct tb_version_key *key, const struct t
     return bytes;
 }
 
-/* What the arena said of a version that has no place there. */
+/* The arena's answer for a version that has no place there. */
 struct no_room {
     const char *why, *action;
     uint64_t needed_bytes;
@@ -32,6 +33,7 @@ static void tell_no_room(struct tb_copy *copy, const struct no_room *n)
 {
     struct tb_arena_budget budget;
     char text[TB_ARENA_ERROR_BYTES + 128];
+    TB_ASSERT(n->why != NULL && n->action != NULL);
     tb_arena_budget(copy->d->arena, &budget);
     const int used = snprintf(text, sizeof text, "%llu %llu %llu %s", (unsigned long long)n->room.evictable,
                               (unsigned long long)n->room.heads, (unsigned long long)n->room.pinned, n->why);
@@ -94,6 +96,7 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
 enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
 {
     char error[TB_ARENA_ERROR_BYTES] = "";
+    TB_ASSERT(!copy->evicting && !copy->asked);
     enum tb_status status = reserve(copy, manifests, error);
     struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
     copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;
@@ -107,6 +110,7 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
     }
     if (status != TB_OK) return status;
     if (copy->region == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(tb_id_equal(&tb_arena_region_key(copy->region)->uid, &copy->key.uid));
     if (copy->landing_at == 0) copy->landing_at = tb_clock_now();
     copy->room_told = (struct tb_digest){{0}};
     catalog_shards(copy, manifests);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -23,6 +24,7 @@ static bool source_listed(const struct tb_copy *copy, const char *site)
 void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 {
     struct tb_daemon *d = copy->d;
+    TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region) && !copy->evicting);
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return; /* the next announcement tries again */
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
@@ -40,6 +42,7 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 /* Manifests first; TB_NOT_FOUND: that peer has not announced it in this session. */
 static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
 {
+    TB_ASSERT(!copy->evicting && !copy->whole);
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     copy->asked = true;
@@ -114,6 +117,7 @@ void tb_crossing_pause(struct tb_copy *copy)
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
+    TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
         return;
@@ -154,6 +158,7 @@ void tb_crossing_offer(struct tb_copy *copy)
 {
     struct tb_daemon *d = copy->d;
     if (copy->offered || d->links == NULL || d->links_restarting || d->draining) return;
+    TB_ASSERT(copy->ready && copy->region != NULL && !copy->evicting);
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return;
     for (uint32_t s = 0; s < copy->key.shard_count; s++)

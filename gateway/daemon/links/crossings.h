@@ -8,8 +8,8 @@
 struct tb_copy;
 struct tb_daemon;
 
-/* What streams of that peer bring of it lands; of every source that is up, at once: the links
- * divide the chunks among them. */
+/* Chunks that streams of that peer bring land in the copy. tb_crossing_land_all asks every source
+ * that is up, at once: the links divide the chunks among them. */
 void tb_crossing_land(struct tb_copy *copy, uint32_t peer);
 void tb_crossing_land_all(struct tb_copy *copy);
 /* The peer announced it. Begun before, by this process or the one before it: what is held stays,
@@ -19,7 +19,7 @@ void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer);
 void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why);
 /* To ask again would bring the same, in this life. */
 void tb_copy_crossing_hopeless(struct tb_copy *copy);
-/* What streams land of it ends; what is held stays. It is asked for again when it may be. */
+/* Streams land no more of it; held chunks stay. It is asked for again when it may be. */
 void tb_crossing_pause(struct tb_copy *copy);
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossing_retry(struct tb_copy *copy); /* after something was evicted */

@@ -2,6 +2,7 @@
  * begins again does not search again while a version waits. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "gateway/daemon/links/found_streams.h"
 #include "gateway/daemon/persist.h"
@@ -22,6 +23,7 @@ enum tb_status tb_found_open(struct tb_daemon *d)
 
 void tb_found_seen(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_store_path *f = &d->found[peer];
     if (stats->streams_found == 0 || d->persist == NULL) return;
     if (f->streams == stats->streams_found && f->bytes_per_s == stats->found_bytes_per_s) return;

@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "base/assert.h"
+
 static const struct {
     const char *name, *why;
 } reasons[] = {
@@ -41,6 +43,7 @@ static enum tb_lag_reason pace(const struct tb_lag_facts *f)
         [TB_HOLDUP_SENDER] = TB_LAG_SENDER_CPU, [TB_HOLDUP_LOSS] = TB_LAG_LOSS,
         [TB_HOLDUP_WINDOW] = TB_LAG_WINDOW,     [TB_HOLDUP_RECEIVER] = TB_LAG_RECEIVER_CPU,
     };
+    TB_ASSERT((int)f->holdup >= 0 && f->holdup < TB_HOLDUP_END); /* wan refuses others from a peer */
     if (f->holdup == TB_HOLDUP_RECEIVER && f->window_small) return TB_LAG_WINDOW;
     if (f->holdup == TB_HOLDUP_NONE && f->mtu) return TB_LAG_MTU;
     return by_holdup[f->holdup];
@@ -48,6 +51,7 @@ static enum tb_lag_reason pace(const struct tb_lag_facts *f)
 
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
 {
+    TB_ASSERT(f->link < TB_LAG_REASON_END);
     if (f->store_down) return TB_LAG_STORE;
     if (!f->subscribed) return TB_LAG_NO_SUBSCRIBER;
     if (f->link != TB_LAG_UP_TO_DATE) return f->link;
@@ -87,6 +91,7 @@ void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes)
     p->per_s[p->at++ % TB_LAG_SECONDS] = bytes > p->bytes ? bytes - p->bytes : 0;
     p->bytes = bytes;
     if (p->count < TB_LAG_SECONDS) p->count++;
+    TB_ASSERT(p->count <= p->at);
 }
 
 bool tb_lag_still(const struct tb_lag_pace *p)

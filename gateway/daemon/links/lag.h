@@ -22,7 +22,7 @@
     X(TB_LAG_MANIFESTS, "manifests", "its manifests are on their way")                                       \
     X(TB_LAG_CROSSING, "crossing", "it is on its way")                                                       \
     X(TB_LAG_STALLED, "stalled", "it has begun, and nothing of it moved for 2 s")                            \
-    X(TB_LAG_BASE, "waiting-base", "an older version crosses first; this one crosses as a difference to it") \
+    X(TB_LAG_BASE, "waiting-base", "an older version crosses first; this one crosses as a delta on it")      \
     X(TB_LAG_WINDOW, "window-limited", "it crosses, and a socket's buffer is too small for the path")        \
     X(TB_LAG_LOSS, "loss-limited", "it crosses, and the path loses packets")                                 \
     X(TB_LAG_RATE, "rate-limited", "it crosses at the rate that an operator allows")                         \
@@ -69,16 +69,16 @@ struct tb_lag_facts {
     bool is_home;
     bool whole_for_long; /* the head is whole here for longer than a lease */
     bool lacks_room;
-    bool unsealed;     /* at home: ranks have to hand more of it over */
-    bool bad_chunks;   /* since something of it was held last */
-    bool no_memory;    /* the gateway could not take its manifests, or a buffer */
-    bool spent;        /* the day's bytes to here, of each that could send it */
-    bool asked;        /* for its manifests */
-    bool begun;        /* chunks of it move */
-    bool base_crosses; /* an older version of the model crosses, and this one goes as a difference to it */
-    bool still;        /* nothing of it moved for 2 s */
-    bool window_small; /* the kernel's ceilings here hold the link */
-    bool mtu;          /* large packets do not pass on the link that it crosses on, which is up */
+    bool unsealed;         /* at home: ranks have to hand more of it over */
+    bool bad_chunks;       /* since something of it was held last */
+    bool no_memory;        /* the gateway could not take its manifests, or a buffer */
+    bool spent;            /* the day's bytes to here, of each that could send it */
+    bool asked;            /* for its manifests */
+    bool begun;            /* chunks of it move */
+    bool base_crosses;     /* an older version of the model crosses, and this one goes as a delta on it */
+    bool still;            /* nothing of it moved for 2 s */
+    bool window_small;     /* the kernel's ceilings here hold the link */
+    bool mtu;              /* large packets do not pass on the link that it crosses on, which is up */
     enum tb_holdup holdup; /* by the sender's word */
 };
 enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *facts);

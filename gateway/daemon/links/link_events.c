@@ -3,6 +3,7 @@
 #include "gateway/catalog/sites.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -72,6 +73,7 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
 static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
     (void)why; /* the link has said it */
     if (up) {
@@ -81,7 +83,8 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     } else {
         d->counters.links_down++;
     }
-    /* What came from a peer that is gone comes from another that has it: the catalog asks again. */
+    /* Chunks that came from a peer that is gone come from another one that has them: the catalog
+     * asks again. */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), site, up));
     tb_records_link(d, peer, up);
     tb_daemon_wake(d);
@@ -92,6 +95,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
 static void links_life(void *user, uint32_t peer, const struct tb_id *life)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_id *known = &d->peer_lives[peer];
     const bool another = !tb_id_is_zero(known) && !tb_id_equal(known, life);
     *known = *life;
@@ -161,6 +165,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
 {
     (void)bytes;
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
     if (state == TB_LINKS_READY && tb_withdrawn_answer(d, peer, &key->uid)) return;
     if (state != TB_LINKS_READY) tb_copies_look(d);
@@ -231,7 +236,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     tb_daemon_wake(d);
 }
 
-/* What home sealed under another limit: to ask again would bring the same. */
+/* Home sealed the version under another limit: to ask again would bring the same. */
 static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, uint64_t needed_bytes)
 {
     struct tb_daemon *d = user;
@@ -265,7 +270,7 @@ static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *ui
     tb_daemon_wake(d);
 }
 
-/* The chunk, and where that is right and it went as a difference, the same chunk of its base. */
+/* The chunk, and where that is right and it went as a delta, the same chunk of its base. */
 static enum tb_status look_at_own(struct tb_daemon *d, uint32_t peer, const struct tb_links_bad_chunk *bad)
 {
     struct tb_report report = {.uid = bad->uid, .shard = bad->shard, .chunk = bad->chunk, .reporter = peer};

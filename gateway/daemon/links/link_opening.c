@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
@@ -113,6 +114,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
 
 enum tb_status tb_crossings_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->links == NULL && !d->links_restarting && d->tls != NULL);
     const size_t count = d->config->peer_count;
     struct tb_links_peer_options *peers = tb_calloc(count + 1, sizeof *peers);
     struct tb_name *models = tb_calloc((count + 1) * TB_LINKS_MODELS_MAX, sizeof *models);
@@ -140,6 +142,7 @@ static void asking_ended(struct tb_copy *copy)
 static void restart_closed(void *user)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(d->links_restarting);
     d->links = NULL;
     d->links_restarting = false;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
@@ -158,6 +161,7 @@ static void restart_closed(void *user)
 
 void tb_crossings_incarnation(struct tb_daemon *d, uint64_t incarnation)
 {
+    TB_ASSERT(incarnation >= d->incarnation);
     d->incarnation = incarnation;
     if (d->links == NULL || d->links_restarting) return; /* those to come begin with it */
     tb_log(TB_LOG_WARN, "links.incarnation", "incarnation=%llu", (unsigned long long)incarnation);

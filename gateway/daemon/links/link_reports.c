@@ -4,6 +4,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
@@ -11,15 +12,16 @@
 /* To every peer but the one that said it and the one it speaks of. */
 static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)
 {
+    TB_ASSERT(from < d->config->peer_count && !tb_name_equal(&report->site, &d->site));
     for (uint32_t i = 0; i < d->config->peer_count; i++) {
         if (i == from || tb_name_equal(&d->config->peers[i].site, &report->site)) continue;
         TB_MOOT(tb_links_tell(d->links, i, report)); /* down: told by reports_again */
     }
 }
 
-/* What a session begins with: what this site holds and activated, and what the sites behind it
- * do. Reports made while the link was down, or in flight when it broke, reach home by this; and
- * a home that lost its arena hears who has what it called its own. */
+/* A session begins with these reports: of the versions that this site holds and activated, and of
+ * those of the sites behind it. Reports that were made while the link was down, or in flight when
+ * it broke, reach home by this. A home that lost its arena hears which sites have its versions. */
 void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
@@ -47,7 +49,8 @@ static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_n
            tb_status_name(why));
 }
 
-/* P10. What has no place is asked about again at each tick: one line a time. */
+/* P10. Progress that has no place is looked at again at each tick, and has one line for the whole
+ * time. */
 static void place_refused(struct tb_daemon *d, uint32_t peer)
 {
     if (!d->places_refused && !d->places_told)
@@ -61,6 +64,7 @@ void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id 
                          const struct tb_links_progress *p)
 {
     const struct tb_name *site = &d->config->peers[peer].site;
+    TB_ASSERT(peer < d->config->peer_count && !tb_id_is_zero(uid));
     const struct tb_catalog_site_progress progress = {
         .site = *site, .uid = *uid, .held_chunks = p->held_chunks, .whole = p->whole, .itself = true};
     const enum tb_status status = tb_catalog_site_progress(d->catalog, tb_clock_now(), &progress);
@@ -90,6 +94,7 @@ void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
+    TB_ASSERT(todo->kind == TB_CATALOG_SITE_STATE);
     if (copy != NULL && todo->activated && !copy->activated) copy->activated_at = tb_clock_now();
     if (copy != NULL && todo->activated) copy->activated = true;
     if (d->links == NULL || d->links_restarting) return;

@@ -2,13 +2,14 @@
  * own, and a day's bytes.
  *
  * Once a second the links are told what holds now. A day's bytes are handed to them as the count at
- * which they stop, so that a fast link cannot overrun the second, nor the day by a byte. What was
- * sent is written down ahead (wan/send/budget.h): a kill stretches no budget. */
+ * which they stop, so that a fast link cannot overrun the second, nor the day by a byte. Bytes are
+ * written down before they are sent (wan/send/budget.h): a kill stretches no budget. */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/persist.h"
@@ -82,6 +83,7 @@ static void count(struct tb_daemon *d, uint32_t peer)
     struct tb_peer_limit *l = &d->limits[peer];
     if (d->links == NULL || d->links_restarting) return;
     tb_links_stats(d->links, peer, &stats);
+    TB_ASSERT(stats.bytes_sent >= l->counted_bytes); /* new links begin at 0: tb_limits_renewed */
     tb_budget_count(&l->budget, today(), stats.bytes_sent - l->counted_bytes);
     l->budget.short_bytes = stats.short_bytes;
     l->counted_bytes = stats.bytes_sent;
@@ -108,6 +110,7 @@ static void apply(struct tb_daemon *d, uint32_t peer)
 static void look(struct tb_daemon *d, uint32_t peer)
 {
     uint64_t bytes = 0;
+    TB_ASSERT(peer < d->config->peer_count);
     count(d, peer);
     apply(d, peer);
     tell_state(d, peer);
@@ -145,6 +148,7 @@ enum tb_status tb_limits_change(struct tb_daemon *d, uint32_t peer, const struct
     if (c->rate != NULL && !tb_rate_parse(c->rate, &bit_per_s)) return TB_BAD_ARGUMENT;
     l->rate.bit_per_s = bit_per_s;
     if (c->has_windows) {
+        TB_ASSERT(c->window_count <= TB_RATE_WINDOWS_MAX);
         l->rate.window_count = c->window_count;
         memcpy(l->rate.windows, c->windows, sizeof c->windows);
     }

@@ -10,7 +10,7 @@
 
 struct tb_daemon;
 
-/* What may be sent to a peer: the config's, until an operator says otherwise. */
+/* The rate and the day's bytes to a peer: those of the config, until an operator says otherwise. */
 struct tb_peer_limit {
     struct tb_rate_plan rate;
     struct tb_budget budget;

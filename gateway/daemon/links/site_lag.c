@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
@@ -11,6 +12,7 @@
 
 struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
 {
+    TB_ASSERT(d->own != NULL && d->config->model_count > 0);
     for (uint32_t i = 0; i < d->config->model_count; i++)
         if (tb_name_equal(&d->config->models[i].name, model)) return &d->own[i];
     return &d->own[0]; /* the catalog has no other models */
@@ -20,6 +22,7 @@ struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model
 const struct tb_links_stats *tb_site_link(struct tb_daemon *d, uint32_t peer)
 {
     static struct tb_links_stats stats;
+    TB_ASSERT(peer < d->config->peer_count);
     memset(&stats, 0, sizeof stats);
     if (d->links != NULL && !d->links_restarting) tb_links_stats(d->links, peer, &stats);
     return &stats;
@@ -37,6 +40,7 @@ enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
         [TB_LINKS_WHY_MTU] = TB_LAG_MTU,
     };
     const struct tb_links_stats *stats = tb_site_link(d, peer);
+    TB_ASSERT((size_t)stats->why < sizeof by_why / sizeof by_why[0]);
     return stats->up ? TB_LAG_UP_TO_DATE : by_why[stats->why];
 }
 
@@ -91,6 +95,7 @@ static void find_source(struct tb_daemon *d, struct tb_site_lag *l)
 
 static void held_add(struct tb_site_state *s, const struct tb_site_held *h)
 {
+    TB_ASSERT(h->held_bytes <= h->bytes && s->held_count <= TB_SITE_HELD_MAX);
     uint32_t at = s->held_count;
     while (at > 0 && tb_site_which_compare(&s->held[at - 1].which, &h->which) < 0)
         at--;
@@ -141,8 +146,8 @@ static void lag_of_catalog(struct tb_daemon *d, struct tb_site_lag *l)
         l->state.left_bytes = tb_links_announced_bytes(d->links, &l->lag.head);
 }
 
-/* What home says of itself counts, as at home it counts as well; until it has said of a head that
- * was announced already. */
+/* Home's own word counts, as it does at home. Until home has spoken of a head that was announced
+ * already, the announcement counts. */
 static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
 {
     static struct tb_record home; /* large; the main loop's alone */
@@ -192,6 +197,7 @@ static uint32_t shards_here(const struct tb_copy *copy)
 
 static void facts_of_copy(struct tb_site_lag *l, const struct tb_copy *copy)
 {
+    TB_ASSERT(tb_id_equal(&copy->key.uid, &l->head));
     l->copy = copy;
     l->shards_here = shards_here(copy);
     l->facts.lacks_room = copy->lacks_room;
@@ -224,7 +230,7 @@ static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
     l->facts.holdup = stats->peer_holdup;
     l->facts.window_small = stats->receive_wanted_bytes > 0;
     l->facts.mtu = stats->up && stats->why == TB_LINKS_WHY_MTU;
-    /* What moves comes from somebody all the same: another lane, or it was on its way. */
+    /* If chunks move all the same, they come from another lane or were on their way. */
     if (l->facts.begun && !l->facts.still) return;
     l->spent_from = spent_from(d, l->model);
     l->facts.spent = l->spent_from != UINT32_MAX;
@@ -258,6 +264,7 @@ static void estimate(struct tb_site_lag *l)
     struct tb_lag_eta eta;
     if (l->copy == NULL || !tb_lag_moves(l->state.reason)) return;
     if (!tb_lag_estimate(&l->copy->pace, l->state.left_bytes, &eta)) return;
+    TB_ASSERT(eta.low_s <= eta.high_s);
     l->state.eta_low_ms = (uint64_t)(eta.low_s * 1e3) + 1;
     l->state.eta_high_ms = (uint64_t)(eta.high_s * 1e3) + 1;
 }

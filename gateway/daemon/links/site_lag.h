@@ -13,7 +13,7 @@
 struct tb_copy;
 struct tb_daemon;
 
-/* What this site keeps to say of itself, one for each model of the config. */
+/* This site's own state as its peers know it, one for each model of the config. */
 struct tb_site_own {
     struct tb_site_state said; /* as peers were told last */
     tb_time_ns said_at;        /* 0: never */

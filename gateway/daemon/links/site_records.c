@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/daemon.h"
@@ -31,6 +32,7 @@ static bool may_hear(const struct tb_daemon *d, uint32_t peer, const struct tb_n
 
 static void tell(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     if (tb_name_equal(&d->config->peers[peer].site, &s->site) || !may_hear(d, peer, &s->model)) return;
     TB_MOOT(
         tb_links_tell_state(d->links, peer, s)); /* down: told when it comes up; denied: not meant for it */
@@ -85,7 +87,7 @@ void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *m
         if (model == NULL || tb_name_equal(model, &r.state.model)) pass_to(d, peer, &r);
 }
 
-/* What changes with time alone is no change. */
+/* Numbers that change with time alone are left out. */
 static bool changed(const struct tb_site_state *a, const struct tb_site_state *b)
 {
     if (a->reason != b->reason || a->versions != b->versions || a->left_bytes != b->left_bytes) return true;
@@ -110,6 +112,7 @@ static void say_own(struct tb_daemon *d, const struct tb_catalog_model *m, bool 
     const bool due = own->said_at == 0 || again || tb_time_since(own->said_at, now) >= TOLD_EVERY;
     if (!due && !changed(&lag.state, &own->said)) return;
     lag.state.serial = own->said.serial + 1;
+    TB_ASSERT(lag.state.incarnation >= own->said.incarnation); /* or peers take it for an older word */
     own->said = lag.state;
     own->said_at = now;
     for (uint32_t i = 0; links_there(d) && i < d->config->peer_count; i++)
@@ -188,6 +191,7 @@ static void held_there(struct tb_daemon *d, uint32_t peer, const struct tb_site_
         const bool whole = p.whole || p.held_chunks == p.chunks;
         h.held_bytes = whole ? h.bytes : h.bytes / p.chunks * p.held_chunks;
         h.marks = (uint8_t)(TB_SITE_READY | (whole ? TB_SITE_WHOLE : 0));
+        TB_ASSERT(s->held_count < TB_SITE_HELD_MAX);
         s->held[s->held_count++] = h;
     }
 }

@@ -7,7 +7,7 @@
 
 struct tb_daemon;
 
-/* What sites say of themselves (catalog/records.h) */
+/* The states of sites (catalog/records.h) */
 TB_MUST_USE enum tb_status tb_records_open(struct tb_daemon *d); /* behind the catalog, before links */
 void tb_records_close(struct tb_daemon *d);
 void tb_records_tick(struct tb_daemon *d); /* once a second */

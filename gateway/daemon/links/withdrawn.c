@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/views.h"
@@ -47,6 +48,7 @@ void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_withdrawn *w = &d->withdrawn;
     struct tb_name home;
     uint32_t oldest = 0;
+    TB_ASSERT(!tb_id_is_zero(&key->uid));
     if (!tb_home_of(d, &key->model, &home) || find(d, &key->uid) != NULL) return;
     uint32_t rows = rows_of(d, &key->model, &oldest);
     if (rows == TB_STORE_WITHDRAWN_MAX) {
@@ -59,6 +61,7 @@ void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
         return;
     }
     w->keys[w->count++] = *key;
+    TB_ASSERT(rows < TB_STORE_WITHDRAWN_MAX && w->count <= w->cap);
     if (rows + 1 > w->most) w->most = rows + 1;
 }
 

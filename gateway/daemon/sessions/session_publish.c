@@ -332,8 +332,9 @@ static enum tb_status file_conflict(struct seal *seal, const char *file, const s
     return TB_CONFLICT;
 }
 
-/* TB_CONFLICT: shard `s` has a file of the same name with other bytes. What its rank said
- * before a restart of this gateway is gone. The rank may have left, so its blobs are read here. */
+/* TB_CONFLICT: shard `s` has a file of the same name with other bytes. The digests that its rank
+ * said before a restart of this gateway are gone. The rank may have left, so its blobs are read
+ * here. */
 static enum tb_status check_files_of(struct seal *seal, const struct tb_file_index *mine, uint32_t s,
                                      const struct tb_place *place)
 {

@@ -1,6 +1,8 @@
 /* abandoned.c - P6: a crossing that has begun is given up for a newer version when clearly less has
  * to come of that, and is left alone otherwise. The rule is tested in tests/unit/catalog/abandon.c;
- * here the gateway asks it, by what was announced and what came. */
+ * here the gateway asks it, by what was announced and what came.
+ *
+ * Covers: gateway/daemon/crossing_policy.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +18,8 @@
 #define SHARD_BYTES  (2 * MIB) /* two chunks */
 #define VERSIONS_MAX 4u
 
-/* What the links call, which version was asked for last, and what was announced of
- * each, by its number. */
+/* The callbacks of the links, the version that was asked for last, and the announced bytes of each,
+ * by its number. */
 static const struct tb_links_ops *said;
 static struct tb_id asked_for;
 static uint64_t announced[VERSIONS_MAX + 1];

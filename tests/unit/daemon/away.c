@@ -1,5 +1,7 @@
 /* away.c - P3: nobody stays away from a home for so long that what only it holds is called lost
- * there. */
+ * there.
+ *
+ * Covers: gateway/daemon/links/link_opening.c */
 #include <stdio.h>
 
 #include "tests/unit/check.h"

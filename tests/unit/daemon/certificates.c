@@ -1,4 +1,6 @@
-/* certificates.c - what is taken of files that are read again, and when (P9, P10). */
+/* certificates.c - what is taken of files that are read again, and when (P9, P10).
+ *
+ * Covers: gateway/daemon/certificates.c */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

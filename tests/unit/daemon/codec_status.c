@@ -1,5 +1,7 @@
 /* codec_status.c - what status says of codecs: each kind of element that crossed, as every kind has
- * a choice of its own. */
+ * a choice of its own.
+ *
+ * Covers: gateway/daemon/control/codec_status.c */
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/daemon.h"
 #include "tests/unit/check.h"

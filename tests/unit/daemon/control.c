@@ -1,5 +1,7 @@
 /* control.c - the operator's socket: one JSON object a line, bounded, and nothing that a client
- * says ends it (P7, P10). */
+ * says ends it (P7, P10).
+ *
+ * Covers: gateway/daemon/control/control.c */
 #include "gateway/daemon/control/control.h"
 
 #include <errno.h>

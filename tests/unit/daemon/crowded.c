@@ -1,5 +1,7 @@
 /* crowded.c - many sites that hold many versions: each has its place (P6), and what has
- * none is told of (P10). */
+ * none is told of (P10).
+ *
+ * Covers: gateway/daemon/links/link_reports.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@
 
 #define VERSIONS 64u
 
-/* What a peer's link says of what it holds: one chunk of anything. */
+/* The link of each peer says that the peer holds one chunk of any version. */
 static bool holds_some;
 
 enum tb_status __wrap_tb_links_peer_progress(const struct tb_links *links, uint32_t peer,

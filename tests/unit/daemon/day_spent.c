@@ -1,5 +1,8 @@
 /* day_spent.c - P10: a day's bytes that are used up are why a site is behind, at the site that
- * sends and at the one that waits; and at the one that sends, what stands. */
+ * sends and at the one that waits; and at the one that sends, what stands.
+ *
+ * Covers: gateway/daemon/links/site_lag.c gateway/daemon/links/peer_limits.c
+ * Covers: gateway/daemon/links/site_records.c */
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +17,7 @@
 
 #define PEERS_MAX 2u
 
-/* What the links say of each peer. */
+/* The answers of the links about each peer. */
 static struct seen {
     bool up, peer_spent;
 } seen[PEERS_MAX];
@@ -144,7 +147,7 @@ static void seal_one(struct tb_daemon *d)
     CHECK_OK(tb_catalog_seal(c, now, &seal));
 }
 
-/* Of two sites one's day is used up. What they say of their own bytes is not what is asked. */
+/* Of two sites one's day is used up. The bytes that they sent themselves do not count. */
 static void who_sends_names_whose_day_it_is(void **state)
 {
     struct world certificates;

@@ -16,7 +16,7 @@
 
 #define NOBODY 65534
 
-/* What a child that is not root, with these limits, gets; its exit code is the answer. */
+/* A child that is not root tries these limits; its exit code is the answer. */
 static int raise_with(rlim_t soft, rlim_t hard, uint32_t sessions, rlim_t *soft_out)
 {
     int ends[2];

@@ -1,6 +1,7 @@
 /* dispatcher.c - what rooms mark is concluded in the same turn of the loop, and never under their
  * feet (P6).
- * Covers: gateway/daemon/dispatcher.c, gateway/daemon/persist.c. */
+ *
+ * Covers: gateway/daemon/dispatcher.c gateway/daemon/persist.c gateway/daemon/catalog_todos.c */
 #include <string.h>
 
 #include "base/fault.h"

@@ -58,8 +58,8 @@ static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
     return stats.pairs;
 }
 
-/* P7: a rank says on what it encodes. What is no other version of its model, that is here, is
- * nothing to wait for. */
+/* P7: a rank says on what it encodes. The gateway waits for nothing unless that is another version
+ * of the model, and here. */
 static void a_base_is_a_version_of_the_model(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
 /* incarnation.c - a peer that says it has seen a later life of this gateway: that one's word does
- * not end the links of the others (P6). */
+ * not end the links of the others (P6).
+ *
+ * Covers: gateway/daemon/persist.c gateway/daemon/links/link_opening.c */
 #include <stdio.h>
 
 #include "gateway/daemon/persist.h"
@@ -57,7 +59,7 @@ static void a_higher_incarnation_ends_no_link(void **state)
     linked_end(&l);
 }
 
-/* What it is once a peer's word has been heard. */
+/* The incarnation once a peer's word has been heard. */
 static uint64_t after_word(struct tb_daemon *d, uint64_t seen)
 {
     const uint64_t before = d->incarnation;

@@ -1,4 +1,6 @@
-/* lag.c - one reason for each site that is behind, and a range or no estimate. */
+/* lag.c - one reason for each site that is behind, and a range or no estimate.
+ *
+ * Covers: gateway/daemon/links/lag.c */
 #include "gateway/daemon/links/lag.h"
 
 #include "tests/unit/check.h"

@@ -2,7 +2,7 @@
  * again when they are others. A crossing that fails again and again has one line, too.
  *
  * Covers: gateway/daemon/links/crossing_room.c gateway/daemon/links/crossings.c
- * Covers: gateway/daemon/links/crossing_told.c */
+ * Covers: gateway/daemon/links/crossing_told.c gateway/daemon/daemon_check.c */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 
 #define LOG_BYTES_MAX 65536u
 
-/* What the links call, and how often their peer was asked for manifests. */
+/* The callbacks of the links, and how often their peer was asked for manifests. */
 static const struct tb_links_ops *said;
 static uint32_t asked;
 static struct tb_id asked_for; /* last */
@@ -203,8 +203,8 @@ static void a_crossing_that_fails_each_second_has_one_line(void **state)
     follower_end(&f);
 }
 
-/* What does not fit now is asked for each second, and counted each time. Why the site is behind is
- * the same all the time. */
+/* A version that does not fit now is asked for each second, and counted each time. The reason of
+ * the lag stays the same. */
 static void a_full_arena_is_told_when_it_changes(void **state)
 {
     const struct tb_manifest manifest = {.bytes = 16 << 20};
@@ -229,7 +229,7 @@ static void a_full_arena_is_told_when_it_changes(void **state)
     follower_end(&f);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_shards_than_a_version_may_have_are_told),
@@ -237,5 +237,6 @@ int main(void)
         cmocka_unit_test(a_full_arena_is_told_when_it_changes),
         cmocka_unit_test(a_crossing_that_fails_each_second_has_one_line),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("daemon.no_room", tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* rights.c - P8: who may publish or read a model. Denied by default; a pattern that is too
- * short matches nobody. */
+ * short matches nobody.
+ *
+ * Covers: gateway/daemon/rights.c */
 #include "gateway/daemon/rights.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7),
- * and a full one is told of (P10). */
+ * and a full one is told of (P10).
+ *
+ * Covers: gateway/daemon/control/usage_status.c */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -178,7 +180,7 @@ static void a_layout_is_idle_once_at_most(void **state)
     end(&s);
 }
 
-/* What was encoded of a version leaves with it. */
+/* The encoded chunks of a version leave with it. */
 static void encoded_chunks_leave_with_their_version(void **state)
 {
     (void)state;
@@ -407,7 +409,8 @@ static void full_withdrawals_name_the_model(void **state)
     end_logged(&s, log);
 }
 
-/* What one session says is none of what others may: 128 MiB. What takes a place is counted once. */
+/* One session may use 128 MiB, which takes nothing from others. A row that takes a place is counted
+ * once. */
 static void full_export_sources_name_the_worker(void **state)
 {
     (void)state;
@@ -462,7 +465,7 @@ static void unpublishes_do_not_wait_for_ever(void **state)
     end(&s);
 }
 
-/* What `tombolo config check` states is what the tables are: each of them, and of the links'
+/* `tombolo config check` states the bounds that the tables have: each of them, and of the links'
  * too. */
 static void each_table_has_the_bound_that_is_stated(void **state)
 {

@@ -1,5 +1,7 @@
 /* usage_links.c - the tables of a gateway's links are bounded (P7), and a full one is told of
- * (P10). */
+ * (P10).
+ *
+ * Covers: gateway/daemon/control/usage_status.c */
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -14,7 +14,7 @@
 #define MIDDLE 0u /* peers, in the order of the config */
 #define WEST   1u
 
-/* What a peer was told last. */
+/* The withdrawal that a peer was told last. */
 static struct {
     uint32_t count, peer;
     struct tb_id uid;
@@ -151,12 +151,13 @@ static void a_site_that_holds_other_versions_is_told_nothing(void **state)
     relay_end(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_withdrawal_without_a_row_is_remembered_over_a_restart),
         cmocka_unit_test(a_withdrawal_is_remembered_once),
         cmocka_unit_test(a_site_that_holds_other_versions_is_told_nothing),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("daemon.withdrawals", tests, NULL, NULL);
 }

@@ -1,0 +1,90 @@
+/* daemon_check.c - see daemon_check.h. */
+#include "gateway/daemon/daemon.h"
+
+#include "base/assert.h"
+#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/daemon_check.h"
+#include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/persist.h"
+
+static void copy_check(const struct tb_daemon *d, const struct tb_copy *c)
+{
+    TB_ASSERT(c->d == d);
+    TB_ASSERT(c->key.shard_count > 0 && !tb_id_is_zero(&c->key.uid));
+    TB_ASSERT(!c->asked || c->asked_at != 0);
+    TB_ASSERT(!c->whole || c->region != NULL);
+    TB_ASSERT(c->evict_waits == 0 || c->evicting);
+    TB_ASSERT(c->from_count <= TB_CATALOG_FROM_MAX);
+    TB_ASSERT(c->told.count <= TB_CROSSING_TOLD_MAX);
+    TB_ASSERT(c->pace.count <= TB_LAG_SECONDS && c->came.count <= TB_LAG_SECONDS);
+}
+
+static void copies_check(const struct tb_daemon *d)
+{
+    uint64_t count = 0;
+    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next, count++) {
+        copy_check(d, c);
+        TB_ASSERT(count < d->bounds.versions);
+    }
+    TB_ASSERT(count == d->copies_used.used);
+    TB_ASSERT(d->copies_used.used <= d->copies_used.most);
+}
+
+static void sessions_check(const struct tb_daemon *d)
+{
+    uint32_t count = 0;
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next, count++)
+        TB_ASSERT(s->d == d);
+    TB_ASSERT(count == d->session_count);
+}
+
+/* The list may be long: tb_withdrawn_add keeps the share of each model. */
+static void withdrawn_check(const struct tb_withdrawn *w)
+{
+    TB_ASSERT(w->count <= w->cap);
+    TB_ASSERT(w->most <= TB_STORE_WITHDRAWN_MAX && w->most <= w->count);
+    TB_ASSERT((w->keys == NULL) == (w->cap == 0));
+}
+
+static void peers_check(const struct tb_daemon *d)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++) {
+        TB_ASSERT(d->limits[i].rate.window_count <= TB_RATE_WINDOWS_MAX);
+        TB_ASSERT(d->limits[i].told <= TB_BUDGET_HELD);
+        TB_ASSERT(d->goodput[i].pace.count <= TB_LAG_SECONDS);
+    }
+}
+
+static void own_check(const struct tb_daemon *d, const struct tb_site_own *own, const struct tb_name *model)
+{
+    const struct tb_site_state *s = &own->said;
+    if (own->said_at == 0) return;
+    TB_ASSERT(s->serial > 0 && s->known && s->hops == 0);
+    TB_ASSERT(tb_name_equal(&s->site, &d->site) && tb_name_equal(&s->model, model));
+    TB_ASSERT(s->reason < TB_LAG_REASON_END);
+    TB_ASSERT(s->eta_low_ms <= s->eta_high_ms);
+    TB_ASSERT(s->held_count <= TB_SITE_HELD_MAX);
+    for (uint32_t i = 0; i < s->held_count; i++) {
+        TB_ASSERT(s->held[i].held_bytes <= s->held[i].bytes);
+        TB_ASSERT(i == 0 || tb_site_which_compare(&s->held[i - 1].which, &s->held[i].which) > 0);
+    }
+}
+
+void tb_daemon_check(const struct tb_daemon *d)
+{
+    TB_ASSERT(d->config != NULL && d->catalog != NULL);
+    TB_ASSERT(d->tls_again_at == 0 || d->tls_refused[0] != '\0');
+    copies_check(d);
+    sessions_check(d);
+    withdrawn_check(&d->withdrawn);
+    peers_check(d);
+    for (uint32_t i = 0; d->own != NULL && i < d->config->model_count; i++)
+        own_check(d, &d->own[i], &d->config->models[i].name);
+    if (d->persist != NULL) tb_persist_check(d);
+}
+
+void tb_daemon_check_turn(const struct tb_daemon *d)
+{
+    TB_ASSERT(!d->woken && !d->turning);
+    if (TB_CHECK_TURNS) tb_daemon_check(d);
+}
