@@ -33,7 +33,7 @@
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
-#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "gateway/daemon/shutdown.h"
@@ -192,7 +192,7 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
     tb_copies_sweep(d, now);
-    tb_plan_waits_tick(d, now);
+    tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
     tb_home_runs_tick(d, now);
@@ -555,7 +555,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_records_close(d);
     tb_seals_free(d);
     tb_home_runs_close(d);
-    tb_plan_waits_free(d);
+    tb_grants_free(&d->grants);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)

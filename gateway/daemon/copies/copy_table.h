@@ -25,7 +25,8 @@ struct tb_copy_hop { /* at home: from one rank */
     struct tb_id session;
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t export_id;
-    struct tb_id token; /* that its rank was asked to grant */
+    struct tb_id token; /* that its rank was asked to accept last */
+    bool asks;          /* the rank has not answered: the token has a row in d->grants */
     tb_time_ns retry_at;
     tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
     uint32_t looks_shard, looks_chunk;

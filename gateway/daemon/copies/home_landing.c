@@ -5,13 +5,13 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
-#include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
@@ -237,20 +237,6 @@ static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, st
     return tb_session_export_find(s, &h->copy->key.uid, h->shard);
 }
 
-/* Asks the rank to let us in; its answer opens the hop. */
-static void hop_start(struct tb_copy_hop *h)
-{
-    struct tb_daemon *d = h->copy->d;
-    struct tb_worker_session *s = tb_session_find(d, &h->session);
-    const struct tb_worker_export *export = hop_source(h, s);
-    h->retry_at = tb_time_add(tb_clock_now(), export != NULL ? TB_GRANT_WAIT_NS : HOP_RETRY_NS);
-    if (export == NULL) return;
-    tb_random_bytes(&h->token, sizeof h->token);
-    const struct tb_session_grant grant = {
-        .export_id = export->export_id, .token = h->token, .reader = d->endpoint.fingerprint};
-    TB_SESSION_SEND(s, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
-}
-
 static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *s)
 {
     const struct tb_worker_export *export = hop_source(h, s);
@@ -272,25 +258,51 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     return status;
 }
 
-static struct tb_copy_hop *hop_of_token(struct tb_worker_session *s, const struct tb_id *token)
+static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant *grant)
 {
-    for (struct tb_copy *c = s->d->copies; c != NULL; c = c->next) {
-        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
-            if (h->hop == NULL && tb_id_equal(&h->token, token) && tb_id_equal(&h->session, &s->id)) return h;
-        }
-    }
-    return NULL;
+    const struct tb_copy *copy = tb_copy_find(d, &grant->uid);
+    struct tb_copy_hop *h = copy != NULL ? copy->hops : NULL;
+    while (h != NULL && !(h->asks && tb_id_equal(&h->token, &grant->token)))
+        h = h->next;
+    TB_ASSERT(h != NULL); /* one that ends takes its row along */
+    return h;
 }
 
-void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status)
+/* A rank that did not answer in time is asked again. */
+static void hop_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
 {
-    struct tb_copy_hop *h = hop_of_token(s, token);
-    if (h == NULL) return; /* given up meanwhile, or asked again */
-    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    struct tb_copy_hop *h = hop_that_asks(d, grant);
+    struct tb_worker_session *s = tb_session_find(d, &grant->owner);
+    TB_ASSERT(h->hop == NULL);
+    h->asks = false;
+    h->retry_at = status == TB_STREAM_IDLE ? 0 : tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    if (status == TB_STREAM_IDLE) return;
     if (status == TB_OK) status = hop_open(h, s);
     if (status == TB_OK) return;
-    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry", s->name.text,
-           h->shard, tb_status_name(status));
+    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry",
+           s != NULL ? s->name.text : "gone", h->shard, tb_status_name(status));
+}
+
+static void ask_end(struct tb_copy_hop *h)
+{
+    if (h->asks) tb_grants_drop(&h->copy->d->grants, &h->token);
+    h->asks = false;
+}
+
+/* Asks the rank to let us in; its answer opens the hop. */
+static void hop_start(struct tb_copy_hop *h)
+{
+    struct tb_daemon *d = h->copy->d;
+    struct tb_worker_session *s = tb_session_find(d, &h->session);
+    const struct tb_worker_export *export = hop_source(h, s);
+    TB_ASSERT(h->hop == NULL && !h->asks);
+    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    if (export == NULL) return;
+    struct tb_grant grant = {.answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
+    tb_random_bytes(&grant.token, sizeof grant.token);
+    if (tb_grant_ask(s, &grant, &d->endpoint.fingerprint) != TB_OK) return;
+    h->token = grant.token;
+    h->asks = true;
 }
 
 static void hop_close(struct tb_copy_hop *h)
@@ -311,6 +323,7 @@ static void hop_free(struct tb_copy_hop *h)
     while (*at != h)
         at = &(*at)->next;
     *at = h->next;
+    ask_end(h);
     hop_close(h);
     tb_free(h);
 }
@@ -409,7 +422,7 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         look_is_late(h, now);
-        if (h->hop == NULL && !h->for_objects && now >= h->retry_at) hop_start(h);
+        if (h->hop == NULL && !h->asks && !h->for_objects && now >= h->retry_at) hop_start(h);
     }
 }
 
@@ -417,7 +430,7 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
 void tb_landing_anew(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-        if (h->hop == NULL && h->retry_at != TB_TIME_NEVER) continue;
+        if (h->asks || (h->hop == NULL && h->retry_at != TB_TIME_NEVER)) continue;
         hop_close(h);
         h->retry_at = now;
     }

@@ -26,9 +26,6 @@ void tb_landing_stop(struct tb_copy *copy);
 void tb_landing_retry(struct tb_copy *copy, tb_time_ns now);
 /* A chunk that is held no more may be one that a hop has passed: they begin anew. */
 void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
-/* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one
- * asked for is ignored. */
-void tb_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_landing_wake(uv_async_t *async);
 /* A rank or a worker digested its own copy of a chunk that it was asked about. */
 void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);

@@ -14,7 +14,7 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
-#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
