@@ -157,7 +157,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     if (copy != NULL) follow_end(copy);
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
     copy->key = todo->key;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     tb_shard_files_free(&copy->files);
     tb_copy_serve(copy);
 }

@@ -172,7 +172,7 @@ static void arrivals_tell(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->region != NULL && !c->whole)
+        if (c->region != NULL && !tb_copy_is_whole(c))
             TB_MOOT(tb_catalog_arena_came(d->catalog, now, &c->key.uid, tb_copy_wire_bytes(c)));
     }
 }

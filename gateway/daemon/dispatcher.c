@@ -60,10 +60,8 @@ static void room_ask(struct tb_daemon *d)
 
 static void offers_make(struct tb_daemon *d)
 {
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->offer_due && !c->evicting) tb_crossing_offer(c);
-        c->offer_due = false;
-    }
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+        if (c->serving == TB_COPY_DUE) tb_crossing_offer(c);
 }
 
 static void todos_do(struct tb_daemon *d)

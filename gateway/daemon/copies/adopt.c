@@ -142,7 +142,7 @@ static bool is_wanted(struct tb_daemon *d, const struct tb_catalog_version_view 
     if (!tb_name_equal(&v->key.model, &d->adopt->model) || v->whole || v->evicting) return false;
     if (v->state != TB_VERSION_READY && v->state != TB_VERSION_KEPT) return false;
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (c->whole && tb_name_equal(&c->key.model, &v->key.model) &&
+        if (tb_copy_is_whole(c) && tb_name_equal(&c->key.model, &v->key.model) &&
             tb_version_key_compare(&c->key, &v->key) > 0)
             return false;
     return true;
@@ -319,7 +319,7 @@ static enum tb_status reserve(struct tb_daemon *d, struct tb_copy *copy)
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         manifests[s] = v->shards[s].manifest;
     copy->key = v->key;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     const enum tb_status status = tb_crossing_reserve(copy, manifests);
     tb_free(manifests);
     return status;
@@ -338,7 +338,7 @@ static void step_reserving(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
     struct tb_copy *copy = may_be_had(d, &a->target.uid) ? tb_copy_get(d, &a->target) : NULL;
-    if (copy == NULL || copy->evicting) {
+    if (copy == NULL || tb_copy_leaves(copy)) {
         finish(d, TB_SUPERSEDED, "the version left this site meanwhile");
         return;
     }
@@ -402,8 +402,8 @@ static void step_completing(struct tb_daemon *d, tb_time_ns now)
     const uint64_t held = copy != NULL ? tb_copy_held_bytes(copy) : 0;
     if (held != a->held_bytes) a->moved_at = now;
     a->held_bytes = held;
-    a->whole = copy != NULL && copy->whole;
-    const bool over = a->whole || a->reading.target == 0 || copy == NULL || copy->evicting;
+    a->whole = copy != NULL && tb_copy_is_whole(copy);
+    const bool over = a->whole || a->reading.target == 0 || copy == NULL || tb_copy_leaves(copy);
     if (over || tb_time_since(a->moved_at, now) > LACK_NS) finish(d, TB_OK, "");
 }
 
@@ -413,7 +413,7 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
     if (!is_running(a)) return;
     if (a->reading.region != NULL) { /* who needs the room takes it */
         const struct tb_copy *copy = tb_copy_find(d, &a->target.uid);
-        if (copy == NULL || copy->evicting) atomic_store(&a->reading.stop, true);
+        if (copy == NULL || tb_copy_leaves(copy)) atomic_store(&a->reading.stop, true);
     }
     if (a->phase != COMPLETING && tb_time_since(a->asked_at, now) > ASKED_NS)
         finish(d, TB_CANCELLED, "the command that asked for it is gone");
@@ -512,8 +512,7 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     tb_log(TB_LOG_INFO, "adopt.begun", "model=%s", model->text);
     job(d, TB_ADOPT_OPEN, OPENING);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (c->crossing && !c->whole && !c->evicting && tb_name_equal(&c->key.model, model))
-            tb_crossing_pause(c);
+        if (tb_copy_is_crossing(c) && tb_name_equal(&c->key.model, model)) tb_crossing_pause(c);
     tb_daemon_wake(d);
     return TB_OK;
 }

@@ -435,7 +435,8 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
 {
     struct tb_copy *best = NULL;
     for (struct tb_copy *c = a->d->copies; c != NULL; c = c->next) {
-        if (!c->whole || !c->ready || c->evicting || model_of(a->d, &c->key.model) != model) continue;
+        if (c->life != TB_COPY_WHOLE || !tb_copy_is_ready(c) || model_of(a->d, &c->key.model) != model)
+            continue;
         if (best == NULL || tb_version_key_compare(&c->key, &best->key) > 0) best = c;
     }
     if (best == NULL) return NULL;
@@ -471,7 +472,7 @@ static uint32_t whole_after(const struct tb_anchors *a, uint32_t model, const st
 {
     uint32_t count = 0;
     for (const struct tb_copy *c = a->d->copies; c != NULL; c = c->next)
-        count += c->whole && !c->evicting && model_of(a->d, &c->key.model) == model &&
+        count += c->life == TB_COPY_WHOLE && model_of(a->d, &c->key.model) == model &&
                  tb_version_key_compare(&c->key, key) > 0;
     return count;
 }
@@ -580,7 +581,7 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
     if (a->removing && atomic_load(&a->done)) remove_ended(a);
     if (a->writing) {
         const struct tb_copy *copy = tb_copy_find(d, &a->key.uid);
-        if (copy == NULL || copy->evicting) atomic_store(&a->stop, true);
+        if (copy == NULL || tb_copy_leaves(copy)) atomic_store(&a->stop, true);
         if (atomic_load(&a->done)) write_ended(a);
         return;
     }

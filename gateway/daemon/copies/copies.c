@@ -71,7 +71,8 @@ static enum tb_status export_open(struct tb_copy *copy)
 
 void tb_copy_serve(struct tb_copy *copy)
 {
-    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region))
+    if (!tb_copy_is_ready(copy) || tb_copy_leaves(copy) || copy->region == NULL ||
+        !tb_arena_region_complete(copy->region))
         return;
     if (!tb_digest_equal(&tb_arena_region_key(copy->region)->root, &copy->key.root) &&
         tb_arena_region_set_root(copy->region, &copy->key.root) != TB_OK) {
@@ -86,7 +87,7 @@ void tb_copy_serve(struct tb_copy *copy)
                    (unsigned long long)copy->key.number, tb_status_name(status));
         }
     }
-    copy->offer_due = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_SERVES);
     tb_daemon_wake(copy->d);
 }
 
@@ -95,7 +96,7 @@ void tb_copy_serve(struct tb_copy *copy)
 /* The last step, once no hop, reader or stream touches the bytes; true when the copy is gone. */
 static bool evict_finish(struct tb_copy *copy)
 {
-    if (!copy->evicting || copy->evict_waits != 0) return false;
+    if (!tb_copy_leaves(copy) || copy->evict_waits != 0) return false;
     struct tb_daemon *d = copy->d;
     if (d->links_restarting)
         return false; /* P1: until they are closed their streams touch what was offered, and land */
@@ -119,11 +120,17 @@ static void evict_step_done(void *user)
     (void)evict_finish(copy);
 }
 
+static void leave(struct tb_copy *copy)
+{
+    tb_copy_life_step(&copy->life, TB_COPY_IS_EVICTED);
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_RETRACTED);
+}
+
 void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
 {
     struct tb_daemon *d = copy->d;
-    if (copy->evicting) return;
-    copy->evicting = true;
+    if (tb_copy_leaves(copy)) return;
+    leave(copy);
     copy->evict_why = why != TB_OK ? why : TB_SUPERSEDED;
     tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
@@ -139,15 +146,14 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
         copy->evict_waits--;
     }
     if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
-    copy->offered = false;
 }
 
 /* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no
  * room. The tick frees it: a caller may stand on it. */
 void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
 {
-    if (copy->region != NULL || copy->evicting) return;
-    copy->evicting = true;
+    if (copy->region != NULL || tb_copy_leaves(copy)) return;
+    leave(copy);
     copy->evict_why = why;
     tb_landing_stop(copy);
 }
@@ -200,10 +206,12 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     restore_shards(copy);
     struct tb_catalog_version_view view;
     const bool known = tb_catalog_version_get(d->catalog, &key->uid, &view);
-    copy->ready = known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);
-    if (copy->ready) copy->key = view.key;
-    copy->whole = tb_arena_region_whole(region);
-    if (!copy->whole) return true;
+    if (known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT)) {
+        tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
+        copy->key = view.key;
+    }
+    if (!tb_arena_region_whole(region)) return true;
+    tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = copy->landing_at;
     tb_anchors_whole(d, &copy->key);
     return true;
@@ -254,9 +262,8 @@ static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
     if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
-    copy->whole = true;
+    tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = now;
-    copy->crossing = false;
     tb_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
     copy_repaired(copy, now);
@@ -270,7 +277,7 @@ void tb_copies_look(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
+        if (!tb_copy_is_whole(c) && !tb_copy_leaves(c) && c->region != NULL) copy_progress(c, now);
 }
 
 /* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a
@@ -284,7 +291,7 @@ static void copy_rotted(struct tb_copy *c)
         chunks += of_shard;
         const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
         if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
-            c->whole = false; /* until the tick has told that it is again */
+            tb_copy_life_step(&c->life, TB_COPY_SHRINKS); /* until the tick has told that it is again */
     }
     if (chunks == 0) return;
     if (chunks > c->swept_untold) tb_copy_sweep_begin(c);
@@ -292,7 +299,7 @@ static void copy_rotted(struct tb_copy *c)
     tb_anchors_rotted(c->d, &c->key);
     if (c->rotted == 0) c->rotted_at = tb_clock_now();
     c->rotted += chunks;
-    if (!c->whole) tb_landing_anew(c, tb_clock_now());
+    if (!tb_copy_is_whole(c)) tb_landing_anew(c, tb_clock_now());
 }
 
 void tb_copies_rotted(struct tb_daemon *d)
@@ -328,15 +335,15 @@ bool tb_copies_tick(struct tb_daemon *d)
     copies_bases(d, now);
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->evicting) {
+        if (tb_copy_leaves(c)) {
             (void)evict_finish(c);
             busy = true; /* one that waits for its streams holds up no other (P6) */
             continue;
         }
-        if (c->whole || c->region == NULL) continue;
+        if (tb_copy_is_whole(c) || c->region == NULL) continue;
         busy = true;
         copy_progress(c, now);
-        if (!c->whole) tb_landing_retry(c, now);
+        if (!tb_copy_is_whole(c)) tb_landing_retry(c, now);
     }
     return busy;
 }

@@ -35,7 +35,8 @@ static struct tb_copy *base_of(const struct tb_copy *copy)
 {
     struct tb_copy *best = NULL;
     for (struct tb_copy *c = copy->d->copies; c != NULL; c = c->next) {
-        if (!c->whole || !c->ready || c->evicting || !tb_name_equal(&c->key.model, &copy->key.model))
+        if (c->life != TB_COPY_WHOLE || !tb_copy_is_ready(c) ||
+            !tb_name_equal(&c->key.model, &copy->key.model))
             continue;
         if (older(c, copy) && (best == NULL || older(best, c)) && same_cut(c, copy)) best = c;
     }

@@ -50,7 +50,7 @@ static void sweep_copy(struct tb_daemon *d, struct tb_copy *copy)
 {
     uint32_t s, k;
     while (d->sweep_bytes > 0) {
-        if (copy->evicting || copy->region == NULL || !sweep_next(copy, &s, &k)) {
+        if (tb_copy_leaves(copy) || copy->region == NULL || !sweep_next(copy, &s, &k)) {
             sweep_end(copy);
             return;
         }

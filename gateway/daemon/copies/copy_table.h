@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/daemon/copies/copy_life.h"
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/links/lag.h"
 #include "intra/fabric/fabric.h"
@@ -62,20 +63,15 @@ struct tb_copy {
     void *shelf_memory;    /* NULL: it has none */
     struct tb_shelf_work *shelf_work;
     struct tb_copy *shelf_base; /* that the work reads; NULL: none is done */
-    bool ready;                 /* home said so: it may be offered and staged */
-    bool offered;
-    bool offer_due; /* it can be served: the dispatcher offers it to the links */
-    bool whole;
+    enum tb_copy_life life;     /* how its bytes come */
+    enum tb_copy_serving serving;
     bool activated; /* by every group here */
     struct tb_copy_hop *hops;
     struct tb_shard_files_table files; /* of its sealed shards, until it is ready */
     /* Crossing here. */
-    bool crossing;
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
-    bool asked;                               /* manifests are on their way */
-    bool wants_room;                          /* reserve again when something was evicted */
-    /* The arena had no room for so many bytes when it was asked last; false: it had, or was not
+    /* The arena had no room for so many bytes when it was asked last. False: it had, or was not
      * asked. */
     bool lacks_room;
     uint64_t room_bytes;
@@ -85,12 +81,10 @@ struct tb_copy {
     struct tb_digest room_told;
     enum tb_status
         failed; /* the last time that it did, since something of it was held last; TB_OK: it did not */
-    bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
-    uint32_t used_by;   /* bits of enum tb_copy_user */
-    bool base;          /* it is used, also by a crossing under way, as the catalog was told */
-    /* Being given back. */
-    bool evicting;
-    enum tb_status evict_why;
+    bool failed_lately;       /* since its pace was looked at: it is shown for a second at least */
+    uint32_t used_by;         /* bits of enum tb_copy_user */
+    bool base;                /* it is used, also by a crossing under way, as the catalog was told */
+    enum tb_status evict_why; /* it leaves */
     uint32_t evict_waits;     /* retract and land_stop under way */
     uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
@@ -108,6 +102,29 @@ struct tb_copy {
     tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
     uint64_t opened_wall_ms;
 };
+
+static inline bool tb_copy_is_whole(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_WHOLE || copy->life == TB_COPY_WHOLE_LEAVES;
+}
+
+/* It is being given back: nobody may begin to read it. */
+static inline bool tb_copy_leaves(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_PART_LEAVES || copy->life == TB_COPY_WHOLE_LEAVES;
+}
+
+/* Links bring it, or it was asked of them. */
+static inline bool tb_copy_is_crossing(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_ASKED || copy->life == TB_COPY_AWAITS_ROOM || copy->life == TB_COPY_CROSSES;
+}
+
+/* Home said so: it may be offered and staged. */
+static inline bool tb_copy_is_ready(const struct tb_copy *copy)
+{
+    return copy->serving != TB_COPY_UNREADY;
+}
 
 void tb_copy_free(struct tb_copy *copy); /* its row: nothing of it is open any more */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);

@@ -144,7 +144,7 @@ uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model)
 static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t shard,
                                          const struct tb_copy *base)
 {
-    if (base == NULL || base == copy || !base->whole || base->evicting) return NULL;
+    if (base == NULL || base == copy || base->life != TB_COPY_WHOLE) return NULL;
     if (!tb_name_equal(&base->key.model, &copy->key.model) || shard >= base->key.shard_count) return NULL;
     const struct tb_place *place = tb_arena_place(base->region, shard);
     const struct tb_manifest *manifest = tb_arena_place(copy->region, shard)->manifest;
@@ -233,7 +233,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
 /* The rank's export of the shard, while both ends are there. */
 static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, struct tb_worker_session *s)
 {
-    if (s == NULL || s->wire == NULL || h->copy->region == NULL || h->copy->evicting) return NULL;
+    if (s == NULL || s->wire == NULL || h->copy->region == NULL || tb_copy_leaves(h->copy)) return NULL;
     return tb_session_export_find(s, &h->copy->key.uid, h->shard);
 }
 
@@ -339,7 +339,7 @@ static struct tb_copy_hop *hop_from(struct tb_copy *copy, const struct tb_catalo
 void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
-    if (copy == NULL || copy->evicting) return;
+    if (copy == NULL || tb_copy_leaves(copy)) return;
     struct tb_copy_hop *under_way = hop_from(copy, todo);
     if (under_way != NULL && !under_way->for_objects) return;
     if (under_way != NULL) hop_free(under_way); /* something of it went, and is read again */
@@ -358,7 +358,7 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
  * more, and with its rank: who unpublishes ends the encoding first. */
 static bool brings_objects(const struct tb_copy_hop *h)
 {
-    if (h->hop == NULL || h->objects == NULL || h->copy->evicting) return false;
+    if (h->hop == NULL || h->objects == NULL || tb_copy_leaves(h->copy)) return false;
     const struct tb_place *place = tb_arena_place(h->copy->region, h->shard);
     return place != NULL && tb_place_whole(place);
 }
@@ -394,7 +394,7 @@ void tb_landing_base_goes(struct tb_copy *base)
             hop_close(h);
             h->retry_at = h->for_objects ? TB_TIME_NEVER : 0;
         }
-        if (c->whole) tb_landing_done(c);
+        if (tb_copy_is_whole(c)) tb_landing_done(c);
     }
 }
 
@@ -539,13 +539,13 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
         pace_take(h);
         hop_close(h);
         h->retry_at = TB_TIME_NEVER;
-        if (h->copy->whole || h->for_objects) hop_free(h); /* it brought objects still */
+        if (tb_copy_is_whole(h->copy) || h->for_objects) hop_free(h); /* it brought objects still */
         break;
     case TB_HOP_CHUNK_BAD:
         chunk_bad(h, &note->event);
         break;
     case TB_HOP_LOST: {
-        if (h->copy->whole || h->for_objects) { /* links and shelves encode the rest themselves */
+        if (tb_copy_is_whole(h->copy) || h->for_objects) { /* links and shelves encode the rest themselves */
             hop_free(h);
             break;
         }
@@ -566,7 +566,7 @@ static void hops_anew(struct tb_copy *copy)
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
         hop_close(h);
-        if (copy->whole || h->for_objects) hop_free(h);
+        if (tb_copy_is_whole(copy) || h->for_objects) hop_free(h);
     }
 }
 

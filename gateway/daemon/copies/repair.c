@@ -52,7 +52,7 @@ static bool may_look(struct tb_daemon *d, const struct tb_report *r, uint64_t ho
 static struct tb_copy *copy_of(struct tb_daemon *d, const struct tb_report *r)
 {
     struct tb_copy *copy = tb_copy_find(d, &r->uid);
-    if (copy == NULL || copy->evicting || copy->region == NULL || r->shard >= copy->key.shard_count)
+    if (copy == NULL || tb_copy_leaves(copy) || copy->region == NULL || r->shard >= copy->key.shard_count)
         return NULL;
     if (!tb_arena_place_ready(copy->region, r->shard)) return NULL;
     const struct tb_place *place = tb_arena_place(copy->region, r->shard);

@@ -118,16 +118,15 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
                            const struct tb_manifest *manifests)
 {
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (copy == NULL || copy->evicting || !copy->asked) return;
-    copy->asked = false;
+    if (copy == NULL || copy->life != TB_COPY_ASKED) return;
     if (!tb_catalog_crossing_wanted(d->catalog, &key->uid)) { /* a newer one was told of meanwhile */
-        copy->crossing = false;
+        tb_copy_life_step(&copy->life, TB_COPY_STOPS);
         return;
     }
     copy->key = *key;
     const enum tb_status status = tb_crossing_reserve(copy, manifests);
-    copy->wants_room = status == TB_AGAIN;
     if (status == TB_OK) {
+        tb_copy_life_step(&copy->life, TB_COPY_BEGINS);
         tb_crossing_land(copy, peer);
         tb_crossing_land_all(copy);
         tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
@@ -138,7 +137,9 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
                "peer=%s model=%s number=%llu status=too_large action=not_asked_again", tb_peer_site(d, peer),
                key->model.text, (unsigned long long)key->number);
         tb_copy_crossing_hopeless(copy);
-    } else if (!copy->wants_room) {
+    } else if (status == TB_AGAIN) {
+        tb_copy_life_step(&copy->life, TB_COPY_NEEDS_ROOM);
+    } else {
         tb_copy_crossing_refused(copy, status);
     }
 }

@@ -216,12 +216,12 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     struct tb_daemon *d = user;
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
-    if (copy == NULL || copy->evicting) return;
+    if (copy == NULL || tb_copy_leaves(copy)) return;
     tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s", tb_peer_site(d, peer),
            copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
     copy->failed = why;
     copy->failed_lately = true;
-    if (!copy->whole) tb_copy_crossing_refused(copy, why);
+    if (!tb_copy_is_whole(copy)) tb_copy_crossing_refused(copy, why);
     tb_daemon_wake(d);
 }
 
@@ -231,7 +231,7 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
     struct tb_daemon *d = user;
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
-    if (copy == NULL || copy->evicting || copy->whole) return;
+    if (copy == NULL || tb_copy_leaves(copy) || tb_copy_is_whole(copy)) return;
     tb_log(TB_LOG_WARN, "crossing.refused",
            "peer=%s model=%s number=%llu status=too_large manifests_at_least=%llu of=%llu "
            "action=not_asked_again",

@@ -300,7 +300,7 @@ static void serve_known(struct tb_copy *copy, const struct tb_catalog_version_vi
 {
     if (view->state != TB_VERSION_READY && view->state != TB_VERSION_KEPT) return;
     copy->key = view->key;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     tb_copy_serve(copy);
 }
 
@@ -371,7 +371,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (status != TB_OK) return status;
     seal->copy = tb_copy_get(d, &view.key);
     if (seal->copy == NULL) return TB_SITE_NOMEM;
-    if (seal->copy->evicting) return TB_SUPERSEDED;
+    if (tb_copy_leaves(seal->copy)) return TB_SUPERSEDED;
     seal->files =
         tb_shard_files_new(&seal->manifest, &s->name, seal->m.blobs.count > 0 ? seal->m.blobs.bytes : NULL);
     if (seal->files == NULL) return TB_SITE_NOMEM;
@@ -389,10 +389,10 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         if (!sealed) tb_session_exports_drop(s, &seal->m.uid, seal->m.shard);
         return status;
     }
-    if (!seal->copy->ready &&
+    if (!tb_copy_is_ready(seal->copy) &&
         tb_shard_files_put(&seal->copy->files, seal->copy->key.shard_count, seal->m.shard, seal->files))
         seal->files = NULL;
-    if (!seal->copy->whole) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
+    if (!tb_copy_is_whole(seal->copy)) tb_landing_expects(seal->copy, seal->m.shard, &seal->m.base);
     serve_known(seal->copy, &view);
     return status;
 }

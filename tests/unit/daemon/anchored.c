@@ -352,12 +352,12 @@ static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
     publish(&t, 2);
     struct tb_copy *first = tb_copy_find(d, &t.made[0].key.uid), *last = tb_copy_find(d, &t.made[1].key.uid);
     tb_copies_look(d);
-    assert_true(first->whole && last->whole);
-    first->ready = true;
-    last->ready = false;
+    assert_true(tb_copy_is_whole(first) && tb_copy_is_whole(last));
+    first->serving = TB_COPY_READY;
+    last->serving = TB_COPY_UNREADY;
     tb_anchors_tick(d, tb_clock_now());
     assert_true(is_written(d, &first->key.uid));
-    last->ready = true;
+    last->serving = TB_COPY_READY;
     assert_true(comes_to_be(&t, 2, 1));
     trainer_end(&t);
 }
@@ -375,15 +375,15 @@ static void what_cannot_be_written_rests(void **state)
     publish(&t, 2);
     struct tb_copy *first = tb_copy_find(d, &t.made[0].key.uid), *last = tb_copy_find(d, &t.made[1].key.uid);
     tb_copies_look(d);
-    first->ready = true;
-    last->ready = false;
+    first->serving = TB_COPY_READY;
+    last->serving = TB_COPY_UNREADY;
     const tb_time_ns now = tb_clock_now();
     tb_fault_arm(TB_FAULT_thread, 1, true);
     for (int tick = 0; tick < 3; tick++)
         tb_anchors_tick(d, tb_time_add(now, TB_SECONDS(tick)));
     tb_fault_arm(TB_FAULT_thread, 0, false);
     assert_int_equal(d->counters.anchors_failed, 1);
-    last->ready = true;
+    last->serving = TB_COPY_READY;
     tb_anchors_tick(d, tb_time_add(now, TB_SECONDS(61)));
     assert_true(is_written(d, &last->key.uid));
     assert_true(comes_to_be(&t, 2, 1));

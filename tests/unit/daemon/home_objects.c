@@ -112,13 +112,13 @@ static void lost_notes_leave_no_hop_behind(void **state)
     hop_make(s.copies[0], true);
     hop_make(s.copies[0], false);
     hop_make(s.copies[1], false);
-    s.copies[1]->whole = true;
+    s.copies[1]->life = TB_COPY_WHOLE;
     s.home.d->hop_notes_lost = true;
     tb_landing_wake(&s.home.d->hop_wake);
     assert_int_equal(hops_of(s.copies[0]), 1);
     assert_false(s.copies[0]->hops->for_objects);
     assert_int_equal(hops_of(s.copies[1]), 0);
-    s.copies[1]->whole = false;
+    s.copies[1]->life = TB_COPY_RESTS;
     end(&s);
 }
 

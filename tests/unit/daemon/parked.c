@@ -21,9 +21,9 @@ static void begin(struct sealed *s)
     tb_arena_region_ref(s->copy->region);
     CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), &s->made.key.uid, "test"));
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
-    while (!s->copy->evicting && tb_clock_now() < until)
+    while (!tb_copy_leaves(s->copy) && tb_clock_now() < until)
         (void)uv_run(&s->home.d->loop, UV_RUN_ONCE);
-    assert_true(s->copy->evicting);
+    assert_true(tb_copy_leaves(s->copy));
 }
 
 /* The reader is gone: there is room. */
