@@ -14,6 +14,7 @@
 #include "base/fault.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
@@ -58,10 +59,13 @@ static void room_ask(struct tb_daemon *d)
     tb_daemon_wake(d); /* what they told the catalog */
 }
 
-static void offers_make(struct tb_daemon *d)
+/* A copy that can be served is offered. From one that leaves, no hop decodes any more. */
+static void copies_follow(struct tb_daemon *d)
 {
-    for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
+    for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (c->serving == TB_COPY_DUE) tb_crossing_offer(c);
+        if (tb_copy_leaves(c) && (c->used_by & TB_COPY_USED_BY_LANDING) != 0) tb_landing_base_goes(c);
+    }
 }
 
 static void todos_do(struct tb_daemon *d)
@@ -90,7 +94,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         requests_again(d);
         todos_do(d);
         room_ask(d);
-        offers_make(d);
+        copies_follow(d);
         tb_crossings_life_tell(d);
     } while (d->woken);
     d->turning = false;

@@ -100,6 +100,7 @@ static bool evict_finish(struct tb_copy *copy)
     struct tb_daemon *d = copy->d;
     if (d->links_restarting)
         return false; /* P1: until they are closed their streams touch what was offered, and land */
+    if ((copy->used_by & TB_COPY_USED_BY_LANDING) != 0) return false; /* the dispatcher ends that */
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
@@ -135,8 +136,8 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
            why != TB_OK ? tb_status_name(why) : "retention");
+    tb_daemon_wake(d); /* hops that decode from it begin again without */
     tb_landing_stop(copy);
-    tb_landing_base_goes(copy);
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
     tb_copy_shelf_end(copy);

@@ -31,7 +31,7 @@ void tb_landing_wake(uv_async_t *async);
 void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
 /* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
 void tb_landing_done(struct tb_copy *copy);
-/* It goes: hops that decode from it begin again without. */
+/* By the dispatcher, of a copy that leaves: hops that decode from it begin again without. */
 void tb_landing_base_goes(struct tb_copy *base);
 /* The rank's objects of this shard are on their way. */
 void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
