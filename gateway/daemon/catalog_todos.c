@@ -14,8 +14,8 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)

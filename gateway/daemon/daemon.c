@@ -34,7 +34,7 @@
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_grant.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/daemon/store_restore.h"

@@ -20,6 +20,7 @@
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 

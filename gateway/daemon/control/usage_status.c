@@ -15,8 +15,9 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "wan/send/encoded_chunks.h"
 

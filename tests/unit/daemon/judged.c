@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "gateway/daemon/copies/copies.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"

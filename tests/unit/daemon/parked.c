@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
 #include "tests/unit/daemon/sealed_version.h"

@@ -2,7 +2,7 @@
  * recovered. A gateway is opened on a store that another life of it left, so its catalog recovers,
  * and evicts nothing, for a lease time. */
 #include "base/fault.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 

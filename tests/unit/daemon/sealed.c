@@ -6,6 +6,8 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_seal.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
