@@ -25,6 +25,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/crossing_policy.h"
+#include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/found_streams.h"
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/link_opening.h"
@@ -216,6 +217,7 @@ static void tick(uv_timer_t *timer)
     }
     catalog_tick(d, now);
     tb_daemon_turn(d);
+    if (d->slow_at == now) tb_daemon_check(d);
     const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
         d->tick_ms = next;

@@ -139,10 +139,11 @@ struct tb_daemon {
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;
-    bool woken;      /* something was marked that the dispatcher has to look at */
-    bool turning;    /* it does */
-    bool room_freed; /* in the arena, or the catalog lets go of some: who waits for room asks again */
-    bool opening;    /* before the loop runs: a signal sets draining, and what takes long looks at it */
+    uint64_t check_paid; /* rows, by turns since the last check (daemon_check.h) */
+    bool woken;          /* something was marked that the dispatcher has to look at */
+    bool turning;        /* it does */
+    bool room_freed;     /* in the arena, or the catalog lets go of some: who waits for room asks again */
+    bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool fault; /* something that must not happen did: exit code 1 */
     bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */

@@ -15,6 +15,7 @@
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
+#include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
@@ -98,6 +99,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         copies_follow(d);
         tb_crossings_life_tell(d);
     } while (d->woken);
+    tb_daemon_check_turn(d);
     d->turning = false;
 }
 

@@ -132,6 +132,7 @@ static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_session_unpublish_frame(rank, &frame));
     tb_free(rank->unpublishes);
+    s->home.d->unpublish_waits.used--;
 }
 
 /* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes

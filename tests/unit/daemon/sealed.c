@@ -23,16 +23,12 @@ static struct tb_worker_session *session_put(struct tb_daemon *d, uint8_t id)
     CHECK_OK(tb_name_set(&c.name, "rank"));
     CHECK_OK(tb_name_set(&c.host, "host"));
     CHECK_OK(tb_catalog_session_open(d->catalog, tb_clock_now(), &c));
-    struct tb_worker_session *s = tb_calloc(1, sizeof *s);
+    struct tb_worker_session *s = tb_session_new(d, false);
     assert_non_null(s);
-    *s = (struct tb_worker_session){.d = d, .id = c.id, .name = c.name, .welcomed = true, .bucketed = true};
+    s->id = c.id;
+    s->name = c.name;
     s->identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = 1000};
-    struct tb_worker_session **bucket = &d->session_buckets[c.id.bytes[0]];
-    s->bucket_next = *bucket;
-    *bucket = s;
-    s->next = d->sessions;
-    d->sessions = s;
-    d->session_count++;
+    tb_session_enlist(s);
     return s;
 }
 
@@ -216,6 +212,7 @@ static void parked_put(struct home *h, const struct tb_id *session, const struct
                                  .bytes = (uint32_t)count};
     memcpy(p->payload, bytes, count);
     h->d->parked = p;
+    tb_gauge_add(&h->d->parked_bytes, p->bytes);
 }
 
 /* A seal that waits for room outlives its session: the lease ends in the turn in which there is
