@@ -12,6 +12,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/adopt_read.h"
@@ -94,6 +95,7 @@ static void ended(struct tb_daemon *d)
 {
     struct tb_adopt *a = d->adopt;
     const bool good = a->status == TB_OK;
+    TB_ASSERT(a->ending && is_running(a));
     struct tb_log_line l;
     if (a->reading.region !=
         NULL) /* reserved, and not claimed to its end: what is lacking comes from a link */
@@ -130,6 +132,7 @@ static void finish(struct tb_daemon *d, enum tb_status status, const char *why)
 static void job(struct tb_daemon *d, enum tb_adopt_job what, enum phase phase)
 {
     d->adopt->phase = phase;
+    TB_ASSERT(is_running(d->adopt) && !d->adopt->reading.runs);
     if (tb_adopt_read_start(&d->adopt->reading, what) != TB_OK)
         finish(d, TB_SITE_NOMEM, "no thread for reading the files");
 }
@@ -151,6 +154,7 @@ static bool is_wanted(struct tb_daemon *d, const struct tb_catalog_version_view 
 /* Newest first; the oldest go where there are too many. */
 static void insert(struct tb_adopt_reading *r, const struct tb_version_key *key)
 {
+    TB_ASSERT(r->version_count <= TB_ADOPT_VERSIONS_MAX);
     uint32_t at = 0;
     while (at < r->version_count && tb_version_key_compare(&r->versions[at].key, key) > 0)
         at++;
@@ -206,6 +210,7 @@ static void step_waiting(struct tb_daemon *d, tb_time_ns now)
 static void fill(struct tb_daemon *d, uint32_t i, const struct tb_manifest *const *manifests)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(i < a->reading.version_count && a->reading.versions[i].shards == NULL);
     if (tb_adopt_version_fill(&a->reading.versions[i], manifests) != TB_OK) a->gone[i] = true;
 }
 
@@ -232,6 +237,7 @@ static void ask(struct tb_daemon *d, uint32_t i)
 {
     struct tb_adopt *a = d->adopt;
     enum tb_status status = TB_NOT_FOUND;
+    TB_ASSERT(a->phase == MANIFESTS && !a->asked[i] && !a->gone[i]);
     if (fill_from_copy(d, i)) return;
     for (uint32_t p = 0; p < d->config->peer_count && status == TB_NOT_FOUND; p++)
         status = tb_links_ask(d->links, p, &a->reading.versions[i].key.uid);
@@ -294,6 +300,7 @@ static void step_manifests(struct tb_daemon *d, tb_time_ns now)
 static bool choose(struct tb_adopt *a)
 {
     const struct tb_adopt_reading *r = &a->reading;
+    TB_ASSERT(r->version_count > 0 && r->version_count <= TB_ADOPT_VERSIONS_MAX);
     uint32_t best = 0, newest = UINT32_MAX;
     for (uint32_t i = 0; i < r->version_count; i++) {
         if (newest == UINT32_MAX && r->versions[i].shards != NULL) newest = i;
@@ -314,6 +321,7 @@ static bool choose(struct tb_adopt *a)
 static enum tb_status reserve(struct tb_daemon *d, struct tb_copy *copy)
 {
     struct tb_adopt_version *v = &d->adopt->reading.versions[d->adopt->reading.target];
+    TB_ASSERT(d->adopt->has_target && v->shards != NULL);
     struct tb_manifest *manifests = tb_calloc(v->key.shard_count, sizeof *manifests);
     if (manifests == NULL) return TB_SITE_NOMEM;
     for (uint32_t s = 0; s < v->key.shard_count; s++)
@@ -337,6 +345,7 @@ static bool may_be_had(const struct tb_daemon *d, const struct tb_id *uid)
 static void step_reserving(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(a->has_target && a->reading.region == NULL);
     struct tb_copy *copy = may_be_had(d, &a->target.uid) ? tb_copy_get(d, &a->target) : NULL;
     if (copy == NULL || tb_copy_leaves(copy)) {
         finish(d, TB_SUPERSEDED, "the version left this site meanwhile");
@@ -369,6 +378,7 @@ static void compared(struct tb_daemon *d, tb_time_ns now)
 static void claimed(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(a->reading.region != NULL);
     if (!tb_arena_region_whole(a->reading.region)) /* what is lacking comes from a link */
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, now, &a->target.uid));
     tb_arena_region_unref(a->reading.region);
@@ -381,6 +391,7 @@ static void claimed(struct tb_daemon *d, tb_time_ns now)
 static void job_ended(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(!a->ending && atomic_load(&a->reading.done));
     tb_adopt_read_join(&a->reading);
     if (a->reading.status != TB_OK) {
         finish(d, a->reading.status,
@@ -398,6 +409,7 @@ static void job_ended(struct tb_daemon *d, tb_time_ns now)
 static void step_completing(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(a->has_target && a->reading.region == NULL);
     const struct tb_copy *copy = tb_copy_find(d, &a->target.uid);
     const uint64_t held = copy != NULL ? tb_copy_held_bytes(copy) : 0;
     if (held != a->held_bytes) a->moved_at = now;

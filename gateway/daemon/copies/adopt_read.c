@@ -8,6 +8,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #define CHUNK_BYTES_MAX (2 * TB_CHUNK_BYTES_MAX)
@@ -56,6 +57,7 @@ static enum tb_status shard_fill(struct tb_adopt_shard *to, const struct tb_mani
 enum tb_status tb_adopt_version_fill(struct tb_adopt_version *v, const struct tb_manifest *const *manifests)
 {
     enum tb_status status = TB_OK;
+    TB_ASSERT(v->shards == NULL);
     v->shards = tb_calloc(v->key.shard_count, sizeof *v->shards);
     if (v->shards == NULL) return TB_SITE_NOMEM;
     v->bytes = 0;
@@ -111,6 +113,7 @@ static enum tb_status compare_shard(struct tb_adopt_reading *r, uint32_t version
 {
     struct tb_adopt_version *v = &r->versions[version];
     struct tb_adopt_shard *s = &v->shards[shard];
+    TB_ASSERT(version < r->version_count && shard < v->key.shard_count);
     const struct tb_adopt_shard *before = read_before(r, version, s);
     for (uint32_t k = 0; k < s->manifest.chunk_count; k++) {
         if (atomic_load(&r->stop)) return TB_CANCELLED;
@@ -160,6 +163,7 @@ static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, st
 static enum tb_status claim(struct tb_adopt_reading *r, uint8_t *scratch)
 {
     struct tb_adopt_version *v = &r->versions[r->target];
+    TB_ASSERT(r->target < r->version_count && v->shards != NULL && r->region != NULL);
     atomic_store(&r->total_bytes, v->matched_bytes);
     for (uint32_t s = 0; s < v->key.shard_count; s++) {
         struct tb_adopt_shard *shard = &v->shards[s];
@@ -197,6 +201,8 @@ static void *job_main(void *user)
 
 enum tb_status tb_adopt_read_start(struct tb_adopt_reading *r, enum tb_adopt_job job)
 {
+    TB_ASSERT(!r->runs);
+    TB_ASSERT((job == TB_ADOPT_OPEN) == (r->files == NULL)); /* they are opened once, and first */
     r->job = job;
     r->error[0] = '\0';
     atomic_store(&r->done, false);
@@ -214,6 +220,7 @@ void tb_adopt_read_join(struct tb_adopt_reading *r)
 
 void tb_adopt_read_fini(struct tb_adopt_reading *r)
 {
+    TB_ASSERT(!r->runs);
     for (uint32_t v = 0; v < r->version_count; v++)
         version_free(&r->versions[v]);
     r->version_count = 0;

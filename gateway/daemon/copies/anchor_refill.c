@@ -66,6 +66,7 @@ static void fill_chunk(struct filling *f, uint32_t shard, struct tb_place *place
 
 static enum tb_status fill_region(struct filling *f, struct tb_arena_region *region)
 {
+    TB_ASSERT(tb_arena_region_complete(region));
     for (uint32_t s = 0; s < f->file->key.shard_count; s++) {
         struct tb_place *place = tb_arena_place(region, s);
         for (uint32_t k = 0; k < place->manifest->chunk_count; k++) {

@@ -17,6 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/copies/anchor_refill.h"
 #include "gateway/daemon/copies/anchor_writer.h"
@@ -69,6 +70,7 @@ static void open_failed(const char *path, const char *why)
 
 static enum tb_status model_open(struct tb_anchors *a, uint32_t model)
 {
+    TB_ASSERT(model < TB_CONFIG_LIST_MAX && a->refilled_count <= model);
     struct tb_anchor_refill r = {.d = a->d, .folder = &a->folder, .model = &a->d->config->models[model].name};
     const enum tb_status status = tb_anchor_refill(&r);
     a->models[model].newest = r.newest;
@@ -126,6 +128,7 @@ static void *remover_main(void *user)
 
 static bool thread_begin(struct tb_anchors *a, void *(*entry)(void *))
 {
+    TB_ASSERT(!a->writing && !a->removing);
     atomic_store(&a->w.stop, false);
     atomic_store(&a->done, false);
     return !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, entry, a) == 0;
@@ -232,6 +235,8 @@ static bool is_due(const struct tb_anchors *a, uint32_t model, tb_time_ns now)
 
 static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *copy, tb_time_ns now)
 {
+    TB_ASSERT(copy->life == TB_COPY_WHOLE && (copy->used_by & TB_COPY_USED_BY_ANCHOR) == 0);
+    TB_ASSERT(is_newer(&a->models[model], &copy->key) || a->models[model].damaged);
     a->model = model;
     a->w.key = copy->key;
     a->w.region = copy->region;
@@ -275,6 +280,8 @@ static void write_ended(struct tb_anchors *a)
 {
     struct anchor_model *m = &a->models[a->model];
     struct tb_copy *copy = tb_copy_find(a->d, &a->w.key.uid);
+    TB_ASSERT(a->writing && atomic_load(&a->done));
+    TB_ASSERT(copy == NULL || (copy->used_by & TB_COPY_USED_BY_ANCHOR) != 0);
     (void)pthread_join(a->thread, NULL);
     a->writing = false;
     if (copy != NULL) copy->used_by &= ~TB_COPY_USED_BY_ANCHOR;
@@ -303,6 +310,7 @@ static void remove_ended(struct tb_anchors *a)
     struct anchor_model *m = &a->models[a->model];
     const bool gone = a->status == TB_OK;
     struct tb_log_line l;
+    TB_ASSERT(a->removing && atomic_load(&a->done));
     (void)pthread_join(a->thread, NULL);
     a->removing = false;
     if (gone)
@@ -326,6 +334,7 @@ void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_anchors *a = d->anchors;
     if (a == NULL) return;
+    TB_ASSERT(!a->writing || !a->removing);
     if (a->removing && atomic_load(&a->done)) remove_ended(a);
     if (a->writing) {
         const struct tb_copy *copy = tb_copy_find(d, &a->w.key.uid);

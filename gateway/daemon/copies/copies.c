@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
@@ -21,6 +22,7 @@
 static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer *buffers,
                                    struct tb_source_shard *shards)
 {
+    TB_ASSERT(copy->source == NULL && tb_arena_region_complete(copy->region));
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_place *p = tb_arena_place(copy->region, s);
         const uint32_t chunks = p->manifest->chunk_count;
@@ -41,6 +43,7 @@ static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer
 
 static enum tb_status export_open(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->export_id == 0 && !tb_copy_leaves(copy));
     struct tb_daemon *d = copy->d;
     const uint32_t count = copy->key.shard_count;
     struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count + 1, sizeof *buffers);
@@ -101,6 +104,7 @@ static bool evict_finish(struct tb_copy *copy)
     if (d->links_restarting)
         return false; /* P1: until they are closed their streams touch what was offered, and land */
     if ((copy->used_by & TB_COPY_USED_BY_LANDING) != 0) return false; /* the dispatcher ends that */
+    TB_ASSERT(copy->hops == NULL && copy->export_id == 0); /* P1: nobody begins to touch its bytes */
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
@@ -117,6 +121,7 @@ static bool evict_finish(struct tb_copy *copy)
 static void evict_step_done(void *user)
 {
     struct tb_copy *copy = user;
+    TB_ASSERT(tb_copy_leaves(copy) && copy->evict_waits > 0);
     copy->evict_waits--;
     (void)evict_finish(copy);
 }
@@ -176,6 +181,7 @@ static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
 
 static void restore_shards(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->region != NULL);
     struct tb_daemon *d = copy->d;
     const tb_time_ns now = tb_clock_now();
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
@@ -197,6 +203,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     if (!restore_known(d, key)) return false;
     struct tb_copy *copy = tb_copy_get(d, key);
     if (copy == NULL) return false;
+    TB_ASSERT(copy->region == NULL && copy->life == TB_COPY_RESTS); /* one region has that uid */
     copy->region = region;
     copy->landing_at = tb_clock_now();
     copy->opened_wall_ms = 0;
@@ -220,6 +227,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
 
 void tb_copies_restore(struct tb_daemon *d)
 {
+    TB_ASSERT(d->copies == NULL);
     uint32_t kept = 0, dropped = 0;
     for (struct tb_arena_region *r = tb_arena_region_next(d->arena, NULL), *next; r != NULL; r = next) {
         next = tb_arena_region_next(d->arena, r);
@@ -262,6 +270,7 @@ static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
 /* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
+    TB_ASSERT(copy->region != NULL && !tb_copy_is_whole(copy) && !tb_copy_leaves(copy));
     if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
     tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = now;
@@ -366,9 +375,11 @@ void tb_copies_free(struct tb_daemon *d)
     while (d->copies != NULL) {
         struct tb_copy *copy = d->copies;
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+        copy->export_id = 0;
         tb_copy_shelf_end(copy);
         tb_copy_free(copy);
     }
+    TB_ASSERT(d->copies_used.used == 0);
     tb_shelves_close(d->shelves);
     d->shelves = NULL;
 }

@@ -39,6 +39,7 @@ static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *
 
 static uint32_t shard_places(struct tb_copy *copy, uint32_t shard, struct tb_hop_place *places)
 {
+    TB_ASSERT(shard == TB_CATALOG_ALL_SHARDS || shard < copy->key.shard_count);
     uint32_t count = 0;
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         if (shard != TB_CATALOG_ALL_SHARDS && shard != s) continue;
@@ -188,6 +189,7 @@ static bool is_base(const struct tb_copy *base)
 static void base_leave(struct tb_copy_hop *h)
 {
     struct tb_copy *base = h->base;
+    TB_ASSERT(base == NULL || (base->used_by & TB_COPY_USED_BY_LANDING) != 0);
     h->base = NULL;
     if (base != NULL && !is_base(base)) base->used_by &= ~TB_COPY_USED_BY_LANDING;
 }
@@ -239,6 +241,7 @@ static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, st
 
 static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *s)
 {
+    TB_ASSERT(h->hop == NULL && h->base == NULL && !h->asks);
     const struct tb_worker_export *export = hop_source(h, s);
     if (export == NULL) return TB_NOT_FOUND;
     const size_t cap = tb_source_decode_bytes(export->source, export->source_bytes);
@@ -308,6 +311,7 @@ static void hop_start(struct tb_copy_hop *h)
 static void hop_close(struct tb_copy_hop *h)
 {
     if (h->hop == NULL) return;
+    TB_ASSERT(!h->asks); /* it asks before it is open, and never again */
     struct tb_hop *hop = h->hop;
     struct tb_hop_stats last;
     h->hop = NULL;
@@ -325,6 +329,7 @@ static void hop_free(struct tb_copy_hop *h)
     *at = h->next;
     ask_end(h);
     hop_close(h);
+    TB_ASSERT(h->hop == NULL && h->base == NULL && !h->asks);
     tb_free(h);
 }
 
@@ -380,6 +385,7 @@ void tb_landing_stop(struct tb_copy *copy)
 
 void tb_landing_done(struct tb_copy *copy)
 {
+    TB_ASSERT(tb_copy_is_whole(copy));
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
         if (h->hop == NULL || h->objects == NULL) hop_free(h);
@@ -388,6 +394,7 @@ void tb_landing_done(struct tb_copy *copy)
 
 void tb_landing_base_goes(struct tb_copy *base)
 {
+    TB_ASSERT(tb_copy_leaves(base));
     for (struct tb_copy *c = base->d->copies; c != NULL; c = c->next) {
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
             if (h->base != base) continue;
@@ -396,12 +403,14 @@ void tb_landing_base_goes(struct tb_copy *base)
         }
         if (tb_copy_is_whole(c)) tb_landing_done(c);
     }
+    TB_ASSERT((base->used_by & TB_COPY_USED_BY_LANDING) == 0);
 }
 
 /* Somebody wrote to sealed bytes, or the rank's copy of them is damaged. The catalog breaks a
  * version of which one chunk was bad twice. */
 static enum tb_status count_bad(const struct tb_copy_hop *h, uint32_t shard, uint32_t chunk, uint32_t times)
 {
+    TB_ASSERT(times == 1 || times == 2);
     struct tb_daemon *d = h->copy->d;
     const struct tb_id uid = h->copy->key.uid, session = h->session;
     enum tb_status status = TB_AGAIN;
@@ -485,6 +494,7 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
  * time is one too many. A worker's takes a while to be good again. */
 static void looked(struct tb_copy_hop *h, const struct tb_session_doubted *m)
 {
+    TB_ASSERT(h->looks_until != 0);
     const bool spoiled = m->found == TB_SESSION_FOUND_SPOILED;
     h->looks_until = 0;
     const enum tb_status status = count_bad(h, m->shard, m->chunk, spoiled ? 2 : 1);
@@ -576,6 +586,7 @@ void tb_landing_wake(uv_async_t *async)
     static struct tb_hop_note notes[TB_HOP_NOTES_MAX]; /* the main loop's alone */
     pthread_mutex_lock(&d->hop_lock);
     const uint32_t count = d->hop_note_count;
+    TB_ASSERT(count <= TB_HOP_NOTES_MAX);
     memcpy(notes, d->hop_notes, count * sizeof notes[0]);
     d->hop_note_count = 0;
     const bool lost = d->hop_notes_lost;

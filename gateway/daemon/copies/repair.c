@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/digest.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/repair.h"
@@ -85,6 +86,7 @@ enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r)
 {
     struct tb_copy *copy = copy_of(d, r);
     if (copy == NULL || copy->shelf_memory == NULL) return TB_CHUNK_ABSENT;
+    TB_ASSERT(line_of(copy, r) < copy->shelf.count);
     if (!may_look(d, r, 0)) return TB_AGAIN;
     if (tb_shelf_recheck(&copy->shelf, line_of(copy, r))) return TB_OK;
     d->counters.chunks_rotted++;
@@ -122,6 +124,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     struct tb_worker_session *s = tb_session_find(d, holder);
     if (s == NULL || s->wire == NULL || !serves(s, &r->uid) || !may_look(d, r, number_of(holder)))
         return false;
+    TB_ASSERT(d->asked_next < TB_DOUBTS_MAX);
     d->asked[d->asked_next] =
         (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;

@@ -86,6 +86,7 @@ static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
 
 static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves_stats *more)
 {
+    TB_ASSERT(w->line < w->task.shelf->count && !tb_shelf_has(w->task.shelf, w->line));
     struct tb_codec_coded coded = {.count = 0};
     more->forwarded = forward(w, more);
     const bool made = more->forwarded == 0 && encode(s, w, &coded);
@@ -100,6 +101,7 @@ static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves
 
 static void step(struct tb_shelf_work *w)
 {
+    TB_ASSERT(w->shard < w->task.shard_count && w->line < w->task.shelf->count);
     w->line++;
     w->chunk++;
     while (w->shard < w->task.shard_count && w->chunk >= w->task.places[w->shard]->manifest->chunk_count) {
@@ -141,6 +143,7 @@ static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
     pthread_mutex_unlock(&s->lock);
     put(s, w, &more);
     pthread_mutex_lock(&s->lock);
+    TB_ASSERT(s->in_hand == w && w->left > 0);
     s->in_hand = NULL;
     s->stats.chunks += more.chunks;
     s->stats.without += more.without;
@@ -269,6 +272,7 @@ void tb_shelf_work_end(struct tb_shelf_work *w)
     while (s->in_hand == w)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    TB_ASSERT(s->in_hand != w);
     tb_shelf_close(w->task.shelf);
     tb_free(w);
 }

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/daemon/control/site_status.h"
@@ -82,6 +83,7 @@ static tb_time_ns wait_deadline(uint32_t timeout_ms)
 
 static enum tb_status wait_begin(struct tb_worker_session *s, uint64_t request, struct tb_catalog_wait *wait)
 {
+    TB_ASSERT(wait->handle == 0 && s->welcomed);
     struct tb_daemon *d = s->d;
     struct tb_pending_wait *pending = tb_calloc(1, sizeof *pending);
     if (pending == NULL) return TB_SITE_NOMEM;
@@ -184,6 +186,7 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
 {
     const size_t head = tb_manifest_head_bytes(manifest);
     const size_t digests = (size_t)manifest->chunk_count * TB_DIGEST_BYTES;
+    TB_ASSERT(head != 0);
     struct tb_writer *w =
         s->wire == NULL ? NULL
                         : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_SESSION_SMALL);

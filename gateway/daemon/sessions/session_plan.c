@@ -53,6 +53,7 @@ static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, con
 static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid, uint64_t plan,
                       const struct plan_source *source, const struct tb_id *token)
 {
+    TB_ASSERT(plan != 0 && !tb_id_is_zero(token));
     struct tb_session_plan m = {.uid = *uid, .plan = plan, .token = *token};
     m.source_name = source->name;
     m.export_id = source->export_id;

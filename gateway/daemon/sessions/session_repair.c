@@ -2,6 +2,7 @@
  * asked to look. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_repair.h"
@@ -12,6 +13,7 @@
  * enough. */
 static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
 {
+    TB_ASSERT(m->plan == 0); /* a report of its own memory names no plan */
     struct tb_daemon *d = s->d;
     enum tb_status status = TB_AGAIN;
     for (int times = 0; times < 2 && status == TB_AGAIN; times++)
@@ -23,6 +25,7 @@ static void written_to(struct tb_worker_session *s, const struct tb_session_chun
 /* The holder is asked to look: this gateway itself, or the worker that the plan names. */
 static void look_at_source(struct tb_worker_session *s, uint64_t plan, const struct tb_report *report)
 {
+    TB_ASSERT(plan != 0);
     struct tb_daemon *d = s->d;
     struct tb_catalog_reference_view source;
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &report->uid, plan, &source);

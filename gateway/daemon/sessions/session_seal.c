@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/daemon/copies/copies.h"
@@ -27,6 +28,7 @@
 
 static void seal_refused(struct tb_worker_session *s, uint32_t shard, enum tb_status status, const char *why)
 {
+    TB_ASSERT(status < TB_OK);
     s->d->counters.seals_refused++;
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_WARN, "seal.refused");
@@ -86,6 +88,7 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
 {
     struct tb_daemon *d = s->d;
     struct tb_copy *copy = seal->copy;
+    TB_ASSERT(!tb_copy_leaves(copy) && seal->m.shard < copy->key.shard_count);
     char error[TB_ARENA_ERROR_BYTES] = "";
     enum tb_status status = TB_OK;
     if (copy->region == NULL) {
@@ -113,6 +116,7 @@ static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *sea
  * become so once more, and is served from now on. */
 static void serve_known(struct tb_copy *copy, const struct tb_catalog_version_view *view)
 {
+    TB_ASSERT(tb_id_equal(&copy->key.uid, &view->key.uid));
     if (view->state != TB_VERSION_READY && view->state != TB_VERSION_KEPT) return;
     copy->key = view->key;
     tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
@@ -148,6 +152,7 @@ static enum tb_status file_conflict(struct seal *seal, const char *file, const s
 static enum tb_status check_files(struct seal *seal)
 {
     const struct tb_copy *copy = seal->copy;
+    TB_ASSERT(seal->files != NULL && tb_digest_equal(&seal->files->root, &seal->manifest.root));
     struct tb_file_index mine;
     const struct tb_file_list said = {&seal->manifest, seal->files->known ? seal->files->digests : NULL};
     tb_file_index_fill(&mine, &said);
@@ -252,6 +257,7 @@ uint64_t tb_seals_max(void)
 
 static void parked_free(struct tb_daemon *d, struct tb_parked_seal *p)
 {
+    TB_ASSERT(d->parked_bytes.used >= p->bytes);
     d->parked_bytes.used -= p->bytes;
     tb_free(p);
 }
@@ -259,6 +265,7 @@ static void parked_free(struct tb_daemon *d, struct tb_parked_seal *p)
 static void seal_answer(struct tb_worker_session *s, uint64_t request, const struct seal *seal,
                         enum tb_status status)
 {
+    TB_ASSERT(status != TB_AGAIN);
     if (status < 0) {
         seal_refused(s, seal->m.shard, status, seal->why);
         tb_session_reply(s, request, status, seal->why);

@@ -1,6 +1,7 @@
 /* session_unpublish.c - UNPUBLISH: a rank takes memory back that it had published. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/daemon/copies/copies.h"
@@ -41,6 +42,7 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
         }
         *at = u->next;
         *before_out = *u;
+        TB_ASSERT(s->d->unpublish_waits.used > 0);
         s->d->unpublish_waits.used--;
         tb_free(u);
     }
@@ -105,6 +107,7 @@ static const char *unpublished_why(enum tb_status status)
 /* Who asked for all hears that something stays; who asked for one, how that one ended. */
 static void unpublish_note(struct tb_unpublish_wait *u, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(tb_id_equal(&u->uid, &todo->uid));
     const bool own = u->shard == todo->shard && u->shard != TB_CATALOG_ALL_SHARDS;
     if (u->judged && !own) return;
     if (u->shard == TB_CATALOG_ALL_SHARDS && todo->status == TB_PEER_REVOKED)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/daemon/copies/copies.h"
@@ -48,6 +49,7 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why)
 
 static void welcome(struct tb_worker_session *s, uint64_t request)
 {
+    TB_ASSERT(s->welcomed && s->bucketed && s->wire != NULL);
     struct tb_daemon *d = s->d;
     struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
                                    .session = s->id,
@@ -82,6 +84,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
     struct tb_worker_session *old = tb_session_find(d, id);
     if (old == NULL || old->local || s->local) return false;
     if (tb_catalog_session_resume(d->catalog, tb_clock_now(), id, identity) != TB_OK) return false;
+    TB_ASSERT(s->exports == NULL && s->unpublishes == NULL); /* it says HELLO first */
     s->id = *id;
     s->exports = old->exports;
     s->unpublishes = old->unpublishes;
@@ -94,6 +97,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
 
 static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
 {
+    TB_ASSERT(!s->welcomed && tb_id_is_zero(&s->id));
     struct tb_daemon *d = s->d;
     struct tb_catalog_session c = {.name = hello->name,
                                    .host = hello->host,
@@ -265,9 +269,9 @@ void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session)
 
 static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
-    (void)w;
     struct tb_worker_session *s = user;
     struct tb_daemon *d = s->d;
+    TB_ASSERT(s->wire == w);
     s->wire = NULL;
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
@@ -399,6 +403,7 @@ void tb_sessions_shut(struct tb_daemon *d)
 
 void tb_sessions_close(struct tb_daemon *d)
 {
+    TB_ASSERT(d->session_unix == NULL && d->session_tls == NULL); /* nobody comes any more */
     for (struct tb_worker_session *s = d->sessions, *next; s != NULL; s = next) {
         next = s->next;
         if (s->wire != NULL)
@@ -412,6 +417,7 @@ void tb_sessions_close(struct tb_daemon *d)
  * do, within their lease. */
 void tb_sessions_distrust(struct tb_daemon *d)
 {
+    TB_ASSERT(d->tls != NULL);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
         if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
 }
