@@ -1,12 +1,13 @@
-/* adopt.c - `tombolo adopt MODEL DIR`: a version that stands in files of this machine is taken from
- * there, so that what is newer crosses as a difference to it.
+/* adopt.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that newer
+ * versions cross as deltas to it.
  *
- * The files are opened, the versions that other sites have are asked for their manifests, the
- * files' chunks are compared with all of them, and what matches the best one is claimed in its
- * places, digested there like whatever lands (P1). What is lacking of that version crosses then,
- * before anything newer does. While this goes on nothing else of the model crosses, or it would
- * cross whole what a moment later is a difference; so it ends by itself when nobody asks for it any
- * more, or when nothing moves (P6). */
+ * The gateway opens the files and asks other sites for the manifests of their versions. It compares
+ * the chunks of the files with all of them. The chunks that match the best version are claimed in
+ * its places, and digested there like all that lands (P1). The missing chunks of that version cross
+ * before anything newer does.
+ *
+ * Nothing else of the model crosses meanwhile, because it would cross whole and not as a delta. So
+ * adopting ends by itself when the command has gone, or when nothing moves (P6). */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
@@ -25,13 +26,15 @@
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */
 #define ASKED_NS  TB_SECONDS(10) /* a command that has not asked for so long is gone */
 #define STILL_NS  TB_SECONDS(30) /* for manifests, for room */
-/* for what is lacking: where nobody has it any more, newer versions come whole */
+/* for missing chunks: where no site has them any more, newer versions come whole */
 #define LACK_NS TB_SECONDS(10)
 #define LEAST   10 /* an older version of which less than a tenth is here is no good as a base */
 
 /* clang-format off */
-#define PHASES(X) X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") X(COMPARING, "comparing") \
-                  X(RESERVING, "reserving") X(CLAIMING, "claiming") X(COMPLETING, "completing") X(DONE, "done")
+#define PHASES(X)                                                                        \
+    X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") \
+    X(COMPARING, "comparing") X(RESERVING, "reserving") X(CLAIMING, "claiming")           \
+    X(COMPLETING, "completing") X(DONE, "done")
 /* clang-format on */
 enum phase {
 #define PHASE_ENUM(name, text) name,
@@ -70,8 +73,8 @@ static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
     return false;
 }
 
-/* To its home a version comes from its ranks. What crosses to there was here and is lost: nobody
- * else may hold it for long. */
+/* A version comes to its home from its ranks. Where it crosses to its home, the home has lost
+ * it, and other sites may not hold it for long: so adopting does not hold that up. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_adopt *a = d->adopt;
@@ -98,7 +101,7 @@ static void ended(struct tb_daemon *d)
     TB_ASSERT(a->ending && is_running(a));
     struct tb_log_line l;
     if (a->reading.region !=
-        NULL) /* reserved, and not claimed to its end: what is lacking comes from a link */
+        NULL) /* reserved, and not claimed to its end: a link brings the missing chunks */
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &a->target.uid));
     let_go(a);
     a->phase = DONE;
@@ -139,7 +142,7 @@ static void job(struct tb_daemon *d, enum tb_adopt_job what, enum phase phase)
 
 /* ---- which versions ---- */
 
-/* Newer than what is whole here. */
+/* Newer than each version that is whole here. */
 static bool is_wanted(struct tb_daemon *d, const struct tb_catalog_version_view *v)
 {
     if (!tb_name_equal(&v->key.model, &d->adopt->model) || v->whole || v->evicting) return false;
@@ -296,7 +299,7 @@ static void step_manifests(struct tb_daemon *d, tb_time_ns now)
 
 /* ---- the target ---- */
 
-/* Most of whose bytes are here; of equal ones the newest, which is the first. */
+/* The version of which the files have most bytes; of equal ones the newest, which is the first. */
 static bool choose(struct tb_adopt *a)
 {
     const struct tb_adopt_reading *r = &a->reading;
@@ -379,7 +382,7 @@ static void claimed(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
     TB_ASSERT(a->reading.region != NULL);
-    if (!tb_arena_region_whole(a->reading.region)) /* what is lacking comes from a link */
+    if (!tb_arena_region_whole(a->reading.region)) /* a link brings the missing chunks */
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, now, &a->target.uid));
     tb_arena_region_unref(a->reading.region);
     a->reading.region = NULL;
@@ -404,8 +407,8 @@ static void job_ended(struct tb_daemon *d, tb_time_ns now)
     if (a->phase == CLAIMING) claimed(d, now);
 }
 
-/* What is lacking of the target crosses first; what is newer is a difference to it then. Of the
- * newest itself there is nothing to wait for. */
+/* The missing chunks of the target cross first; newer versions are deltas to it then. Behind the
+ * newest version itself, nothing waits. */
 static void step_completing(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
@@ -423,7 +426,7 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
     if (!is_running(a)) return;
-    if (a->reading.region != NULL) { /* who needs the room takes it */
+    if (a->reading.region != NULL) { /* a version that needs the room takes it */
         const struct tb_copy *copy = tb_copy_find(d, &a->target.uid);
         if (copy == NULL || tb_copy_leaves(copy)) atomic_store(&a->reading.stop, true);
     }
@@ -515,7 +518,7 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     if (a == NULL) return TB_SITE_NOMEM;
     d->adopt = a;
     a->model = *model;
-    a->asked_at = a->announced_at = tb_clock_now(); /* what was announced before is known */
+    a->asked_at = a->announced_at = tb_clock_now(); /* earlier announcements are known */
     a->reading.folder = tb_strdup(folder);
     if (a->reading.folder == NULL) {
         tb_adopt_close(d);

@@ -1,5 +1,5 @@
-/* adopt_read.c - see adopt_read.h. P1: what files say is digested before it is written anywhere,
- * and once more where it stands then, by the place. */
+/* adopt_read.c - see adopt_read.h. P1: bytes of files are digested before they are written
+ * anywhere, and once more in the arena, by the place. */
 #include "gateway/daemon/copies/adopt_read.h"
 
 #include <errno.h>
@@ -145,7 +145,7 @@ static enum tb_status compare(struct tb_adopt_reading *r, uint8_t *scratch)
 
 /* ---- claiming ---- */
 
-/* A file may have changed since it was compared: what is read now is what counts. */
+/* A file may have changed since it was compared: only the bytes that are read now count. */
 static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, struct tb_place *place,
                         uint32_t k, uint8_t *scratch)
 {
@@ -155,7 +155,7 @@ static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, st
     if (!tb_digest_equal(&digest, &place->manifest->digests[k]) || !tb_place_claim(place, k)) return;
     uint8_t *to = tb_place_chunk(place, k, &bytes);
     memcpy(to, scratch, bytes);
-    if (tb_place_finish(place, k) != TB_OK) return; /* memory that does not keep what is written to it */
+    if (tb_place_finish(place, k) != TB_OK) return; /* damaged memory: it has other bytes now */
     atomic_fetch_add(&r->claimed_bytes, bytes);
     atomic_fetch_add(&r->claimed_chunks, 1);
 }

@@ -1,7 +1,8 @@
 /* anchor_writer.c - one anchor, written at a bounded pace.
  *
- * P3: it is written beside the older one, which goes when the newer is on the disk whole. P7:
- * anchor.bytes_per_s bounds the writing, and so does FLUSH_BYTES what the page cache holds of it. */
+ * P3: it is written beside the older one, which goes when the newer is on the disk whole.
+ * P7: anchor.bytes_per_s bounds the writing. FLUSH_BYTES bounds the share of it that is only in the
+ * page cache. */
 #include "gateway/daemon/copies/anchor_writer.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #define PIECES          64u /* a second, but for the two bounds below */
 #define PIECE_BYTES_MIN 4096u
 #define PIECE_BYTES_MAX (4u << 20)
-#define FLUSH_BYTES     (64u << 20) /* what may be in the page cache and not on the disk */
+#define FLUSH_BYTES     (64u << 20) /* that are in the page cache and not on the disk, at most */
 
 static uint64_t piece_bytes(const struct tb_anchor_writer *w)
 {
@@ -26,8 +27,8 @@ static uint64_t piece_bytes(const struct tb_anchor_writer *w)
     return bytes < PIECE_BYTES_MAX ? bytes : PIECE_BYTES_MAX;
 }
 
-/* Until so many bytes more may be written. What a slow disk was late with is not made up for: the
- * others who use it would feel that as a burst. False: stop. */
+/* Waits until so many bytes more may be written. The writer does not catch up behind a slow disk:
+ * other users of that disk would feel a burst. False: stop. */
 static bool paced(struct tb_anchor_writer *w, uint64_t bytes)
 {
     const tb_time_ns due = tb_cap_reserve(&w->pace, bytes, tb_clock_now());
@@ -91,7 +92,7 @@ static enum tb_status manifests_of(struct tb_anchor_writer *w, const struct tb_m
         pointers[s] = tb_arena_place(w->region, s)->manifest;
     w->total_bytes = tb_anchor_bytes(&w->key, pointers);
     const uint64_t free_bytes = tb_anchor_folder_free_bytes(w->folder);
-    if (free_bytes >= w->total_bytes) return TB_OK; /* writing says what else is wrong */
+    if (free_bytes >= w->total_bytes) return TB_OK; /* writing tells of any other fault */
     (void)snprintf(w->error, sizeof w->error,
                    "%.300s: it needs %" PRIu64 " bytes beside the older one, %" PRIu64 " are free", w->path,
                    w->total_bytes, free_bytes);

@@ -1,7 +1,7 @@
 /* anchors.c - whole versions on a disk (anchor.dir): which of them are written or removed, and
  * when. anchor_writer.c writes one, anchor_refill.c reads one back at a start.
  *
- * P3: what an anchor holds survives a reboot. P6, P7: writing is held to anchor.bytes_per_s, on a
+ * P3: a version in an anchor survives a reboot. P6, P7: writing is held to anchor.bytes_per_s, on a
  * thread of its own. It spares its version from retention. A version that needs the room takes it
  * all the same, and the writing is given up.
  *
@@ -29,7 +29,7 @@
 
 #define RETRY_NS TB_SECONDS(60)
 
-/* What is known of a model's anchors. */
+/* All that is known of a model's anchors. */
 struct anchor_model {
     struct tb_anchor_which newest; /* on the disk */
     uint32_t whole_since;          /* versions that became whole here since it was begun */
@@ -44,7 +44,7 @@ struct tb_anchors {
     struct anchor_model models[TB_CONFIG_LIST_MAX]; /* of config->models */
     struct tb_id refilled[TB_CONFIG_LIST_MAX];
     uint32_t refilled_count;
-    /* The thread, and what it does: writes, or takes away. */
+    /* The thread, and its job: it writes, or takes away. */
     bool writing, removing;
     pthread_t thread;
     uint32_t model;
@@ -134,7 +134,7 @@ static bool thread_begin(struct tb_anchors *a, void *(*entry)(void *))
     return !tb_fault_hit(TB_FAULT_thread, EAGAIN) && pthread_create(&a->thread, NULL, entry, a) == 0;
 }
 
-/* ---- what is written, and when ---- */
+/* ---- which version is written, and when ---- */
 
 static uint32_t model_of(const struct tb_daemon *d, const struct tb_name *name)
 {
@@ -167,8 +167,7 @@ static bool is_writing(const struct tb_anchors *a, const struct tb_id *uid)
     return a->writing && tb_id_equal(&a->w.key.uid, uid);
 }
 
-/* The chunks may have been damaged before they were written: what is on the disk is no copy to rely
- * on. */
+/* The chunks may have been damaged before they were written: the anchor is no copy to rely on. */
 void tb_anchors_rotted(struct tb_daemon *d, const struct tb_version_key *key)
 {
     struct tb_anchors *a = d->anchors;
@@ -194,8 +193,8 @@ static struct tb_copy *newest_whole(struct tb_anchors *a, uint32_t model)
     return anew || is_newer(m, &best->key) ? best : NULL;
 }
 
-/* P3: nobody comes back to what was withdrawn or broken. Its anchor would be the newest for ever,
- * and what is the head again would never be on the disk. */
+/* P3: no worker comes back to a version that was withdrawn or broken. Its anchor would be the
+ * newest for ever, and the version that is the head again would never be on the disk. */
 static void remove_begin(struct tb_anchors *a, uint32_t model, tb_time_ns now)
 {
     struct tb_daemon *d = a->d;

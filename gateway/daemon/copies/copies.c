@@ -154,8 +154,8 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
     if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
 }
 
-/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no
- * room. The tick frees it: a caller may stand on it. */
+/* P7: the catalog evicts versions that have a place in the arena. The manifests of this one never
+ * came, or found no room. The tick frees it: a caller may hold a pointer to it. */
 void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
 {
     if (copy->region != NULL || tb_copy_leaves(copy)) return;
@@ -173,8 +173,8 @@ static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_catalog_version_view view;
     if (tb_catalog_version_get(d->catalog, &key->uid, &view) && (view.state != TB_VERSION_OPEN || !was_ready))
         return true;
-    /* The store lost it, or that it was ready (or is younger): what the arena holds is
-     * believed if it was ready. */
+    /* The store lost it, or that it was ready (or is younger): the arena is believed
+     * if it was ready there. */
     if (!was_ready) return false;
     return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
 }
@@ -267,7 +267,7 @@ static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
     copy->rotted = 0;
 }
 
-/* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
+/* A copy is whole here once the catalog was told so: nothing tells the catalog of it later. */
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
     TB_ASSERT(copy->region != NULL && !tb_copy_is_whole(copy) && !tb_copy_leaves(copy));
@@ -290,8 +290,9 @@ void tb_copies_look(struct tb_daemon *d)
         if (!tb_copy_is_whole(c) && !tb_copy_leaves(c) && c->region != NULL) copy_progress(c, now);
 }
 
-/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a
- * chunk, as who lost some is waited for where others may have read it. */
+/* The catalog hears of a shard only if a chunk of it was damaged. A chunk that has not landed
+ * yet is no damage. The catalog waits for a holder that lost chunks, where others may have read
+ * them. */
 static void copy_rotted(struct tb_copy *c)
 {
     uint32_t chunks = 0;
@@ -318,7 +319,8 @@ void tb_copies_rotted(struct tb_daemon *d)
         copy_rotted(c);
 }
 
-/* The catalog spares a base while a crossing rests on it, and what is being written to a disk. */
+/* The catalog spares a base while a crossing rests on it, and a version that is being written to a
+ * disk. */
 static void copy_base(struct tb_copy *copy, tb_time_ns now)
 {
     struct tb_daemon *d = copy->d;

@@ -1,5 +1,5 @@
-/* copy_table.h - the rows of this gateway's copies, one a version. A leaf: whoever changes a row
- * wakes the dispatcher for what follows. */
+/* copy_table.h - the rows of this gateway's copies, one a version. A leaf: a room that changes
+ * a row wakes the dispatcher. */
 #ifndef TB_DAEMON_COPY_TABLE_H
 #define TB_DAEMON_COPY_TABLE_H
 
@@ -31,7 +31,7 @@ struct tb_copy_hop { /* at home: from one rank */
     tb_time_ns retry_at;
     tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
     uint32_t looks_shard, looks_chunk;
-    bool for_objects;     /* its chunks are all here: what the rank still encodes is what it is open for */
+    bool for_objects;     /* its chunks are all here: it is open for chunks that the rank still encodes */
     struct tb_copy *base; /* it decodes from this; NULL: nothing */
     const struct tb_place *base_place;
     /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
@@ -39,13 +39,13 @@ struct tb_copy_hop { /* at home: from one rank */
     const struct tb_place *place; /* they are of; NULL: not known yet */
     tb_time_ns opened_at;
     atomic_uint classes; /* of one that came; 0: none did */
-    /* Of those that came since it was opened: what they are decoded, and as they came. */
+    /* Of encoded chunks since it was opened: their bytes once decoded, and as they came. */
     atomic_uint_fast64_t raw_bytes, wire_bytes;
     struct tb_id uid, on; /* on: the base that the rank encodes on; zero: it does not */
     uint32_t shard_count;
 };
 
-/* Who reads a copy's bytes here: the catalog spares it. Each sets and clears its own bit. */
+/* Rooms that read a copy's bytes: the catalog spares it. Each sets and clears its own bit. */
 enum tb_copy_user {
     TB_COPY_USED_BY_LANDING = 1, /* hops of a newer version decode from it */
     TB_COPY_USED_BY_ANCHOR = 2,  /* it is being written to a disk */
@@ -75,8 +75,8 @@ struct tb_copy {
      * asked. */
     bool lacks_room;
     uint64_t room_bytes;
-    /* Why it could not cross and what room it lacked, as the log was told last; TB_OK and zero:
-     * nothing since it began. */
+    /* Why it could not cross and how much room it lacked, as logged last; TB_OK and zero: nothing
+     * since it began. */
     enum tb_status refused_told;
     struct tb_digest room_told;
     enum tb_status
@@ -99,7 +99,7 @@ struct tb_copy {
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */
     struct tb_lag_pace came;                       /* bytes, chunks or not */
-    tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
+    tb_time_ns pace_ns; /* the longest time in which all encoded chunks of one rank came; 0: not known */
     uint64_t opened_wall_ms;
 };
 
@@ -131,7 +131,7 @@ struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
 /* Makes it; NULL: no memory. */
 struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
-/* What came for it over the fabric from ranks, and over links, since this process began. */
+/* Bytes that came for it over the fabric from ranks, and over links, since this process began. */
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
 
 #endif

@@ -1,6 +1,6 @@
-/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed
- * into its region. What ranks encode of a step comes with them, for the links and for workers of
- * other hosts; where the way from the rank is a network, it comes instead of the chunks. */
+/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that
+ * sealed into its region. The deltas that a rank encodes come with its chunks, for the links and
+ * for workers of other hosts. Over a network they come in place of the chunks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -57,8 +57,8 @@ static struct tb_object_name object_name(const struct tb_id *uid, const struct t
     return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
 }
 
-/* The most of any: a chunk with few changes has fewer than were asked for. What two threads say at
- * once the next chunk mends. */
+/* The most classes of any chunk: one with few changes has fewer than were asked for. Two threads
+ * may write at once and one may get lost; the next chunk sets that right. */
 static void classes_seen(struct tb_copy_hop *h, unsigned classes)
 {
     if (classes > atomic_load_explicit(&h->classes, memory_order_relaxed))
@@ -74,8 +74,8 @@ static void object_counted(struct tb_copy_hop *h, const struct tb_hop_object *ob
     atomic_fetch_add_explicit(&h->wire_bytes, object->coded->count, memory_order_relaxed);
 }
 
-/* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is
- * looked at here; what it decodes to, by everybody who does. */
+/* On any thread of the fabric. That it is a delta to the expected base is checked here; the
+ * bytes that it decodes to are digested where it is decoded. */
 static void hop_object(void *user, const struct tb_hop_object *object)
 {
     struct tb_copy_hop *h = user;
@@ -103,8 +103,8 @@ static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb
     tb_objects_coming(objects, &name, coming, tb_clock_now());
 }
 
-/* P7: a rank may name anything. What nobody can decode from is kept for nobody, and pushes nothing
- * out. */
+/* P7: a rank may name any base. A delta that no site can decode is not kept, and so pushes no other
+ * one out. */
 static bool may_be_base(const struct tb_copy *copy, const struct tb_id *uid)
 {
     const struct tb_copy *base = tb_copy_find(copy->d, uid);
@@ -292,7 +292,7 @@ static void ask_end(struct tb_copy_hop *h)
     h->asks = false;
 }
 
-/* Asks the rank to let us in; its answer opens the hop. */
+/* Asks the rank to accept a token; its answer opens the hop. */
 static void hop_start(struct tb_copy_hop *h)
 {
     struct tb_daemon *d = h->copy->d;
@@ -359,8 +359,8 @@ void tb_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     hop_start(h);
 }
 
-/* All chunks of its shard are here, and not all of what its rank encodes. It ends when there is no
- * more, and with its rank: who unpublishes ends the encoding first. */
+/* All chunks of its shard are here, and not all deltas that its rank encodes. The hop ends with the
+ * last of them, and with its rank: a rank that unpublishes ends the encoding first. */
 static bool brings_objects(const struct tb_copy_hop *h)
 {
     if (h->hop == NULL || h->objects == NULL || tb_copy_leaves(h->copy)) return false;
@@ -435,7 +435,7 @@ void tb_landing_retry(struct tb_copy *copy, tb_time_ns now)
     }
 }
 
-/* Not those whose rank was just asked to let us in. */
+/* A hop whose rank was asked for access just now goes on. */
 void tb_landing_anew(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
@@ -463,7 +463,7 @@ static const char *action_of(enum tb_status status)
     return status == TB_NOT_FOUND ? "not_read_from_it" : "read_again";
 }
 
-/* The rank is asked first: what it serves may be a copy that it can make again. */
+/* The rank is asked first: it may serve a copy that it can make again. */
 static bool ask_rank(struct tb_copy_hop *h, const struct tb_hop_event *event)
 {
     const struct tb_report report = {.uid = h->copy->key.uid, .shard = event->shard, .chunk = event->chunk};
@@ -569,8 +569,7 @@ static void hop_event(struct tb_daemon *d, const struct tb_hop_note *note)
     }
 }
 
-/* What its hops told is not known: they are closed, and tried again where chunks are wanted
- * still. */
+/* Notes of its hops were lost: they are closed, and opened again where chunks are still wanted. */
 static void hops_anew(struct tb_copy *copy)
 {
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {

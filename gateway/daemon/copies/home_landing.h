@@ -29,13 +29,13 @@ void tb_landing_anew(struct tb_copy *copy, tb_time_ns now);
 void tb_landing_wake(uv_async_t *async);
 /* A rank or a worker digested its own copy of a chunk that it was asked about. */
 void tb_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
-/* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
+/* It is whole: hops that read chunks end, those that still bring encoded chunks go on. */
 void tb_landing_done(struct tb_copy *copy);
 /* By the dispatcher, of a copy that leaves: hops that decode from it begin again without. */
 void tb_landing_base_goes(struct tb_copy *base);
-/* The rank's objects of this shard are on their way. */
+/* The rank's encoded chunks of this shard are on their way. */
 void tb_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
-/* In how many classes ranks had best encode steps of the model; 0: nobody takes them. */
+/* In how many classes ranks had best encode deltas of the model; 0: no reader takes them. */
 uint8_t tb_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 #endif

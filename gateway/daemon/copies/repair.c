@@ -2,10 +2,10 @@
  * repairs it or stops serving it.
  *
  * P1: a report is a stranger's word, and nothing is dropped for it. Only the holder's own digest
- * counts: this gateway's for its arena and its shelves, a worker's for its staging and for what it
- * sealed. P7: base/damage_reports.h bounds the digests that reports cost. A report that is not
- * looked at is not kept: the reader reports it again. P10: one line a damaged chunk says where it
- * stood and what its holder did. */
+ * counts: this gateway's for its arena and its shelves, a worker's for its staging and for
+ * shards that it sealed. P7: base/damage_reports.h bounds the digests that reports cost. A
+ * report that is not looked at is not kept: the reader reports it again. P10: one line a damaged
+ * chunk says where it stood and what its holder did. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>

@@ -71,7 +71,7 @@ static struct tb_object *find_object(const struct tb_shelf_work *w)
     return w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
 }
 
-/* Made by somebody else, and small enough to go on as it is. */
+/* A rank or a link made it, and it is small enough to go on as it is. */
 static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
 {
     struct tb_object *object = find_object(w);
@@ -114,7 +114,7 @@ static void step(struct tb_shelf_work *w)
         w->shard++; /* the line is not empty, so one has chunks */
 }
 
-/* Somebody else is about to encode it. */
+/* A rank or a link is about to encode it. */
 static bool awaited(const struct tb_shelf_work *w, tb_time_ns now)
 {
     const struct tb_object_name name = name_of(w);

@@ -28,7 +28,7 @@ struct model_runs {
     bool doubted;    /* not home: no */
     const char *why; /* it is doubted */
     struct tb_run_asking asking;
-    uint64_t below; /* the run of home's, below what is remembered here, that the log was told of last */
+    uint64_t below; /* home's run, below the remembered one, that was logged last */
 };
 
 struct tb_home_runs {
@@ -203,7 +203,7 @@ void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links
         follower_told(d, peer, model, run);
 }
 
-/* P8: who only reads shuts no run out, but where the store is doubted anyway. */
+/* P8: a reader's word shuts no run out, except where the store is doubted anyway. */
 void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order, uint64_t number)
 {
     const uint32_t model = model_find(d, name);
@@ -244,8 +244,8 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     tb_session_reply(s, request, TB_SITE_DOUBT, why);
 }
 
-/* P7: as many in all as there may be sessions, as one that ends leaves what it asked for here
- * until the next tick. */
+/* P7: as many in all as there may be sessions, because requests of a session that ended stay until
+ * the next tick. */
 static bool may_wait(struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
 {
     uint32_t count = 0;

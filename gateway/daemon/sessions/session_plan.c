@@ -30,8 +30,8 @@ static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, stru
     return true;
 }
 
-/* What it stages or, of a version of one shard, what it published: of a session that does both
- * the catalog said which. */
+/* Its staging or, of a version of one shard, its published shard: of a session that has both, the
+ * catalog said which. */
 static const struct tb_worker_export *export_of(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint64_t export_id)
 {
@@ -80,8 +80,8 @@ static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const str
     TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), reader, uid, plan));
 }
 
-/* What was planned may be over by now: its reader whole or gone, its source lost, a newer plan
- * made. */
+/* The plan may be over by now: its reader is whole or gone, its source is lost, or there is a newer
+ * plan. */
 static void plan_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
 {
     struct tb_worker_session *reader = tb_session_find(d, &grant->reader);
@@ -138,7 +138,7 @@ static enum tb_status from_worker(struct tb_daemon *d, const struct tb_catalog_t
     return grant_ask(d, todo, reader, &source);
 }
 
-/* TB_NOT_FOUND: what the catalog planned is gone already. */
+/* TB_NOT_FOUND: the source that the catalog planned is gone already. */
 void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *reader = tb_session_find(d, &todo->session);

@@ -11,7 +11,7 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
-/* While what must be durable cannot be written, nothing new begins. */
+/* Nothing new begins while durable rows cannot be written. */
 static bool store_refuses(struct tb_worker_session *s, uint64_t request)
 {
     if (!s->d->store_down) return false;
@@ -19,7 +19,7 @@ static bool store_refuses(struct tb_worker_session *s, uint64_t request)
     return true;
 }
 
-/* P10: what a number has to be above. */
+/* P10: the number of a new version has to be above this one. */
 static void say_newest(const struct tb_daemon *d, const struct tb_name *model,
                        char why[TB_TEXT_BYTES_MAX + 1])
 {
@@ -46,7 +46,7 @@ static void say_fenced(const struct tb_daemon *d, const struct tb_session_run_op
              (unsigned long long)known.order);
 }
 
-/* What a refusal says beside its status; "" where that is all there is to it. */
+/* The text of a refusal beside its status; "" where the status says all. */
 static const char *publish_why(struct tb_daemon *d, const struct tb_name *model, enum tb_status status,
                                char out[TB_TEXT_BYTES_MAX + 1])
 {

@@ -9,7 +9,7 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
-/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is
+/* A rank's library saw that sealed memory was written to. It says so of its own memory, and once is
  * enough. */
 static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
 {
@@ -55,7 +55,7 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
     const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s), m.object};
     d->counters.chunks_bad += m.object ? 0 : 1;
     look_at_source(s, m.plan, &report);
-    /* Of what was encoded the chunk comes whole, from the same source. */
+    /* A chunk whose delta was bad comes whole, from the same source. */
     if (!m.object) TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }

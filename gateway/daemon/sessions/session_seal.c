@@ -21,7 +21,7 @@
 #include "intra/session_msg.h"
 
 #define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
-/* P7: what waits so is memory besides the arena. As a rule it is under 1 MiB a seal. */
+/* P7: seals that wait are memory besides the arena. As a rule it is under 1 MiB a seal. */
 #define PARKED_BYTES_MAX         ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX)
 #define PARKED_SESSION_MAX       64u
@@ -57,7 +57,7 @@ struct seal {
     struct tb_manifest_memory memory;
     struct tb_manifest manifest;
     struct tb_copy *copy;
-    struct tb_shard_files *files; /* what this shard says of them; the copy's once it is sealed */
+    struct tb_shard_files *files; /* digests that this shard says; the copy's once it is sealed */
     char why[256];
 };
 

@@ -111,8 +111,7 @@ static bool exports_full(struct tb_daemon *d)
     return full;
 }
 
-/* P7: descriptors of where an export's bytes stand; what one session has is none of what others
- * may have. */
+/* P7: descriptors of where an export's bytes stand. One session may have a quarter of them. */
 #define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
 #define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
 

@@ -28,7 +28,7 @@ static enum tb_status unpublish_ask(const struct tb_worker_session *s, const str
     return tb_catalog_unpublish_gone(c, tb_clock_now(), &s->id, &m->uid, m->shard, drain);
 }
 
-/* Who came back says again what it had asked for: it waits once. Returns how many wait besides. */
+/* A rank that came back repeats its request, which waits once. Returns how many others wait. */
 static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
                                  struct tb_unpublish_wait *before_out)
 {
@@ -49,10 +49,11 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
     return count;
 }
 
-/* P3: a chunk that has rotted here is taken from the rank before it goes, also when the verifier's
- * wake is still to come. P1: what another request hid (or this one, before the connection was cut)
- * is still read until that drain ends: the answer waits for it as well. Where nothing is hidden
- * anew, what was told of it before still counts: some of it may have come back into sight. */
+/* P3: a chunk that has rotted here is taken from the rank before it goes, also when the
+ * verifier's wake is still to come. P1: shards that another request hid (or this one, before the
+ * connection was cut) are read until that drain ends: the answer waits for it as well. Where
+ * nothing is hidden anew, the earlier status still counts: some shards may have come back into
+ * sight. */
 enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unpublish m;
@@ -83,8 +84,8 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     return TB_OK;
 }
 
-/* P10: a rank that took its memory away before all of it was here. What that costs, version.state
- * says. */
+/* P10: a rank took its memory away before all of it was here. version.state says which version that
+ * ends. */
 static void tell_gone(const struct tb_catalog_todo *todo)
 {
     char uid[TB_HEX_CHARS];
@@ -104,20 +105,19 @@ static const char *unpublished_why(enum tb_status status)
                                      : "the gateway could not take it in time";
 }
 
-/* Who asked for all hears that something stays; who asked for one, how that one ended. */
+/* A request for all shards hears that some stay; a request for one shard, how that one ended. */
 static void unpublish_note(struct tb_unpublish_wait *u, const struct tb_catalog_todo *todo)
 {
     TB_ASSERT(tb_id_equal(&u->uid, &todo->uid));
     const bool own = u->shard == todo->shard && u->shard != TB_CATALOG_ALL_SHARDS;
     if (u->judged && !own) return;
     if (u->shard == TB_CATALOG_ALL_SHARDS && todo->status == TB_PEER_REVOKED)
-        return; /* told to who asked for that one */
+        return; /* told to the request for that one */
     if (own || u->status == TB_OK || todo->status == TB_TIMEOUT) u->status = todo->status;
     u->judged = own;
 }
 
-/* Whether `u` asked for some of what this is about, and all that it asked for has ended or come
- * back. */
+/* The todo concerns shards of `u`, and all shards of `u` have ended or come back. */
 static bool unpublish_over(const struct tb_worker_session *s, struct tb_unpublish_wait *u,
                            const struct tb_catalog_todo *todo)
 {

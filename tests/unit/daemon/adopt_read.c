@@ -176,7 +176,7 @@ static void a_file_that_changed_meanwhile_gives_only_what_is_right(void **state)
     tb_place_unclaim(place, 2);
 }
 
-/* What a link writes at the same time is its own. */
+/* A chunk that a link writes at the same time stays the link's. */
 static void a_chunk_that_is_claimed_is_left_alone(void **state)
 {
     struct world *w = *state;

@@ -110,7 +110,7 @@ __attribute__((visibility("default"))) int unlink(const char *path)
     return (int)syscall(SYS_unlink, path);
 }
 
-/* What was written of anchors, and when; at one of them the disk takes its time. */
+/* Writes to anchors, and their times; at one of them the disk takes its time. */
 #define PIECES_MAX 256u
 #define SLOW_PIECE 8u
 #define SLOW_NS    TB_MS(200)
@@ -142,7 +142,7 @@ static void piece_note(size_t bytes)
     if (slow) (void)nanosleep(&(struct timespec){.tv_nsec = (long)SLOW_NS}, NULL);
 }
 
-/* What there was, and begins anew. */
+/* Forgets earlier writes and begins anew. */
 static struct pieces pieces_take(void)
 {
     pthread_mutex_lock(&pieces_lock);
@@ -503,7 +503,7 @@ static void child_begin(struct child *c, void (*end)(struct trainer *t))
     c->log = log;
 }
 
-/* What it said at error, which is all that it blames. */
+/* The log's lines at level error: they are all that it blames. */
 static void child_end(struct child *c)
 {
     int code = -1;

@@ -1,5 +1,7 @@
-/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and
- * when no more (P6, P7). */
+/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, until when,
+ * and how long a base stays for them (P1, P6, P7).
+ *
+ * Covers: gateway/daemon/copies/home_landing.c */
 #include <string.h>
 
 #include "base/clock.h"
@@ -59,8 +61,8 @@ static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
     return stats.pairs;
 }
 
-/* P7: a rank says on what it encodes. What is no other version of its model, that is here, is
- * nothing to wait for. */
+/* P7: a rank names the base of its deltas. Nothing is expected of a base that is no other
+ * version of its model, or is not here. */
 static void a_base_is_a_version_of_the_model(void **state)
 {
     (void)state;

@@ -105,7 +105,7 @@ static void open_version(struct home *h, const struct tb_worker_session *s, cons
     CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
 }
 
-/* Whose run and version is opened by a session of this process; shard 0 has all the
+/* A gateway with a run and a version that a session of this process opened; shard 0 has all the
  * room but `left` bytes. */
 static void sealed_large(struct home *h, const struct version *v, uint64_t left)
 {
@@ -481,9 +481,9 @@ static enum tb_status status_of(const struct tb_worker_session *s, uint64_t requ
     return u->status;
 }
 
-/* One shard came back into sight while another drains on. Who asks again for both then has it
- * hidden anew, and what was told of it before is over; asked once more, nothing is hidden by that,
- * and what was told stays told. */
+/* One shard came back into sight while another drains on. A rank that asks again for both then has
+ * it hidden anew, and the earlier status of it is over. Asked once more, nothing is hidden by that,
+ * and the earlier status stays. */
 static void who_asks_again_is_told_what_was_told(void **state)
 {
     (void)state;

@@ -150,7 +150,7 @@ static void made(struct world *w, uint8_t of, uint8_t on, uint32_t chunk, size_t
     tb_objects_put(w->objects, &name, &news);
 }
 
-/* What came encoded on that base goes on as it came, and nobody encodes it again. */
+/* A delta that came from elsewhere goes on as it came, and is not encoded again. */
 static void what_came_encoded_is_forwarded(void **state)
 {
     (void)state;
