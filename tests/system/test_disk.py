@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Versions on disks: what a site has in files does not cross again, and nothing in a file is believed."""
+"""Versions on disks: what a site has in files does not cross again, and nothing in a file is believed.
+
+Covers: gateway/daemon/copies/adopt.c gateway/daemon/copies/anchors.c
+Covers: gateway/daemon/copies/anchor_refill.c
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them."""
+"""A home that lost its store learns which runs other sites remember before it opens one, or refuses and names them.
+
+Covers: gateway/daemon/sessions/home_runs.c
+"""
 
 import signal
 import sqlite3

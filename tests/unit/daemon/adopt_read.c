@@ -1,5 +1,7 @@
-/* Files are compared with versions, and what matches is claimed: only what is the version's bytes
- * when it is read, whatever the files were a moment before. P1. */
+/* adopt_read.c - files are compared with versions, and chunks that match are claimed. Only bytes that
+ * are the version's when they are read count, whatever the files were a moment before (P1).
+ *
+ * Covers: gateway/daemon/copies/adopt_read.c */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

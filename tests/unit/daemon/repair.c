@@ -1,7 +1,8 @@
-/* P1 P7: reports that a chunk is damaged where it stands: at this gateway, and at a rank. What a
- * liar can do with them.
+/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the holder
+ * digests its own copy, and a liar gains nothing (P1, P7).
  *
- * Covers: gateway/daemon/copies/repair.c, gateway/daemon/copies/home_landing.c. */
+ * Covers: gateway/daemon/copies/repair.c gateway/daemon/copies/copy_sweep.c
+ * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_repair.c */
 #include "tests/unit/daemon/sealed_version.h"
 
 #include <stdlib.h>

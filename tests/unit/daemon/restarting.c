@@ -1,5 +1,7 @@
 /* restarting.c - links that begin anew: until the old ones are closed their streams touch what is
- * offered and land, so nothing of the arena is given away or unmapped (P1). */
+ * offered and land, so nothing of the arena is given away or unmapped (P1).
+ *
+ * Covers: gateway/daemon/copies/copies.c gateway/daemon/links/link_opening.c */
 #include <signal.h>
 
 #include "tests/unit/check.h"

@@ -1,5 +1,6 @@
-/* shelves.c - tests of gateway/daemon/copies/shelves.c: what lands is encoded, once, and work
- * may end at any time. */
+/* shelves.c - each chunk that lands is encoded once, and the work on a shelf may end at any time.
+ *
+ * Covers: gateway/daemon/copies/shelves.c */
 #include "gateway/daemon/copies/shelves.h"
 
 #include <setjmp.h>

@@ -1,5 +1,10 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7),
- * and a full one is told of (P10). */
+ * and a full one is told of (P10).
+ *
+ * Covers: gateway/daemon/control/usage_status.c gateway/daemon/sessions/session_grant.c
+ * Covers: gateway/daemon/sessions/session_plan.c gateway/daemon/sessions/session_publish.c
+ * Covers: gateway/daemon/sessions/held_reply.c gateway/daemon/sessions/session_table.c
+ * Covers: gateway/daemon/copies/copy_table.c */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>

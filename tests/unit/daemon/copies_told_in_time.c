@@ -1,5 +1,8 @@
-/* judged.c - a version is lost only when nobody holds some chunk (P3): who judges knows what
- * landed, also since the last tick. */
+/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog hears
+ * of chunks that landed or rotted since the last tick before it decides.
+ *
+ * Covers: gateway/daemon/copies/copies.c gateway/daemon/sessions/session_unpublish.c
+ * Covers: gateway/daemon/sessions/sessions.c */
 #include <string.h>
 
 #include "base/fault.h"
@@ -166,5 +169,5 @@ int main(void)
         cmocka_unit_test(rot_of_its_own_is_heard_of),
         cmocka_unit_test(what_has_rotted_is_taken_before_its_rank_goes),
     };
-    return cmocka_run_group_tests_name("daemon.judged", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("copies_told_in_time", tests, NULL, NULL);
 }

@@ -1,5 +1,8 @@
-/* sealed.c - SEAL frames that a gateway cannot take: nothing of them stays behind, and who is
- * gone is not answered. */
+/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each UNPUBLISH
+ * is answered once, with the status of the shards that it asked for (P1, P3).
+ *
+ * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/sessions/session_unpublish.c
+ * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */
 #include <string.h>
 
 #include "base/fault.h"
@@ -525,5 +528,5 @@ int main(void)
         cmocka_unit_test(who_asks_again_is_told_what_was_told),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
-    return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("seal_and_unpublish", tests, NULL, NULL);
 }

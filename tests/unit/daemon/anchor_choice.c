@@ -1,4 +1,7 @@
-/* anchored.c - what an anchor is for is the newest version that somebody can come back to (P3). */
+/* anchor_choice.c - the anchor is the newest version that a worker can come back to (P3).
+ *
+ * Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/anchor_writer.c
+ * Covers: gateway/daemon/copies/anchor_refill.c */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -587,5 +590,5 @@ int main(void)
         cmocka_unit_test(an_anchor_is_written_at_its_rate),
         cmocka_unit_test(an_end_does_not_wait_for_a_disk_that_hangs),
     };
-    return cmocka_run_group_tests_name("daemon.anchored", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("anchor_choice", tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-/* parked.c - P7: seals that wait for room are memory beside the arena, and bounded: a session that
- * says more is told so. */
+/* parked_seals_bounded.c - seals that wait for room are memory beside the arena, and bounded (P7): a
+ * session that has too many is refused.
+ *
+ * Covers: gateway/daemon/sessions/session_seal.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -159,5 +161,5 @@ int main(void)
         cmocka_unit_test(a_session_parks_no_more_than_one_large_seal),
         cmocka_unit_test(seals_do_not_wait_for_ever),
     };
-    return cmocka_run_group_tests_name("daemon.parked", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("parked_seals_bounded", tests, NULL, NULL);
 }
