@@ -99,17 +99,25 @@ static enum tb_status manifests_of(struct tb_anchor_writer *w, const struct tb_m
     return TB_SITE_IO;
 }
 
+static enum tb_status create_file(struct tb_anchor_writer *w, struct tb_anchor_file *file)
+{
+    const struct tb_manifest **pointers = tb_calloc(w->key.shard_count, sizeof *pointers);
+    if (pointers == NULL) return TB_SITE_NOMEM;
+    enum tb_status status = manifests_of(w, pointers);
+    if (status == TB_OK) status = tb_anchor_create(w->path, &w->key, pointers, file, w->error);
+    tb_free(pointers);
+    return status;
+}
+
 enum tb_status tb_anchor_writer_run(struct tb_anchor_writer *w)
 {
     struct tb_anchor_file file;
     TB_ASSERT(w->folder != NULL && w->path[0] != '\0' && tb_arena_region_complete(w->region));
-    const struct tb_manifest **pointers = tb_calloc(w->key.shard_count, sizeof *pointers);
-    if (pointers == NULL) return TB_SITE_NOMEM;
-    enum tb_status status = manifests_of(w, pointers);
-    if (status == TB_OK) status = tb_anchor_create(w->path, &w->key, pointers, &file, w->error);
-    tb_free(pointers);
-    if (status == TB_OK) status = write_file(w, &file);
+    enum tb_status status = create_file(w, &file);
+    if (status != TB_OK) return status;
+    status = write_file(w, &file);
+    if (status != TB_OK) return status;
     const struct tb_anchor_which which = tb_anchor_which_of(&w->key);
-    if (status == TB_OK) tb_anchor_folder_remove_older(w->folder, &w->key.model, &which);
-    return status;
+    tb_anchor_folder_remove_older(w->folder, &w->key.model, &which);
+    return TB_OK;
 }

@@ -41,34 +41,46 @@ static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer
     return TB_OK;
 }
 
-static enum tb_status export_open(struct tb_copy *copy)
+static enum tb_status export_with(struct tb_copy *copy, struct tb_export_buffer *buffers)
 {
-    TB_ASSERT(copy->export_id == 0 && !tb_copy_leaves(copy));
     struct tb_daemon *d = copy->d;
     const uint32_t count = copy->key.shard_count;
+    const struct tb_shelf_at shelf = {.buffer = 2 * count};
+    const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
+    const struct tb_export_options options = {.export_id = ++d->next_export_id,
+                                              .buffers = buffers,
+                                              .buffer_count = 2 * count + has_shelf,
+                                              .shelf = has_shelf ? &shelf : NULL};
+    const enum tb_status status = tb_export_open(d->fabric, &options);
+    if (status != TB_OK) {
+        tb_copy_shelf_end(copy);
+        return status;
+    }
+    copy->export_id = options.export_id;
+    tb_copy_shelf_begin(copy);
+    return TB_OK;
+}
+
+static enum tb_status export_open(struct tb_copy *copy)
+{
+    const uint32_t count = copy->key.shard_count;
+    TB_ASSERT(copy->export_id == 0 && !tb_copy_leaves(copy));
+    enum tb_status status = TB_SITE_NOMEM;
     struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count + 1, sizeof *buffers);
+    if (buffers == NULL) return status;
     struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
-    enum tb_status status =
-        buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
-    if (status == TB_OK) {
-        const struct tb_shelf_at shelf = {.buffer = 2 * count};
-        const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
-        const struct tb_export_options options = {.export_id = ++d->next_export_id,
-                                                  .buffers = buffers,
-                                                  .buffer_count = 2 * count + has_shelf,
-                                                  .shelf = has_shelf ? &shelf : NULL};
-        status = tb_export_open(d->fabric, &options);
-        if (status == TB_OK) copy->export_id = options.export_id;
-    }
-    tb_free(buffers);
-    tb_free(shards);
-    if (status == TB_OK) {
-        tb_copy_shelf_begin(copy);
-        return TB_OK;
-    }
-    tb_copy_shelf_end(copy);
+    if (shards == NULL) goto undo_buffers;
+    status = source_build(copy, buffers, shards);
+    if (status != TB_OK) goto undo_shards;
+    status = export_with(copy, buffers);
+    if (status == TB_OK) goto undo_shards; /* its source stays */
     tb_free(copy->source);
     copy->source = NULL;
+
+undo_shards:
+    tb_free(shards);
+undo_buffers:
+    tb_free(buffers);
     return status;
 }
 

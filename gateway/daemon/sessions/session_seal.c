@@ -83,33 +83,37 @@ static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *sea
     return tb_digest_equal(&root, &seal->manifest.root) ? TB_OK : TB_PEER_GARBLED;
 }
 
+static enum tb_status region_for(struct tb_copy *copy, char *error)
+{
+    struct tb_daemon *d = copy->d;
+    if (copy->region != NULL) return TB_OK;
+    const enum tb_status status = tb_arena_region_new(d->arena, &copy->key, &copy->region, error);
+    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
+    copy->landing_at = tb_clock_now();
+    return tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
+}
+
+static enum tb_status shard_reserve(const struct tb_copy *copy, const struct seal *seal, char *error)
+{
+    const enum tb_status status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
+    return status == TB_OK ? tb_arena_digests_done(copy->region, seal->m.shard) : status;
+}
+
 /* Its space, before the version is accepted. TB_AGAIN: an eviction makes room. */
 static enum tb_status seal_reserve(struct tb_worker_session *s, struct seal *seal)
 {
-    struct tb_daemon *d = s->d;
     struct tb_copy *copy = seal->copy;
-    TB_ASSERT(!tb_copy_leaves(copy) && seal->m.shard < copy->key.shard_count);
     char error[TB_ARENA_ERROR_BYTES] = "";
-    enum tb_status status = TB_OK;
-    if (copy->region == NULL) {
-        status = tb_arena_region_new(d->arena, &copy->key, &copy->region, error);
-        if (status == TB_DONE_BEFORE) status = TB_OK;
-        if (status == TB_OK) copy->landing_at = tb_clock_now();
-        if (status == TB_OK) status = tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
-    }
-    if (status == TB_OK) status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
+    TB_ASSERT(!tb_copy_leaves(copy) && seal->m.shard < copy->key.shard_count);
+    enum tb_status status = region_for(copy, error);
+    if (status == TB_OK) status = shard_reserve(copy, seal, error);
     if (status == TB_DONE_BEFORE || status == TB_CONFLICT)
         return TB_OK; /* the catalog judges unequal seals */
-    if (status == TB_OK) {
-        status = tb_arena_digests_done(copy->region, seal->m.shard);
-        return status == TB_DONE_BEFORE ? TB_OK : status;
-    }
+    if (status == TB_OK) return TB_OK;
     snprintf(seal->why, sizeof seal->why, "%.200s", error);
-    if (status == TB_SITE_NOMEM) {
-        struct tb_catalog_room room;
-        status = tb_copies_make_room(d, seal->manifest.bytes, &room);
-    }
-    return status;
+    if (status != TB_SITE_NOMEM) return status;
+    struct tb_catalog_room room;
+    return tb_copies_make_room(s->d, seal->manifest.bytes, &room);
 }
 
 /* P6: sealed again after this gateway lost its arena: a version that is ready already does not
