@@ -114,7 +114,7 @@ bool tb_bounds_at(const struct tb_bounds *b, uint32_t *cursor, struct tb_bound *
         {"run_waits", b->sessions},
         {"copies", b->versions},
         {"exports", b->versions},
-        {"plan_waits", b->references},
+        {"grants", b->references},
         {"encoded_bytes", b->encoded_bytes},
     };
     const size_t count = sizeof made / sizeof made[0];

@@ -17,8 +17,8 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -163,7 +163,7 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
     if (copy != NULL) follow_end(copy);
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;
     copy->key = todo->key;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     tb_shard_files_free(&copy->files);
     tb_copy_serve(copy);
 }

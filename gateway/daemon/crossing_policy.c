@@ -60,7 +60,7 @@ static uint64_t ratio(uint64_t wire_bytes, uint64_t held_bytes)
 static void begin(struct tb_daemon *d, struct tb_policy *p, const struct tb_id *uid)
 {
     const struct tb_copy *last = tb_copy_find(d, &p->uid);
-    if (last != NULL && last->whole) tb_abandon_whole(&p->abandon);
+    if (last != NULL && tb_copy_is_whole(last)) tb_abandon_whole(&p->abandon);
     p->uid = *uid;
     p->wire_bytes = 0;
 }
@@ -68,7 +68,7 @@ static void begin(struct tb_daemon *d, struct tb_policy *p, const struct tb_id *
 static void consider(struct tb_daemon *d, struct tb_policy *p, const struct weighed *w)
 {
     const struct tb_copy *copy = tb_copy_find(d, &w->crossing.key.uid);
-    if (copy == NULL || copy->region == NULL || copy->evicting) return;
+    if (copy == NULL || copy->region == NULL || tb_copy_leaves(copy)) return;
     const uint64_t held = tb_copy_held_bytes(copy), wire = tb_copy_wire_bytes(copy);
     const uint64_t scale = ratio(wire, held);
     if (!tb_id_equal(&p->uid, &w->crossing.key.uid)) begin(d, p, &w->crossing.key.uid);

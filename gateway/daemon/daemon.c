@@ -35,8 +35,8 @@
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
-#include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_grant.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/daemon/store_restore.h"
@@ -175,7 +175,7 @@ static void arrivals_tell(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->region != NULL && !c->whole)
+        if (c->region != NULL && !tb_copy_is_whole(c))
             TB_MOOT(tb_catalog_arena_came(d->catalog, now, &c->key.uid, tb_copy_wire_bytes(c)));
     }
 }
@@ -195,7 +195,7 @@ static void tick(uv_timer_t *timer)
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
     tb_copies_sweep(d, now);
-    tb_plan_waits_tick(d, now);
+    tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
     tb_home_runs_tick(d, now);
@@ -214,12 +214,12 @@ static void tick(uv_timer_t *timer)
         tb_persist_tick(d);
         tb_usage_tick(d);
         tb_crossings_hear_again(d);
-        tb_daemon_check(d);
         d->room_freed = true; /* as far as anybody here knows */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
     }
     catalog_tick(d, now);
     tb_daemon_turn(d);
+    if (d->slow_at == now) tb_daemon_check(d);
     const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
         d->tick_ms = next;
@@ -561,7 +561,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_records_close(d);
     tb_seals_free(d);
     tb_home_runs_close(d);
-    tb_plan_waits_free(d);
+    tb_grants_free(&d->grants);
     if (d->fabric != NULL) tb_fabric_close(d->fabric);
     const uint64_t end_ms = tb_clock_wall_ms() + 1000; /* sessions linger for at most 200 ms */
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)

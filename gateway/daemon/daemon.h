@@ -29,6 +29,7 @@
 #include "gateway/daemon/links/lag.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/withdrawn.h"
+#include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
@@ -83,14 +84,14 @@ struct tb_daemon {
     bool news_refused;       /* a version that a peer announced found no row: it is heard again */
     struct tb_bounds bounds; /* of the catalog's tables */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];
-    struct tb_gauge connections, worker_exports, copies_used, parked_bytes, plan_waits_used;
+    struct tb_gauge connections, worker_exports, copies_used, parked_bytes;
     struct tb_gauge source_bytes, unpublish_waits, run_waits;
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_withdrawn withdrawn;
     struct tb_home_runs *home_runs; /* of models whose home is here */
-    bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
-    struct tb_plan_wait *plan_waits;
+    bool new_home;           /* the operator says that no other site remembers a run (tombolod --new-home) */
+    struct tb_grants grants; /* tokens that workers were asked to accept */
     uint64_t next_export_id, next_wait, next_hop;
     struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last delta, from its ranks */
     struct tb_counters counters;
@@ -138,10 +139,11 @@ struct tb_daemon {
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;
-    bool woken;      /* something was marked that the dispatcher has to look at */
-    bool turning;    /* it does */
-    bool room_freed; /* in the arena, or the catalog lets go of some: who waits for room asks again */
-    bool opening;    /* before the loop runs: a signal sets draining, and what takes long looks at it */
+    uint64_t check_paid; /* rows, by turns since the last check (daemon_check.h) */
+    bool woken;          /* something was marked that the dispatcher has to look at */
+    bool turning;        /* it does */
+    bool room_freed;     /* in the arena, or the catalog lets go of some: who waits for room asks again */
+    bool opening;        /* before the loop runs: a signal sets draining, and what takes long looks at it */
     bool draining;
     bool fault; /* something that must not happen did: exit code 1 */
     bool left;  /* a thread waits for a disk that does not answer, and what it touches is left as it is */

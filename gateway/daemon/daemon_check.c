@@ -2,41 +2,13 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
-#include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/copies_check.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/sessions_check.h"
 
-static void copy_check(const struct tb_daemon *d, const struct tb_copy *c)
-{
-    TB_ASSERT(c->d == d);
-    TB_ASSERT(c->key.shard_count > 0 && !tb_id_is_zero(&c->key.uid));
-    TB_ASSERT(!c->asked || c->asked_at != 0);
-    TB_ASSERT(!c->whole || c->region != NULL);
-    TB_ASSERT(c->evict_waits == 0 || c->evicting);
-    TB_ASSERT(c->from_count <= TB_CATALOG_FROM_MAX);
-    TB_ASSERT(c->told.count <= TB_CROSSING_TOLD_MAX);
-    TB_ASSERT(c->pace.count <= TB_LAG_SECONDS && c->came.count <= TB_LAG_SECONDS);
-}
-
-static void copies_check(const struct tb_daemon *d)
-{
-    uint64_t count = 0;
-    for (const struct tb_copy *c = d->copies; c != NULL; c = c->next, count++) {
-        copy_check(d, c);
-        TB_ASSERT(count < d->bounds.versions);
-    }
-    TB_ASSERT(count == d->copies_used.used);
-    TB_ASSERT(d->copies_used.used <= d->copies_used.most);
-}
-
-static void sessions_check(const struct tb_daemon *d)
-{
-    uint32_t count = 0;
-    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next, count++)
-        TB_ASSERT(s->d == d);
-    TB_ASSERT(count == d->session_count);
-}
+#define TURN_ROWS 64u /* that a turn pays for */
 
 /* The list may be long: tb_withdrawn_add keeps the share of each model. */
 static void withdrawn_check(const struct tb_withdrawn *w)
@@ -74,8 +46,8 @@ void tb_daemon_check(const struct tb_daemon *d)
 {
     TB_ASSERT(d->config != NULL && d->catalog != NULL);
     TB_ASSERT(d->tls_again_at == 0 || d->tls_refused[0] != '\0');
-    copies_check(d);
-    sessions_check(d);
+    tb_copies_check(d);
+    tb_sessions_check(d);
     withdrawn_check(&d->withdrawn);
     peers_check(d);
     for (uint32_t i = 0; d->own != NULL && i < d->config->model_count; i++)
@@ -83,8 +55,13 @@ void tb_daemon_check(const struct tb_daemon *d)
     if (d->persist != NULL) tb_persist_check(d);
 }
 
-void tb_daemon_check_turn(const struct tb_daemon *d)
+void tb_daemon_check_turn(struct tb_daemon *d)
 {
     TB_ASSERT(!d->woken && !d->turning);
-    if (TB_CHECK_TURNS) tb_daemon_check(d);
+    if (!TB_CHECK_TURNS) return;
+    const uint64_t rows = d->copies_used.used + d->connections.used + d->worker_exports.used;
+    d->check_paid += TURN_ROWS;
+    if (d->check_paid < rows) return;
+    d->check_paid = 0;
+    tb_daemon_check(d);
 }

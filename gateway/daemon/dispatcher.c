@@ -14,12 +14,14 @@
 #include "base/fault.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
@@ -60,11 +62,12 @@ static void room_ask(struct tb_daemon *d)
     tb_daemon_wake(d); /* what they told the catalog */
 }
 
-static void offers_make(struct tb_daemon *d)
+/* A copy that can be served is offered. From one that leaves, no hop decodes any more. */
+static void copies_follow(struct tb_daemon *d)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->offer_due && !c->evicting) tb_crossing_offer(c);
-        c->offer_due = false;
+        if (c->serving == TB_COPY_DUE) tb_crossing_offer(c);
+        if (tb_copy_leaves(c) && (c->used_by & TB_COPY_USED_BY_LANDING) != 0) tb_home_landing_base_goes(c);
     }
 }
 
@@ -94,7 +97,7 @@ void tb_daemon_turn(struct tb_daemon *d)
         requests_again(d);
         todos_do(d);
         room_ask(d);
-        offers_make(d);
+        copies_follow(d);
         tb_crossings_life_tell(d);
     } while (d->woken);
     d->turning = false;

@@ -376,7 +376,7 @@ static void look_at_leaving(struct site *s)
     bool leaves[VERSIONS_MAX] = {false};
     for (const struct tb_copy *c = s->daemon != NULL ? s->daemon->copies : NULL; c != NULL; c = c->next) {
         const uint32_t version = world_version_find(&c->key.uid);
-        if (version != NONE && c->evicting) leaves[version] = true;
+        if (version != NONE && tb_copy_leaves(c)) leaves[version] = true;
     }
     for (uint32_t v = 0; v < the->version_count; v++) {
         struct leaving *l = &s->leaving[v];
@@ -393,7 +393,7 @@ static void check_evictions(uint32_t site)
 {
     const struct tb_daemon *d = the->sites[site].daemon; /* NULL: it starts */
     for (const struct tb_copy *c = d != NULL ? d->copies : NULL; c != NULL; c = c->next)
-        if (c->evicting && c->export_id != 0) check_evicted(site, c);
+        if (tb_copy_leaves(c) && c->export_id != 0) check_evicted(site, c);
     look_at_leaving(&the->sites[site]);
 }
 

@@ -131,7 +131,7 @@ static void of_table(struct tb_daemon *d, const struct tb_name *model, char out[
 
 static bool lands(const struct tb_copy *c, const struct tb_site_lag *l)
 {
-    return c != l->copy && c->region != NULL && !c->whole && !c->evicting;
+    return c != l->copy && c->region != NULL && !tb_copy_is_whole(c) && !tb_copy_leaves(c);
 }
 
 /* The version that crosses before this one: of this model, else of another. False: none does. */

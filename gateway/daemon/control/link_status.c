@@ -101,8 +101,8 @@ void tb_status_pace(struct tb_daemon *d)
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         tb_lag_look(&d->goodput[i].pace, d->goodput[i].bytes);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->whole) tb_crossing_told_end(&c->told);
-        if (c->whole || c->region == NULL) continue;
+        if (tb_copy_is_whole(c)) tb_crossing_told_end(&c->told);
+        if (tb_copy_is_whole(c) || c->region == NULL) continue;
         if (tb_copy_held_bytes(c) > c->pace.bytes && !c->failed_lately) {
             c->failed = TB_OK;
             tb_crossing_told_end(&c->told);

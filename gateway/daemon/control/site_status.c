@@ -426,8 +426,9 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_u64(o, "sealed_shards", v->sealed_count);
     set_u64(o, "opened_ms", copy != NULL ? copy->opened_wall_ms : 0);
     put(o, "whole_s",
-        copy != NULL && copy->whole ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
-                                    : json_null());
+        copy != NULL && tb_copy_is_whole(copy)
+            ? json_real(seconds(tb_time_since(copy->seen_at, copy->whole_at)))
+            : json_null());
     const enum tb_status end = tb_catalog_state_status(v->state);
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));

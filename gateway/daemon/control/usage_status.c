@@ -17,9 +17,9 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
-#include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "wan/send/encoded_chunks.h"
 
@@ -141,9 +141,15 @@ static void session_user(void *user, const struct tb_id *session)
     if (s != NULL) user_add_identity(r->users, &s->identity, 1);
 }
 
-static void plan_waits_users(struct tb_daemon *d, json_t *users)
+/* This gateway reads under the name of its own site. */
+static void grants_users(struct tb_daemon *d, json_t *users)
 {
-    tb_plan_waits_each(d, session_user, &(struct readers){d, users});
+    for (const struct tb_grant *g = d->grants.first; g != NULL; g = g->next) {
+        if (tb_id_is_zero(&g->reader))
+            user_add(users, d->site.text, 1);
+        else
+            session_user(&(struct readers){d, users}, &g->reader);
+    }
 }
 
 static void store_rows_users(struct tb_daemon *d, json_t *users)
@@ -167,9 +173,9 @@ static struct usage copies(struct tb_daemon *d)
     return of_gauge(&d->copies_used, d->bounds.versions);
 }
 
-static struct usage plan_waits(struct tb_daemon *d)
+static struct usage grants(struct tb_daemon *d)
 {
-    return of_gauge(&d->plan_waits_used, d->bounds.references);
+    return of_gauge(&d->grants.gauge, d->bounds.references);
 }
 
 static struct usage parked_seals(struct tb_daemon *d)
@@ -306,7 +312,7 @@ static const struct {
     {"exports", exports, exports_users},
     {"tokens", tokens, tokens_users},
     {"door_readers", door_readers, door_readers_users},
-    {"plan_waits", plan_waits, plan_waits_users},
+    {"grants", grants, grants_users},
     {"parked_seal_bytes", parked_seals, parked_users},
     {"store_rows", store_rows, store_rows_users},
     {"held_replies", held_replies, held_replies_users},

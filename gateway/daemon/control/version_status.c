@@ -32,7 +32,7 @@ static bool has_readers(const struct tb_daemon *d, const struct tb_name *model)
 
 static json_t *stages(const struct tb_daemon *d, const struct tb_copy *c)
 {
-    const tb_time_ns whole_at = c->whole ? c->whole_at : 0;
+    const tb_time_ns whole_at = tb_copy_is_whole(c) ? c->whole_at : 0;
     /* Where nobody is to activate it, it does not wait for that. */
     const bool awaited = whole_at != 0 && (c->activated_at != 0 || has_readers(d, &c->key.model));
     return json_pack("{s:o, s:o, s:o, s:o}", "queued_s",
@@ -73,7 +73,7 @@ json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes)
 static json_t *eta(const struct tb_copy *c, uint64_t bytes)
 {
     const uint64_t held = tb_copy_held_bytes(c);
-    if (c->whole || c->region == NULL || held >= bytes) return json_null();
+    if (tb_copy_is_whole(c) || c->region == NULL || held >= bytes) return json_null();
     return tb_status_eta(&c->pace, bytes - held);
 }
 

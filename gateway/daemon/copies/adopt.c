@@ -1,17 +1,19 @@
-/* adopt.c - `tombolo adopt MODEL DIR`: a version that stands in files of this machine is taken from
- * there, so that what is newer crosses as a difference to it.
+/* adopt.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that newer
+ * versions cross as deltas to it.
  *
- * The files are opened, the versions that other sites have are asked for their manifests, the
- * files' chunks are compared with all of them, and what matches the best one is claimed in its
- * places, digested there like whatever lands (P1). What is lacking of that version crosses then,
- * before anything newer does. While this goes on nothing else of the model crosses, or it would
- * cross whole what a moment later is a difference; so it ends by itself when nobody asks for it any
- * more, or when nothing moves (P6). */
+ * The gateway opens the files and asks other sites for the manifests of their versions. It compares
+ * the chunks of the files with all of them. The chunks that match the best version are claimed in
+ * its places, and digested there like all that lands (P1). The missing chunks of that version cross
+ * before anything newer does.
+ *
+ * Nothing else of the model crosses meanwhile, because it would cross whole and not as a delta. So
+ * adopting ends by itself when the command has gone, or when nothing moves (P6). */
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
@@ -26,13 +28,15 @@
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */
 #define ASKED_NS  TB_SECONDS(10) /* a command that has not asked for so long is gone */
 #define STILL_NS  TB_SECONDS(30) /* for manifests, for room */
-/* for what is lacking: where nobody has it any more, newer versions come whole */
+/* for missing chunks: where no site has them any more, newer versions come whole */
 #define LACK_NS TB_SECONDS(10)
 #define LEAST   10 /* an older version of which less than a tenth is here is no good as a base */
 
 /* clang-format off */
-#define PHASES(X) X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") X(COMPARING, "comparing") \
-                  X(RESERVING, "reserving") X(CLAIMING, "claiming") X(COMPLETING, "completing") X(DONE, "done")
+#define PHASES(X)                                                                        \
+    X(NONE, "none") X(OPENING, "opening") X(WAITING, "waiting") X(MANIFESTS, "manifests") \
+    X(COMPARING, "comparing") X(RESERVING, "reserving") X(CLAIMING, "claiming")           \
+    X(COMPLETING, "completing") X(DONE, "done")
 /* clang-format on */
 enum phase {
 #define PHASE_ENUM(name, text) name,
@@ -71,8 +75,8 @@ static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
     return false;
 }
 
-/* To its home a version comes from its ranks. What crosses to there was here and is lost: nobody
- * else may hold it for long. */
+/* A version comes to its home from its ranks. Where it crosses to its home, the home has lost
+ * it, and other sites may not hold it for long: so adopting does not hold that up. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key)
 {
     const struct tb_adopt *a = d->adopt;
@@ -96,9 +100,10 @@ static void ended(struct tb_daemon *d)
 {
     struct tb_adopt *a = d->adopt;
     const bool good = a->status == TB_OK;
+    TB_ASSERT(a->ending && is_running(a));
     struct tb_log_line l;
     if (a->reading.region !=
-        NULL) /* reserved, and not claimed to its end: what is lacking comes from a link */
+        NULL) /* reserved, and not claimed to its end: a link brings the missing chunks */
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &a->target.uid));
     let_go(a);
     a->phase = DONE;
@@ -132,19 +137,20 @@ static void finish(struct tb_daemon *d, enum tb_status status, const char *why)
 static void job(struct tb_daemon *d, enum tb_adopt_job what, enum phase phase)
 {
     d->adopt->phase = phase;
+    TB_ASSERT(is_running(d->adopt) && !d->adopt->reading.runs);
     if (tb_adopt_read_start(&d->adopt->reading, what) != TB_OK)
         finish(d, TB_SITE_NOMEM, "no thread for reading the files");
 }
 
 /* ---- which versions ---- */
 
-/* Newer than what is whole here. */
+/* Newer than each version that is whole here. */
 static bool is_wanted(struct tb_daemon *d, const struct tb_catalog_version_view *v)
 {
     if (!tb_name_equal(&v->key.model, &d->adopt->model) || v->whole || v->evicting) return false;
     if (v->state != TB_VERSION_READY && v->state != TB_VERSION_KEPT) return false;
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (c->whole && tb_name_equal(&c->key.model, &v->key.model) &&
+        if (tb_copy_is_whole(c) && tb_name_equal(&c->key.model, &v->key.model) &&
             tb_version_key_compare(&c->key, &v->key) > 0)
             return false;
     return true;
@@ -153,6 +159,7 @@ static bool is_wanted(struct tb_daemon *d, const struct tb_catalog_version_view 
 /* Newest first; the oldest go where there are too many. */
 static void insert(struct tb_adopt_reading *r, const struct tb_version_key *key)
 {
+    TB_ASSERT(r->version_count <= TB_ADOPT_VERSIONS_MAX);
     uint32_t at = 0;
     while (at < r->version_count && tb_version_key_compare(&r->versions[at].key, key) > 0)
         at++;
@@ -208,6 +215,7 @@ static void step_waiting(struct tb_daemon *d, tb_time_ns now)
 static void fill(struct tb_daemon *d, uint32_t i, const struct tb_manifest *const *manifests)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(i < a->reading.version_count && a->reading.versions[i].shards == NULL);
     if (tb_adopt_version_fill(&a->reading.versions[i], manifests) != TB_OK) a->gone[i] = true;
 }
 
@@ -234,6 +242,7 @@ static void ask(struct tb_daemon *d, uint32_t i)
 {
     struct tb_adopt *a = d->adopt;
     enum tb_status status = TB_NOT_FOUND;
+    TB_ASSERT(a->phase == MANIFESTS && !a->asked[i] && !a->gone[i]);
     if (fill_from_copy(d, i)) return;
     for (uint32_t p = 0; p < d->config->peer_count && status == TB_NOT_FOUND; p++)
         status = tb_links_ask(d->links, p, &a->reading.versions[i].key.uid);
@@ -292,10 +301,11 @@ static void step_manifests(struct tb_daemon *d, tb_time_ns now)
 
 /* ---- the target ---- */
 
-/* Most of whose bytes are here; of equal ones the newest, which is the first. */
+/* The version of which the files have most bytes; of equal ones the newest, which is the first. */
 static bool choose(struct tb_adopt *a)
 {
     const struct tb_adopt_reading *r = &a->reading;
+    TB_ASSERT(r->version_count > 0 && r->version_count <= TB_ADOPT_VERSIONS_MAX);
     uint32_t best = 0, newest = UINT32_MAX;
     for (uint32_t i = 0; i < r->version_count; i++) {
         if (newest == UINT32_MAX && r->versions[i].shards != NULL) newest = i;
@@ -316,12 +326,13 @@ static bool choose(struct tb_adopt *a)
 static enum tb_status reserve(struct tb_daemon *d, struct tb_copy *copy)
 {
     struct tb_adopt_version *v = &d->adopt->reading.versions[d->adopt->reading.target];
+    TB_ASSERT(d->adopt->has_target && v->shards != NULL);
     struct tb_manifest *manifests = tb_calloc(v->key.shard_count, sizeof *manifests);
     if (manifests == NULL) return TB_SITE_NOMEM;
     for (uint32_t s = 0; s < v->key.shard_count; s++)
         manifests[s] = v->shards[s].manifest;
     copy->key = v->key;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     const enum tb_status status = tb_crossing_reserve(copy, manifests);
     tb_free(manifests);
     return status;
@@ -339,8 +350,9 @@ static bool may_be_had(const struct tb_daemon *d, const struct tb_id *uid)
 static void step_reserving(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(a->has_target && a->reading.region == NULL);
     struct tb_copy *copy = may_be_had(d, &a->target.uid) ? tb_copy_get(d, &a->target) : NULL;
-    if (copy == NULL || copy->evicting) {
+    if (copy == NULL || tb_copy_leaves(copy)) {
         finish(d, TB_SUPERSEDED, "the version left this site meanwhile");
         return;
     }
@@ -371,7 +383,8 @@ static void compared(struct tb_daemon *d, tb_time_ns now)
 static void claimed(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
-    if (!tb_arena_region_whole(a->reading.region)) /* what is lacking comes from a link */
+    TB_ASSERT(a->reading.region != NULL);
+    if (!tb_arena_region_whole(a->reading.region)) /* a link brings the missing chunks */
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, now, &a->target.uid));
     tb_arena_region_unref(a->reading.region);
     a->reading.region = NULL;
@@ -383,6 +396,7 @@ static void claimed(struct tb_daemon *d, tb_time_ns now)
 static void job_ended(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(!a->ending && atomic_load(&a->reading.done));
     tb_adopt_read_join(&a->reading);
     if (a->reading.status != TB_OK) {
         finish(d, a->reading.status,
@@ -395,17 +409,18 @@ static void job_ended(struct tb_daemon *d, tb_time_ns now)
     if (a->phase == CLAIMING) claimed(d, now);
 }
 
-/* What is lacking of the target crosses first; what is newer is a difference to it then. Of the
- * newest itself there is nothing to wait for. */
+/* The missing chunks of the target cross first; newer versions are deltas to it then. Behind the
+ * newest version itself, nothing waits. */
 static void step_completing(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
+    TB_ASSERT(a->has_target && a->reading.region == NULL);
     const struct tb_copy *copy = tb_copy_find(d, &a->target.uid);
     const uint64_t held = copy != NULL ? tb_copy_held_bytes(copy) : 0;
     if (held != a->held_bytes) a->moved_at = now;
     a->held_bytes = held;
-    a->whole = copy != NULL && copy->whole;
-    const bool over = a->whole || a->reading.target == 0 || copy == NULL || copy->evicting;
+    a->whole = copy != NULL && tb_copy_is_whole(copy);
+    const bool over = a->whole || a->reading.target == 0 || copy == NULL || tb_copy_leaves(copy);
     if (over || tb_time_since(a->moved_at, now) > LACK_NS) finish(d, TB_OK, "");
 }
 
@@ -413,9 +428,9 @@ void tb_adopt_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_adopt *a = d->adopt;
     if (!is_running(a)) return;
-    if (a->reading.region != NULL) { /* who needs the room takes it */
+    if (a->reading.region != NULL) { /* a version that needs the room takes it */
         const struct tb_copy *copy = tb_copy_find(d, &a->target.uid);
-        if (copy == NULL || copy->evicting) atomic_store(&a->reading.stop, true);
+        if (copy == NULL || tb_copy_leaves(copy)) atomic_store(&a->reading.stop, true);
     }
     if (a->phase != COMPLETING && tb_time_since(a->asked_at, now) > ASKED_NS)
         finish(d, TB_CANCELLED, "the command that asked for it is gone");
@@ -505,7 +520,7 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     if (a == NULL) return TB_SITE_NOMEM;
     d->adopt = a;
     a->model = *model;
-    a->asked_at = a->announced_at = tb_clock_now(); /* what was announced before is known */
+    a->asked_at = a->announced_at = tb_clock_now(); /* earlier announcements are known */
     a->reading.folder = tb_strdup(folder);
     if (a->reading.folder == NULL) {
         tb_adopt_close(d);
@@ -514,8 +529,7 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     tb_log(TB_LOG_INFO, "adopt.begun", "model=%s", model->text);
     job(d, TB_ADOPT_OPEN, OPENING);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (c->crossing && !c->whole && !c->evicting && tb_name_equal(&c->key.model, model))
-            tb_crossing_pause(c);
+        if (tb_copy_is_crossing(c) && tb_name_equal(&c->key.model, model)) tb_crossing_pause(c);
     tb_daemon_wake(d);
     return TB_OK;
 }

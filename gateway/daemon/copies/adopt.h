@@ -11,7 +11,8 @@
 struct tb_daemon;
 
 enum tb_status tb_adopt_command(void *daemon, const json_t *request, json_t *reply, char *error);
-/* Nothing but what is adopted crosses of a model meanwhile; to its home what it lost, as ever. */
+/* Of that model nothing but the adopted version crosses meanwhile. A version that its home has lost
+ * crosses to its home as ever. */
 bool tb_adopt_holds(const struct tb_daemon *d, const struct tb_version_key *key);
 void tb_adopt_announced(struct tb_daemon *d, const struct tb_name *model);
 void tb_adopt_manifests(struct tb_daemon *d, const struct tb_version_key *key,

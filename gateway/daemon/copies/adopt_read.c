@@ -1,5 +1,5 @@
-/* adopt_read.c - see adopt_read.h. P1: what files say is digested before it is written anywhere,
- * and once more where it stands then, by the place. */
+/* adopt_read.c - see adopt_read.h. P1: bytes of files are digested before they are written
+ * anywhere, and once more in the arena, by the place. */
 #include "gateway/daemon/copies/adopt_read.h"
 
 #include <errno.h>
@@ -8,6 +8,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 
@@ -57,6 +58,7 @@ static enum tb_status shard_fill(struct tb_adopt_shard *to, const struct tb_mani
 enum tb_status tb_adopt_version_fill(struct tb_adopt_version *v, const struct tb_manifest *const *manifests)
 {
     enum tb_status status = TB_OK;
+    TB_ASSERT(v->shards == NULL);
     v->shards = tb_calloc(v->key.shard_count, sizeof *v->shards);
     if (v->shards == NULL) return TB_SITE_NOMEM;
     v->bytes = 0;
@@ -112,6 +114,7 @@ static enum tb_status compare_shard(struct tb_adopt_reading *r, uint32_t version
 {
     struct tb_adopt_version *v = &r->versions[version];
     struct tb_adopt_shard *s = &v->shards[shard];
+    TB_ASSERT(version < r->version_count && shard < v->key.shard_count);
     const struct tb_adopt_shard *before = read_before(r, version, s);
     for (uint32_t k = 0; k < s->manifest.chunk_count; k++) {
         if (atomic_load(&r->stop)) return TB_CANCELLED;
@@ -143,7 +146,7 @@ static enum tb_status compare(struct tb_adopt_reading *r, uint8_t *scratch)
 
 /* ---- claiming ---- */
 
-/* A file may have changed since it was compared: what is read now is what counts. */
+/* A file may have changed since it was compared: only the bytes that are read now count. */
 static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, struct tb_place *place,
                         uint32_t k, uint8_t *scratch)
 {
@@ -159,6 +162,7 @@ static void claim_chunk(struct tb_adopt_reading *r, struct tb_adopt_shard *s, st
 static enum tb_status claim(struct tb_adopt_reading *r, uint8_t *scratch)
 {
     struct tb_adopt_version *v = &r->versions[r->target];
+    TB_ASSERT(r->target < r->version_count && v->shards != NULL && r->region != NULL);
     atomic_store(&r->total_bytes, v->matched_bytes);
     for (uint32_t s = 0; s < v->key.shard_count; s++) {
         struct tb_adopt_shard *shard = &v->shards[s];
@@ -196,6 +200,8 @@ static void *job_main(void *user)
 
 enum tb_status tb_adopt_read_start(struct tb_adopt_reading *r, enum tb_adopt_job job)
 {
+    TB_ASSERT(!r->runs);
+    TB_ASSERT((job == TB_ADOPT_OPEN) == (r->files == NULL)); /* they are opened once, and first */
     r->job = job;
     r->error[0] = '\0';
     atomic_store(&r->done, false);
@@ -213,6 +219,7 @@ void tb_adopt_read_join(struct tb_adopt_reading *r)
 
 void tb_adopt_read_fini(struct tb_adopt_reading *r)
 {
+    TB_ASSERT(!r->runs);
     for (uint32_t v = 0; v < r->version_count; v++)
         version_free(&r->versions[v]);
     r->version_count = 0;

@@ -9,9 +9,9 @@
 
 struct tb_daemon;
 
-/* The arena is open, the catalog is not: reads back what a reboot took, which takes as long as
- * it takes. TB_SITE_DRAINING: a signal came meanwhile. TB_SITE_IO, TB_SITE_LOCKED: anchor.dir
- * cannot be used. */
+/* The arena is open, the catalog is not: reads back the versions that a reboot took from the
+ * arena, however long that takes. TB_SITE_DRAINING: a signal came meanwhile. TB_SITE_IO,
+ * TB_SITE_LOCKED: anchor.dir cannot be used. */
 TB_MUST_USE enum tb_status tb_anchors_open(struct tb_daemon *d);
 void tb_anchors_tick(struct tb_daemon *d, tb_time_ns now);
 void tb_anchors_stop(struct tb_daemon *d); /* its thread is to end; waits for nothing. No tick after it */

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
@@ -23,6 +24,7 @@
 static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer *buffers,
                                    struct tb_source_shard *shards)
 {
+    TB_ASSERT(copy->source == NULL && tb_arena_region_complete(copy->region));
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         const struct tb_place *p = tb_arena_place(copy->region, s);
         const uint32_t chunks = p->manifest->chunk_count;
@@ -41,39 +43,53 @@ static enum tb_status source_build(struct tb_copy *copy, struct tb_export_buffer
     return TB_OK;
 }
 
-static enum tb_status export_open(struct tb_copy *copy)
+static enum tb_status export_with(struct tb_copy *copy, struct tb_export_buffer *buffers)
 {
     struct tb_daemon *d = copy->d;
     const uint32_t count = copy->key.shard_count;
+    const struct tb_shelf_at shelf = {.buffer = 2 * count};
+    const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
+    const struct tb_export_options options = {.export_id = ++d->next_export_id,
+                                              .buffers = buffers,
+                                              .buffer_count = 2 * count + has_shelf,
+                                              .shelf = has_shelf ? &shelf : NULL};
+    const enum tb_status status = tb_export_open(d->fabric, &options);
+    if (status != TB_OK) {
+        tb_copy_shelf_end(copy);
+        return status;
+    }
+    copy->export_id = options.export_id;
+    tb_copy_shelf_begin(copy);
+    return TB_OK;
+}
+
+static enum tb_status export_open(struct tb_copy *copy)
+{
+    const uint32_t count = copy->key.shard_count;
+    TB_ASSERT(copy->export_id == 0 && !tb_copy_leaves(copy));
+    enum tb_status status = TB_SITE_NOMEM;
     struct tb_export_buffer *buffers = tb_calloc(2 * (size_t)count + 1, sizeof *buffers);
+    if (buffers == NULL) return status;
     struct tb_source_shard *shards = tb_calloc(count, sizeof *shards);
-    enum tb_status status =
-        buffers != NULL && shards != NULL ? source_build(copy, buffers, shards) : TB_SITE_NOMEM;
-    if (status == TB_OK) {
-        const struct tb_shelf_at shelf = {.buffer = 2 * count};
-        const bool has_shelf = tb_copy_shelf_make(copy, &buffers[2 * count]);
-        const struct tb_export_options options = {.export_id = ++d->next_export_id,
-                                                  .buffers = buffers,
-                                                  .buffer_count = 2 * count + has_shelf,
-                                                  .shelf = has_shelf ? &shelf : NULL};
-        status = tb_export_open(d->fabric, &options);
-        if (status == TB_OK) copy->export_id = options.export_id;
-    }
-    tb_free(buffers);
-    tb_free(shards);
-    if (status == TB_OK) {
-        tb_copy_shelf_begin(copy);
-        return TB_OK;
-    }
-    tb_copy_shelf_end(copy);
+    if (shards == NULL) goto undo_buffers;
+    status = source_build(copy, buffers, shards);
+    if (status != TB_OK) goto undo_shards;
+    status = export_with(copy, buffers);
+    if (status == TB_OK) goto undo_shards; /* its source stays */
     tb_free(copy->source);
     copy->source = NULL;
+
+undo_shards:
+    tb_free(shards);
+undo_buffers:
+    tb_free(buffers);
     return status;
 }
 
 void tb_copy_serve(struct tb_copy *copy)
 {
-    if (!copy->ready || copy->evicting || copy->region == NULL || !tb_arena_region_complete(copy->region))
+    if (!tb_copy_is_ready(copy) || tb_copy_leaves(copy) || copy->region == NULL ||
+        !tb_arena_region_complete(copy->region))
         return;
     if (!tb_digest_equal(&tb_arena_region_key(copy->region)->root, &copy->key.root) &&
         tb_arena_region_set_root(copy->region, &copy->key.root) != TB_OK) {
@@ -88,7 +104,7 @@ void tb_copy_serve(struct tb_copy *copy)
                    (unsigned long long)copy->key.number, tb_status_name(status));
         }
     }
-    copy->offer_due = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_SERVES);
     tb_daemon_wake(copy->d);
 }
 
@@ -97,10 +113,12 @@ void tb_copy_serve(struct tb_copy *copy)
 /* The last step, once no hop, reader or stream touches the bytes; true when the copy is gone. */
 static bool evict_finish(struct tb_copy *copy)
 {
-    if (!copy->evicting || copy->evict_waits != 0) return false;
+    if (!tb_copy_leaves(copy) || copy->evict_waits != 0) return false;
     struct tb_daemon *d = copy->d;
     if (d->links_restarting)
         return false; /* P1: until they are closed their streams touch what was offered, and land */
+    if ((copy->used_by & TB_COPY_USED_BY_LANDING) != 0) return false; /* the dispatcher ends that */
+    TB_ASSERT(copy->hops == NULL && copy->export_id == 0); /* P1: nobody begins to touch its bytes */
     if (copy->region != NULL && tb_arena_free(copy->region) != TB_OK)
         return false; /* pinned: the tick tries again */
     const struct tb_id uid = copy->key.uid;
@@ -117,21 +135,28 @@ static bool evict_finish(struct tb_copy *copy)
 static void evict_step_done(void *user)
 {
     struct tb_copy *copy = user;
+    TB_ASSERT(tb_copy_leaves(copy) && copy->evict_waits > 0);
     copy->evict_waits--;
     (void)evict_finish(copy);
+}
+
+static void leave(struct tb_copy *copy)
+{
+    tb_copy_life_step(&copy->life, TB_COPY_IS_EVICTED);
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_RETRACTED);
 }
 
 void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
 {
     struct tb_daemon *d = copy->d;
-    if (copy->evicting) return;
-    copy->evicting = true;
+    if (tb_copy_leaves(copy)) return;
+    leave(copy);
     copy->evict_why = why != TB_OK ? why : TB_SUPERSEDED;
     tb_log(TB_LOG_INFO, "copy.evict", "model=%s run=%llu number=%llu why=%s", copy->key.model.text,
            (unsigned long long)copy->key.run_order, (unsigned long long)copy->key.number,
            why != TB_OK ? tb_status_name(why) : "retention");
+    tb_daemon_wake(d); /* hops that decode from it begin again without */
     tb_home_landing_stop(copy);
-    tb_home_landing_base_goes(copy);
     if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
     copy->export_id = 0;
     tb_copy_shelf_end(copy);
@@ -141,15 +166,14 @@ void tb_copy_evict(struct tb_copy *copy, enum tb_status why)
         copy->evict_waits--;
     }
     if (tb_links_land_stop(d->links, &copy->key.uid, evict_step_done, copy) != TB_OK) copy->evict_waits--;
-    copy->offered = false;
 }
 
-/* P7: the catalog evicts what has a place in the arena. Here its manifests never came, or found no
- * room. The tick frees it: a caller may stand on it. */
+/* P7: the catalog evicts versions that have a place in the arena. The manifests of this one never
+ * came, or found no room. The tick frees it: a caller may hold a pointer to it. */
 void tb_copy_ended(struct tb_copy *copy, enum tb_status why)
 {
-    if (copy->region != NULL || copy->evicting) return;
-    copy->evicting = true;
+    if (copy->region != NULL || tb_copy_leaves(copy)) return;
+    leave(copy);
     copy->evict_why = why;
     tb_home_landing_stop(copy);
 }
@@ -163,14 +187,15 @@ static bool restore_known(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_catalog_version_view view;
     if (tb_catalog_version_get(d->catalog, &key->uid, &view) && (view.state != TB_VERSION_OPEN || !was_ready))
         return true;
-    /* The store lost it, or that it was ready (or is younger): what the arena holds is
-     * believed if it was ready. */
+    /* The store lost it, or that it was ready (or is younger): the arena is believed
+     * if it was ready there. */
     if (!was_ready) return false;
     return tb_catalog_restore_version(d->catalog, key, TB_VERSION_READY, 0, false) == TB_OK;
 }
 
 static void restore_shards(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->region != NULL);
     struct tb_daemon *d = copy->d;
     const tb_time_ns now = tb_clock_now();
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
@@ -192,6 +217,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     if (!restore_known(d, key)) return false;
     struct tb_copy *copy = tb_copy_get(d, key);
     if (copy == NULL) return false;
+    TB_ASSERT(copy->region == NULL && copy->life == TB_COPY_RESTS); /* one region has that uid */
     copy->region = region;
     copy->landing_at = tb_clock_now();
     copy->opened_wall_ms = 0;
@@ -202,10 +228,12 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
     restore_shards(copy);
     struct tb_catalog_version_view view;
     const bool known = tb_catalog_version_get(d->catalog, &key->uid, &view);
-    copy->ready = known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT);
-    if (copy->ready) copy->key = view.key;
-    copy->whole = tb_arena_region_whole(region);
-    if (!copy->whole) return true;
+    if (known && (view.state == TB_VERSION_READY || view.state == TB_VERSION_KEPT)) {
+        tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
+        copy->key = view.key;
+    }
+    if (!tb_arena_region_whole(region)) return true;
+    tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = copy->landing_at;
     tb_anchors_whole(d, &copy->key);
     return true;
@@ -213,6 +241,7 @@ static bool restore_copy(struct tb_daemon *d, struct tb_arena_region *region)
 
 void tb_copies_restore(struct tb_daemon *d)
 {
+    TB_ASSERT(d->copies == NULL);
     uint32_t kept = 0, dropped = 0;
     for (struct tb_arena_region *r = tb_arena_region_next(d->arena, NULL), *next; r != NULL; r = next) {
         next = tb_arena_region_next(d->arena, r);
@@ -252,13 +281,13 @@ static void copy_repaired(struct tb_copy *copy, tb_time_ns now)
     copy->rotted = 0;
 }
 
-/* Whole is what the catalog was told: nobody tells it of a copy that is whole here. */
+/* A copy is whole here once the catalog was told so: nothing tells the catalog of it later. */
 static void copy_progress(struct tb_copy *copy, tb_time_ns now)
 {
+    TB_ASSERT(copy->region != NULL && !tb_copy_is_whole(copy) && !tb_copy_leaves(copy));
     if (!tb_arena_region_tell(copy->region, shard_progress, copy)) return;
-    copy->whole = true;
+    tb_copy_life_step(&copy->life, TB_COPY_FILLS);
     copy->whole_at = now;
-    copy->crossing = false;
     tb_home_landing_done(copy);
     tb_anchors_whole(copy->d, &copy->key);
     copy_repaired(copy, now);
@@ -272,11 +301,12 @@ void tb_copies_look(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (!c->whole && !c->evicting && c->region != NULL) copy_progress(c, now);
+        if (!tb_copy_is_whole(c) && !tb_copy_leaves(c) && c->region != NULL) copy_progress(c, now);
 }
 
-/* What merely has not landed yet never rotted: the catalog hears of those shards alone that lost a
- * chunk, as who lost some is waited for where others may have read it. */
+/* The catalog hears of a shard only if a chunk of it was damaged. A chunk that has not landed
+ * yet is no damage. The catalog waits for a holder that lost chunks, where others may have read
+ * them. */
 static void copy_rotted(struct tb_copy *c)
 {
     uint32_t chunks = 0;
@@ -286,7 +316,7 @@ static void copy_rotted(struct tb_copy *c)
         chunks += of_shard;
         const uint32_t held = tb_place_held_count(tb_arena_place(c->region, s));
         if (tb_catalog_arena_shrunk(c->d->catalog, tb_clock_now(), &c->key.uid, s, held) == TB_OK)
-            c->whole = false; /* until the tick has told that it is again */
+            tb_copy_life_step(&c->life, TB_COPY_SHRINKS); /* until the tick has told that it is again */
     }
     if (chunks == 0) return;
     if (chunks > c->swept_untold) tb_copy_sweep_begin(c);
@@ -294,7 +324,7 @@ static void copy_rotted(struct tb_copy *c)
     tb_anchors_rotted(c->d, &c->key);
     if (c->rotted == 0) c->rotted_at = tb_clock_now();
     c->rotted += chunks;
-    if (!c->whole) tb_home_landing_anew(c, tb_clock_now());
+    if (!tb_copy_is_whole(c)) tb_home_landing_anew(c, tb_clock_now());
 }
 
 void tb_copies_rotted(struct tb_daemon *d)
@@ -303,7 +333,8 @@ void tb_copies_rotted(struct tb_daemon *d)
         copy_rotted(c);
 }
 
-/* The catalog spares a base while a crossing rests on it, and what is being written to a disk. */
+/* The catalog spares a base while a crossing rests on it, and a version that is being written to a
+ * disk. */
 static void copy_base(struct tb_copy *copy, tb_time_ns now)
 {
     struct tb_daemon *d = copy->d;
@@ -330,15 +361,15 @@ bool tb_copies_tick(struct tb_daemon *d)
     copies_bases(d, now);
     for (struct tb_copy *c = d->copies, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->evicting) {
+        if (tb_copy_leaves(c)) {
             (void)evict_finish(c);
             busy = true; /* one that waits for its streams holds up no other (P6) */
             continue;
         }
-        if (c->whole || c->region == NULL) continue;
+        if (tb_copy_is_whole(c) || c->region == NULL) continue;
         busy = true;
         copy_progress(c, now);
-        if (!c->whole) tb_home_landing_retry(c, now);
+        if (!tb_copy_is_whole(c)) tb_home_landing_retry(c, now);
     }
     return busy;
 }
@@ -360,9 +391,11 @@ void tb_copies_free(struct tb_daemon *d)
     while (d->copies != NULL) {
         struct tb_copy *copy = d->copies;
         if (copy->export_id != 0) tb_export_close(d->fabric, copy->export_id, 0);
+        copy->export_id = 0;
         tb_copy_shelf_end(copy);
         tb_copy_free(copy);
     }
+    TB_ASSERT(d->copies_used.used == 0);
     tb_shelves_close(d->shelves);
     d->shelves = NULL;
 }

@@ -8,6 +8,7 @@
  * by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/daemon/copies/copy_shelf.h"
@@ -18,6 +19,7 @@
 
 static bool same_cut(const struct tb_copy *a, const struct tb_copy *b)
 {
+    TB_ASSERT(a->region != NULL && b->region != NULL);
     if (a->key.shard_count != b->key.shard_count) return false;
     for (uint32_t s = 0; s < a->key.shard_count; s++)
         if (!tb_manifest_same_cut(tb_arena_place(a->region, s)->manifest,
@@ -36,7 +38,8 @@ static struct tb_copy *base_of(const struct tb_copy *copy)
 {
     struct tb_copy *best = NULL;
     for (struct tb_copy *c = copy->d->copies; c != NULL; c = c->next) {
-        if (!c->whole || !c->ready || c->evicting || !tb_name_equal(&c->key.model, &copy->key.model))
+        if (c->life != TB_COPY_WHOLE || !tb_copy_is_ready(c) ||
+            !tb_name_equal(&c->key.model, &copy->key.model))
             continue;
         if (older(c, copy) && (best == NULL || older(best, c)) && same_cut(c, copy)) best = c;
     }
@@ -65,6 +68,7 @@ static uint32_t chunks_of(const struct tb_copy *copy, uint64_t *bytes_out)
 
 bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_out)
 {
+    TB_ASSERT(copy->shelf_memory == NULL && copy->shelf_work == NULL && copy->shelf_base == NULL);
     struct tb_daemon *d = copy->d;
     uint64_t bytes = 0;
     const uint32_t chunks = chunks_of(copy, &bytes);
@@ -81,6 +85,7 @@ bool tb_copy_shelf_make(struct tb_copy *copy, struct tb_export_buffer *buffer_ou
 
 static enum tb_status begin(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->shelf_base != NULL && copy->shelf_base != copy && copy->shelf_work == NULL);
     struct tb_daemon *d = copy->d;
     const uint32_t n = copy->key.shard_count;
     const struct tb_place **places = tb_calloc(2 * (size_t)n, sizeof(struct tb_place *));

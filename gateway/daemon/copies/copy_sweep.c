@@ -4,6 +4,7 @@
  * threads. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 
@@ -13,6 +14,7 @@
 
 void tb_copy_sweep_begin(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->region != NULL);
     if (copy->sweeping) return;
     copy->sweeping = true;
     copy->sweep_shard = copy->sweep_chunk = copy->swept_chunks = copy->swept_bad = 0;
@@ -39,6 +41,7 @@ static bool sweep_next(struct tb_copy *copy, uint32_t *shard_out, uint32_t *chun
 
 static void sweep_end(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->sweeping && copy->swept_bad <= copy->swept_chunks);
     copy->sweeping = false;
     copy->d->sweep_at = 0;
     tb_log(TB_LOG_INFO, "copy.looked_over", "model=%s run=%llu number=%llu chunks=%u damaged=%u",
@@ -49,8 +52,9 @@ static void sweep_end(struct tb_copy *copy)
 static void sweep_copy(struct tb_daemon *d, struct tb_copy *copy)
 {
     uint32_t s, k;
+    TB_ASSERT(copy->sweeping && d->sweep_bytes <= SWEEP_BYTES_MAX);
     while (d->sweep_bytes > 0) {
-        if (copy->evicting || copy->region == NULL || !sweep_next(copy, &s, &k)) {
+        if (tb_copy_leaves(copy) || copy->region == NULL || !sweep_next(copy, &s, &k)) {
             sweep_end(copy);
             return;
         }

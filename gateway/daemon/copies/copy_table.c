@@ -2,6 +2,7 @@
  * calls no other room. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shard_files.h"
@@ -37,6 +38,8 @@ struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *ke
 
 void tb_copy_free(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->hops == NULL && copy->shelf_memory == NULL && copy->export_id == 0);
+    TB_ASSERT(copy->d->copies_used.used > 0);
     struct tb_copy **at = &copy->d->copies;
     while (*at != copy)
         at = &(*at)->next;

@@ -1,5 +1,5 @@
-/* copy_table.h - the rows of this gateway's copies, one a version. A leaf: whoever changes a row
- * wakes the dispatcher for what follows. */
+/* copy_table.h - the rows of this gateway's copies, one a version. A leaf: a room that changes
+ * a row wakes the dispatcher. */
 #ifndef TB_DAEMON_COPY_TABLE_H
 #define TB_DAEMON_COPY_TABLE_H
 
@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/daemon/copies/copy_life.h"
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/links/crossing_told.h"
 #include "gateway/daemon/links/lag.h"
@@ -26,11 +27,12 @@ struct tb_copy_hop { /* at home: from one rank */
     struct tb_id session;
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t export_id;
-    struct tb_id token; /* that its rank was asked to grant */
+    struct tb_id token; /* that its rank was asked to accept last */
+    bool asks;          /* the rank has not answered: the token has a row in d->grants */
     tb_time_ns retry_at;
     tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
     uint32_t looks_shard, looks_chunk;
-    bool for_objects;     /* its chunks are all here: what the rank still encodes is what it is open for */
+    bool for_objects;     /* its chunks are all here: it is open for chunks that the rank still encodes */
     struct tb_copy *base; /* it decodes from this; NULL: nothing */
     const struct tb_place *base_place;
     /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
@@ -38,13 +40,13 @@ struct tb_copy_hop { /* at home: from one rank */
     const struct tb_place *place; /* they are of; NULL: not known yet */
     tb_time_ns opened_at;
     atomic_uint classes; /* of one that came; 0: none did */
-    /* Of those that came since it was opened: what they are decoded, and as they came. */
+    /* Of encoded chunks since it was opened: their bytes once decoded, and as they came. */
     atomic_uint_fast64_t raw_bytes, wire_bytes;
     struct tb_id uid, on; /* on: the base that the rank encodes on; zero: it does not */
     uint32_t shard_count;
 };
 
-/* Who reads a copy's bytes here: the catalog spares it. Each sets and clears its own bit. */
+/* Rooms that read a copy's bytes: the catalog spares it. Each sets and clears its own bit. */
 enum tb_copy_user {
     TB_COPY_USED_BY_LANDING = 1, /* hops of a newer version decode from it */
     TB_COPY_USED_BY_ANCHOR = 2,  /* it is being written to a disk */
@@ -62,20 +64,15 @@ struct tb_copy {
     void *shelf_memory;    /* NULL: it has none */
     struct tb_shelf_work *shelf_work;
     struct tb_copy *shelf_base; /* that the work reads; NULL: none is done */
-    bool ready;                 /* home said so: it may be offered and staged */
-    bool offered;
-    bool offer_due; /* it can be served: the dispatcher offers it to the links */
-    bool whole;
+    enum tb_copy_life life;     /* how its bytes come */
+    enum tb_copy_serving serving;
     bool activated; /* by every group here */
     struct tb_copy_hop *hops;
     struct tb_shard_files_table files; /* of its sealed shards, until it is ready */
     /* Crossing here. */
-    bool crossing;
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
-    bool asked;                               /* manifests are on their way */
-    bool wants_room;                          /* reserve again when something was evicted */
-    /* The arena had no room for so many bytes when it was asked last; false: it had, or was not
+    /* The arena had no room for so many bytes when it was asked last. False: it had, or was not
      * asked. */
     bool lacks_room;
     uint64_t room_bytes;
@@ -87,12 +84,10 @@ struct tb_copy {
     struct {    /* the chunk that came with a wrong digest last; times 0: none did */
         uint32_t peer, shard, chunk, times;
     } bad;
-    bool failed_lately; /* since its pace was looked at: it is shown for a second at least */
-    uint32_t used_by;   /* bits of enum tb_copy_user */
-    bool base;          /* it is used, also by a crossing under way, as the catalog was told */
-    /* Being given back. */
-    bool evicting;
-    enum tb_status evict_why;
+    bool failed_lately;       /* since its pace was looked at: it is shown for a second at least */
+    uint32_t used_by;         /* bits of enum tb_copy_user */
+    bool base;                /* it is used, also by a crossing under way, as the catalog was told */
+    enum tb_status evict_why; /* it leaves */
     uint32_t evict_waits;     /* retract and land_stop under way */
     uint64_t hop_wire_bytes;  /* read from ranks by hops that ended */
     uint64_t link_wire_bytes; /* delivered by links that were closed (restart_closed opens new ones) */
@@ -107,16 +102,39 @@ struct tb_copy {
     tb_time_ns asked_at, landing_at, activated_at; /* its stages (version_status.c); 0: not begun */
     struct tb_lag_pace pace;                       /* bytes held */
     struct tb_lag_pace came;                       /* bytes, chunks or not */
-    tb_time_ns pace_ns; /* the longest that what one of its ranks encodes took to come; 0: not known */
+    tb_time_ns pace_ns; /* the longest time in which all encoded chunks of one rank came; 0: not known */
     uint64_t opened_wall_ms;
 };
+
+static inline bool tb_copy_is_whole(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_WHOLE || copy->life == TB_COPY_WHOLE_LEAVES;
+}
+
+/* It is being given back: nobody may begin to read it. */
+static inline bool tb_copy_leaves(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_PART_LEAVES || copy->life == TB_COPY_WHOLE_LEAVES;
+}
+
+/* Links bring it, or it was asked of them. */
+static inline bool tb_copy_is_crossing(const struct tb_copy *copy)
+{
+    return copy->life == TB_COPY_ASKED || copy->life == TB_COPY_AWAITS_ROOM || copy->life == TB_COPY_CROSSES;
+}
+
+/* Home said so: it may be offered and staged. */
+static inline bool tb_copy_is_ready(const struct tb_copy *copy)
+{
+    return copy->serving != TB_COPY_UNREADY;
+}
 
 void tb_copy_free(struct tb_copy *copy); /* its row: nothing of it is open any more */
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid);
 /* Makes it; NULL: no memory. */
 struct tb_copy *tb_copy_get(struct tb_daemon *d, const struct tb_version_key *key);
 uint64_t tb_copy_held_bytes(const struct tb_copy *copy);
-/* What came for it over the fabric from ranks, and over links, since this process began. */
+/* Bytes that came for it over the fabric from ranks, and over links, since this process began. */
 uint64_t tb_copy_wire_bytes(const struct tb_copy *copy);
 
 #endif

@@ -1,18 +1,18 @@
-/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that sealed
- * into its region. What ranks encode of a step comes with them, for the links and for workers of
- * other hosts; where the way from the rank is a network, it comes instead of the chunks. */
+/* home_landing.c - at home the gateway is a version's first reader: hops from the ranks that
+ * sealed into its region. The deltas that a rank encodes come with its chunks, for the links and
+ * for workers of other hosts. Over a network they come in place of the chunks. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
-#include "gateway/daemon/sessions/session_plan.h"
-#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
@@ -40,6 +40,7 @@ static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *
 
 static uint32_t shard_places(struct tb_copy *copy, uint32_t shard, struct tb_hop_place *places)
 {
+    TB_ASSERT(shard == TB_CATALOG_ALL_SHARDS || shard < copy->key.shard_count);
     uint32_t count = 0;
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         if (shard != TB_CATALOG_ALL_SHARDS && shard != s) continue;
@@ -57,8 +58,8 @@ static struct tb_object_name object_name(const struct tb_id *uid, const struct t
     return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
 }
 
-/* The most of any: a chunk with few changes has fewer than were asked for. What two threads say at
- * once the next chunk mends. */
+/* The most classes of any chunk: one with few changes has fewer than were asked for. Two threads
+ * may write at once and one may get lost; the next chunk sets that right. */
 static void classes_seen(struct tb_copy_hop *h, unsigned classes)
 {
     if (classes > atomic_load_explicit(&h->classes, memory_order_relaxed))
@@ -74,8 +75,8 @@ static void object_counted(struct tb_copy_hop *h, const struct tb_hop_object *ob
     atomic_fetch_add_explicit(&h->wire_bytes, object->coded->count, memory_order_relaxed);
 }
 
-/* On any thread of the fabric. As the rank says: on which base it is, and that it is on one, is
- * looked at here; what it decodes to, by everybody who does. */
+/* On any thread of the fabric. That it is a delta to the expected base is checked here; the
+ * bytes that it decodes to are digested where it is decoded. */
 static void hop_object(void *user, const struct tb_hop_object *object)
 {
     struct tb_copy_hop *h = user;
@@ -103,8 +104,8 @@ static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb
     tb_objects_coming(objects, &name, coming, tb_clock_now());
 }
 
-/* P7: a rank may name anything. What nobody can decode from is kept for nobody, and pushes nothing
- * out. */
+/* P7: a rank may name any base. A delta that no site can decode is not kept, and so pushes no other
+ * one out. */
 static bool may_be_base(const struct tb_copy *copy, const struct tb_id *uid)
 {
     const struct tb_copy *base = tb_copy_find(copy->d, uid);
@@ -145,7 +146,7 @@ uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model
 static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t shard,
                                          const struct tb_copy *base)
 {
-    if (base == NULL || base == copy || !base->whole || base->evicting) return NULL;
+    if (base == NULL || base == copy || base->life != TB_COPY_WHOLE) return NULL;
     if (!tb_name_equal(&base->key.model, &copy->key.model) || shard >= base->key.shard_count) return NULL;
     const struct tb_place *place = tb_arena_place(base->region, shard);
     const struct tb_manifest *manifest = tb_arena_place(copy->region, shard)->manifest;
@@ -189,6 +190,7 @@ static bool is_base(const struct tb_copy *base)
 static void base_leave(struct tb_copy_hop *h)
 {
     struct tb_copy *base = h->base;
+    TB_ASSERT(base == NULL || (base->used_by & TB_COPY_USED_BY_LANDING) != 0);
     h->base = NULL;
     if (base != NULL && !is_base(base)) base->used_by &= ~TB_COPY_USED_BY_LANDING;
 }
@@ -234,26 +236,13 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
 /* The rank's export of the shard, while both ends are there. */
 static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, struct tb_worker_session *s)
 {
-    if (s == NULL || s->wire == NULL || h->copy->region == NULL || h->copy->evicting) return NULL;
+    if (s == NULL || s->wire == NULL || h->copy->region == NULL || tb_copy_leaves(h->copy)) return NULL;
     return tb_session_export_find(s, &h->copy->key.uid, h->shard);
-}
-
-/* Asks the rank to let us in; its answer opens the hop. */
-static void hop_start(struct tb_copy_hop *h)
-{
-    struct tb_daemon *d = h->copy->d;
-    struct tb_worker_session *s = tb_session_find(d, &h->session);
-    const struct tb_worker_export *export = hop_source(h, s);
-    h->retry_at = tb_time_add(tb_clock_now(), export != NULL ? TB_GRANT_WAIT_NS : HOP_RETRY_NS);
-    if (export == NULL) return;
-    tb_random_bytes(&h->token, sizeof h->token);
-    const struct tb_session_grant grant = {
-        .export_id = export->export_id, .token = h->token, .reader = d->endpoint.fingerprint};
-    TB_SESSION_SEND(s, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
 }
 
 static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *s)
 {
+    TB_ASSERT(h->hop == NULL && h->base == NULL && !h->asks);
     const struct tb_worker_export *export = hop_source(h, s);
     if (export == NULL) return TB_NOT_FOUND;
     const size_t cap = tb_source_decode_bytes(export->source, export->source_bytes);
@@ -273,30 +262,57 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     return status;
 }
 
-static struct tb_copy_hop *hop_of_token(struct tb_worker_session *s, const struct tb_id *token)
+static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant *grant)
 {
-    for (struct tb_copy *c = s->d->copies; c != NULL; c = c->next) {
-        for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
-            if (h->hop == NULL && tb_id_equal(&h->token, token) && tb_id_equal(&h->session, &s->id)) return h;
-        }
-    }
-    return NULL;
+    const struct tb_copy *copy = tb_copy_find(d, &grant->uid);
+    struct tb_copy_hop *h = copy != NULL ? copy->hops : NULL;
+    while (h != NULL && !(h->asks && tb_id_equal(&h->token, &grant->token)))
+        h = h->next;
+    TB_ASSERT(h != NULL); /* one that ends takes its row along */
+    return h;
 }
 
-void tb_home_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status)
+/* A rank that did not answer in time is asked again. */
+static void hop_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
 {
-    struct tb_copy_hop *h = hop_of_token(s, token);
-    if (h == NULL) return; /* given up meanwhile, or asked again */
-    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    struct tb_copy_hop *h = hop_that_asks(d, grant);
+    struct tb_worker_session *s = tb_session_find(d, &grant->owner);
+    TB_ASSERT(h->hop == NULL);
+    h->asks = false;
+    h->retry_at = status == TB_STREAM_IDLE ? 0 : tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    if (status == TB_STREAM_IDLE) return;
     if (status == TB_OK) status = hop_open(h, s);
     if (status == TB_OK) return;
-    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry", s->name.text,
-           h->shard, tb_status_name(status));
+    tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry",
+           s != NULL ? s->name.text : "gone", h->shard, tb_status_name(status));
+}
+
+static void ask_end(struct tb_copy_hop *h)
+{
+    if (h->asks) tb_grants_drop(&h->copy->d->grants, &h->token);
+    h->asks = false;
+}
+
+/* Asks the rank to accept a token; its answer opens the hop. */
+static void hop_start(struct tb_copy_hop *h)
+{
+    struct tb_daemon *d = h->copy->d;
+    struct tb_worker_session *s = tb_session_find(d, &h->session);
+    const struct tb_worker_export *export = hop_source(h, s);
+    TB_ASSERT(h->hop == NULL && !h->asks);
+    h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
+    if (export == NULL) return;
+    struct tb_grant grant = {.answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
+    tb_random_bytes(&grant.token, sizeof grant.token);
+    if (tb_grant_ask(s, &grant, &d->endpoint.fingerprint) != TB_OK) return;
+    h->token = grant.token;
+    h->asks = true;
 }
 
 static void hop_close(struct tb_copy_hop *h)
 {
     if (h->hop == NULL) return;
+    TB_ASSERT(!h->asks); /* it asks before it is open, and never again */
     struct tb_hop *hop = h->hop;
     struct tb_hop_stats last;
     h->hop = NULL;
@@ -312,7 +328,9 @@ static void hop_free(struct tb_copy_hop *h)
     while (*at != h)
         at = &(*at)->next;
     *at = h->next;
+    ask_end(h);
     hop_close(h);
+    TB_ASSERT(h->hop == NULL && h->base == NULL && !h->asks);
     tb_free(h);
 }
 
@@ -327,7 +345,7 @@ static struct tb_copy_hop *hop_from(struct tb_copy *copy, const struct tb_catalo
 void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
-    if (copy == NULL || copy->evicting) return;
+    if (copy == NULL || tb_copy_leaves(copy)) return;
     struct tb_copy_hop *under_way = hop_from(copy, todo);
     if (under_way != NULL && !under_way->for_objects) return;
     if (under_way != NULL) hop_free(under_way); /* something of it went, and is read again */
@@ -342,11 +360,11 @@ void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *tod
     hop_start(h);
 }
 
-/* All chunks of its shard are here, and not all of what its rank encodes. It ends when there is no
- * more, and with its rank: who unpublishes ends the encoding first. */
+/* All chunks of its shard are here, and not all deltas that its rank encodes. The hop ends with the
+ * last of them, and with its rank: a rank that unpublishes ends the encoding first. */
 static bool brings_objects(const struct tb_copy_hop *h)
 {
-    if (h->hop == NULL || h->objects == NULL || h->copy->evicting) return false;
+    if (h->hop == NULL || h->objects == NULL || tb_copy_leaves(h->copy)) return false;
     const struct tb_place *place = tb_arena_place(h->copy->region, h->shard);
     return place != NULL && tb_place_whole(place);
 }
@@ -368,6 +386,7 @@ void tb_home_landing_stop(struct tb_copy *copy)
 
 void tb_home_landing_done(struct tb_copy *copy)
 {
+    TB_ASSERT(tb_copy_is_whole(copy));
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
         if (h->hop == NULL || h->objects == NULL) hop_free(h);
@@ -376,20 +395,23 @@ void tb_home_landing_done(struct tb_copy *copy)
 
 void tb_home_landing_base_goes(struct tb_copy *base)
 {
+    TB_ASSERT(tb_copy_leaves(base));
     for (struct tb_copy *c = base->d->copies; c != NULL; c = c->next) {
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
             if (h->base != base) continue;
             hop_close(h);
             h->retry_at = h->for_objects ? TB_TIME_NEVER : 0;
         }
-        if (c->whole) tb_home_landing_done(c);
+        if (tb_copy_is_whole(c)) tb_home_landing_done(c);
     }
+    TB_ASSERT((base->used_by & TB_COPY_USED_BY_LANDING) == 0);
 }
 
 /* Somebody wrote to sealed bytes, or the rank's copy of them is damaged. The catalog breaks a
  * version of which one chunk was bad twice. */
 static enum tb_status count_bad(const struct tb_copy_hop *h, uint32_t shard, uint32_t chunk, uint32_t times)
 {
+    TB_ASSERT(times == 1 || times == 2);
     struct tb_daemon *d = h->copy->d;
     const struct tb_id uid = h->copy->key.uid, session = h->session;
     enum tb_status status = TB_AGAIN;
@@ -410,15 +432,15 @@ void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         look_is_late(h, now);
-        if (h->hop == NULL && !h->for_objects && now >= h->retry_at) hop_start(h);
+        if (h->hop == NULL && !h->asks && !h->for_objects && now >= h->retry_at) hop_start(h);
     }
 }
 
-/* Not those whose rank was just asked to let us in. */
+/* A hop whose rank was asked for access just now goes on. */
 void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-        if (h->hop == NULL && h->retry_at != TB_TIME_NEVER) continue;
+        if (h->asks || (h->hop == NULL && h->retry_at != TB_TIME_NEVER)) continue;
         hop_close(h);
         h->retry_at = now;
     }
@@ -442,7 +464,7 @@ static const char *action_of(enum tb_status status)
     return status == TB_NOT_FOUND ? "not_read_from_it" : "read_again";
 }
 
-/* The rank is asked first: what it serves may be a copy that it can make again. */
+/* The rank is asked first: it may serve a copy that it can make again. */
 static bool ask_rank(struct tb_copy_hop *h, const struct tb_hop_event *event)
 {
     const struct tb_report report = {.uid = h->copy->key.uid, .shard = event->shard, .chunk = event->chunk};
@@ -473,6 +495,7 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
  * time is one too many. A worker's takes a while to be good again. */
 static void looked(struct tb_copy_hop *h, const struct tb_session_doubted *m)
 {
+    TB_ASSERT(h->looks_until != 0);
     const bool spoiled = m->found == TB_SESSION_FOUND_SPOILED;
     h->looks_until = 0;
     const enum tb_status status = count_bad(h, m->shard, m->chunk, spoiled ? 2 : 1);
@@ -527,13 +550,13 @@ static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
         pace_take(h);
         hop_close(h);
         h->retry_at = TB_TIME_NEVER;
-        if (h->copy->whole || h->for_objects) hop_free(h); /* it brought objects still */
+        if (tb_copy_is_whole(h->copy) || h->for_objects) hop_free(h); /* it brought objects still */
         break;
     case TB_HOP_CHUNK_BAD:
         chunk_bad(h, &note->event);
         break;
     case TB_HOP_LOST: {
-        if (h->copy->whole || h->for_objects) { /* links and shelves encode the rest themselves */
+        if (tb_copy_is_whole(h->copy) || h->for_objects) { /* links and shelves encode the rest themselves */
             hop_free(h);
             break;
         }
@@ -547,14 +570,13 @@ static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
     }
 }
 
-/* What its hops told is not known: they are closed, and tried again where chunks are wanted
- * still. */
+/* Notes of its hops were lost: they are closed, and opened again where chunks are still wanted. */
 static void hops_anew(struct tb_copy *copy)
 {
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
         hop_close(h);
-        if (copy->whole || h->for_objects) hop_free(h);
+        if (tb_copy_is_whole(copy) || h->for_objects) hop_free(h);
     }
 }
 
@@ -564,6 +586,7 @@ void tb_home_landing_wake(uv_async_t *async)
     static struct tb_home_hop_note notes[TB_HOP_NOTES_MAX]; /* the main loop's alone */
     pthread_mutex_lock(&d->hop_lock);
     const uint32_t count = d->hop_note_count;
+    TB_ASSERT(count <= TB_HOP_NOTES_MAX);
     memcpy(notes, d->hop_notes, count * sizeof notes[0]);
     d->hop_note_count = 0;
     const bool lost = d->hop_notes_lost;

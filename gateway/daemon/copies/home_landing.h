@@ -26,19 +26,16 @@ void tb_home_landing_stop(struct tb_copy *copy);
 void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now);
 /* A chunk that is held no more may be one that a hop has passed: they begin anew. */
 void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now);
-/* The rank answered GRANT: the hop opens, or is tried again. Another token than the last one
- * asked for is ignored. */
-void tb_home_landing_granted(struct tb_worker_session *s, const struct tb_id *token, enum tb_status status);
 void tb_home_landing_wake(uv_async_t *async);
 /* A rank or a worker digested its own copy of a chunk that it was asked about. */
 void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
-/* It is whole: what reads it for its chunks ends, what still brings objects goes on. */
+/* It is whole: hops that read chunks end, those that still bring encoded chunks go on. */
 void tb_home_landing_done(struct tb_copy *copy);
-/* It goes: hops that decode from it begin again without. */
+/* By the dispatcher, of a copy that leaves: hops that decode from it begin again without. */
 void tb_home_landing_base_goes(struct tb_copy *base);
-/* The rank's objects of this shard are on their way. */
+/* The rank's encoded chunks of this shard are on their way. */
 void tb_home_landing_expects(struct tb_copy *copy, uint32_t shard, const struct tb_id *base);
-/* In how many classes ranks had best encode steps of the model; 0: nobody takes them. */
+/* In how many classes ranks had best encode deltas of the model; 0: no reader takes them. */
 uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model);
 
 #endif

@@ -2,14 +2,15 @@
  * repairs it or stops serving it.
  *
  * P1: a report is a stranger's word, and nothing is dropped for it. Only the holder's own digest
- * counts: this gateway's for its arena and its shelves, a worker's for its staging and for what it
- * sealed. P7: base/damage_reports.h bounds the digests that reports cost. A report that is not
- * looked at is not kept: the reader reports it again. P10: one line a damaged chunk says where it
- * stood and what its holder did. */
+ * counts: this gateway's for its arena and its shelves, a worker's for its staging and for
+ * shards that it sealed. P7: base/damage_reports.h bounds the digests that reports cost. A
+ * report that is not looked at is not kept: the reader reports it again. P10: one line a damaged
+ * chunk says where it stood and what its holder did. */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/digest.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/repair.h"
@@ -52,7 +53,7 @@ static bool may_look(struct tb_daemon *d, const struct tb_report *r, uint64_t ho
 static struct tb_copy *copy_of(struct tb_daemon *d, const struct tb_report *r)
 {
     struct tb_copy *copy = tb_copy_find(d, &r->uid);
-    if (copy == NULL || copy->evicting || copy->region == NULL || r->shard >= copy->key.shard_count)
+    if (copy == NULL || tb_copy_leaves(copy) || copy->region == NULL || r->shard >= copy->key.shard_count)
         return NULL;
     if (!tb_arena_place_ready(copy->region, r->shard)) return NULL;
     const struct tb_place *place = tb_arena_place(copy->region, r->shard);
@@ -85,6 +86,7 @@ enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r)
 {
     struct tb_copy *copy = copy_of(d, r);
     if (copy == NULL || copy->shelf_memory == NULL) return TB_CHUNK_ABSENT;
+    TB_ASSERT(line_of(copy, r) < copy->shelf.count);
     if (!may_look(d, r, 0)) return TB_AGAIN;
     if (tb_shelf_recheck(&copy->shelf, line_of(copy, r))) return TB_OK;
     d->counters.chunks_rotted++;
@@ -122,6 +124,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     struct tb_worker_session *s = tb_session_find(d, holder);
     if (s == NULL || s->wire == NULL || !serves(s, &r->uid) || !may_look(d, r, number_of(holder)))
         return false;
+    TB_ASSERT(d->asked_next < TB_DOUBTS_MAX);
     d->asked[d->asked_next] =
         (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;

@@ -1,4 +1,4 @@
-/* shard_files.h - what the ranks of a version that is being sealed said of their files.
+/* shard_files.h - digests of the files of a version that is being sealed, as its ranks said them.
  *
  * Two ranks may give a file of one name. Equal bytes are one file. Other bytes are refused at the
  * seal, as subscribe can write one of them alone. A manifest has no digest of a blob, so a rank
@@ -32,11 +32,10 @@ struct tb_shard_files_table {
     uint32_t shard_count;
     struct tb_shard_files **rows; /* of each shard; NULL: it has not said any */
 };
-/* In place of what that shard said before. The row belongs to the table where this is true; false:
- * no memory. */
+/* Replaces the shard's earlier row. True: the row belongs to the table now. False: no memory. */
 bool tb_shard_files_put(struct tb_shard_files_table *table, uint32_t shard_count, uint32_t shard,
                         struct tb_shard_files *row);
-/* What that shard said, of that manifest; NULL: nothing. */
+/* The row of that shard, if it is of that manifest; else NULL. */
 const struct tb_shard_files *tb_shard_files_find(const struct tb_shard_files_table *table, uint32_t shard,
                                                  const struct tb_digest *root);
 void tb_shard_files_free(struct tb_shard_files_table *table);

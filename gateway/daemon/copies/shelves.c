@@ -71,7 +71,7 @@ static struct tb_object *find_object(const struct tb_shelf_work *w)
     return w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
 }
 
-/* Made by somebody else, and small enough to go on as it is. */
+/* A rank or a link made it, and it is small enough to go on as it is. */
 static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
 {
     struct tb_object *object = find_object(w);
@@ -86,6 +86,7 @@ static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
 
 static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves_stats *more)
 {
+    TB_ASSERT(w->line < w->task.shelf->count && !tb_shelf_has(w->task.shelf, w->line));
     struct tb_codec_coded coded = {.count = 0};
     more->forwarded = forward(w, more);
     const bool made = more->forwarded == 0 && encode(s, w, &coded);
@@ -100,6 +101,7 @@ static void put(struct tb_shelves *s, struct tb_shelf_work *w, struct tb_shelves
 
 static void step(struct tb_shelf_work *w)
 {
+    TB_ASSERT(w->shard < w->task.shard_count && w->line < w->task.shelf->count);
     w->line++;
     w->chunk++;
     while (w->shard < w->task.shard_count && w->chunk >= w->task.places[w->shard]->manifest->chunk_count) {
@@ -112,7 +114,7 @@ static void step(struct tb_shelf_work *w)
         w->shard++; /* the line is not empty, so one has chunks */
 }
 
-/* Somebody else is about to encode it. */
+/* A rank or a link is about to encode it. */
 static bool awaited(const struct tb_shelf_work *w, tb_time_ns now)
 {
     const struct tb_object_name name = name_of(w);
@@ -141,6 +143,7 @@ static bool work_once(struct tb_shelves *s, struct tb_shelf_work *w)
     pthread_mutex_unlock(&s->lock);
     put(s, w, &more);
     pthread_mutex_lock(&s->lock);
+    TB_ASSERT(s->in_hand == w && w->left > 0);
     s->in_hand = NULL;
     s->stats.chunks += more.chunks;
     s->stats.without += more.without;
@@ -269,6 +272,7 @@ void tb_shelf_work_end(struct tb_shelf_work *w)
     while (s->in_hand == w)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    TB_ASSERT(s->in_hand != w);
     tb_shelf_close(w->task.shelf);
     tb_free(w);
 }

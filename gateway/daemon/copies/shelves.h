@@ -1,10 +1,10 @@
 /* shelves.h - a thread that fills shelves: chunks that have landed, encoded on an older version,
  * for the workers that hold it. A shell.
  *
- * What a rank or a link encoded on that version already, or is about to, goes on as it came, from
- * the objects that are kept. The others are encoded here, one chunk at a time, the newest version
- * first; so a shelf follows its version while it fills. What does not get much smaller, or finds no
- * room, gets an entry that says so, and comes whole.
+ * A delta to that version that a rank or a link encoded, or is about to, goes onto the shelf as it
+ * came. The other chunks are encoded here, one at a time, the newest version first; so a shelf
+ * follows its version while it fills. A chunk that does not get much smaller, or finds no room,
+ * gets an entry that says so, and comes whole.
  *
  * Threads: all calls are for one thread, the owner's. The work's memory stays until
  * tb_shelf_work_end has returned, which waits for the chunk in hand, 16 MiB at most. */
@@ -25,7 +25,7 @@ void tb_shelves_close(struct tb_shelves *shelves);
 
 struct tb_shelf_task {
     struct tb_shelf *shelf;     /* opened by this, and closed when every chunk has its entry */
-    struct tb_objects *objects; /* what others encoded; NULL: none are kept */
+    struct tb_objects *objects; /* encoded elsewhere; NULL: none are kept */
     struct tb_id uid, base;
     uint32_t shard_count;
     const struct tb_place *const *places; /* copied; of the version, and of the base, which is whole */
@@ -38,9 +38,9 @@ void tb_shelf_work_end(struct tb_shelf_work *work);
 
 struct tb_shelves_stats {
     uint64_t chunks;    /* with an encoded form */
-    uint64_t forwarded; /* of those, as it came from who made it: a rank, a link */
+    uint64_t forwarded; /* of those, as they came from a rank or a link */
     uint64_t raw_bytes; /* of those, and */
-    uint64_t bytes;     /* what they came to */
+    uint64_t bytes;     /* encoded */
     uint64_t without;   /* chunks that got no encoded form */
 };
 void tb_shelves_stats(struct tb_shelves *shelves, struct tb_shelves_stats *stats_out); /* NULL: all zero */

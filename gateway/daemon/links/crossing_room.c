@@ -96,7 +96,7 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
 enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
 {
     char error[TB_ARENA_ERROR_BYTES] = "";
-    TB_ASSERT(!copy->evicting && !copy->asked);
+    TB_ASSERT(!tb_copy_leaves(copy));
     enum tb_status status = reserve(copy, manifests, error);
     struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
     copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;
@@ -122,16 +122,15 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
                            const struct tb_manifest *manifests)
 {
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (copy == NULL || copy->evicting || !copy->asked) return;
-    copy->asked = false;
+    if (copy == NULL || copy->life != TB_COPY_ASKED) return;
     if (!tb_catalog_crossing_wanted(d->catalog, &key->uid)) { /* a newer one was told of meanwhile */
-        copy->crossing = false;
+        tb_copy_life_step(&copy->life, TB_COPY_STOPS);
         return;
     }
     copy->key = *key;
     const enum tb_status status = tb_crossing_reserve(copy, manifests);
-    copy->wants_room = status == TB_AGAIN;
     if (status == TB_OK) {
+        tb_copy_life_step(&copy->life, TB_COPY_BEGINS);
         tb_crossing_land(copy, peer);
         tb_crossing_land_all(copy);
         tb_log(TB_LOG_INFO, "crossing.begun", "model=%s run=%llu number=%llu from=%s bytes=%llu",
@@ -142,7 +141,9 @@ void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_v
                "peer=%s model=%s number=%llu status=too_large action=not_asked_again", tb_peer_site(d, peer),
                key->model.text, (unsigned long long)key->number);
         tb_copy_crossing_hopeless(copy);
-    } else if (!copy->wants_room) {
+    } else if (status == TB_AGAIN) {
+        tb_copy_life_step(&copy->life, TB_COPY_NEEDS_ROOM);
+    } else {
         tb_copy_crossing_refused(copy, status);
     }
 }

@@ -24,7 +24,7 @@ static bool source_listed(const struct tb_copy *copy, const char *site)
 void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 {
     struct tb_daemon *d = copy->d;
-    TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region) && !copy->evicting);
+    TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region) && !tb_copy_leaves(copy));
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return; /* the next announcement tries again */
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
@@ -42,10 +42,10 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 /* Manifests first; TB_NOT_FOUND: that peer has not announced it in this session. */
 static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
 {
-    TB_ASSERT(!copy->evicting && !copy->whole);
+    TB_ASSERT(!tb_copy_leaves(copy) && !tb_copy_is_whole(copy));
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
-    copy->asked = true;
+    tb_copy_life_step(&copy->life, TB_COPY_ASKS);
     if (copy->asked_at == 0) copy->asked_at = tb_clock_now();
     return TB_OK;
 }
@@ -83,8 +83,7 @@ void tb_crossing_land_all(struct tb_copy *copy)
 /* P10: it is tried again each second, and told of once for each reason. */
 void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
 {
-    copy->asked = false;
-    copy->crossing = false;
+    tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_REFUSED, TB_CROSSING_NO_PEER, why))
         tb_log(TB_LOG_WARN, "crossing.refused", "model=%s number=%llu status=%s action=retry",
                copy->key.model.text, (unsigned long long)copy->key.number, tb_status_name(why));
@@ -94,7 +93,7 @@ void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
 /* To ask again would bring the same, in this life. */
 void tb_copy_crossing_hopeless(struct tb_copy *copy)
 {
-    copy->asked = copy->crossing = false;
+    tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     TB_MOOT(tb_catalog_crossing_hopeless(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
@@ -110,7 +109,7 @@ void tb_crossing_pause(struct tb_copy *copy)
         copy->link_wire_bytes += tb_links_landed_bytes(d->links, &copy->key.uid);
         TB_MOOT(tb_links_land_stop(d->links, &copy->key.uid, paused, NULL));
     }
-    copy->asked = copy->crossing = false;
+    tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
@@ -118,16 +117,16 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
-    if (copy == NULL || copy->evicting || d->links == NULL || d->links_restarting) {
+    if (copy == NULL || tb_copy_leaves(copy) || d->links == NULL || d->links_restarting) {
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
         return;
     }
-    copy->crossing = true;
-    copy->ready = true;
+    tb_copy_serving_step(&copy->serving, TB_COPY_IS_READY);
     copy->from_count = todo->from_count;
     memcpy(copy->from, todo->from, sizeof copy->from);
     if (copy->region != NULL &&
         tb_arena_region_complete(copy->region)) { /* begun in an earlier life of this process */
+        tb_copy_life_step(&copy->life, TB_COPY_BEGINS);
         TB_MOOT(tb_catalog_crossing_begun(d->catalog, tb_clock_now(), &copy->key.uid));
         tb_crossing_land_all(copy);
         return;
@@ -140,35 +139,40 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
  * the rest. */
 void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer)
 {
-    if (copy->region == NULL || copy->whole || copy->evicting || !copy->crossing) return;
+    if (copy->region == NULL || !tb_copy_is_crossing(copy)) return;
     if (tb_arena_region_complete(copy->region) && source_listed(copy, tb_peer_site(copy->d, peer)))
         tb_crossing_land(copy, peer);
 }
 
 void tb_crossing_retry(struct tb_copy *copy)
 {
-    if (!copy->wants_room || copy->evicting) return;
-    copy->wants_room = false;
+    if (copy->life != TB_COPY_AWAITS_ROOM) return;
     if (ask_in_order(copy) != TB_OK) tb_copy_crossing_refused(copy, TB_PEER_UNREACHABLE);
 }
 
 /* ---- offering ---- */
 
-void tb_crossing_offer(struct tb_copy *copy)
+static enum tb_status offer(const struct tb_copy *copy)
 {
     struct tb_daemon *d = copy->d;
-    if (copy->offered || d->links == NULL || d->links_restarting || d->draining) return;
-    TB_ASSERT(copy->ready && copy->region != NULL && !copy->evicting);
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
-    if (places == NULL) return;
+    if (places == NULL) return TB_SITE_NOMEM;
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
         places[s] = *tb_arena_place(copy->region, s);
     const enum tb_status status = tb_links_offer(d->links, &copy->key, places);
     tb_free(places);
-    copy->offered = status == TB_OK || status == TB_DONE_BEFORE;
-    if (!copy->offered &&
-        tb_crossing_tell(&copy->told, TB_CROSSING_LINE_OFFER_FAILED, TB_CROSSING_NO_PEER, status)) {
+    return status == TB_DONE_BEFORE ? TB_OK : status;
+}
+
+void tb_crossing_offer(struct tb_copy *copy)
+{
+    const struct tb_daemon *d = copy->d;
+    const bool can = d->links != NULL && !d->links_restarting && !d->draining;
+    const enum tb_status status = can ? offer(copy) : TB_OK;
+    const bool offered = can && status == TB_OK;
+    tb_copy_serving_step(&copy->serving, offered ? TB_COPY_IS_OFFERED : TB_COPY_IS_NOT_OFFERED);
+    if (status == TB_OK) return;
+    if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_OFFER_FAILED, TB_CROSSING_NO_PEER, status))
         tb_log(TB_LOG_ERROR, "link.offer_failed", "model=%s number=%llu status=%s", copy->key.model.text,
                (unsigned long long)copy->key.number, tb_status_name(status));
-    }
 }

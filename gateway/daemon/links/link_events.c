@@ -224,7 +224,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     struct tb_daemon *d = user;
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
-    if (copy == NULL || copy->evicting) return;
+    if (copy == NULL || tb_copy_leaves(copy)) return;
     d->counters.crossings_failed++;
     if (tb_crossing_tell(&copy->told, TB_CROSSING_LINE_FAILED, peer, why))
         tb_log(TB_LOG_WARN, "crossing.failed", "peer=%s model=%s number=%llu status=%s",
@@ -232,7 +232,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
                tb_status_name(why));
     copy->failed = why;
     copy->failed_lately = true;
-    if (!copy->whole) tb_copy_crossing_refused(copy, why);
+    if (!tb_copy_is_whole(copy)) tb_copy_crossing_refused(copy, why);
     tb_daemon_wake(d);
 }
 
@@ -242,7 +242,7 @@ static void links_too_large(void *user, uint32_t peer, const struct tb_id *uid, 
     struct tb_daemon *d = user;
     struct tb_copy *copy = tb_copy_find(d, uid);
     tb_adopt_failed(d, uid);
-    if (copy == NULL || copy->evicting || copy->whole) return;
+    if (copy == NULL || tb_copy_leaves(copy) || tb_copy_is_whole(copy)) return;
     tb_log(TB_LOG_WARN, "crossing.refused",
            "peer=%s model=%s number=%llu status=too_large manifests_at_least=%llu of=%llu "
            "action=not_asked_again",

@@ -134,8 +134,8 @@ enum tb_status tb_crossings_open(struct tb_daemon *d)
  * hears that it was not to be had, and tries again. */
 static void asking_ended(struct tb_copy *copy)
 {
-    if (!copy->asked) return;
-    copy->asked = copy->crossing = false;
+    if (copy->life != TB_COPY_ASKED) return;
+    tb_copy_life_step(&copy->life, TB_COPY_STOPS);
     TB_MOOT(tb_catalog_crossing_refused(copy->d->catalog, tb_clock_now(), &copy->key.uid));
 }
 
@@ -147,8 +147,8 @@ static void restart_closed(void *user)
     d->links_restarting = false;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         asking_ended(c);
-        c->offered = false;
-        if (c->evicting) c->evict_waits = 0;
+        tb_copy_serving_step(&c->serving, TB_COPY_IS_RETRACTED);
+        if (tb_copy_leaves(c)) c->evict_waits = 0;
     }
     if (d->draining) return;
     if (tb_crossings_open(d) != TB_OK) {

@@ -26,7 +26,7 @@ void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 {
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_HELD};
-        if (c->whole && !c->evicting) TB_MOOT(tb_links_tell(d->links, peer, &report));
+        if (c->life == TB_COPY_WHOLE) TB_MOOT(tb_links_tell(d->links, peer, &report));
         report.state = TB_LINKS_REPORT_ACTIVATED;
         if (c->activated) TB_MOOT(tb_links_tell(d->links, peer, &report));
     }
@@ -110,7 +110,7 @@ void tb_crossings_poll(struct tb_daemon *d)
 {
     if (d->links == NULL || d->links_restarting) return;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        for (uint32_t i = 0; c->offered && i < d->config->peer_count; i++) {
+        for (uint32_t i = 0; c->serving == TB_COPY_OFFERED && i < d->config->peer_count; i++) {
             struct tb_links_progress p;
             if (tb_links_peer_progress(d->links, i, &c->key.uid, &p) != TB_OK || p.held_chunks == 0) continue;
             tb_reports_progress(d, i, &c->key.uid, &p);

@@ -201,10 +201,11 @@ static void facts_of_copy(struct tb_site_lag *l, const struct tb_copy *copy)
     l->copy = copy;
     l->shards_here = shards_here(copy);
     l->facts.lacks_room = copy->lacks_room;
-    l->facts.unsealed = l->model->is_home && !copy->crossing && l->shards_here < copy->key.shard_count;
+    l->facts.unsealed =
+        l->model->is_home && !tb_copy_is_crossing(copy) && l->shards_here < copy->key.shard_count;
     l->facts.bad_chunks = copy->failed == TB_CHUNK_DIGEST;
     l->facts.no_memory = !copy->lacks_room && (copy->failed == TB_SITE_NOMEM || copy->failed == TB_TOO_LARGE);
-    l->facts.asked = copy->asked;
+    l->facts.asked = copy->life == TB_COPY_ASKED;
     l->facts.begun = copy->region != NULL;
     l->facts.still = tb_lag_still(&copy->pace) && tb_lag_still(&copy->came);
 }
@@ -242,7 +243,8 @@ static bool base_crosses(struct tb_daemon *d, const struct tb_site_lag *l)
     if (l->source == UINT32_MAX || d->config->link_codec == TB_CHOICE_RAW) return false;
     if (tb_site_link(d, l->source)->protocol < 2) return false;
     for (const struct tb_copy *c = d->copies; c != NULL; c = c->next) {
-        if (c->region != NULL && !c->whole && !c->evicting && tb_name_equal(&c->key.model, &l->model->name))
+        if (c->region != NULL && !tb_copy_is_whole(c) && !tb_copy_leaves(c) &&
+            tb_name_equal(&c->key.model, &l->model->name))
             return true;
     }
     return false;
@@ -255,8 +257,8 @@ static void facts_of_groups(struct tb_daemon *d, struct tb_site_lag *l)
         l->facts.has_groups |= tb_name_equal(&g.model, &l->model->name);
     l->facts.used = tb_site_which_compare(&l->state.active, &l->state.head) >= 0;
     const tb_time_ns lease = TB_MS(d->config->session_lease_ms);
-    l->facts.whole_for_long =
-        l->copy != NULL && l->copy->whole && tb_time_since(l->copy->whole_at, tb_clock_now()) > lease;
+    l->facts.whole_for_long = l->copy != NULL && tb_copy_is_whole(l->copy) &&
+                              tb_time_since(l->copy->whole_at, tb_clock_now()) > lease;
 }
 
 static void estimate(struct tb_site_lag *l)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 
 #include "gateway/catalog/run_asking.h"
@@ -27,7 +28,7 @@ struct model_runs {
     bool doubted;    /* not home: no */
     const char *why; /* it is doubted */
     struct tb_run_asking asking;
-    uint64_t below; /* the run of home's, below what is remembered here, that the log was told of last */
+    uint64_t below; /* home's run, below the remembered one, that was logged last */
 };
 
 struct tb_home_runs {
@@ -46,6 +47,7 @@ static uint32_t model_find(const struct tb_daemon *d, const struct tb_name *name
 
 static const struct tb_name *name_of(const struct tb_daemon *d, uint32_t model)
 {
+    TB_ASSERT(model < d->config->model_count);
     return &d->config->models[model].name;
 }
 
@@ -54,6 +56,7 @@ static const struct tb_name *name_of(const struct tb_daemon *d, uint32_t model)
 static void begin_asking(struct tb_daemon *d, uint32_t model, const char *why)
 {
     struct model_runs *m = &d->home_runs->models[model];
+    TB_ASSERT(m->home && d->config->peer_count <= 64); /* a bit each */
     m->doubted = true;
     m->why = why;
     m->asking = (struct tb_run_asking){.until = tb_time_add(tb_clock_now(), TB_RUN_ASKING_WAIT),
@@ -97,6 +100,7 @@ static uint64_t mute_peers(struct tb_daemon *d)
 
 static void tell_peer(struct tb_daemon *d, uint32_t peer, uint32_t model)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_catalog_known_run known;
     if (tb_links_now(d) == NULL || !tb_peer_may_read(d, peer, name_of(d, model))) return;
     if (!tb_catalog_known_run(d->catalog, name_of(d, model), &known)) return;
@@ -158,6 +162,7 @@ static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const 
     struct tb_catalog_known_run ours = {.order = 0};
     const uint64_t bit = UINT64_C(1) << peer;
     if (!tb_peer_may_read(d, peer, &run->model)) return;
+    TB_ASSERT(m->home && peer < 64);
     (void)tb_catalog_known_run(d->catalog, &run->model, &ours);
     const enum tb_status status = tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted);
     if (status == TB_TOO_LARGE) {
@@ -180,6 +185,7 @@ static void follower_told(struct tb_daemon *d, uint32_t peer, uint32_t model, co
 {
     struct model_runs *m = &d->home_runs->models[model];
     struct tb_catalog_known_run known;
+    TB_ASSERT(!m->home);
     if (run->order == 0 || !tb_catalog_known_run(d->catalog, &run->model, &known)) return;
     if (run->order >= known.order) return;
     if (m->below != run->order) below_log(d, "home", peer, run, known.order);
@@ -197,7 +203,7 @@ void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links
         follower_told(d, peer, model, run);
 }
 
-/* P8: who only reads shuts no run out, but where the store is doubted anyway. */
+/* P8: a reader's word shuts no run out, except where the store is doubted anyway. */
 void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order, uint64_t number)
 {
     const uint32_t model = model_find(d, name);
@@ -220,6 +226,7 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     struct tb_daemon *d = s->d;
     const struct model_runs *m = &d->home_runs->models[model];
     char left[120], why[TB_TEXT_BYTES_MAX + 1];
+    TB_ASSERT(m->doubted && m->why != NULL);
     left_text(d, &m->asking, left, sizeof left);
     snprintf(why, sizeof why,
              "%s, and these peers have not said which runs they remember: %s; start them, or tombolod "
@@ -237,8 +244,8 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     tb_session_reply(s, request, TB_SITE_DOUBT, why);
 }
 
-/* P7: as many in all as there may be sessions, as one that ends leaves what it asked for here
- * until the next tick. */
+/* P7: as many in all as there may be sessions, because requests of a session that ended stay until
+ * the next tick. */
 static bool may_wait(struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
 {
     uint32_t count = 0;
@@ -266,6 +273,7 @@ static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb
         tb_session_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
         return;
     }
+    TB_ASSERT(bytes <= sizeof w->payload);
     *w = (struct tb_waiting_request){
         .session = s->id, .model = model, .request = frame->request, .type = frame->type, .bytes = bytes};
     memcpy(w->payload, frame->payload.at, bytes);
@@ -275,6 +283,7 @@ static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb
 
 static void waiting_free(struct tb_daemon *d, struct tb_waiting_request *w)
 {
+    TB_ASSERT(d->run_waits.used > 0);
     d->run_waits.used--;
     tb_free(w);
 }
@@ -317,6 +326,7 @@ struct tb_waiting_request *tb_home_runs_ready(struct tb_daemon *d)
     struct tb_home_runs *h = d->home_runs;
     struct tb_waiting_request *w = h != NULL ? h->ready : NULL;
     if (w == NULL) return NULL;
+    TB_ASSERT(d->run_waits.used > 0);
     h->ready = w->next;
     d->run_waits.used--;
     return w;
@@ -326,6 +336,7 @@ void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
 {
     struct tb_home_runs *h = d->home_runs;
     if (h->waiting == NULL) return;
+    TB_ASSERT(d->run_waits.used > 0);
     const uint64_t mute = mute_peers(d);
     struct tb_waiting_request *w = h->waiting, *next;
     h->waiting = NULL;
@@ -373,6 +384,7 @@ enum tb_status tb_home_runs_open(struct tb_daemon *d)
 {
     struct tb_name doubted[TB_CONFIG_LIST_MAX];
     uint32_t count = 0;
+    TB_ASSERT(d->home_runs == NULL && d->config->model_count <= TB_CONFIG_LIST_MAX);
     d->home_runs = tb_calloc(1, sizeof *d->home_runs);
     if (d->home_runs == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < d->config->model_count; i++) {
@@ -397,6 +409,7 @@ void tb_home_runs_close(struct tb_daemon *d)
         d->home_runs->waiting = w->next;
         waiting_free(d, w);
     }
+    TB_ASSERT(d->run_waits.used == 0);
     tb_free(d->home_runs);
     d->home_runs = NULL;
 }

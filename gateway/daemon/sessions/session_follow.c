@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/groups.h"
@@ -87,6 +88,7 @@ static tb_time_ns wait_deadline(uint32_t timeout_ms)
 
 static enum tb_status wait_begin(struct tb_worker_session *s, uint64_t request, struct tb_catalog_wait *wait)
 {
+    TB_ASSERT(wait->handle == 0 && s->welcomed);
     struct tb_daemon *d = s->d;
     struct tb_pending_wait *pending = tb_calloc(1, sizeof *pending);
     if (pending == NULL) return TB_SITE_NOMEM;
@@ -189,6 +191,7 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
 {
     const size_t head = tb_manifest_head_bytes(manifest);
     const size_t digests = (size_t)manifest->chunk_count * TB_DIGEST_BYTES;
+    TB_ASSERT(head != 0);
     struct tb_writer *w =
         s->wire == NULL ? NULL
                         : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_SESSION_SMALL);
@@ -203,7 +206,7 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
     tb_wire_end(s->wire);
 }
 
-/* In words, for whoever was answered TB_BAD_STATE. */
+/* Says in words why a request was answered TB_BAD_STATE. */
 static void obstacle_text(const struct tb_worker_session *s, uint32_t subscription, const struct tb_id *uid,
                           char why[160])
 {
@@ -267,9 +270,9 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
     return TB_OK; /* the catalog's PLAN comes with settle, behind the manifests */
 }
 
-/* P8: who exports is a reader, to whom a source is planned, and counts as a copy: so it needs the
- * right to read, which it showed when it staged, but maybe to an earlier life of this gateway. P7:
- * what the catalog does not know is not remembered. */
+/* P8: a worker that exports its staging is given a source, and counts as a copy: so it needs the
+ * right to read. It showed that right when it staged, but maybe to an earlier life of this
+ * gateway. P7: an export of a version that the catalog does not know is not kept. */
 enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_catalog *c = s->d->catalog;
@@ -363,7 +366,7 @@ enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_w
                                              .staged_bytes = m.staged_bytes,
                                              .copied_bytes = m.copied_bytes,
                                              .patched_bytes = m.patched_bytes};
-    /* of who is no member any more, or went on meanwhile: nothing to do */
+    /* of a worker that is no member any more, or has a newer version: nothing to do */
     TB_MOOT(tb_catalog_updated(s->d->catalog, &s->id, m.subscription, &update));
     return TB_OK;
 }
@@ -386,8 +389,8 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
-/* P8: anybody on this host may connect, and what there is, who reads it and from
- * where is not for anybody. */
+/* P8: any user of this host may connect. Which models there are and where they are read is told
+ * only to users with a right to one of them. */
 static enum tb_status may_look(struct tb_worker_session *s)
 {
     if (tb_rights_any(s->d->config, &s->identity)) return TB_OK;

@@ -1,32 +1,21 @@
 /* session_plan.c - the catalog's plans told to both ends of a hop: the source's owner is granted a
  * token, and once it said that its door knows it, the reader is told whom to read from.
  *
- * Promise P6: an owner that does not answer (stopped, or behind a dead network) holds its
- * reader up for TB_GRANT_WAIT_NS; then another plan is made, and nobody else is sent
- * there until it speaks. */
+ * Promise P6: where an owner does not answer in time (session_grant.c), another plan is made. The
+ * catalog sends no other reader to that owner until it speaks. */
 #include "gateway/daemon/daemon.h"
 
-#include <string.h>
-
-#include "base/fault.h"
+#include "base/assert.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/views.h"
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copy_table.h"
-#include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
-
-/* A plan whose source's owner has not answered GRANT. */
-struct tb_plan_wait {
-    struct tb_plan_wait *next;
-    struct tb_id token, owner, reader, uid;
-    uint64_t export_id, plan;
-    tb_time_ns until;
-};
 
 struct plan_source {
     struct tb_name name;
@@ -44,8 +33,8 @@ static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, stru
     return true;
 }
 
-/* What it stages or, of a version of one shard, what it published: of a session that does both
- * the catalog said which. */
+/* Its staging or, of a version of one shard, its published shard: of a session that has both, the
+ * catalog said which. */
 static const struct tb_worker_export *export_of(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint64_t export_id)
 {
@@ -67,6 +56,7 @@ static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, con
 static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid, uint64_t plan,
                       const struct plan_source *source, const struct tb_id *token)
 {
+    TB_ASSERT(plan != 0 && !tb_id_is_zero(token));
     struct tb_session_plan m = {.uid = *uid, .plan = plan, .token = *token};
     m.source_name = source->name;
     m.export_id = source->export_id;
@@ -88,128 +78,76 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
 
 /* ---- a source that is a worker's ---- */
 
-static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_todo *todo,
-                                const struct tb_worker_session *reader, const struct plan_source *source,
-                                const struct tb_id *token)
-{
-    struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
-    const bool full = d->plan_waits_used.used >= d->bounds.references; /* of which each has one plan */
-    struct tb_plan_wait *wait = full ? NULL : tb_malloc(sizeof *wait);
-    d->plan_waits_used.refused += full;
-    if (wait == NULL) return TB_SITE_NOMEM;
-    *wait = (struct tb_plan_wait){.next = d->plan_waits,
-                                  .token = *token,
-                                  .owner = todo->source_session,
-                                  .reader = todo->session,
-                                  .uid = todo->uid,
-                                  .export_id = source->export_id,
-                                  .plan = todo->plan,
-                                  .until = tb_time_add(tb_clock_now(), TB_GRANT_WAIT_NS)};
-    d->plan_waits = wait;
-    tb_gauge_add(&d->plan_waits_used, 1);
-    const struct tb_session_grant grant = {source->export_id, *token, reader->endpoint.fingerprint};
-    TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &grant, TB_SESSION_SMALL, tb_session_grant_encode);
-    return TB_OK;
-}
-
-static void wait_free(struct tb_daemon *d, struct tb_plan_wait *wait)
-{
-    d->plan_waits_used.used--;
-    tb_free(wait);
-}
-
 static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const struct tb_id *uid, uint64_t plan)
 {
     TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), reader, uid, plan));
 }
 
-/* What was planned may be over by now: its reader whole or gone, its source lost, a newer plan
- * made. */
-static void plan_granted(struct tb_daemon *d, const struct tb_plan_wait *wait, enum tb_status status)
+/* The plan may be over by now: its reader is whole or gone, its source is lost, or there is a newer
+ * plan. */
+static void plan_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
 {
-    struct tb_worker_session *reader = tb_session_find(d, &wait->reader);
+    struct tb_worker_session *reader = tb_session_find(d, &grant->reader);
     struct tb_catalog_reference_view view;
     struct plan_source source;
-    if (reader == NULL || !tb_catalog_plan_get(d->catalog, &wait->reader, &wait->uid, wait->plan, &view))
+    if (status == TB_STREAM_IDLE) tb_catalog_session_silent(d->catalog, tb_clock_now(), &grant->owner);
+    if (reader == NULL || !tb_catalog_plan_get(d->catalog, &grant->reader, &grant->uid, grant->plan, &view))
         return;
-    if (status == TB_OK && source_at_worker(d, &wait->owner, &wait->uid, wait->export_id, &source)) {
-        plan_tell(reader, &wait->uid, wait->plan, &source, &wait->token);
+    if (status == TB_OK && source_at_worker(d, &grant->owner, &grant->uid, grant->export_id, &source)) {
+        plan_tell(reader, &grant->uid, grant->plan, &source, &grant->token);
         return;
     }
     tb_log(TB_LOG_WARN, "plan.not_granted", "worker=%s plan=%llu status=%s action=replan", reader->name.text,
-           (unsigned long long)wait->plan, tb_status_name(status != TB_OK ? status : TB_NOT_FOUND));
-    plan_fail(d, &wait->reader, &wait->uid, wait->plan);
+           (unsigned long long)grant->plan, tb_status_name(status != TB_OK ? status : TB_NOT_FOUND));
+    plan_fail(d, &grant->reader, &grant->uid, grant->plan);
 }
 
-enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_todo *todo,
+                                const struct tb_worker_session *reader, const struct plan_source *source)
 {
-    struct tb_daemon *d = s->d;
-    struct tb_session_granted m;
-    if (tb_session_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_session_status_get(m.status_negated);
-    if (status > TB_OK || status == TB_PEER_GARBLED) return TB_PEER_GARBLED;
-    for (struct tb_plan_wait **at = &d->plan_waits; *at != NULL; at = &(*at)->next) {
-        struct tb_plan_wait *wait = *at;
-        if (!tb_id_equal(&wait->token, &m.token) || !tb_id_equal(&wait->owner, &s->id)) continue;
-        *at = wait->next;
-        plan_granted(d, wait, status);
-        wait_free(d, wait);
-        return TB_OK;
-    }
-    tb_home_landing_granted(s, &m.token, status); /* or of a plan that was given up */
-    return TB_OK;
-}
-
-void tb_plan_waits_tick(struct tb_daemon *d, tb_time_ns now)
-{
-    for (struct tb_plan_wait **at = &d->plan_waits; *at != NULL;) {
-        struct tb_plan_wait *wait = *at;
-        if (now < wait->until) {
-            at = &wait->next;
-            continue;
-        }
-        *at = wait->next;
-        tb_catalog_session_silent(d->catalog, now, &wait->owner);
-        plan_granted(d, wait, TB_STREAM_IDLE);
-        wait_free(d, wait);
-    }
-}
-
-void tb_plan_waits_each(const struct tb_daemon *d, void (*each)(void *user, const struct tb_id *reader),
-                        void *user)
-{
-    for (const struct tb_plan_wait *wait = d->plan_waits; wait != NULL; wait = wait->next)
-        each(user, &wait->reader);
-}
-
-void tb_plan_waits_free(struct tb_daemon *d)
-{
-    while (d->plan_waits != NULL) {
-        struct tb_plan_wait *wait = d->plan_waits;
-        d->plan_waits = wait->next;
-        wait_free(d, wait);
-    }
+    struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
+    struct tb_grant grant = {.answer = plan_granted,
+                             .reader = todo->session,
+                             .uid = todo->uid,
+                             .export_id = source->export_id,
+                             .plan = todo->plan};
+    TB_ASSERT(owner != NULL);
+    tb_random_bytes(&grant.token, sizeof grant.token);
+    return tb_grant_ask(owner, &grant, &reader->endpoint.fingerprint);
 }
 
 /* ---- the catalog's todo ---- */
 
+static enum tb_status from_gateway(struct tb_daemon *d, const struct tb_catalog_todo *todo,
+                                   struct tb_worker_session *reader)
+{
+    struct plan_source source;
+    struct tb_id token;
+    if (!source_at_gateway(d, &todo->uid, &source)) return TB_NOT_FOUND;
+    tb_random_bytes(&token, sizeof token);
+    const enum tb_status status =
+        tb_export_grant(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint);
+    if (status != TB_OK) return status;
+    plan_tell(reader, &todo->uid, todo->plan, &source, &token);
+    return TB_OK;
+}
+
+static enum tb_status from_worker(struct tb_daemon *d, const struct tb_catalog_todo *todo,
+                                  const struct tb_worker_session *reader)
+{
+    struct plan_source source;
+    if (!source_at_worker(d, &todo->source_session, &todo->uid, todo->export_id, &source))
+        return TB_NOT_FOUND;
+    return grant_ask(d, todo, reader, &source);
+}
+
+/* TB_NOT_FOUND: the source that the catalog planned is gone already. */
 void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *reader = tb_session_find(d, &todo->session);
-    struct plan_source source;
-    struct tb_id token;
     if (reader == NULL) return;
-    tb_random_bytes(&token, sizeof token);
-    const bool found = todo->from_gateway
-                           ? source_at_gateway(d, &todo->uid, &source)
-                           : source_at_worker(d, &todo->source_session, &todo->uid, todo->export_id, &source);
-    enum tb_status status = found ? TB_OK : TB_NOT_FOUND; /* what the catalog planned is gone already */
-    if (found && todo->from_gateway)
-        status = tb_export_grant(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint);
-    else if (found)
-        status = grant_ask(d, todo, reader, &source, &token);
-    if (status != TB_OK)
-        plan_fail(d, &todo->session, &todo->uid, todo->plan);
-    else if (todo->from_gateway)
-        plan_tell(reader, &todo->uid, todo->plan, &source, &token);
+    TB_ASSERT(todo->plan != 0);
+    const enum tb_status status =
+        todo->from_gateway ? from_gateway(d, todo, reader) : from_worker(d, todo, reader);
+    if (status != TB_OK) plan_fail(d, &todo->session, &todo->uid, todo->plan);
 }

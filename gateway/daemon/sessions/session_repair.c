@@ -5,16 +5,18 @@
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
-/* A rank's library saw somebody write to what it had sealed: it says so itself, and once is
+/* A rank's library saw that sealed memory was written to. It says so of its own memory, and once is
  * enough. */
 static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
 {
+    TB_ASSERT(m->plan == 0); /* a report of its own memory names no plan */
     struct tb_daemon *d = s->d;
     enum tb_status status = TB_AGAIN;
     for (int times = 0; times < 2 && status == TB_AGAIN; times++)
@@ -26,6 +28,7 @@ static void written_to(struct tb_worker_session *s, const struct tb_session_chun
 /* The holder is asked to look: this gateway itself, or the worker that the plan names. */
 static void look_at_source(struct tb_worker_session *s, uint64_t plan, const struct tb_report *report)
 {
+    TB_ASSERT(plan != 0);
     struct tb_daemon *d = s->d;
     struct tb_catalog_reference_view source;
     const bool known = tb_catalog_plan_get(d->catalog, &s->id, &report->uid, plan, &source);
@@ -55,7 +58,7 @@ enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb
     const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s), m.object};
     d->counters.chunks_bad += m.object ? 0 : 1;
     look_at_source(s, m.plan, &report);
-    /* Of what was encoded the chunk comes whole, from the same source. */
+    /* A chunk whose delta was bad comes whole, from the same source. */
     if (!m.object) TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -52,6 +53,7 @@ void tb_session_denied(struct tb_worker_session *s, const char *what, const char
 
 enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
 {
+    TB_ASSERT(s->welcomed);
     if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
     char why[TB_NAME_BYTES_MAX + 40];
     snprintf(why, sizeof why, "models.%s.%s does not list it", model->text, publish ? "publish" : "read");

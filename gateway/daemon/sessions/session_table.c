@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
@@ -42,6 +43,7 @@ struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local)
 /* It has its id now. */
 void tb_session_enlist(struct tb_worker_session *s)
 {
+    TB_ASSERT(!s->bucketed && !tb_id_is_zero(&s->id) && tb_session_find(s->d, &s->id) == NULL);
     struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
     s->bucket_next = *bucket;
     *bucket = s;
@@ -52,6 +54,7 @@ void tb_session_enlist(struct tb_worker_session *s)
 static void session_unlist(struct tb_worker_session *s)
 {
     struct tb_daemon *d = s->d;
+    TB_ASSERT(d->session_count > 0 && (s->previous != NULL || d->sessions == s));
     if (s->next != NULL) s->next->previous = s->previous;
     *(s->previous != NULL ? &s->previous->next : &d->sessions) = s->next;
     d->session_count--;
@@ -80,6 +83,7 @@ struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, con
 void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
 {
     struct tb_worker_export *e = *at;
+    TB_ASSERT(s->d->worker_exports.used > 0 && s->d->source_bytes.used >= e->source_bytes);
     *at = e->next;
     s->d->worker_exports.used--;
     s->d->source_bytes.used -= e->source_bytes;
@@ -108,8 +112,7 @@ static bool exports_full(struct tb_daemon *d)
     return full;
 }
 
-/* P7: descriptors of where an export's bytes stand; what one session has is none of what others
- * may have. */
+/* P7: descriptors of where an export's bytes stand. One session may have a quarter of them. */
 #define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
 #define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
 
@@ -124,6 +127,7 @@ static bool sources_full(struct tb_worker_session *s, const struct tb_worker_exp
     uint64_t own = bytes;
     for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
         own += e->source_bytes;
+    TB_ASSERT(own >= left && s->d->source_bytes.used >= left);
     const bool full =
         own - left > SOURCE_SESSION_BYTES_MAX || s->d->source_bytes.used + bytes - left > SOURCE_BYTES_MAX;
     s->d->source_bytes.refused += full;
@@ -157,6 +161,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
 
 void tb_session_free(struct tb_worker_session *s)
 {
+    TB_ASSERT(s->wire == NULL);
     session_unlist(s);
     while (s->exports != NULL)
         tb_session_export_drop(s, &s->exports);

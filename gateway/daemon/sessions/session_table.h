@@ -8,11 +8,11 @@
 
 struct tb_daemon;
 
-/* What a worker exports of a version: a sealed shard, or its staging. */
+/* A worker's export of a version: a sealed shard, or its staging. */
 struct tb_worker_export {
     struct tb_worker_export *next;
     struct tb_id uid;
-    struct tb_id base; /* its shelf has differences to that version; zero: it has none */
+    struct tb_id base; /* its shelf has deltas to that version; zero: it has none */
     uint32_t shard;    /* TB_CATALOG_ALL_SHARDS: its staging */
     uint64_t export_id;
     uint32_t again; /* damaged chunks of it that the worker fetches once more */
@@ -32,7 +32,7 @@ struct tb_unpublish_wait {
     uint32_t shard; /* or TB_CATALOG_ALL_SHARDS */
     uint64_t request;
     enum tb_status status; /* the worst that was told of it so far */
-    bool judged;           /* that is of this shard by itself: what is told of all is of the others */
+    bool judged;           /* that is of this shard by itself: a status of all concerns the others */
 };
 
 struct tb_worker_session {
@@ -48,7 +48,7 @@ struct tb_worker_session {
      * be reached by its name */
     bool apart;
     bool local; /* by the unix socket */
-    /* What tb_session_may refused last: the reply to it names the list. */
+    /* The last refusal of tb_session_may: the reply to it names the list. */
     struct tb_name denied_model;
     bool denied_publish;
     struct tb_identity identity;
@@ -67,7 +67,7 @@ struct tb_worker_session {
 /* A connection's row; NULL: no memory. */
 struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local);
 void tb_session_enlist(struct tb_worker_session *s); /* it has its id now */
-void tb_session_free(struct tb_worker_session *s);   /* its row, and what hangs on it */
+void tb_session_free(struct tb_worker_session *s);   /* its row, exports and waits */
 struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
 /* An address of a door; "" has none, and counts as well. */
 bool tb_session_is_loopback(const char *tcp);
@@ -78,7 +78,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
                                      const struct tb_span *source);
 uint64_t tb_session_sources_max(void); /* bytes of the descriptors of all exports */
 void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
-/* Those of sealed shards: one, or all; but of all none whose end is told by itself. */
+/* Exports of sealed shards: one, or all except those whose end is told by itself. */
 void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
 
 #endif

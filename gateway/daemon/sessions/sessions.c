@@ -1,4 +1,4 @@
-/* sessions.c - workers' connections: who they are, and which function answers which frame.
+/* sessions.c - workers' connections: their identities, and which function answers which frame.
  *
  * A connection over the unix socket is its process: when it ends, so does the session, at
  * once. One over TLS may break on the way: the session stays for its lease, and HELLO with
@@ -9,26 +9,29 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
-#include "gateway/daemon/sessions/session_plan.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "intra/fabric/door_reach.h"
 #include "intra/session_msg.h"
 
 #define HELLO_MS 5000u /* a connection that has not said HELLO by then is dropped */
 
-/* P7. Not one frame: who stages is told the manifests of all shards in one turn of the loop, so
- * they stand in the queue at once, also for who reads, and 64 large shards are 100 MiB and more.
- * With less no worker could ever stage such a version (P6). */
+/* P7. More than one frame: a worker that stages is told the manifests of all shards in one turn
+ * of the loop. They are in the queue at once, and 64 large shards are 100 MiB and more. With
+ * less no worker could ever stage such a version (P6). */
 #define QUEUE_BYTES_MAX ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
 
 #define GREETING        TB_BOUNDS_GREETING
@@ -47,6 +50,7 @@ void tb_session_over(struct tb_worker_session *s, enum tb_status why)
 
 static void welcome(struct tb_worker_session *s, uint64_t request)
 {
+    TB_ASSERT(s->welcomed && s->bucketed && s->wire != NULL);
     struct tb_daemon *d = s->d;
     struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
                                    .session = s->id,
@@ -71,8 +75,8 @@ static void endpoint_from(struct tb_worker_session *s, const struct tb_session_h
     snprintf(s->endpoint.tcp, sizeof s->endpoint.tcp, "%.63s", hello->tcp.text);
 }
 
-/* The connection of a session that is away comes back: the new object takes over
- * what the old one knew. */
+/* The connection of a session that is away comes back: the new row takes over
+ * the exports and requests of the old one. */
 static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
 {
     struct tb_daemon *d = s->d;
@@ -81,6 +85,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
     struct tb_worker_session *old = tb_session_find(d, id);
     if (old == NULL || old->local || s->local) return false;
     if (tb_catalog_session_resume(d->catalog, tb_clock_now(), id, identity) != TB_OK) return false;
+    TB_ASSERT(s->exports == NULL && s->unpublishes == NULL); /* it says HELLO first */
     s->id = *id;
     s->exports = old->exports;
     s->unpublishes = old->unpublishes;
@@ -93,6 +98,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
 
 static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
 {
+    TB_ASSERT(!s->welcomed && tb_id_is_zero(&s->id));
     struct tb_daemon *d = s->d;
     struct tb_catalog_session c = {.name = hello->name,
                                    .host = hello->host,
@@ -228,9 +234,9 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     struct tb_worker_session *s = user;
     const frame_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
     if (fn == NULL || (!s->welcomed && frame->type != TB_SESSION_HELLO)) return TB_PEER_GARBLED;
-    /* Who speaks lives: a worker that was stopped just after its HELLO counts its thirds
-     * of the lease from there on, and what it published meanwhile must not be lost
-     * before its first RENEW. */
+    /* Each frame renews the lease. A worker that was stopped just after its HELLO counts its
+     * thirds of the lease from there on, and its versions must not be lost before its first
+     * RENEW. */
     enum tb_status status =
         s->welcomed ? tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id) : TB_OK;
     if (status == TB_OK) status = fn(s, frame);
@@ -238,9 +244,10 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     return status;
 }
 
-/* P6: who is in the middle of a long frame lives. The manifest of a large shard takes longer than a
- * lease over a slow connection, and what was published before must not be lost meanwhile. A frame
- * is bounded, and so are its parts: who sends fewer bytes in a lease than one has is not heard. */
+/* P6: a part of a long frame renews the lease, too. The manifest of a large shard takes longer
+ * than a lease over a slow connection, and earlier versions must not be lost meanwhile. A frame
+ * is bounded, and so are its parts: a worker that sends less than a part in a lease time is not
+ * heard. */
 static void on_part(struct tb_wire *w, void *user)
 {
     (void)w;
@@ -264,9 +271,9 @@ void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session)
 
 static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
-    (void)w;
     struct tb_worker_session *s = user;
     struct tb_daemon *d = s->d;
+    TB_ASSERT(s->wire == w);
     s->wire = NULL;
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
@@ -305,8 +312,8 @@ uint32_t tb_sessions_max(const struct tb_daemon *d)
     return d->config->session_max + GREETING;
 }
 
-/* P7. One line a time: who connects again and again is not written down each time, and one that
- * leaves makes no room worth another line. */
+/* P7. One line until many have left: a worker that connects again and again is not logged each
+ * time, and one that leaves makes no room worth another line. */
 static bool sessions_refuse(struct tb_daemon *d)
 {
     const bool full = d->session_count >= tb_sessions_max(d);
@@ -364,8 +371,7 @@ static enum tb_status listen_at(struct tb_daemon *d, const char *text, bool loca
     snprintf(full, sizeof full, "%s%s", local ? "unix:" : "", text);
     enum tb_status status = tb_endpoint_parse(full, &endpoint);
     if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
-    /* Anybody on this host may connect; what they may do is per model and identity, denied by
-     * default. */
+    /* Any user of this host may connect. Rights are per model and identity, denied by default. */
     if (status == TB_OK)
         status = tb_listen(&d->loop, &address, 0666, local ? accept_unix : accept_tls, d, out);
     if (status != TB_OK) {
@@ -398,6 +404,7 @@ void tb_sessions_shut(struct tb_daemon *d)
 
 void tb_sessions_close(struct tb_daemon *d)
 {
+    TB_ASSERT(d->session_unix == NULL && d->session_tls == NULL); /* nobody comes any more */
     for (struct tb_worker_session *s = d->sessions, *next; s != NULL; s = next) {
         next = s->next;
         if (s->wire != NULL)
@@ -411,6 +418,7 @@ void tb_sessions_close(struct tb_daemon *d)
  * do, within their lease. */
 void tb_sessions_distrust(struct tb_daemon *d)
 {
+    TB_ASSERT(d->tls != NULL);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
         if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
 }

@@ -1,5 +1,7 @@
-/* Files are compared with versions, and what matches is claimed: only what is the version's bytes
- * when it is read, whatever the files were a moment before. P1. */
+/* adopt_read.c - files are compared with versions, and chunks that match are claimed. Only bytes that
+ * are the version's when they are read count, whatever the files were a moment before (P1).
+ *
+ * Covers: gateway/daemon/copies/adopt_read.c */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -176,7 +178,7 @@ static void a_file_that_changed_meanwhile_gives_only_what_is_right(void **state)
     tb_place_unclaim(place, 2);
 }
 
-/* What a link writes at the same time is its own. */
+/* A chunk that a link writes at the same time stays the link's. */
 static void a_chunk_that_is_claimed_is_left_alone(void **state)
 {
     struct world *w = *state;

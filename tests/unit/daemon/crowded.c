@@ -110,7 +110,8 @@ static void what_has_no_place_is_told_of_once(void **state)
     const struct tb_version_key key = version_of(1);
     struct tb_copy *copy = tb_copy_get(d, &key);
     assert_non_null(copy);
-    copy->offered = holds_some = true;
+    copy->serving = TB_COPY_OFFERED;
+    holds_some = true;
     tb_crossings_poll(d);
     tb_crossings_poll(d);
     assert_int_equal(d->counters.reports_refused, 1);
@@ -118,7 +119,8 @@ static void what_has_no_place_is_told_of_once(void **state)
     tb_catalog_site_forget(d->catalog, tb_clock_now(), &gone);
     tb_crossings_poll(d);
     assert_int_equal(d->counters.reports_refused, 1);
-    copy->offered = holds_some = false;
+    copy->serving = TB_COPY_UNREADY;
+    holds_some = false;
     crowd_end(&w);
 }
 

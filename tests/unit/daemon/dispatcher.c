@@ -9,7 +9,7 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 

@@ -1,9 +1,12 @@
-/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, and
- * when no more (P6, P7). */
+/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, until when,
+ * and how long a base stays for them (P1, P6, P7).
+ *
+ * Covers: gateway/daemon/copies/home_landing.c */
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
@@ -58,8 +61,8 @@ static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
     return stats.pairs;
 }
 
-/* P7: a rank says on what it encodes. The gateway waits for nothing unless that is another version
- * of the model, and here. */
+/* P7: a rank names the base of its deltas. Nothing is expected of a base that is no other
+ * version of its model, or is not here. */
 static void a_base_is_a_version_of_the_model(void **state)
 {
     (void)state;
@@ -112,13 +115,13 @@ static void lost_notes_leave_no_hop_behind(void **state)
     hop_make(s.copies[0], true);
     hop_make(s.copies[0], false);
     hop_make(s.copies[1], false);
-    s.copies[1]->whole = true;
+    s.copies[1]->life = TB_COPY_WHOLE;
     s.home.d->hop_notes_lost = true;
     tb_home_landing_wake(&s.home.d->hop_wake);
     assert_int_equal(hops_of(s.copies[0]), 1);
     assert_false(s.copies[0]->hops->for_objects);
     assert_int_equal(hops_of(s.copies[1]), 0);
-    s.copies[1]->whole = false;
+    s.copies[1]->life = TB_COPY_RESTS;
     end(&s);
 }
 
@@ -156,6 +159,32 @@ static void hop_ends(struct scene *s, struct tb_copy *copy, const struct brought
     assert_int_equal(hops_of(copy), 0);
 }
 
+/* P1: the bytes of a base stay until no hop decodes from them. The room of copies marks that the
+ * base leaves, and the dispatcher ends the hops. */
+static void a_base_leaves_behind_the_hops_that_decode_from_it(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin(&s);
+    struct tb_daemon *d = s.home.d;
+    struct tb_copy *base = s.copies[0];
+    const struct tb_id uid = base->key.uid;
+    hop_make(s.copies[1], false);
+    struct tb_copy_hop *h = s.copies[1]->hops;
+    h->hop = (struct tb_hop *)h; /* never looked at */
+    h->base = base;
+    base->used_by |= TB_COPY_USED_BY_LANDING;
+    tb_copy_evict(base, TB_OK);
+    (void)tb_copies_tick(d);
+    assert_ptr_equal(tb_copy_find(d, &uid), base);
+    tb_daemon_turn(d);
+    assert_null(h->hop);
+    assert_int_equal(base->used_by, 0);
+    (void)tb_copies_tick(d);
+    assert_null(tb_copy_find(d, &uid));
+    end(&s);
+}
+
 /* The slowest rank says how a step came, by its own time, and of its own model; in long times, as
  * machines of tests are slow. */
 static void the_slowest_rank_says_the_pace_of_its_model(void **state)
@@ -187,6 +216,7 @@ int main(void)
         cmocka_unit_test(a_base_is_a_version_of_the_model),
         cmocka_unit_test(nothing_is_expected_of_a_whole_shard),
         cmocka_unit_test(lost_notes_leave_no_hop_behind),
+        cmocka_unit_test(a_base_leaves_behind_the_hops_that_decode_from_it),
         cmocka_unit_test(the_slowest_rank_says_the_pace_of_its_model),
     };
     return cmocka_run_group_tests_name("home_objects", tests, NULL, NULL);

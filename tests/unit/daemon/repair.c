@@ -1,7 +1,8 @@
-/* P1 P7: reports that a chunk is damaged where it stands: at this gateway, and at a rank. What a
- * liar can do with them.
+/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the holder
+ * digests its own copy, and a liar gains nothing (P1, P7).
  *
- * Covers: gateway/daemon/copies/repair.c, gateway/daemon/copies/home_landing.c. */
+ * Covers: gateway/daemon/copies/repair.c gateway/daemon/copies/copy_sweep.c
+ * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_repair.c */
 #include "tests/unit/daemon/sealed_version.h"
 
 #include <stdlib.h>
@@ -47,13 +48,13 @@ static void a_damaged_chunk_is_dropped_and_repaired(void **state)
     CHECK_STATUS(reported(&s, 7, 0, 0), TB_CHUNK_DIGEST);
     assert_false(tb_place_held(place, 0));
     turns_until_told(d);
-    assert_false(s.copy->whole);
+    assert_false(tb_copy_is_whole(s.copy));
     assert_int_equal(d->counters.verify_bad, 1);
     assert_int_equal(d->counters.chunks_repaired, 0);
     CHECK_STATUS(reported(&s, 7, 0, 0), TB_CHUNK_ABSENT); /* it is on its way */
     sealed_land(&s, 0, 1);
     (void)tb_copies_tick(d);
-    assert_true(s.copy->whole);
+    assert_true(tb_copy_is_whole(s.copy));
     assert_int_equal(d->counters.chunks_repaired, 1);
     sealed_end(&s);
 }

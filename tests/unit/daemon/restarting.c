@@ -1,7 +1,8 @@
 /* restarting.c - links that begin anew: until the old ones are closed their streams touch what is
  * offered and land, so nothing of the arena is given away or unmapped (P1).
  *
- * Covers: gateway/daemon/links/link_opening.c gateway/daemon/daemon.c */
+ * Covers: gateway/daemon/links/link_opening.c gateway/daemon/daemon.c
+ * Covers: gateway/daemon/copies/copies.c */
 #include <signal.h>
 
 #include "gateway/catalog/versions.h"

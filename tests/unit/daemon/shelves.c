@@ -1,5 +1,6 @@
-/* shelves.c - tests of gateway/daemon/copies/shelves.c: what lands is encoded, once, and work
- * may end at any time. */
+/* shelves.c - each chunk that lands is encoded once, and the work on a shelf may end at any time.
+ *
+ * Covers: gateway/daemon/copies/shelves.c */
 #include "gateway/daemon/copies/shelves.h"
 
 #include <setjmp.h>
@@ -150,7 +151,7 @@ static void made(struct world *w, uint8_t of, uint8_t on, uint32_t chunk, size_t
     tb_objects_put(w->objects, &name, &news);
 }
 
-/* What came encoded on that base goes on as it came, and nobody encodes it again. */
+/* A delta that came from elsewhere goes on as it came, and is not encoded again. */
 static void what_came_encoded_is_forwarded(void **state)
 {
     (void)state;

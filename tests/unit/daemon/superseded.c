@@ -1,7 +1,8 @@
 /* superseded.c - versions that are superseded before they cross: nothing of them stays
  * at the follower (P7).
  *
- * Covers: gateway/daemon/links/link_events.c */
+ * Covers: gateway/daemon/links/link_events.c
+ * Covers: gateway/daemon/copies/copies.c gateway/daemon/copies/copy_table.c */
 #include <stdio.h>
 #include <string.h>
 

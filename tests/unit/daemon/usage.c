@@ -1,7 +1,10 @@
 /* usage.c - the tables of a gateway that runs for ever: their use returns to where it began (P7),
  * and a full one is told of (P10).
  *
- * Covers: gateway/daemon/control/usage_status.c */
+ * Covers: gateway/daemon/control/usage_status.c gateway/daemon/sessions/session_grant.c
+ * Covers: gateway/daemon/sessions/session_plan.c gateway/daemon/sessions/session_publish.c
+ * Covers: gateway/daemon/sessions/held_reply.c gateway/daemon/sessions/session_table.c
+ * Covers: gateway/daemon/copies/copy_table.c */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -15,6 +18,7 @@
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "tests/unit/arena/arena_world.h"
@@ -339,8 +343,8 @@ static void full_tokens_name_the_reader(void **state)
     end_logged(&s, log);
 }
 
-/* Of a source that does not answer GRANT: the waits end with their time. */
-static void full_plan_waits_name_the_reader(void **state)
+/* The source does not answer GRANT: each row goes at its deadline. */
+static void full_grants_name_the_reader(void **state)
 {
     (void)state;
     struct scene s;
@@ -350,15 +354,18 @@ static void full_plan_waits_name_the_reader(void **state)
     const struct tb_catalog_todo todo = {
         .session = d->sessions->id, .source_session = d->sessions->id, .uid = uid, .export_id = 1, .plan = 1};
     d->bounds.references = 8;
+    assert_int_equal(used(&s.home, "grants"), 1); /* the gateway reads what was sealed */
+    tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
+    assert_int_equal(used(&s.home, "grants"), 0);
     tb_session_plan(d, &todo);
-    assert_int_equal(used(&s.home, "plan_waits"), 1);
-    tb_plan_waits_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
-    assert_int_equal(used(&s.home, "plan_waits"), 0);
+    assert_int_equal(used(&s.home, "grants"), 1);
+    tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
+    assert_int_equal(used(&s.home, "grants"), 0);
     for (uint32_t n = 0; n <= d->bounds.references; n++)
         tb_session_plan(d, &todo);
-    check_told(&s, log, "plan_waits", ours(8));
-    tb_plan_waits_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
-    assert_int_equal(used(&s.home, "plan_waits"), 0);
+    check_told(&s, log, "grants", ours(8));
+    tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
+    assert_int_equal(used(&s.home, "grants"), 0);
     end_logged(&s, log);
 }
 
@@ -562,7 +569,7 @@ int main(void)
         cmocka_unit_test(a_full_table_is_told_of_once),
         cmocka_unit_test(full_copies_name_the_model),
         cmocka_unit_test(full_tokens_name_the_reader),
-        cmocka_unit_test(full_plan_waits_name_the_reader),
+        cmocka_unit_test(full_grants_name_the_reader),
         cmocka_unit_test(full_store_rows_name_the_model),
         cmocka_unit_test(full_export_sources_name_the_worker),
         cmocka_unit_test(unpublishes_do_not_wait_for_ever),

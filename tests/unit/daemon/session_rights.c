@@ -1,5 +1,8 @@
-/* denied.c - P8: what a worker without the right to it asks for, whatever it has heard of; and, for
- * each, that the right is all it lacked. */
+/* session_rights.c - P8: requests of a worker without the right to a model are refused, whatever it
+ * has heard of. For each, the right is all that was missing.
+ *
+ * Covers: gateway/daemon/sessions/session_reply.c gateway/daemon/sessions/session_follow.c
+ * Covers: gateway/daemon/rights.c */
 #include <string.h>
 
 #include "gateway/daemon/copies/copies.h"
@@ -150,5 +153,5 @@ int main(void)
         cmocka_unit_test(who_has_no_right_at_all_is_not_told_what_there_is),
         cmocka_unit_test(who_has_one_is),
     };
-    return cmocka_run_group_tests_name("daemon.denied", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("session_rights", tests, NULL, NULL);
 }

@@ -1,10 +1,13 @@
-/* parked.c - P7: seals that wait for room are memory beside the arena, and bounded: a session that
- * says more is told so. */
+/* parked_seals_bounded.c - seals that wait for room are memory beside the arena, and bounded (P7): a
+ * session that has too many is refused.
+ *
+ * Covers: gateway/daemon/sessions/session_seal.c */
 #include <stdlib.h>
 #include <string.h>
 
 #include "gateway/catalog/versions.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_seal.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
 #include "tests/unit/daemon/sealed_version.h"
@@ -22,9 +25,9 @@ static void begin(struct sealed *s)
     tb_arena_region_ref(s->copy->region);
     CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), &s->made.key.uid, "test"));
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
-    while (!s->copy->evicting && tb_clock_now() < until)
+    while (!tb_copy_leaves(s->copy) && tb_clock_now() < until)
         (void)uv_run(&s->home.d->loop, UV_RUN_ONCE);
-    assert_true(s->copy->evicting);
+    assert_true(tb_copy_leaves(s->copy));
 }
 
 /* The reader is gone: there is room. */
@@ -159,5 +162,5 @@ int main(void)
         cmocka_unit_test(a_session_parks_no_more_than_one_large_seal),
         cmocka_unit_test(seals_do_not_wait_for_ever),
     };
-    return cmocka_run_group_tests_name("daemon.parked", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("parked_seals_bounded", tests, NULL, NULL);
 }

@@ -1,11 +1,14 @@
-/* judged.c - a version is lost only when nobody holds some chunk (P3): who judges knows what
- * landed, also since the last tick. */
+/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog hears
+ * of chunks that landed or rotted since the last tick before it decides.
+ *
+ * Covers: gateway/daemon/copies/copies.c gateway/daemon/sessions/session_unpublish.c
+ * Covers: gateway/daemon/sessions/sessions.c */
 #include <string.h>
 
 #include "base/fault.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/daemon/copies/copies.h"
-#include "gateway/daemon/sessions/session_publish.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"
@@ -133,6 +136,7 @@ static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_session_unpublish_frame(rank, &frame));
     tb_free(rank->unpublishes);
+    s->home.d->unpublish_waits.used--;
 }
 
 /* The verifier's wake is still to come, and so it is the rank that has the chunk: it goes
@@ -166,5 +170,5 @@ int main(void)
         cmocka_unit_test(rot_of_its_own_is_heard_of),
         cmocka_unit_test(what_has_rotted_is_taken_before_its_rank_goes),
     };
-    return cmocka_run_group_tests_name("daemon.judged", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("copies_told_in_time", tests, NULL, NULL);
 }

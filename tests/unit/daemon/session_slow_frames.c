@@ -1,5 +1,7 @@
-/* spoken.c - who is in the middle of saying something long is heard (P6), and who trickles or does
- * not listen is not (P7). In the catalog's time, not in that of the machine. */
+/* session_slow_frames.c - a worker in the middle of a long frame keeps its lease (P6). One that
+ * trickles, or does not read, is dropped (P7). In the catalog's time, not in that of the machine.
+ *
+ * Covers: gateway/daemon/sessions/sessions.c */
 #include <linux/sockios.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -141,5 +143,5 @@ int main(void)
         cmocka_unit_test(who_trickles_is_lost),
         cmocka_unit_test(who_does_not_read_is_dropped),
     };
-    return cmocka_run_group_tests_name("daemon.spoken", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("session_slow_frames", tests, NULL, NULL);
 }

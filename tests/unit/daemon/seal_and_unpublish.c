@@ -1,5 +1,8 @@
-/* sealed.c - SEAL frames that a gateway cannot take: nothing of them stays behind, and who is
- * gone is not answered. */
+/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each UNPUBLISH
+ * is answered once, with the status of the shards that it asked for (P1, P3).
+ *
+ * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/sessions/session_unpublish.c
+ * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */
 #include <string.h>
 
 #include "base/fault.h"
@@ -10,6 +13,8 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_seal.h"
+#include "gateway/daemon/sessions/session_unpublish.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
@@ -25,16 +30,12 @@ static struct tb_worker_session *session_put(struct tb_daemon *d, uint8_t id)
     CHECK_OK(tb_name_set(&c.name, "rank"));
     CHECK_OK(tb_name_set(&c.host, "host"));
     CHECK_OK(tb_catalog_session_open(d->catalog, tb_clock_now(), &c));
-    struct tb_worker_session *s = tb_calloc(1, sizeof *s);
+    struct tb_worker_session *s = tb_session_new(d, false);
     assert_non_null(s);
-    *s = (struct tb_worker_session){.d = d, .id = c.id, .name = c.name, .welcomed = true, .bucketed = true};
+    s->id = c.id;
+    s->name = c.name;
     s->identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = 1000};
-    struct tb_worker_session **bucket = &d->session_buckets[c.id.bytes[0]];
-    s->bucket_next = *bucket;
-    *bucket = s;
-    s->next = d->sessions;
-    d->sessions = s;
-    d->session_count++;
+    tb_session_enlist(s);
     return s;
 }
 
@@ -111,7 +112,7 @@ static void open_version(struct home *h, const struct tb_worker_session *s, cons
     CHECK_OK(tb_catalog_version_open(h->d->catalog, tb_clock_now(), &open, &key));
 }
 
-/* Whose run and version is opened by a session of this process; shard 0 has all the
+/* A gateway with a run and a version that a session of this process opened; shard 0 has all the
  * room but `left` bytes. */
 static void sealed_large(struct home *h, const struct version *v, uint64_t left)
 {
@@ -218,6 +219,7 @@ static void parked_put(struct home *h, const struct tb_id *session, const struct
                                  .bytes = (uint32_t)count};
     memcpy(p->payload, bytes, count);
     h->d->parked = p;
+    tb_gauge_add(&h->d->parked_bytes, p->bytes);
 }
 
 /* A seal that waits for room outlives its session: the lease ends in the turn in which there is
@@ -486,9 +488,9 @@ static enum tb_status status_of(const struct tb_worker_session *s, uint64_t requ
     return u->status;
 }
 
-/* One shard came back into sight while another drains on. Who asks again for both then has it
- * hidden anew, and what was told of it before is over; asked once more, nothing is hidden by that,
- * and what was told stays told. */
+/* One shard came back into sight while another drains on. A rank that asks again for both then has
+ * it hidden anew, and the earlier status of it is over. Asked once more, nothing is hidden by that,
+ * and the earlier status stays. */
 static void who_asks_again_is_told_what_was_told(void **state)
 {
     (void)state;
@@ -530,5 +532,5 @@ int main(void)
         cmocka_unit_test(who_asks_again_is_told_what_was_told),
         cmocka_unit_test(a_parked_seal_whose_session_ends_is_not_answered),
     };
-    return cmocka_run_group_tests_name("daemon.sealed", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("seal_and_unpublish", tests, NULL, NULL);
 }

@@ -1,4 +1,7 @@
-/* anchored.c - what an anchor is for is the newest version that somebody can come back to (P3). */
+/* anchor_choice.c - the anchor is the newest version that a worker can come back to (P3).
+ *
+ * Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/anchor_writer.c
+ * Covers: gateway/daemon/copies/anchor_refill.c */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -112,7 +115,7 @@ __attribute__((visibility("default"))) int unlink(const char *path)
     return (int)syscall(SYS_unlink, path);
 }
 
-/* What was written of anchors, and when; at one of them the disk takes its time. */
+/* Writes to anchors, and their times; at one of them the disk takes its time. */
 #define PIECES_MAX 256u
 #define SLOW_PIECE 8u
 #define SLOW_NS    TB_MS(200)
@@ -144,7 +147,7 @@ static void piece_note(size_t bytes)
     if (slow) (void)nanosleep(&(struct timespec){.tv_nsec = (long)SLOW_NS}, NULL);
 }
 
-/* What there was, and begins anew. */
+/* Forgets earlier writes and begins anew. */
 static struct pieces pieces_take(void)
 {
     pthread_mutex_lock(&pieces_lock);
@@ -354,12 +357,12 @@ static void the_last_version_is_not_forgotten_for_one_before_it(void **state)
     publish(&t, 2);
     struct tb_copy *first = tb_copy_find(d, &t.made[0].key.uid), *last = tb_copy_find(d, &t.made[1].key.uid);
     tb_copies_look(d);
-    assert_true(first->whole && last->whole);
-    first->ready = true;
-    last->ready = false;
+    assert_true(tb_copy_is_whole(first) && tb_copy_is_whole(last));
+    first->serving = TB_COPY_READY;
+    last->serving = TB_COPY_UNREADY;
     tb_anchors_tick(d, tb_clock_now());
     assert_true(is_written(d, &first->key.uid));
-    last->ready = true;
+    last->serving = TB_COPY_READY;
     assert_true(comes_to_be(&t, 2, 1));
     trainer_end(&t);
 }
@@ -377,15 +380,15 @@ static void what_cannot_be_written_rests(void **state)
     publish(&t, 2);
     struct tb_copy *first = tb_copy_find(d, &t.made[0].key.uid), *last = tb_copy_find(d, &t.made[1].key.uid);
     tb_copies_look(d);
-    first->ready = true;
-    last->ready = false;
+    first->serving = TB_COPY_READY;
+    last->serving = TB_COPY_UNREADY;
     const tb_time_ns now = tb_clock_now();
     tb_fault_arm(TB_FAULT_thread, 1, true);
     for (int tick = 0; tick < 3; tick++)
         tb_anchors_tick(d, tb_time_add(now, TB_SECONDS(tick)));
     tb_fault_arm(TB_FAULT_thread, 0, false);
     assert_int_equal(d->counters.anchors_failed, 1);
-    last->ready = true;
+    last->serving = TB_COPY_READY;
     tb_anchors_tick(d, tb_time_add(now, TB_SECONDS(61)));
     assert_true(is_written(d, &last->key.uid));
     assert_true(comes_to_be(&t, 2, 1));
@@ -505,7 +508,7 @@ static void child_begin(struct child *c, void (*end)(struct trainer *t))
     c->log = log;
 }
 
-/* What it said at error, which is all that it blames. */
+/* The log's lines at level error: they are all that it blames. */
 static void child_end(struct child *c)
 {
     int code = -1;
@@ -589,5 +592,5 @@ int main(void)
         cmocka_unit_test(an_anchor_is_written_at_its_rate),
         cmocka_unit_test(an_end_does_not_wait_for_a_disk_that_hangs),
     };
-    return cmocka_run_group_tests_name("daemon.anchored", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("anchor_choice", tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
-/* greeted.c - a worker whose library speaks another session protocol hears so, by its name (P9,
- * P10). */
+/* session_protocol_version.c - a worker whose library speaks another session protocol hears so, by its
+ * name (P9, P10).
+ *
+ * Covers: gateway/daemon/sessions/sessions.c */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -153,5 +155,5 @@ int main(void)
         cmocka_unit_test(a_nic_stands_above_the_pid),
         cmocka_unit_test(what_a_workers_nic_carries_is_known),
     };
-    return cmocka_run_group_tests_name("greeted", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("session_protocol_version", tests, NULL, NULL);
 }

@@ -1,0 +1,49 @@
+/* session_grant.c - a worker is asked to let a reader in at its door (GRANT), and answers
+ * (GRANTED). grant_table.c says which answers count.
+ *
+ * P6: an owner that does not answer (stopped, or behind a dead network) holds its reader up for
+ * GRANT_WAIT_NS and no longer. */
+#include "gateway/daemon/daemon.h"
+
+#include "base/assert.h"
+#include "gateway/daemon/sessions/session_grant.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
+
+#define GRANT_WAIT_NS TB_SECONDS(1)
+
+enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant *grant,
+                            const struct tb_fingerprint *reader)
+{
+    struct tb_daemon *d = owner->d;
+    TB_ASSERT(owner->wire != NULL && owner->welcomed);
+    grant->owner = owner->id;
+    grant->deadline = tb_time_add(tb_clock_now(), GRANT_WAIT_NS);
+    const enum tb_status status = tb_grants_put(&d->grants, d->bounds.references, grant);
+    if (status != TB_OK) return status;
+    const struct tb_session_grant m = {grant->export_id, grant->token, *reader};
+    TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &m, TB_SESSION_SMALL, tb_session_grant_encode);
+    return TB_OK;
+}
+
+/* An answer counts once, and only from the owner that was asked. Any other one is late, and is
+ * ignored: its reader was given another plan, or asked again. */
+enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+{
+    struct tb_daemon *d = s->d;
+    struct tb_session_granted m;
+    struct tb_grant grant;
+    if (tb_session_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_session_status_get(m.status_negated);
+    if (status > TB_OK || status == TB_PEER_GARBLED) return TB_PEER_GARBLED;
+    if (tb_grants_take(&d->grants, &s->id, &m.token, &grant)) grant.answer(d, &grant, status);
+    return TB_OK;
+}
+
+void tb_grants_tick(struct tb_daemon *d, tb_time_ns now)
+{
+    struct tb_grant grant;
+    while (tb_grants_take_late(&d->grants, now, &grant))
+        grant.answer(d, &grant, TB_STREAM_IDLE);
+}
