@@ -106,6 +106,36 @@ static bool in_the_way(const struct tb_pinned_region *r, const struct tb_pinned_
            meets(r, newest->of.bytes, newest->of.count);
 }
 
+/* ---- invariants ---- */
+
+static bool is_kept(const struct tb_pinned_region *r)
+{
+    return r->state == TB_PINNED_MADE && r->users == 0 && r->stays;
+}
+
+/* P7: by regions that nobody uses, a byte is pinned at most once for each NIC and kind. */
+static void check_kept(const struct tb_pinned *p, const struct tb_pinned_region *kept)
+{
+    const struct tb_pinned_region *r;
+    LIST_FOREACH(r, &p->regions, link)
+    if (r != kept && is_kept(r)) TB_ASSERT(!in_the_way(r, kept));
+}
+
+/* Under the lock, behind each change; only where turns are checked (TB_CHECK_TURNS). */
+static void check(const struct tb_pinned *p)
+{
+    const struct tb_pinned_region *r;
+    if (!TB_CHECK_TURNS) return;
+    LIST_FOREACH(r, &p->regions, link)
+    {
+        TB_ASSERT(r->shared && r->of.domain != NULL);
+        if (r->state == TB_PINNED_MAKING) TB_ASSERT(r->users > 0);
+        if (r->state == TB_PINNED_MADE) TB_ASSERT(r->region.mr != NULL);
+        if (r->state == TB_PINNED_FREEING) TB_ASSERT(r->users == 0);
+        if (is_kept(r)) check_kept(p, r);
+    }
+}
+
 void tb_pinned_fini(struct tb_pinned *p)
 {
     pthread_mutex_lock(&p->lock);
@@ -175,6 +205,7 @@ void tb_pinned_goes(struct tb_pinned *p, const void *bytes)
             pthread_cond_wait(&p->changed, &p->lock);
         (void)drop(p, spent, NULL);
     }
+    check(p);
     pthread_mutex_unlock(&p->lock);
     tb_free(m);
 }
@@ -275,6 +306,7 @@ enum tb_status tb_pinned_take(struct tb_pinned *p, const struct tb_region_option
         r->users++;
     else if (stays)
         share(p, options, fresh);
+    check(p);
     pthread_mutex_unlock(&p->lock);
     *region_out = r != NULL ? r : fresh;
     if (r == NULL) return take_new(p, options, fresh);
@@ -294,6 +326,7 @@ void tb_pinned_release(struct tb_pinned *p, struct tb_pinned_region *region)
     TB_ASSERT(region->state == TB_PINNED_MADE && region->users > 0);
     if (region->users == 1) (void)drop(p, in_the_way, region); /* while it is still ours: it would go, too */
     if (--region->users == 0 && !region->stays) (void)drop(p, spent, NULL);
+    check(p);
     pthread_mutex_unlock(&p->lock);
 }
 
