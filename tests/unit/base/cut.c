@@ -1,5 +1,7 @@
-/* The cut: one published rule, no gap, no overlap, and chunk k covers the same bytes
- * whatever blobs travel (P5). */
+/* cut.c - the cut has one published rule, no gap and no overlap, and chunk k covers the same bytes
+ * whatever blobs travel (P5).
+ *
+ * Covers: base/layout/chunk_cut.c */
 #include "base/layout/layout.h"
 
 #include <stdio.h>

@@ -1,5 +1,7 @@
-/* Layouts: one canonical order and id for the same tensors, and a decoder that
- * believes nothing (P7). */
+/* layout.c - one canonical order and id for the same tensors, and a decoder that believes nothing
+ * (P7).
+ *
+ * Covers: base/layout/layout.c */
 #include "base/layout/layout.h"
 
 #include <stdio.h>
@@ -68,7 +70,7 @@ static void packed_order_is_size_dtype_name(void **state)
     free(memory);
 }
 
-/* Whatever the order in which they are given, equal layouts have one id and cross once (P4). */
+/* Equal layouts have one id and cross once, in any order of their tensors (P4). */
 static void the_order_given_does_not_matter(void **state)
 {
     (void)state;
@@ -315,7 +317,8 @@ static void every_truncation_and_tail_is_refused(void **state)
     CHECK_STATUS(decode(bytes, count + 1, &layout), TB_PEER_GARBLED);
 }
 
-/* What passes a flipped byte is a layout again, byte for byte: nothing is repaired in silence. */
+/* A layout that passes with a flipped byte is a layout again, byte for byte: nothing is repaired in
+ * silence. */
 static void every_flipped_byte_is_refused_or_meant(void **state)
 {
     (void)state;
@@ -418,7 +421,7 @@ static void many_tensors_are_sorted_in_time(void **state)
     free(names);
 }
 
-/* What one reader wants of tensors that are split stands together, and survives the wire. */
+/* The parts of split tensors that one reader wants stand together, and survive the wire. */
 static void parts_stand_together(void **state)
 {
     (void)state;
@@ -657,7 +660,7 @@ static void so_many_other_dtypes_a_layout(void **state)
     CHECK_OK(try_build(tensors, TB_DTYPES_OTHER_MAX + 1));
 }
 
-/* What a caller may not say, a peer may not either. */
+/* A peer may not say more than a caller. */
 static enum tb_status decode_other(uint16_t bits, const char *name, uint16_t name_bytes)
 {
     uint8_t bytes[256];

@@ -1,5 +1,6 @@
-/* Layouts kept by their id: versions of one layout share a table, and what nobody
- * uses is bounded (P7). */
+/* layouts.c - versions of one layout share a table, and tables that nobody uses are bounded (P7).
+ *
+ * Covers: base/layout/layouts.c */
 #include "base/layout/layouts.h"
 
 #include <stdio.h>

@@ -1,10 +1,13 @@
 /* trays.c - chunks out of the memory of another process's GPU (intra/transport/shm_tray.h,
- * intra/fabric/door_tray.h), over a driver that is none. What every way must do is conformance.c's
- * to say, over shm-cuda as well; here is what a tray alone can do wrong.
+ * intra/fabric/door_tray.h), over a driver that is none. conformance.c
+ * tests what every way must do, over shm-cuda as well; this file tests what a tray alone can do
+ * wrong.
  *
  * The owner's host copy is spoilt, or its device's bytes are, so that what is held shows
  * which of the two was read. Readers are patient: which way a chunk took shall not hang on
- * what else runs here. */
+ * what else runs here.
+ *
+ * Covers: intra/fabric/door_tray.c */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -605,7 +608,7 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
 }
 
 /* P6: a hop whose source is gone says so, and closes, while this process's driver stands still.
- * What the driver brings is closed. */
+ * The tray that the driver brings later is closed. */
 static void P6_a_hop_ends_while_its_driver_stands(void **state)
 {
     (void)state;
