@@ -85,7 +85,7 @@ static void cut_tensors(struct cutter *c, const struct tb_layout *layout)
     close_group(c);
 }
 
-/* What somebody keeps of an earlier one. */
+/* An earlier cut of this layout, which its owner keeps. */
 static void copy_cut(struct cutter *c, const struct tb_layout *layout)
 {
     if (c->chunks != NULL && layout->cut_count > 0)

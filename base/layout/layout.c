@@ -72,7 +72,7 @@ static bool dtype_name_clean(const char *name, size_t count)
     return count > 0 && count <= TB_DTYPE_NAME_MAX;
 }
 
-/* What stands for it in the list of TB_DTYPE_OTHER_LIST; OTHER_COUNT: none. */
+/* Its index in TB_DTYPE_OTHER_LIST; OTHER_COUNT: it is not there. */
 static size_t other_known(const char *name)
 {
     size_t i = 0;
@@ -180,7 +180,7 @@ static bool multiply(uint64_t *product_io, uint64_t factor)
     return true;
 }
 
-/* What a tensor must be before its numbers are believed; then its bytes. The name is checked
+/* Checks a tensor before its numbers are believed, and says its bytes. The name is checked
  * apart. */
 static enum tb_status measure(const struct tb_tensor *t, uint64_t *bytes_out)
 {

@@ -140,10 +140,12 @@ size_t tb_layout_bytes_for(const struct tb_tensor *tensors, uint32_t count);
 /* Sorts copies of the tensors into packed order inside `memory` (16-byte aligned, the
  * caller's, kept until the layout is no longer used) and fills bytes, offsets and id. The
  * caller's names may go afterwards.
- *   TB_BAD_ARGUMENT  two equal names of one part, an empty or unclean name, unknown dtype, rank or part over the maximum, a box
- *                    outside the full shape or not on bytes, no element in a dimension is allowed (a tensor of 0 bytes)
- *   TB_TOO_LARGE     over TB_TENSORS_MAX, TB_DTYPES_OTHER_MAX or TB_SHARD_BYTES_MAX, also by overflow; likewise a full shape that alone is
- *                    over TB_SHARD_BYTES_MAX, dimensions of 0 counted as 1, so no product of its axes can overflow
+ *   TB_BAD_ARGUMENT  two equal names of one part; an empty or unclean name; an unknown dtype; rank
+ *                    or part over the maximum; a box outside the full shape or not on bytes. A
+ *                    dimension without elements is allowed: the tensor has 0 bytes
+ *   TB_TOO_LARGE     over TB_TENSORS_MAX, TB_DTYPES_OTHER_MAX or TB_SHARD_BYTES_MAX, also by
+ *                    overflow; also a full shape that alone is over TB_SHARD_BYTES_MAX, where
+ *                    dimensions of 0 count as 1, so no product of its axes can overflow
  *   TB_SITE_NOMEM    `cap` is less than tb_layout_bytes_for */
 TB_MUST_USE enum tb_status tb_layout_build(const struct tb_tensor *tensors, uint32_t count, void *memory,
                                            size_t cap, struct tb_layout *layout_out);
@@ -187,11 +189,13 @@ TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_
                                             size_t cap, struct tb_layout *layout_out);
 
 /* The cut: chunk k of a shard covers packed bytes [offset, offset + bytes). The published rule:
- *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB and at most 16 MiB.
- *   A tensor larger than the target is cut into n = ceil(bytes / target) pieces: piece i of it starts at
- *   floor(i x bytes / n) rounded down to a multiple of 4096. Smaller tensors that follow one another and
- *   have one dtype and part are grouped until the next one would take the group over the target. A tensor of 0 bytes
- *   belongs to no chunk. Blobs are cut behind, together, like one opaque tensor, with the same target.
+ *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB
+ *   and at most 16 MiB.
+ *   A tensor larger than the target is cut into n = ceil(bytes / target) pieces: piece i of it
+ *   starts at floor(i x bytes / n) rounded down to a multiple of 4096.
+ *   Smaller tensors that follow one another and have one dtype and part are grouped until the next
+ *   one would take the group over the target. A tensor of 0 bytes belongs to no chunk.
+ *   Blobs are cut behind, together, like one opaque tensor, with the same target.
  * So chunk k covers the same bytes in every version of a layout, whatever its blobs. */
 struct tb_chunk {
     uint64_t offset; /* in packed bytes; blob chunks start at layout.bytes */

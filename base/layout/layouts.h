@@ -26,7 +26,7 @@ struct tb_layouts *tb_layouts_new(void);
 /* Every manifest was released. NULL is fine. */
 void tb_layouts_free(struct tb_layouts *l);
 
-/* What a manifest made here stands on. Zero: nothing. */
+/* The memory of a manifest that was made here. Zero: none. */
 struct tb_manifest_memory {
     void *tables;
     const struct tb_layout *layout; /* of which this is a reference */

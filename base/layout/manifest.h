@@ -1,11 +1,11 @@
-/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk,
- * and roots over them.
+/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk, and roots over
+ * them.
  *
- * shard root   = XXH3-128 over: "tbshard1", layout id, u32 blob count, each blob (u16 name length, name, u64 bytes),
- *                u32 chunk count, the chunk digests in order.
- * version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64
- * number,
- *                u32 shard count, the shard roots in order.
+ *   shard root   = XXH3-128 over: "tbshard1", layout id, u32 blob count, each blob (u16 name
+ *                  length, name, u64 bytes), u32 chunk count, the chunk digests in order.
+ *   version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64
+ *                  number, u32 shard count, the shard roots in order.
+ *
  * The manifest names no base. Pure; a manifest is one block of memory that the caller gives. */
 #ifndef TB_BASE_MANIFEST_H
 #define TB_BASE_MANIFEST_H
@@ -77,7 +77,7 @@ size_t tb_manifest_head_bytes(const struct tb_manifest *manifest);
 void tb_manifest_head_encode(const struct tb_manifest *manifest, struct tb_writer *w);
 /* Memory for a decode; 0 if not a head. */
 size_t tb_manifest_decode_bytes(const void *head, size_t head_bytes);
-/* What that says of this manifest's head, without one. */
+/* The same for the head of this manifest, which is not encoded for it. */
 size_t tb_manifest_decoded_bytes(const struct tb_manifest *manifest);
 TB_MUST_USE enum tb_status tb_manifest_head_decode(const void *head, size_t head_bytes, void *memory,
                                                    size_t cap, struct tb_manifest *manifest_out);

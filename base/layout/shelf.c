@@ -123,7 +123,7 @@ void tb_shelf_put(struct tb_shelf *shelf, uint32_t line, const struct tb_codec_c
     (void)tb_bitmap_set(bits_of(shelf), line);
 }
 
-/* What the memory says is bounded before it is followed: it may be what is damaged. */
+/* Offset and length are bounded before they are followed: they may be the damaged bytes. */
 bool tb_shelf_recheck(struct tb_shelf *shelf, uint32_t line)
 {
     if (!tb_shelf_has(shelf, line)) return true;

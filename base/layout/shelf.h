@@ -1,16 +1,18 @@
 /* shelf.h - the encoded chunks of one version on one base, where others may READ them. Pure.
  *
- * Whoever serves a version inside a site has, beside its bytes, a shelf: for each chunk a bit, and
- * behind the bit an entry that says where the chunk's encoded form (an object) stands in the
- * shelf's room, or that it has none. Readers that hold the base poll the bits as they poll held
- * bits, and read objects instead of chunks; others read chunks, and pass objects on. What an object
- * decodes to is for the chunk's digest to judge (P1), so it may be passed on by who cannot decode
- * it, and a bad one costs its chunk a second way.
+ * A process that serves a version inside a site has a shelf beside the version's bytes. For each
+ * chunk it has a bit, and then an entry: the entry says where the chunk's delta stands in the
+ * shelf's room, or that the chunk has none.
+ *
+ * Readers that hold the base poll the bits as they poll held bits, and read deltas instead of
+ * chunks. Other readers read chunks, and pass deltas on. The chunk's digest judges the bytes that a
+ * delta decodes to (P1). So a process that cannot decode a delta may pass it on, and for a bad
+ * delta its chunk is read once more.
  *
  * Memory, all of it the owner's and 8-byte aligned: head, bits, two words an entry, room. Chunks
- * are numbered in one line, shard behind shard. An entry is written once, before its bit is set; so
- * is what it points to. One of which the object is found damaged (tb_shelf_recheck) says from then
- * on that the chunk has none. In front of each object stands its digest, for its owner alone.
+ * are numbered in one line, shard behind shard. An entry and its delta are written once, before the
+ * bit is set. Where a delta is found damaged (tb_shelf_recheck), its entry says from then on that
+ * the chunk has none. In front of each delta stands its digest, for the owner alone.
  *
  * Threads: tb_shelf_put may come from several at once for different chunks; all else from one. */
 #ifndef TB_BASE_SHELF_H
@@ -22,12 +24,12 @@
 
 #define TB_SHELF_HEAD_WORDS        6u
 #define TB_SHELF_ENTRY_WORDS       2u
-#define TB_SHELF_COUNT_MAX         262144u         /* chunks; a version of more has no shelf */
-#define TB_SHELF_ROOM(bytes)       ((bytes) / 32u) /* of a version of so many bytes: a step takes 1 to 2 % */
+#define TB_SHELF_COUNT_MAX         262144u                 /* chunks; a version of more has no shelf */
+#define TB_SHELF_ROOM(bytes)       ((bytes) / 32u)         /* deltas take 1 to 2 % of a version */
 #define TB_SHELF_GAINS(raw, coded) ((coded) <= (raw) / 4u) /* else the chunk itself is as well read */
 
 enum tb_shelf_state {
-    TB_SHELF_UNKNOWN, /* whether there will be objects, and of which base */
+    TB_SHELF_UNKNOWN, /* whether there will be deltas, and on which base */
     TB_SHELF_OPEN,    /* more may come */
     TB_SHELF_CLOSED   /* what is not there will not come */
 };
@@ -55,8 +57,8 @@ bool tb_shelf_has(const struct tb_shelf *shelf, uint32_t line);
  * Put twice is put once. */
 void tb_shelf_put(struct tb_shelf *shelf, uint32_t line, const struct tb_codec_coded *coded);
 
-/* A reader says that the object is wrong: its bytes are digested. False: they are not what was put,
- * and the entry now says that the chunk has none. True: they are, or there is none. */
+/* A reader says that the delta is wrong: its bytes are digested. False: they are not the bytes that
+ * were put, and the entry now says that the chunk has none. True: they are, or there is none. */
 bool tb_shelf_recheck(struct tb_shelf *shelf, uint32_t line);
 
 /* ---- as a reader sees it: words that came from another process ---- */
@@ -71,7 +73,7 @@ bool tb_shelf_head_read(const uint64_t *words, uint32_t count, struct tb_shelf_h
 
 struct tb_shelf_entry {
     struct tb_codec_form form; /* as said: decoding judges it */
-    uint32_t bytes;            /* 0: the chunk has no object */
+    uint32_t bytes;            /* 0: the chunk has no delta */
     uint64_t offset;           /* in the room */
 };
 /* Two words. False: it points out of the room, or is larger than its chunk. */

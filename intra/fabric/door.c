@@ -1,8 +1,8 @@
 /* door.c - the owner's end of hops: where it listens, who may come in, and whose
  * export is taken back.
  *
- * A peer that greets late is dropped. What it says is door_requests.c's to judge, what it is sent
- * is in door_answers.c, and how it leaves in door_ends.c. */
+ * A peer that greets late is dropped. door_requests.c judges its requests, door_answers.c answers
+ * them, and door_ends.c lets it go. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -48,7 +48,7 @@ static void make_room(int fd)
 
 const uint32_t tb_door_readers_max = TB_DOOR_PEERS_MAX;
 
-/* P10: told once, as who is turned away comes again. */
+/* P10: told once, as a reader that is turned away tries again. */
 static void turn_away(struct tb_door *door, bool tcp)
 {
     atomic_fetch_add_explicit(&door->fabric->readers_refused, 1, memory_order_relaxed);

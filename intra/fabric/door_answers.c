@@ -37,8 +37,7 @@ static void describe_local(struct tb_door_peer *p, const struct tb_export_buffer
     }
 }
 
-/* What no NIC reaches, or not any more, is read over the connection. TB_AGAIN: it is being
- * registered. */
+/* A buffer that no NIC reaches is read over the connection. TB_AGAIN: it is being registered. */
 static enum tb_status describe_remote(struct tb_door_peer *p, uint32_t index, struct tb_hop_answer *answer)
 {
     struct tb_verbs_window window = {0};

@@ -100,10 +100,10 @@ void tb_door_count(struct tb_door *door, int more); /* readers: 1 or -1 */
 void tb_door_leave(struct tb_door_peer *p);
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what);
 void tb_door_cut_off(struct tb_door_peer *p, enum tb_status why);
-/* Says why and hangs up. What was asked for and not begun is not answered any more. */
+/* Says why and hangs up. Requests whose answers were not begun get none. */
 void tb_door_end(struct tb_door_peer *p, enum tb_status why);
 void tb_door_refuse(struct tb_door_peer *p, enum tb_status why, const char *what);
-/* It did not take its END. What it was being sent stays where it is. */
+/* It did not take its END. Bytes that are being sent to it stay where they are. */
 void tb_door_linger(struct tb_door_peer *p);
 void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why);
 extern const struct tb_door_tray_events tb_door_peer_tray_events;

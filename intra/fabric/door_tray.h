@@ -1,8 +1,8 @@
 /* door_tray.h - the owner's end of a tray (cuda_part.h): a reader of this host asks for one, then
  * for chunks in it. Inside intra/ only.
  *
- * What a GPU takes its time for runs on the fabric's pool: making the tray, filling it, giving it
- * back. One job of a tray runs at a time, and takes all that is asked by then.
+ * Making a tray, filling it and giving it back take a GPU long, so they run on the fabric's pool.
+ * One job of a tray runs at a time, and takes all that is asked by then.
  *
  * Threads: the fabric's. */
 #ifndef TB_INTRA_DOOR_TRAY_H

@@ -47,7 +47,7 @@ struct tb_exports {
     struct tb_fabric_usage usage;
 };
 
-/* Who shows a token. */
+/* The reader that shows a token. */
 struct tb_bearer {
     const struct tb_id *token;
     const struct tb_fingerprint *print; /* NULL: not known on this transport, and not asked for */

@@ -1,8 +1,8 @@
-/* fabric.c - the fabric's thread: it opens, closes and dispatches. Exports as their owner sees them.
+/* fabric.c - the fabric's thread: it opens, closes and dispatches. Its owner's calls for exports.
  *
- * The one dispatcher of intra: hops, the door and the pool post what happened (fabric_queue.c), and
- * this file runs what was posted. The alarm polls hops and door. Nothing that this file calls calls
- * it. */
+ * This is the one dispatcher of hops and door. They and the pool post what happened
+ * (fabric_queue.c), and this file runs the posted jobs. Its alarm polls hops and door. No file that
+ * it calls calls it. */
 #include "intra/fabric/fabric.h"
 
 #include <errno.h>
@@ -188,7 +188,7 @@ static bool port_before(const struct tb_rail *rails, uint32_t i)
     return false;
 }
 
-/* What rdma_rxe says of itself is made up: the interface beneath is asked. */
+/* The rate that rdma_rxe reports is made up: the interface beneath it is asked. */
 static uint64_t rate_of_rails(struct tb_fabric *f)
 {
     const struct tb_export none = {.id = 0};

@@ -61,9 +61,8 @@ void tb_transport_unpack(uint8_t packed, enum tb_transport *transport_out, enum 
 
 struct tb_fabric;
 
-/* As many as were asked for; 0: one for each of these cores, 1 to 8. Eight digest more than
- * a NIC of 400 Gbit/s brings (12 GB/s each, docs/benchmarks.md): what nobody asked for
- * takes no more cores. */
+/* As many as were asked for; 0: one for each of these cores, 1 to 8. Eight digest more than a NIC
+ * of 400 Gbit/s brings (12 GB/s each, docs/benchmarks.md), so a default takes no more cores. */
 static inline uint32_t tb_fabric_threads(uint32_t asked, uint32_t cores)
 {
     if (asked != 0) return asked;
@@ -90,9 +89,9 @@ void tb_fabric_close(struct tb_fabric *fabric);
 /* NULL when it has RDMA; else a sentence that says why not. Static storage. A fabric whose NIC
  * is emulated has none. */
 const char *tb_fabric_no_verbs(const struct tb_fabric *fabric);
-/* What this host's NICs carry each way, as sysfs said when it opened: those with RDMA together, or
- * the one that has the door's address; 0: not known. An emulated NIC is not, nor is loopback, nor
- * what says more than it knows (nic_rate.h). */
+/* The rate of this host's NICs, each way, as sysfs said when the fabric opened: of those with RDMA
+ * together, or of the one that has the door's address. 0: not known, as of an emulated NIC, of
+ * loopback, and of interfaces whose rate is made up (nic_rate.h). */
 uint64_t tb_fabric_nic_bytes_per_s(const struct tb_fabric *fabric);
 
 /* Where a door listens; travels in HELLO and in PLAN. */
@@ -111,9 +110,8 @@ void tb_fabric_endpoint(const struct tb_fabric *fabric, struct tb_fabric_endpoin
  * keeps that until it goes. All other memory is registered for each hop and each export anew. Any
  * thread but the fabric's, as of goes. */
 void tb_fabric_memory_stays(struct tb_fabric *fabric, const void *bytes, uint64_t count);
-/* Before it is unmapped, with no hop or export of it left: takes as long as giving back
- * its pages. What stays when the fabric closes goes with it. NULL, and memory of which
- * nothing was said, are fine. */
+/* Before it is unmapped, with no hop or export of it left: takes as long as giving back its pages.
+ * The fabric's close does it for the rest. NULL, and memory of which nothing was said, are fine. */
 void tb_fabric_memory_goes(struct tb_fabric *fabric, const void *bytes);
 
 /* ---- the owner's side ---- */
@@ -172,9 +170,8 @@ struct tb_export_options {
     uint32_t buffer_count;
     /* encoded chunks beside it (base/layout/shelf.h), as a door tells its readers; NULL: none */
     const struct tb_shelf_at *shelf;
-    const struct tb_gpu_origin
-        *origin; /* copied: its shard's bytes stand on a GPU, and what the buffers have is a copy;
-                                           NULL: not */
+    /* Copied. The shard's bytes stand on a GPU, and the buffers have a copy; NULL: they do not */
+    const struct tb_gpu_origin *origin;
     uint32_t origin_shard;
     /* filled by hops of this fabric that name it in `feeds`; else it is the
      * beginning of its chains */
@@ -186,8 +183,8 @@ struct tb_shelf_at {
 };
 /* TB_CONFLICT: the id is in use. */
 TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct tb_export_options *options);
-/* One use: whoever shows this token (and, by TLS, this print) may READ the export. Unused tokens
- * lapse after 30 s. TB_NOT_FOUND: no such export. */
+/* One use: the reader that shows this token (and, by TLS, this print) may READ the export. Unused
+ * tokens lapse after 30 s. TB_NOT_FOUND: no such export. */
 TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id,
                                            const struct tb_id *token, const struct tb_fingerprint *reader);
 /* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops
@@ -241,8 +238,8 @@ struct tb_hop_event {
 };
 typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_event *event);
 
-/* An encoded chunk as the source has it, unseen unless it was decoded here; coded NULL: it has none
- * of that chunk. Borrowed. */
+/* A delta as the source has it, unproven unless it was decoded here; coded NULL: it has none of
+ * that chunk. Borrowed. */
 struct tb_hop_object {
     uint32_t shard, chunk, chunk_count; /* of the shard */
     struct tb_id base;
@@ -260,9 +257,9 @@ struct tb_hop_options {
     uint32_t source_count;
     const struct tb_hop_place *places; /* copied; those whose shard the source has are read */
     uint32_t place_count;
-    const struct tb_hop_base *
-        base; /* decode from this what the source has on it; copied, its places are not: they stay, whole, until
-                                       tb_hop_close has returned. NULL: chunks come whole */
+    /* Deltas on this base are decoded. It is copied, but not its places: they stay, whole, until
+     * tb_hop_close has returned. NULL: chunks come whole. */
+    const struct tb_hop_base *base;
     struct tb_shelf *shelf; /* where the source's encoded chunks are passed on; NULL: nowhere */
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
     /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL:

@@ -1,5 +1,5 @@
-/* fabric_check.c - asserts what holds of the fabric between two turns of its loop: the lists, and the
- * sums over them that others keep. Changes nothing. */
+/* fabric_check.c - asserts what holds of the fabric between two turns of its loop: lists agree with
+ * the sums that other files keep of them. Changes nothing. */
 #include "base/assert.h"
 #include "intra/fabric/door_inside.h"
 

@@ -23,8 +23,8 @@ struct tb_fabric_job {
     struct tb_fabric_job *next;
 };
 
-/* One direction of the emulated NIC. Who is refused stands in line; the line is
- * served by the alarm. */
+/* One direction of the emulated NIC. A waiter that gets no bytes stands in line, and the alarm
+ * serves the line. */
 struct tb_pace_waiter {
     TAILQ_ENTRY(tb_pace_waiter) link;
     void (*ready)(struct tb_pace_waiter *waiter); /* a grant is there: move on */

@@ -1,5 +1,5 @@
-/* fabric_queue.c - how other threads and other files reach the fabric's thread: a queue of jobs, and
- * an alarm. It calls nothing of the fabric but the jobs. */
+/* fabric_queue.c - other threads and other files reach the fabric's thread here: by a queue of
+ * jobs, and by an alarm. It calls nothing of the fabric but the jobs. */
 #include <sys/timerfd.h>
 #include <time.h>
 
@@ -15,8 +15,8 @@ static void put(struct tb_fabric *f, struct tb_fabric_job *job, bool from_pool)
     pthread_mutex_lock(&f->lock);
     *f->last = job;
     f->last = &job->next;
-    /* Asked behind the job's being in the queue: who waits in the pool now is in it later, and
-     * the last of them wakes. */
+    /* Asked after the job is in the queue: a job that waits in the pool now is in the queue later,
+     * and the last of them wakes the loop. */
     const bool others_follow = from_pool && tb_pool_waiting(f->pool) > tb_pool_threads(f->pool);
     /* Before the job can run: behind that the fabric may close, and a write to what was its
      * descriptor ends the process. */

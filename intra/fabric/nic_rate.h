@@ -1,8 +1,8 @@
-/* nic_rate.h - what the NIC behind an address of ours carries, as the kernel says. A shell.
+/* nic_rate.h - the rate of the NIC behind an address of ours, as the kernel says. A shell.
  *
  * Only hardware is believed: a veth says 10 Gbit/s whatever it carries, and so does a bridge of
- * such ones. What stands on other interfaces (a VLAN, a bridge) is as fast as the fastest of those,
- * and a bond is what the kernel makes of its own. */
+ * veths. An interface on others (a VLAN, a bridge) is as fast as the fastest of those. A bond has
+ * the rate that the kernel computes for it. */
 #ifndef TB_INTRA_NIC_RATE_H
 #define TB_INTRA_NIC_RATE_H
 

@@ -13,7 +13,7 @@
 
 #include "tombolo/status.h"
 
-/* Whoever pinned the memory for a device; told once, while it is mapped. */
+/* The owner of a device pinned the memory for it; `drop` is called once, while it is mapped. */
 struct tb_shared_pin {
     void (*drop)(struct tb_shared_pin *pin, void *bytes);
 };

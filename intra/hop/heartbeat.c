@@ -16,7 +16,7 @@ void tb_heartbeat_heard(struct tb_heartbeat *h, tb_time_ns now)
     h->heard_at = now;
 }
 
-/* What is due, and when to look again. */
+/* The next thing to do, and in look_at when to look again. */
 static enum tb_heartbeat_do judge(struct tb_heartbeat *h, tb_time_ns now)
 {
     const tb_time_ns silent = tb_time_since(h->heard_at, now);

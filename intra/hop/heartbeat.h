@@ -1,10 +1,12 @@
 /* heartbeat.h - is the other end of a hop still there? Pure: the owner says what it heard and when.
  *
- * A killed process is noticed by its closed connection. A host that is silent is not: so a source
- * that says nothing for one beat is asked, and one that has said nothing for TB_HEARTBEAT_MISSED
- * beats is given up. Anything that it sends counts, so a hop that moves bytes costs no beat. A
- * connection that is still being made has `open` for it: a handshake may take longer. Whoever looks
- * a beat late stood still itself: what was said meanwhile lies unread, so time begins anew. */
+ * A closed connection shows that a process was killed. It does not show that a host went silent. So
+ * a source that says nothing for one beat is asked. After TB_HEARTBEAT_MISSED silent beats it is
+ * given up. Anything that it sends counts, so a hop that moves bytes costs no beat. A connection
+ * that is not open yet has `open` instead, because a handshake may take longer.
+ *
+ * An owner that looks a beat late stood still itself. Bytes that came meanwhile lie unread, so the
+ * time begins anew. */
 #ifndef TB_INTRA_HEARTBEAT_H
 #define TB_INTRA_HEARTBEAT_H
 

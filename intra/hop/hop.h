@@ -6,15 +6,16 @@
  * showed its bit (P1), only when nobody else fills it here (a claim), and at most twice from a
  * source whose bytes do not match: once again after the first failure, then never.
  *
- * Bitmaps are asked again every 0.2 to 20 ms, at the rhythm in which the source fills: after an
- * eighth of what a chunk took there of late, or a share of the time since the last news where
- * that is longer. In a chain whose NICs are all as fast as its source, a hop that was late once
- * stays so, and all behind it with it: what 1,000 hops add is the most that each was ever late,
- * not the mean. So that share is one of 64, and of 64 times its depth down the chain: the first
- * chunk takes d chunks' time to depth d, and a pause on its way through many hops grows with each
- * one's lateness. An idle hop sleeps soon; far down a chain, where the lateness of all before
- * adds up, it goes on looking. Nor is one pause a new rhythm: what a chunk took may double from
- * one news to the next.
+ * Bitmaps are read again every 0.2 to 20 ms, at the rhythm in which the source fills: after an
+ * eighth of the time that a chunk took there of late, or after a share of the time since the last
+ * news, where that is longer.
+ *
+ * In a chain whose NICs are all as fast as its source, a hop that was late once stays late, and so
+ * do all hops behind it. So 1,000 hops add the largest lateness of each, not the mean. Therefore
+ * that share is 1/64, divided by the depth in the chain. An idle hop sleeps soon. A hop far down a
+ * chain, where the lateness of all others adds up, goes on looking.
+ *
+ * One pause is no new rhythm: the time of a chunk at most doubles from one news to the next.
  *
  * Threads: one; the places may be filled by others at the same time. */
 #ifndef TB_INTRA_HOP_H
@@ -99,26 +100,26 @@ struct tb_hop_aim {
 /* True: *aim_out was claimed in its place and counts as in flight until one of the four calls
  * behind tb_hop_came. False: the window is full, or there is nothing to ask for now. */
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out);
-/* All of it has been read, or is now copied by whoever digests it: others may be
- * asked for in its stead. */
+/* All of it has been read, or the thread that digests it copies it now: other chunks may be asked
+ * for in its stead. */
 void tb_hop_came(struct tb_hop_state *s, struct tb_hop_aim *aim);
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* Its digest failed while the source was still open to us, and its claim has ended. True: for the
  * second time; it is not asked of this source again. */
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
-/* What was decoded from an object is not the chunk: it is asked for whole, and the source is not
- * blamed. Its claim has ended. */
+/* The delta from the shelf does not decode to the chunk. The chunk is asked for whole, and the
+ * source is not blamed. Its claim has ended. */
 void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 
-/* The words of a shard's bitmap to ask for in this round: what lies between the first and the
+/* The words of a shard's bitmap to ask for in this round: those between the first and the
  * last that are not full, at most TB_HOP_POLL_WORDS_MAX of it, another part each round.
  * False: it is known whole. */
 bool tb_hop_poll_words(struct tb_hop_state *s, uint32_t shard_index, uint32_t *first_out,
                        uint32_t *count_out);
-/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. What the source
- * holds no more is asked no more. */
+/* A snapshot of those words has come. TB_PEER_GARBLED: bits past the last chunk. A chunk
+ * that the source does not hold any more is not asked for any more. */
 TB_MUST_USE enum tb_status tb_hop_seen(struct tb_hop_state *s, uint32_t shard_index, uint32_t first,
                                        const uint64_t *words, uint32_t count);
 /* All snapshots of a round have come (or none was worth asking): sets poll_at and looks

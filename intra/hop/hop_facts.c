@@ -1,8 +1,8 @@
-/* hop_facts.c - what the files of a hop say of it: they mark it and post it, and hop_run.c draws the
- * conclusions on a turn of the fabric's queue.
+/* hop_facts.c - the files of a hop mark and post what happened to it. hop_run.c concludes on a
+ * later turn of the fabric's queue.
  *
- * So none of them ends a hop in the middle of another's work: after tb_hop_lose the hop, its slots
- * and its transport are still there until the caller has returned to the loop. */
+ * So no file ends a hop in the middle of another file's work: after tb_hop_lose, the hop, its slots
+ * and its transport stay until the caller has returned to the loop. */
 #include "base/assert.h"
 #include "intra/hop/hop_inside.h"
 

@@ -2,8 +2,8 @@
  * again at the rhythm that hop.c says.
  *
  * A round is one READ of each: head and bits of the shelf, then entries that are new; the
- * bitmap of each shard. What comes is the source's word: it is bounded by hop.c and hop_shelf.c
- * before it is believed. */
+ * bitmap of each shard. These are the source's word: hop.c and hop_shelf.c bound them before
+ * they are believed. */
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"

@@ -89,8 +89,8 @@ struct tb_hop {
 
 /* hop_facts.c */
 void tb_hop_tell(struct tb_hop *hop, struct tb_hop_event event);
-/* Nothing new is asked from here on, and LOST is told once nothing of the hop writes any more. Nothing
- * of the hop goes inside this call. */
+/* Nothing new is asked from here on, and LOST is told once nothing of the hop writes any more.
+ * Nothing of the hop is closed or freed inside this call. */
 void tb_hop_lose(struct tb_hop *hop, enum tb_status why);
 void tb_hop_end(struct tb_hop *hop, enum tb_hop_life_event event); /* the same, of LOSE and CLOSE */
 /* Something of an ending hop came home: hop_run.c looks at what is left of it, on a later turn. */

@@ -1,10 +1,11 @@
-/* hop_land.c - the chunks of a hop: hop.c says which, this asks the transport for them, lets the
- * pool copy, decode and digest, and judges what did not match.
+/* hop_land.c - the chunks of a hop. hop.c says which to read. This file asks the transport for
+ * them, lets the pool copy and land them (base/layout/land_chunk.h), and judges those that did not
+ * match.
  *
  * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write,
- * and held only then. A far chunk (base/layout/place.h) is written by a NIC where it stands, or
- * lands in memory of the host, whole, and goes there from it. A claim that was taken here ends
- * here, whatever happens: finished, given back, or dropped when the hop ends. */
+ * and held only then. A NIC writes a far chunk (base/layout/place.h) where it stands; else the
+ * chunk comes to memory of the host, whole, and its owner brings it there. A claim that was taken
+ * here ends here: it lands, is given back, or is dropped when the hop ends. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -35,8 +36,8 @@ static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
                                    slot->scratch.bytes, slot->read.bytes};
 }
 
-/* An object goes on to those behind us: once it has proved itself here, or unseen
- * where we lack its base. */
+/* A delta goes on to the readers behind us: after it has landed here, or unseen where this process
+ * lacks its base. */
 static void pass_on(const struct tb_hop_slot *slot)
 {
     const struct tb_codec_coded coded = coded_of(slot);
@@ -75,7 +76,7 @@ static struct tb_land land_of(const struct tb_hop_slot *slot, const struct tb_co
     return l;
 }
 
-/* On the pool. Whatever comes out, the claim has ended. */
+/* On the pool. The claim has ended after it, whatever the status. */
 static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
 {
     const struct tb_codec_coded coded = coded_of(slot);
@@ -135,7 +136,7 @@ static void landed(struct tb_hop_slot *slot)
     count(slot->hop, slot);
 }
 
-/* Who waits for it waits no more. */
+/* The owner does not wait for the delta any more. */
 static void tell_no_object(const struct tb_hop_slot *slot)
 {
     const struct tb_hop_options *o = &slot->hop->options;
@@ -147,7 +148,7 @@ static void tell_no_object(const struct tb_hop_slot *slot)
     if (o->objects != NULL) o->objects(o->user, &none);
 }
 
-/* The chunk comes whole then: what a shelf has is nobody's word. */
+/* The chunk comes whole then. A shelf may hold anything, so the source is not blamed. */
 static void object_failed(struct tb_hop_slot *slot)
 {
     TB_ASSERT(slot->aim.object != NULL);
@@ -266,7 +267,7 @@ static bool prepare_read(struct tb_hop_slot *slot)
     return true;
 }
 
-/* What to read for the slot's chunk, and where to. */
+/* Sets the READ for the slot's chunk, and its target. */
 static bool prepare(struct tb_hop_slot *slot)
 {
     slot->passes = slot->bounces = false;

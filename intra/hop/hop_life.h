@@ -1,7 +1,7 @@
 /* hop_life.h - the states of one hop, from tb_hop_open until its memory may go. A core.
  *
- * A hop ends twice at most: it loses its source (LOSING, then LOST is told), and its owner closes it
- * (CLOSING). Nothing of an ending hop is asked any more. Nothing of it writes in LOST and CLOSED. */
+ * A hop ends in two ways: it loses its source (LOSING, then LOST), or its owner closes it (CLOSING,
+ * then CLOSED). An ending hop asks for nothing. In LOST and CLOSED nothing of it writes. */
 #ifndef TB_INTRA_HOP_LIFE_H
 #define TB_INTRA_HOP_LIFE_H
 

@@ -4,7 +4,7 @@
  * Its states are in hop_life.c. An ending hop asks for nothing new. Its jobs on the pool come home
  * first, because they use the memory of the upstream. Then the upstream closes, and then the claims
  * that are left are given back. Only then LOST is told, or close returns: after either, nothing of
- * the hop writes any more. Each of these steps is taken on a turn of the fabric's queue of its own. */
+ * the hop writes any more. Each of these steps has a turn of the fabric's queue of its own. */
 #include <string.h>
 
 #include "base/assert.h"

@@ -68,7 +68,7 @@ bool tb_hop_shelf_over(const struct tb_hop_shelf *s)
     return !expects(s) || !s->patient;
 }
 
-/* What we pass on is of one base: the first that a source of ours had. */
+/* Our shelf is of one base: the first that one of our sources had. */
 static void pass_state_on(struct tb_hop_shelf *s)
 {
     if (s->ours == NULL || s->head.state == TB_SHELF_UNKNOWN) return;

@@ -1,15 +1,16 @@
-/* hop_shelf.h - which encoded chunks a hop asks its source for, and which chunks it rather waits
- * for. Pure; part of hop.h's core.
+/* hop_shelf.h - which deltas a hop reads from its source's shelf, and which chunks it waits for.
+ * Pure; part of hop.h's core.
  *
  * A source's shelf (base/layout/shelf.h) is polled with its bitmaps. A reader that holds the
- * shelf's base asks for objects and decodes them, before their chunks are held by the source even;
- * it asks for a chunk whole where the shelf has no object, where an object failed it, and where the
- * source held a chunk for its patience and its shelf said nothing new. A reader that does not hold
- * the base asks for chunks whole, and passes objects on to its own shelf for those behind it, who
- * may. An owner may want every object, for others than readers of this site: then the hop goes on
- * until the shelf has no more.
+ * shelf's base reads deltas and decodes them, even before the source holds their chunks. It reads a
+ * chunk whole where the shelf has no delta of it, where the delta failed, and where the source held
+ * the chunk for `patience` and its shelf showed nothing new.
  *
- * Never is an object the only way: whatever the shelf does, chunks come whole in the end. */
+ * A reader that does not hold the base reads chunks whole. It passes deltas on to its own shelf,
+ * for readers behind it that hold the base. An owner may want every delta, to send it to other
+ * sites: then the hop goes on until the shelf has no more.
+ *
+ * A delta is never the only way: whatever the shelf does, chunks come whole in the end. */
 #ifndef TB_INTRA_HOP_SHELF_H
 #define TB_INTRA_HOP_SHELF_H
 
@@ -85,7 +86,7 @@ bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line);
 /* Nothing is left to be done about a chunk's object. */
 void tb_hop_shelf_done(struct tb_hop_shelf *s, uint32_t line);
 
-/* Asserts what holds of its bits: only a delta that is known is in flight or done, and none is both. */
+/* Asserts what holds of its bits: a delta that is in flight or done is known, and none is both. */
 void tb_hop_shelf_check(const struct tb_hop_shelf *s);
 
 #endif

@@ -1,16 +1,22 @@
-/* hop_wire.h - what a reader and a door say to each other on a hop's connection
- * (TCP, TLS or unix). Pure.
+/* hop_wire.h - what a reader and a door say to each other on a hop's connection (TCP, TLS or unix).
+ * Pure.
  *
- * The reader sends REQUESTs, all of one size; the door sends ANSWERs, all of one size. First comes
+ * The reader sends REQUESTs, all of one size. The door sends ANSWERs, all of one size. First comes
  * HELLO, answered by WELCOME (or END). Then READs are answered in their order by one sequence of
- * bytes: each DATA answer is followed by `bytes` bytes that continue it, whatever READs they belong
- * to; so the door may end a hop between two DATA answers. PING is answered by PONG, in order with
- * the data. Shm, and over tcp after VERBS: ATTACH is answered by BUFFER, after whose kind MEMFD one
- * byte with one descriptor follows. Where WELCOME says that there is RDMA, VERBS is answered by a
- * RAIL for each address of the owner's NICs, and VERBS with a secret that lets the reader connect
- * one queue pair. Shm, where WELCOME says that the export's bytes stand on a GPU: TRAY is answered
- * by five TRAYs, or by one that offers nothing; after it FILLs are answered in their order by
- * FILLED, beside the sequence of READs. END is the door's last word. */
+ * bytes: `bytes` bytes that continue it follow each DATA answer, whatever READs they belong to. So
+ * the door may end a hop between two DATA answers. END is the door's last word.
+ *
+ * PING is answered by PONG, in order with the data.
+ *
+ * Shm, and over tcp after VERBS: ATTACH is answered by BUFFER. After a BUFFER of kind MEMFD, one
+ * byte with one descriptor follows.
+ *
+ * Where WELCOME says that there is RDMA: VERBS is answered by a RAIL for each address of the
+ * owner's NICs, and then by VERBS with a secret, with which the reader may connect one queue pair.
+ *
+ * Shm, where WELCOME says that the export's bytes stand on a GPU: TRAY is answered by five TRAYs,
+ * or by one that offers nothing. Then FILLs are answered in their order by FILLED, beside the
+ * sequence of READs. */
 #ifndef TB_INTRA_HOP_WIRE_H
 #define TB_INTRA_HOP_WIRE_H
 
@@ -44,18 +50,21 @@ TB_MESSAGE(tb_hop_request, TB_HOP_REQUEST_FIELDS)
 #define TB_HOP_REQUEST_BYTES 48u
 
 enum tb_hop_answer_type {
-    TB_HOP_ANSWER_WELCOME =
-        1, /* a: where 16 bytes stand in the door's process that equal `id`: the probe of process_vm_readv; kind: 1 if
-              there is RDMA (shm: if its bytes stand on a GPU); buffer: 1 + the buffer that its shelf is in, and b where; 0: none, as older doors say;
-              bytes: the reader's depth in the chain, 1 if the source is its beginning; 0: not known, as older doors say */
+    /* a: address of 16 bytes in the door's process that equal `id`, to probe process_vm_readv;
+     * kind: 1 where there is RDMA (shm: where its bytes stand on a GPU);
+     * buffer, b: 1 + the buffer of its shelf, and the offset in it; 0: none, as older doors say;
+     * bytes: the reader's depth in the chain, 1 below its beginning; 0: not known, as older doors
+     * say */
+    TB_HOP_ANSWER_WELCOME = 1,
     TB_HOP_ANSWER_DATA, /* bytes: of data behind this */
     /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
     TB_HOP_ANSWER_BUFFER,
     TB_HOP_ANSWER_PONG,
     /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
     TB_HOP_ANSWER_END,
-    TB_HOP_ANSWER_RAIL, /* id: an IPv6 address, or ::ffff:IPv4; bytes: its port; a: bytes/s; buffer: hops on it; kind:
-                           TB_HOP_RAIL_* */
+    /* id: an IPv6 address, or ::ffff:IPv4; bytes: its port; a: bytes/s; buffer: hops on it;
+     * kind: TB_HOP_RAIL_* */
+    TB_HOP_ANSWER_RAIL,
     /* id: the secret; kind: how many RAILs came before; a: TB_HOP_VERBS_AGAIN, or 0, as older doors
      * say */
     TB_HOP_ANSWER_VERBS,

@@ -1,5 +1,6 @@
 /* The cut: one published rule, no gap, no overlap, and chunk k covers the same bytes
  * whatever blobs travel (P5).
+ *
  * Covers: base/layout/chunk_cut.c base/layout/layout.c */
 #include "base/layout/layout.h"
 

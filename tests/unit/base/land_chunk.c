@@ -212,7 +212,8 @@ static void a_base_that_is_cut_elsewhere_is_none(void **state)
     tb_place_unclaim(&w->new.place, K);
 }
 
-/* Another writer has the claim: the chunk is proved in other memory, and the place is left alone. */
+/* Another writer has the claim: the chunk is proved in other memory, and the place stays as it
+ * is. */
 static void a_chunk_is_proved_beside_the_claim_of_another(void **state)
 {
     struct world *w = *state;

@@ -1,5 +1,7 @@
-/* Manifests: the root covers everything that a shard is (P1), and a head from a
- * stranger is bounded (P7). */
+/* manifest.c - the root covers everything that a shard is (P1), and a head from a stranger is
+ * bounded (P7).
+ *
+ * Covers: base/layout/manifest.c */
 #include "base/layout/manifest.h"
 
 #include <stdio.h>
@@ -75,7 +77,7 @@ static void blob_names_are_clean_paths(void **state)
         assert_false(tb_blob_name_valid(bad[i]));
 }
 
-/* What a subscriber cannot write as a file is refused before it is published. */
+/* A blob that a subscriber cannot write as a file is refused before it is published. */
 static void blob_names_are_files_that_can_be_written(void **state)
 {
     (void)state;
@@ -137,8 +139,8 @@ static bool cannot_both_be_files(const char *a, const char *b)
     return strncmp(a, b, n) == 0 && (n == m || b[n] == '/');
 }
 
-/* Whatever stands between them, in whatever order: each pair is as when it is looked at by
- * itself. */
+/* Each pair of names clashes as when it is looked at by itself, in any order and with any names
+ * between them. */
 static void every_clash_is_found(void **state)
 {
     (void)state;

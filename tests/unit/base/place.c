@@ -337,7 +337,7 @@ static void its_owner_proves_what_is_far(void **state)
     CHECK_OK(tb_place_take(&w->place, FAR_CHUNKS - 1, &came));
     assert_true(tb_place_held(&w->place, FAR_CHUNKS - 1) && f.brought);
     assert_int_equal(f.asked, 2);
-    /* What its owner cannot look at is not held, and its claim ends all the same. */
+    /* A chunk that its owner cannot look at is not held, and its claim ends all the same. */
     f.answer = TB_SITE_IO;
     assert_true(tb_place_claim(&w->place, 0));
     CHECK_STATUS(tb_place_finish(&w->place, 0), TB_SITE_IO);

@@ -1,5 +1,7 @@
 /* shelf.c - tests of base/layout/shelf.c: what a reader sees of encoded chunks, and what it
- * believes. P7: nothing that points elsewhere. */
+ * believes. P7: nothing that points elsewhere.
+ *
+ * Covers: base/layout/shelf.c */
 #include "base/layout/shelf.h"
 
 #include <setjmp.h>

@@ -1,7 +1,10 @@
 /* between.c - the source changes bytes between READ and digest, and between digest and use: what is
  * held is still what was sealed. Over every way to move bytes that this machine has.
  *
- *   P1  digest follows the end of the READ, digests the reader's own copy, and nothing is written after it */
+ * P1: the digest follows the end of the READ, it is of the reader's own copy, and nothing is
+ * written after it.
+ *
+ * Covers: intra/hop/hop_land.c base/layout/place.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +65,8 @@ static void *scribble(void *user)
     return NULL;
 }
 
-/* A source that writes to its bytes all the time: chunks are held or not, as their copies came
- * out, and those that are held are right for good. Whoever digests memory that the source can
+/* A source that writes to its bytes all the time: chunks are held or not, as their copies came out,
+ * and those that are held are right for good. A reader that digests memory which the source can
  * write holds wrong ones. */
 static void P1_a_scribbling_source_spoils_nothing_held(void **state)
 {

@@ -2,8 +2,8 @@
  * way; and how a way is chosen.
  *
  * Covers: intra/transport/pipe.c intra/transport/transport_shm.c intra/transport/transport_tcp.c
- * Covers: intra/transport/transport_words.c
- * Covers: intra/verbs_absent.c */
+ * Covers: intra/transport/transport_words.c intra/verbs_absent.c intra/hop/hop_run.c
+ * Covers: intra/fabric/fabric.c */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,7 @@
 /* conformance_arriving.c - bytes arrive as they were sealed, whatever way and form they come in,
- * over each way to move them. */
+ * over each way to move them.
+ *
+ * Covers: intra/hop/hop_follow.c intra/hop/hop_land.c intra/fabric/source_buffers.c */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

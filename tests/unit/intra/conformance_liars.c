@@ -1,5 +1,7 @@
 /* conformance_liars.c - doors that break the protocol or serve what was not sealed, over each way
- * to move bytes that has a door of its own. */
+ * to move bytes that has a door of its own.
+ *
+ * Covers: intra/hop/hop_follow.c intra/hop/hop_facts.c */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,7 @@
 /* conformance_lost.c - sources that die, are killed, go silent or take their memory back, and
- * readers that go on, over each way to move bytes. */
+ * readers that go on, over each way to move bytes.
+ *
+ * Covers: intra/hop/hop_run.c intra/fabric/door_ends.c */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +43,7 @@ void P6_a_dead_source_is_replaced(void **state)
     scene_close(&s);
 }
 
-/* What the owner's process and the reader's tell each other. */
+/* A message between the owner's process and the reader's. */
 struct letter {
     struct tb_fabric_endpoint endpoint;
     struct tb_source_shard shard;

@@ -1,5 +1,7 @@
 /* conformance_strangers.c - who may read at a door, and what becomes of those who ask for more or
- * talk nonsense, over each way to move bytes. */
+ * talk nonsense, over each way to move bytes.
+ *
+ * Covers: intra/fabric/door.c intra/fabric/door_requests.c */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>

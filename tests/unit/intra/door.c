@@ -1,5 +1,7 @@
 /* door.c - what a door says to a reader whose export is taken back: that it ends,
- * and nothing else (P1). */
+ * and nothing else (P1).
+ *
+ * Covers: intra/fabric/door_answers.c */
 #include <linux/sockios.h>
 #include <stdio.h>
 #include <string.h>

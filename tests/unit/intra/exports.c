@@ -1,4 +1,6 @@
-/* exports.c - tokens and bounds of what a door serves, in virtual time. */
+/* exports.c - tokens and bounds of what a door serves, in virtual time.
+ *
+ * Covers: intra/fabric/exports.c */
 #include "intra/fabric/exports.h"
 
 #include <string.h>

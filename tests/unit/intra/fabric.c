@@ -1,5 +1,7 @@
 /* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a
- * leak or a wrong byte. And what a hop says of itself: by what it goes, and why. */
+ * leak or a wrong byte. And what a hop says of itself: by what it goes, and why.
+ *
+ * Covers: intra/fabric/fabric.c intra/fabric/fabric_check.c intra/hop/hop_check.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

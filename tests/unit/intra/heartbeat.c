@@ -1,5 +1,7 @@
 /* heartbeat.c - tests of intra/hop/heartbeat.c, in virtual time. P6: a silent source holds nobody
- * up for long, a quiet one is kept. */
+ * up for long, a quiet one is kept.
+ *
+ * Covers: intra/hop/heartbeat.c */
 #include "intra/hop/heartbeat.h"
 
 #include <setjmp.h>

@@ -1,4 +1,6 @@
-/* hop.c - what a hop asks for, in virtual time. */
+/* hop.c - what a hop asks for, in virtual time.
+ *
+ * Covers: intra/hop/hop.c */
 #include "intra/hop/hop.h"
 
 #include <stdlib.h>

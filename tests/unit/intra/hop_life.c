@@ -68,7 +68,7 @@ static void an_illegal_step_ends_the_process(void **state)
             assert_int_equal(takes_step(life, event), expected[life][event] != NO);
 }
 
-/* What ends goes on ending, and asks for nothing. */
+/* A hop that ends goes on ending, and asks for nothing. */
 static void an_ending_hop_never_opens_again(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
 /* hop_shelf.c - tests of intra/hop/hop_shelf.c with hop.c, in virtual time: who reads encoded
- * chunks, who whole ones, and who waits. P6: no shelf holds a reader up. */
+ * chunks, who whole ones, and who waits. P6: no shelf holds a reader up.
+ *
+ * Covers: intra/hop/hop_shelf.c */
 #include "intra/hop/hop.h"
 
 #include <stdio.h>
@@ -90,7 +92,7 @@ static void shelve(struct world *w, uint32_t line, bool coded)
     tb_shelf_put(&w->theirs, line, coded ? &object : NULL);
 }
 
-/* What is asked for next: "whole 3", "object 3", "pass 3", or "-". */
+/* The next aim: "whole 3", "object 3", "pass 3", or "-". */
 static struct tb_hop_aim asks(struct world *w, const char *said)
 {
     char text[32] = "-";

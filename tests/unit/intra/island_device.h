@@ -11,7 +11,7 @@
 struct tb_gpu;
 struct tb_gpu_origin;
 
-/* What island.c asks of it; one owner and one reader a process. */
+/* The calls of island.c; one owner and one reader a process. */
 struct island_device {
     void (*open)(const struct owner *o, struct tb_gpu_origin *origin_out); /* with the cargo's bytes */
     void (*put)(uint64_t offset, const void *bytes, uint64_t count);       /* as owner_put */

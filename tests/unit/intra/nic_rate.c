@@ -1,5 +1,7 @@
 /* nic_rate.c - what sysfs says of interfaces, from a folder that stands in for it: hardware is
- * believed, and nothing else. */
+ * believed, and nothing else.
+ *
+ * Covers: intra/fabric/nic_rate.c */
 #include "intra/fabric/nic_rate.h"
 
 #include <arpa/inet.h>

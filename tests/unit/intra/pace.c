@@ -1,4 +1,6 @@
-/* pace.c - the token bucket, in virtual time. */
+/* pace.c - the token bucket, in virtual time.
+ *
+ * Covers: intra/hop/token_bucket.c */
 #include "intra/hop/token_bucket.h"
 
 #include <setjmp.h>

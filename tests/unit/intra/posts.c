@@ -2,7 +2,9 @@
  * by few wake-ups (P6).
  *
  * Linked with a uv_async_send that counts, and with a tb_pool_waiting whose caller may lose its
- * core. */
+ * core.
+ *
+ * Covers: intra/fabric/fabric_queue.c */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <uv.h>
@@ -92,7 +94,7 @@ static void a_queue_of_the_pool_wakes_it_at_its_end(void **state)
     sem_destroy(&gate);
 }
 
-/* Whoever saw others wait comes behind all of them. */
+/* A thread that saw others wait posts after all of them. */
 static void one_that_loses_its_core_is_not_forgotten(void **state)
 {
     (void)state;

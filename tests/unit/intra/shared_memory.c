@@ -1,5 +1,7 @@
 /* shared_memory.c - sealed memory: nobody can shrink it, nobody else can write it, unsealed
- * memory is not mapped. */
+ * memory is not mapped.
+ *
+ * Covers: intra/fabric/shared_memory.c */
 #include "intra/fabric/shared_memory.h"
 
 #include <fcntl.h>

@@ -1,6 +1,8 @@
 /* shelf_chain.c - encoded chunks along a chain of real fabrics over tcp: a source, a
  * reader without the base, and behind it one with it. P1: whatever a shelf has, what is
- * held is what was sealed. */
+ * held is what was sealed.
+ *
+ * Covers: intra/hop/hop_follow.c intra/hop/hop_shelf.c base/layout/shelf.c */
 #include <stdlib.h>
 #include <string.h>
 

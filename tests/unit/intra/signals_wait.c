@@ -1,7 +1,9 @@
 /* signals_wait.c - large memory for a process that is sent signals: an allocation that a signal
  * may end never would.
  *
- * Linked with a fallocate that does at any signal that may come what tmpfs of many kernels does. */
+ * Linked with a fallocate that does at any signal that may come what tmpfs of many kernels does.
+ *
+ * Covers: intra/fabric/shared_memory.c */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

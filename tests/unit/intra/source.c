@@ -1,5 +1,7 @@
 /* source.c - source descriptors: what is encoded comes back, what is garbled is refused, runs
- * are where bytes stand. */
+ * are where bytes stand.
+ *
+ * Covers: intra/fabric/source_descriptor.c */
 #include "intra/fabric/source_descriptor.h"
 
 #include <stdlib.h>

@@ -1,6 +1,8 @@
 /* verbs_hostile.c - a reader of our own, that does what no hop does: wrong keys, another's and
  * stale ones (P8), writes (P1), words where none are expected (P7), and READs without pause while
- * the owner takes its memory back (P1). */
+ * the owner takes its memory back (P1).
+ *
+ * Covers: intra/fabric/door_guests.c */
 #include <stdlib.h>
 #include <string.h>
 
