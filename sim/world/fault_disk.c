@@ -2,6 +2,9 @@
  * that rots, a clock that jumps. (Lost last writes are a part of its end: fault_process.c.) */
 #include "gateway/daemon/daemon.h"
 #include "world.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 /* The verifier found it: as its thread does, it notes and wakes the main loop. */
 static void rot(struct site *s)

@@ -2,6 +2,9 @@
  * both ways, links that take nothing. Duplicates, rotten chunks and slow readers strike where bytes
  * pass (world_pipe.c, world_fabric.c). */
 #include "world.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 /* Across connections everything may overtake everything: each byte's delay is drawn, each
  * connection keeps its own order. */

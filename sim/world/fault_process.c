@@ -2,6 +2,10 @@
  * machines that reboot. */
 #include "gateway/daemon/daemon.h"
 #include "world.h"
+#include "world_clients.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 static tb_time_ns later(enum fault f, uint64_t most_ms)
 {

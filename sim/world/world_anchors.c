@@ -10,6 +10,9 @@
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
 #include "world.h"
+#include "world_faults.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 static struct disk_anchor *disk(void)
 {

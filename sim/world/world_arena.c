@@ -10,6 +10,11 @@
 #include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 struct shard {
     bool space, ready;

@@ -6,7 +6,10 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "world_faults.h"
+#include "world_machine.h"
 #include "world_pipe.h"
+#include "world_process.h"
 
 #define FD_FIRST (1 << 28) /* no descriptor of this process: what the kernel is asked about it fails */
 

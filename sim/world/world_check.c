@@ -8,6 +8,11 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_clients.h"
+#include "world_machine.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 /* P6: a SEAL is answered within 1 s of its gateway's running time, links or no links */
 #define HOLD_STEPS_MAX 200u

@@ -6,6 +6,9 @@
 #include "base/fault.h"
 #include "intra/session_msg.h"
 #include "world.h"
+#include "world_clients.h"
+#include "world_faults.h"
+#include "world_process.h"
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {

@@ -10,6 +10,10 @@
 #include "intra/hop/hop.h"
 #include "intra/hop/token_bucket.h"
 #include "world.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 #define TOKENS_MAX       8u
 #define BUFFERS_MAX      (2u * SHARDS_MAX + 1u)

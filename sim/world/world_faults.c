@@ -1,6 +1,8 @@
 /* world_faults.c - which faults a seed has, and how strong. Each draws from a stream of its own, so
  * that one that is taken away or made weaker leaves the others as they were. */
+#include "world_faults.h"
 #include "world.h"
+#include "world_process.h"
 
 const char *const fault_names[FAULTS] = {
 #define X(name, text) text,

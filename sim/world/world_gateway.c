@@ -7,6 +7,9 @@
 #include "gateway/daemon/daemon.h"
 #include "wan/frame/frame.h"
 #include "world.h"
+#include "world_clients.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 static const char *const site_names[SITES_MAX] = {"east", "west", "north", "south"};
 static const char *const unix_paths[SITES_MAX] = {"/site/0", "/site/1", "/site/2", "/site/3"};

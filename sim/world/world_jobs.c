@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "world.h"
+#include "world_run.h"
 
 struct job {
     pid_t pid;

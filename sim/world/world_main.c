@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "world_met.h"
+#include "world_run.h"
 
 #define NUMBER_MAX 1000000000u
 #define PROGRESS_S 10

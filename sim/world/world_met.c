@@ -1,6 +1,7 @@
 /* world_met.c - the faults and ways that the seeds of a run met. A fault that no seed of 10,000
  * meets is never tried: that is a failure. */
 #include "world_met.h"
+#include "world_run.h"
 
 #define WINDOW     10000u
 #define WINDOW_MIN 1000u /* of fewer seeds nothing is asked */

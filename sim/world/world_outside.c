@@ -12,6 +12,9 @@
 #include "gateway/daemon/daemon.h"
 #include "wan/send/hedge.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 /* ---- base/net/tls.h ---- */
 

@@ -7,7 +7,11 @@
 
 #include "base/assert.h"
 #include "wan/frame/frame.h"
+#include "world_faults.h"
+#include "world_machine.h"
 #include "world_pipe.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 struct segment {
     struct segment *next;

@@ -13,6 +13,10 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 #define WALL_BEGAN_MS UINT64_C(1790000000000)
 

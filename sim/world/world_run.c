@@ -7,6 +7,13 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_clients.h"
+#include "world_faults.h"
+#include "world_machine.h"
+#include "world_process.h"
+#include "world_run.h"
+#include "world_versions.h"
 
 #define FAULTS_LAST  TB_SECONDS(6)
 #define CONVERGED_BY TB_SECONDS(45)

@@ -7,6 +7,8 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "world.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 struct tb_shelf_work {
     struct tb_shelf_work *next; /* older */

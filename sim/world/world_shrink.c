@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include "world.h"
+#include "world_faults.h"
+#include "world_run.h"
 
 /* Trials that come to no end take their whole time: with what was found by then the trace is
  * shown. */

@@ -6,6 +6,8 @@
 #include "base/fault.h"
 #include "gateway/store/store_writer.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_machine.h"
 
 struct tb_store {
     struct store_file *file;

@@ -12,6 +12,9 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/disk/local_files.h"
 #include "world.h"
+#include "world_clients.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 struct world_thread {
     struct world_thread *next;

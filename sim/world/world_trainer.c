@@ -7,6 +7,11 @@
 #include "intra/fabric/source_descriptor.h"
 #include "intra/session_msg.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_clients.h"
+#include "world_faults.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 #define RETAINED 3u /* versions of its life that it seals again for a gateway that forgot them */
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "world.h"
+#include "world_run.h"
 
 /* A world that waits for ever burns no processor. So long, so that no busy machine is taken for
  * one. */

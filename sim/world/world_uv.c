@@ -6,6 +6,8 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "world.h"
+#include "world_machine.h"
+#include "world_process.h"
 
 struct handle {
     struct handle *next;

@@ -3,6 +3,8 @@
 
 #include "base/assert.h"
 #include "world.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 /* A step of the training: some chunks stay, some change in a few places, some all over. */
 static void piece_step(struct piece *p, const struct piece *before)

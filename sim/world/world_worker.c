@@ -9,6 +9,10 @@
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
 #include "world.h"
+#include "world_check.h"
+#include "world_clients.h"
+#include "world_process.h"
+#include "world_versions.h"
 
 static struct staged *find(struct worker *k, uint32_t version)
 {

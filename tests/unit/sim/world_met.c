@@ -3,6 +3,7 @@
  *
  * Covers: sim/world/world_met.c */
 #include "sim/world/world_met.h"
+#include "sim/world/world_run.h"
 #include "tests/unit/check.h"
 
 #include <string.h>
