@@ -357,6 +357,7 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
         kernels->collect((struct tb_sparse_pair){block.base, block.bytes, width}, work->changed,
                          section_words(block), &found);
     }
+    TB_ASSERT(found.count <= s.count);
     class_code(kernels, w, &found, width, ahead);
 }
 
@@ -370,6 +371,7 @@ static void mixed_part(struct work *work, size_t count, unsigned classes, struct
         found[j] = (struct tb_sparse_found){.gaps = work->gaps + first, .differences = work->steps + first};
         first += of[j];
     }
+    TB_ASSERT(first == count && count <= SECTION); /* each change is in one of the classes */
     for (size_t i = 0; i < count; i++) {
         struct tb_sparse_found *f = &found[work->mixed.classes[i]];
         f->gaps[f->count] = (uint16_t)(work->mixed.ranks[i] - f->behind_last);
@@ -392,6 +394,7 @@ static void section_encode(const struct tb_sparse_kernels *kernels, struct secti
             {part.base, part.bytes, width}, work->changed, work->keys, at / 64, section_words(part)};
         kernels->collect_mixed(&block, &work->nest, &mixed);
     }
+    TB_ASSERT(mixed.count <= s.count);
     mixed_part(work, mixed.count, classes, found);
     for (unsigned j = 0; j < classes && !w->full; j++)
         class_code(kernels, w, &found[j], width, ahead);
@@ -415,6 +418,7 @@ static bool class_patch(const struct tb_sparse_kernels *kernels, struct tb_bit_r
 static bool class_find(const struct tb_sparse_kernels *kernels, unsigned j, struct section s, size_t count,
                        struct work *work, struct tb_sparse_ahead *ahead, struct tb_bit_reader *r)
 {
+    TB_ASSERT(j < work->nest.classes && count >= 1 && count <= s.count);
     const unsigned k = (unsigned)tb_bits_get(r, GAP_K_BITS);
     if (work->nest.classes == 1) return kernels->places_decode(r, work->places, count, k, ahead) <= s.count;
     kernels->gaps_decode(r, work->gaps, count, k, ahead);
@@ -498,6 +502,7 @@ static void header_write(uint8_t *out, size_t count, enum tb_sparse_kind kind, c
     tb_write_u8(&w, (uint8_t)classes);
     tb_write_u16(&w, 0);
     tb_write_bytes(&w, bounds, classes - 1);
+    TB_ASSERT(!w.full && w.used == HEADER_BYTES + classes - 1);
 }
 
 size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse_means *means, uint8_t *out,
@@ -537,6 +542,7 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
             section_encode(kernels, s, work, &ahead, &w);
     }
     const size_t used = tb_bit_writer_end(&w);
+    TB_ASSERT(head + used <= cap);
     return w.full ? 0 : head + used;
 }
 

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "gateway/cli/output.h"
 
@@ -70,6 +71,7 @@ static void say_waiting(const struct tb_cli_call *call, uint32_t ms)
 
 static int open_session(struct tb_session_options *options, uint32_t ms, struct tb_session **session_out)
 {
+    TB_ASSERT(!opening && ms > 0);
     options->open_timeout_ms = ms;
     opening = 1;
     if (caught) on_signal(0); /* it came between two tries */

@@ -1,6 +1,7 @@
 /* manual.c - what the table of commands says, as help, as a man page and as completion for bash. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/cli/cli.h"
 #include "gateway/cli/output.h"
 #include "tombolo/status.h"
@@ -56,8 +57,9 @@ static void wrapped(FILE *to, const char *indent, const char *text)
 
 static void option_text(char *out, size_t cap, const struct tb_cli_option *o)
 {
-    (void)snprintf(out, cap, "--%s%s%s", o->name, o->argument == NULL ? "" : " ",
-                   o->argument == NULL ? "" : o->argument);
+    const int used = snprintf(out, cap, "--%s%s%s", o->name, o->argument == NULL ? "" : " ",
+                              o->argument == NULL ? "" : o->argument);
+    TB_ASSERT(used > 0 && (size_t)used < cap);
 }
 
 void tb_cli_help_command(FILE *to, const struct tb_cli_command *command)
@@ -181,6 +183,7 @@ static void completion_second_words(FILE *to, const struct tb_cli_command *comma
             if (c->name[first] == ' ')
                 (void)fprintf(to, "%s%s", next == c ? "" : " ", next->name + first + 1);
         if (c->name[first] == ' ') (void)fputs("\" ;;\n", to);
+        TB_ASSERT(next > c);
         c = next;
     }
 }

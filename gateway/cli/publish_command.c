@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/ident.h"
 #include "gateway/cli/bundle.h"
@@ -65,6 +66,7 @@ static enum tb_cli_exit read_options(struct publishing *p)
         return usage(p->call, "--shard needs --run KEY: all shards must name one run");
     if (codec != NULL && strcmp(codec, "raw") != 0 && strcmp(codec, "zstd") != 0)
         return usage(p->call, "--codec is raw or zstd");
+    TB_ASSERT(p->call->argument_count >= 2); /* the table of commands says so */
     p->model = p->call->arguments[0];
     p->number = tb_cli_number(p->call, "version", 0);
     return TB_CLI_DONE;
@@ -82,6 +84,7 @@ static enum tb_cli_exit failed(const struct publishing *p, int status, const cha
 
 static int seal(struct publishing *p)
 {
+    TB_ASSERT(p->registration != NULL && p->shard_index < p->shard_count);
     const struct tb_uid run = p->run.info.run;
     const struct tb_publish_options options = {
         .struct_bytes = sizeof options,
