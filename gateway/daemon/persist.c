@@ -12,7 +12,6 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/store/store_writer.h"
@@ -281,7 +280,8 @@ bool tb_persist_room(struct tb_daemon *d)
 void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_persist *p = d->persist;
-    TB_ASSERT(tb_todo_durable(todo));
+    TB_ASSERT(todo->kind == TB_CATALOG_PERSIST_RUN || todo->kind == TB_CATALOG_PERSIST_VERSION ||
+              todo->kind == TB_CATALOG_PERSIST_POINTER);
     if (p->count == WAITING_MAX) oldest_drop(p);
     struct waiting *w = row_new(p);
     row_fill(w, todo);
