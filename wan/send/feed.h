@@ -93,7 +93,7 @@ uint32_t tb_feed_ready(struct tb_feed *f);
 /* Main loop. Takes back all parcels of a crossing (0: of all) that no stream took. */
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Takes back parcels that were to go again and that the peer holds by now. */
-void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c);
+void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c);
 /* Main loop. Takes back the parcel that was to go again and has this chunk. False: none waits. */
 bool tb_feed_recall(struct tb_feed *f, const struct tb_frame_refused *refused, struct tb_parcel *parcel_out);
 /* Main loop. Only these slots take parcels from now on, a bit for each; one that avoids them all

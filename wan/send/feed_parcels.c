@@ -34,12 +34,12 @@ static void drop(const struct tb_feed_parcel *p)
 }
 
 /* `c` not NULL: only what goes again and is held there by now. */
-static void purge_locked(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
+static void purge_locked(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < f->ready_count; i++) {
         const struct tb_feed_parcel p = *ready_at(f, i);
-        const bool over = c == NULL || (p.again && tb_crossing_left(c, &p.parcel) == 0);
+        const bool over = c == NULL || (p.again && tb_outbound_left(c, &p.parcel) == 0);
         if ((crossing == 0 || p.crossing == crossing) && over)
             drop(&p);
         else
@@ -55,7 +55,7 @@ void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
     uv_mutex_unlock(&f->lock);
 }
 
-void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
+void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c)
 {
     uv_mutex_lock(&f->lock);
     purge_locked(f, crossing, c);

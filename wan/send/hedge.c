@@ -71,18 +71,18 @@ static void settle(struct tb_hedge *h, uint32_t crossing)
 /* ---- ways ---- */
 
 /* What of the way's parcel is not there yet, if there is any. */
-static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_crossing *c)
+static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_outbound *c)
 {
     struct tb_parcel rest;
-    if (h->way_count == TB_HEDGE_WAYS_MAX || !tb_crossing_rest(c, &way->parcel, &rest)) return;
+    if (h->way_count == TB_HEDGE_WAYS_MAX || !tb_outbound_rest(c, &way->parcel, &rest)) return;
     struct tb_hedge_way *w = &h->ways[h->way_count++];
     *w = *way;
     w->parcel = rest;
-    w->left = tb_crossing_left(c, &rest);
+    w->left = tb_outbound_left(c, &rest);
 }
 
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
-                    const struct tb_crossing *c)
+                    const struct tb_outbound *c)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
     struct tb_hedge_way w = *way;
@@ -102,7 +102,7 @@ static void forget(struct tb_hedge *h, uint32_t i)
 }
 
 /* The chunk goes out of the middle of its parcel: two ways are left of one. */
-void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused, const struct tb_crossing *c)
+void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused, const struct tb_outbound *c)
 {
     const uint32_t k = refused->chunk;
     const struct tb_hedge_way chunk = {.crossing = refused->crossing,
@@ -147,11 +147,11 @@ static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns n
     if (k->time_count < TB_HEDGE_TIMES_MAX) k->time_count++;
 }
 
-void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c)
+void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c)
 {
     for (uint32_t i = 0; i < h->way_count;) {
         struct tb_hedge_way *w = &h->ways[i];
-        const uint32_t left = w->crossing == crossing ? tb_crossing_left(c, &w->parcel) : w->left;
+        const uint32_t left = w->crossing == crossing ? tb_outbound_left(c, &w->parcel) : w->left;
         if (left < w->left && !w->again) h->slots[w->slot].moved_at = now;
         w->left = left;
         if (left > 0) {
@@ -243,10 +243,10 @@ static uint64_t slow_slots(const struct tb_hedge *h, bool based, const struct cl
     return slow;
 }
 
-bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
+bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c,
                    struct tb_hedge_again *again_out)
 {
-    const bool near_end = tb_crossing_all_on_their_way(c);
+    const bool near_end = tb_outbound_all_on_their_way(c);
     const struct clock clocks[2] = {clock_now(&h->kinds[0], now, near_end),
                                     clock_now(&h->kinds[1], now, near_end)};
     struct tb_hedge_way *found = NULL;
@@ -255,7 +255,7 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
         if (w->crossing != crossing || (found != NULL && found->taken_at <= w->taken_at)) continue;
         if (late(h, w, &clocks[w->based])) found = w;
     }
-    if (found == NULL || !tb_crossing_rest(c, &found->parcel, &again_out->parcel)) return false;
+    if (found == NULL || !tb_outbound_rest(c, &found->parcel, &again_out->parcel)) return false;
     if (!pay(h, crossing, found->based, again_out->parcel.bytes)) return false;
     found->again = true;
     again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;

@@ -77,15 +77,15 @@ void tb_hedge_init(struct tb_hedge *h, uint32_t permille);
 /* A stream took a parcel; `again`: one that tb_hedge_next gave. What of it is there
  * already is not on its way. */
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
-                    const struct tb_crossing *c);
+                    const struct tb_outbound *c);
 /* HELD came for this crossing. */
-void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c);
+void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c);
 /* START came, and what went before it may have waited there for that: its time begins now. */
 void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing);
 /* That chunk did not land: no way of it counts any more. What its parcels had besides
  * is still on its way. */
 void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused,
-                      const struct tb_crossing *c);
+                      const struct tb_outbound *c);
 /* A parcel that tb_hedge_next gave was taken back from the queue: it has its first way
  * alone, and may go again. */
 void tb_hedge_unqueued(struct tb_hedge *h, uint32_t crossing, const struct tb_parcel *parcel);
@@ -96,7 +96,7 @@ void tb_hedge_over(struct tb_hedge *h, uint32_t crossing);
 void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot);
 /* The next late parcel of the crossing; it counts as sent again. False: none, or no
  * bytes are left for it. */
-bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
+bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c,
                    struct tb_hedge_again *again_out);
 /* How long a parcel of that kind usually takes; 0: not known yet. */
 tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k);

@@ -16,9 +16,9 @@
  * lost in a cut is not work lost, and a chunk lost in a cut is not taken for delivered.
  *
  * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate
- * HELD changes nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/crossing.c. */
-#ifndef TB_WAN_CROSSING_H
-#define TB_WAN_CROSSING_H
+ * HELD changes nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/outbound.c. */
+#ifndef TB_WAN_OUTBOUND_H
+#define TB_WAN_OUTBOUND_H
 
 #include "base/layout/place.h"
 #include "wan/frame/frame.h"
@@ -27,8 +27,8 @@
 /* and before the next chunk takes it over this; a larger single chunk goes alone */
 #define TB_PARCEL_BYTES_MAX      (1u << 20)
 #define TB_PARCEL_CHUNKS_MAX     256u
-#define TB_CROSSING_SLOTS_MAX    200u /* streams; a slot is the owner's name for one */
-#define TB_CROSSING_REFUSALS_MAX 64u  /* chunks whose refusals are counted one by one */
+#define TB_OUTBOUND_SLOTS_MAX    200u /* streams; a slot is the owner's name for one */
+#define TB_OUTBOUND_REFUSALS_MAX 64u  /* chunks whose refusals are counted one by one */
 
 struct tb_parcel {
     uint32_t shard;
@@ -44,7 +44,7 @@ bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, u
 /* And are its bytes those of the base? */
 bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k);
 
-struct tb_crossing_shard {
+struct tb_outbound_shard {
     const struct tb_place *place;
     uint64_t *peer;  /* held there, by the peer's word */
     uint64_t *busy;  /* queued or on a stream */
@@ -53,8 +53,8 @@ struct tb_crossing_shard {
     uint64_t *take;  /* may be sent: all, until the peer said which */
     uint64_t *said;  /* with `shared`: what the peer knows that is held here */
     uint64_t *wait;  /* not to be sent yet, unless whole: the owner's to write */
-    uint8_t *owner;  /* of a busy chunk: CROSSING_QUEUED or its slot */
-    /* Of a busy chunk that goes by two ways: CROSSING_QUEUED or its second slot + 1; 0: it does
+    uint8_t *owner;  /* of a busy chunk: OUTBOUND_QUEUED or its slot */
+    /* Of a busy chunk that goes by two ways: OUTBOUND_QUEUED or its second slot + 1; 0: it does
      * not. */
     uint8_t *again;
     uint32_t peer_count;
@@ -64,14 +64,14 @@ struct tb_refusals { /* chunks that were wrong, and how often */
     uint32_t count;
     struct {
         uint32_t shard, chunk, times;
-    } items[TB_CROSSING_REFUSALS_MAX];
+    } items[TB_OUTBOUND_REFUSALS_MAX];
 };
 /* Counts one more and says how often it was; once the table is full, a chunk not in it
  * counts as the first time. */
 uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk);
 
-struct tb_crossing {
-    struct tb_crossing_shard *shards;
+struct tb_outbound {
+    struct tb_outbound_shard *shards;
     uint32_t shard_count;
     uint32_t at_shard; /* where the next search begins */
     uint32_t at_chunk;
@@ -89,61 +89,61 @@ struct tb_crossing {
 };
 
 /* Memory for a crossing over these places. */
-size_t tb_crossing_bytes_for(const struct tb_place *places, uint32_t shard_count);
+size_t tb_outbound_bytes_for(const struct tb_place *places, uint32_t shard_count);
 /* `memory` (16-byte aligned) and the places stay until the crossing is no longer used. */
-void tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+void tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint32_t shard_count,
                       void *memory);
 
 /* BASE, before START: the peer holds that version whole, whose places these are
  * (none of them is kept). */
-void tb_crossing_base(struct tb_crossing *c, const struct tb_place *base, uint32_t shard_count);
+void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count);
 
 /* The peer expects it, and holds nothing of it: chunks go before START. */
-void tb_crossing_push(struct tb_crossing *c);
+void tb_outbound_push(struct tb_outbound *c);
 
 /* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the
  * crossing is then as before. */
-TB_MUST_USE enum tb_status tb_crossing_held(struct tb_crossing *c, uint32_t shard,
+TB_MUST_USE enum tb_status tb_outbound_held(struct tb_outbound *c, uint32_t shard,
                                             const struct tb_span *words);
 /* TAKE: with the first one nothing may be sent but what it names. TB_PEER_GARBLED: no
  * such shard or chunk. */
-TB_MUST_USE enum tb_status tb_crossing_take(struct tb_crossing *c, uint32_t shard,
+TB_MUST_USE enum tb_status tb_outbound_take(struct tb_outbound *c, uint32_t shard,
                                             const struct tb_span *words);
 /* Of a shared crossing: words of one shard that changed here since the peer was told,
  * at most cap. 0: none. */
-uint32_t tb_crossing_have(struct tb_crossing *c, uint32_t *shard_out, struct tb_held_word *words_out,
+uint32_t tb_outbound_have(struct tb_outbound *c, uint32_t *shard_out, struct tb_held_word *words_out,
                           uint32_t cap);
 /* START. TB_PEER_GARBLED: twice. */
-TB_MUST_USE enum tb_status tb_crossing_start(struct tb_crossing *c);
+TB_MUST_USE enum tb_status tb_outbound_start(struct tb_outbound *c);
 
 /* The next parcel, now queued; false when nothing can be sent at the moment. */
-bool tb_crossing_next(struct tb_crossing *c, struct tb_parcel *parcel_out);
+bool tb_outbound_next(struct tb_outbound *c, struct tb_parcel *parcel_out);
 /* A stream took a queued parcel: until it is gone its chunks are on their way. */
-void tb_crossing_taken(struct tb_crossing *c, const struct tb_parcel *parcel, uint32_t slot);
+void tb_outbound_taken(struct tb_outbound *c, const struct tb_parcel *parcel, uint32_t slot);
 /* The parcel is on its way and goes again, on another stream (hedge.h): queued a second time. */
-void tb_crossing_again(struct tb_crossing *c, const struct tb_parcel *parcel);
+void tb_outbound_again(struct tb_outbound *c, const struct tb_parcel *parcel);
 /* Chunks of a parcel that the peer does not hold yet. */
-uint32_t tb_crossing_left(const struct tb_crossing *c, const struct tb_parcel *parcel);
+uint32_t tb_outbound_left(const struct tb_outbound *c, const struct tb_parcel *parcel);
 /* The parcel from the first of them to the last; false: it holds all. */
-bool tb_crossing_rest(const struct tb_crossing *c, const struct tb_parcel *parcel,
+bool tb_outbound_rest(const struct tb_outbound *c, const struct tb_parcel *parcel,
                       struct tb_parcel *rest_out);
 /* Every chunk is held by the peer, made there, queued or on a stream: nothing is left to send, and
  * nothing more will come to be. */
-bool tb_crossing_all_on_their_way(const struct tb_crossing *c);
+bool tb_outbound_all_on_their_way(const struct tb_outbound *c);
 /* A queued parcel goes back without having been taken. */
-void tb_crossing_unqueued(struct tb_crossing *c, const struct tb_parcel *parcel);
+void tb_outbound_unqueued(struct tb_outbound *c, const struct tb_parcel *parcel);
 /* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is
  * sent again, but for what goes by another stream too. How many chunks that is. */
-uint32_t tb_crossing_stream_gone(struct tb_crossing *c, uint32_t slot);
+uint32_t tb_outbound_stream_gone(struct tb_outbound *c, uint32_t slot);
 /* The chunk is on a stream, and may be there as a difference to a base: the peer can know
  * what that decodes to. */
-bool tb_crossing_on_base(const struct tb_crossing *c, uint32_t shard, uint32_t chunk);
+bool tb_outbound_on_base(const struct tb_outbound *c, uint32_t shard, uint32_t chunk);
 /* The peer could not land this chunk: it is sent again, whole unless another writer there
  * had only failed. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such
  * chunk, or one that it holds. */
-TB_MUST_USE enum tb_status tb_crossing_refused(struct tb_crossing *c, const struct tb_frame_refused *refused,
+TB_MUST_USE enum tb_status tb_outbound_refused(struct tb_outbound *c, const struct tb_frame_refused *refused,
                                                uint32_t *times_out);
 
-bool tb_crossing_whole(const struct tb_crossing *c); /* the peer holds every chunk */
+bool tb_outbound_whole(const struct tb_outbound *c); /* the peer holds every chunk */
 
 #endif

@@ -76,7 +76,7 @@ enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *
 {
     struct out *out = tb_calloc(1, sizeof *out);
     if (out == NULL) return TB_SITE_NOMEM;
-    out->memory = tb_malloc(tb_crossing_bytes_for(offer->share->places, offer->share->shard_count));
+    out->memory = tb_malloc(tb_outbound_bytes_for(offer->share->places, offer->share->shard_count));
     if (out->memory == NULL) {
         tb_free(out);
         return TB_SITE_NOMEM;
@@ -85,7 +85,7 @@ enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *
     out->offer = offer;
     out->began_at = tb_clock_now();
     out->flow = flow_of(l, &offer->key.model);
-    tb_crossing_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
+    tb_outbound_init(&out->core, offer->share->places, offer->share->shard_count, out->memory);
     struct out **at = &l->traffic.crossings.outs; /* one begun before is finished before */
     while (*at != NULL)
         at = &(*at)->next;
@@ -102,8 +102,8 @@ enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer 
     struct out *out = tb_link_out_find(l, crossing);
     out->based = true;
     out->base = base;
-    tb_crossing_base(&out->core, base->places, base->shard_count);
-    tb_crossing_push(&out->core);
+    tb_outbound_base(&out->core, base->places, base->shard_count);
+    tb_outbound_push(&out->core);
     tb_links_busy(l->links);
     return TB_OK;
 }

@@ -21,7 +21,7 @@ struct out {
     struct tb_share *base;
     bool based;        /* BASE came, or EXPECT named it */
     bool no_base_told; /* the log says that the peer's base went */
-    struct tb_crossing core;
+    struct tb_outbound core;
     void *memory;
     tb_time_ns began_at;
     tb_time_ns have_at; /* what is held here was told, in a shared crossing */

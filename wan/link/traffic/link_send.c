@@ -71,7 +71,7 @@ enum tb_status tb_link_on_base(struct link *l, struct tb_wire_frame *f)
     if (out->based || out->core.started) return TB_PEER_GARBLED;
     out->based = true;
     base_find(l, out, &m.uid);
-    if (out->base != NULL) tb_crossing_base(&out->core, out->base->places, out->base->shard_count);
+    if (out->base != NULL) tb_outbound_base(&out->core, out->base->places, out->base->shard_count);
     return TB_OK;
 }
 
@@ -80,7 +80,7 @@ static void out_progress(struct link *l, struct out *out)
 {
     struct offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
-    if (!out->core.started || !tb_crossing_whole(&out->core)) return;
+    if (!out->core.started || !tb_outbound_whole(&out->core)) return;
     tb_link_out_free(l, out);
     tb_link_peer_held(l, o);
 }
@@ -92,7 +92,7 @@ enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_held_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    status = tb_crossing_held(&out->core, m.shard, &m.words);
+    status = tb_outbound_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
     tb_hedge_held(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing, &out->core);
     tb_feed_purge_held(l->traffic.feed, m.crossing, &out->core);
@@ -108,7 +108,7 @@ void tb_link_take_taken(struct link *l)
     for (uint32_t i = 0; i < count; i++) {
         struct out *out = tb_link_out_find(l, taken[i].crossing);
         if (out == NULL) continue;
-        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        tb_outbound_taken(&out->core, &taken[i].parcel, taken[i].slot);
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
                                          .parcel = taken[i].parcel,
                                          .slot = (uint8_t)taken[i].slot,
@@ -125,7 +125,7 @@ enum tb_status tb_link_on_start(struct link *l, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    status = tb_crossing_start(&out->core);
+    status = tb_outbound_start(&out->core);
     if (status != TB_OK) return status;
     tb_link_take_taken(l);
     tb_hedge_started(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing);
@@ -174,7 +174,7 @@ static void out_recall(struct link *l, struct out *out, const struct tb_frame_re
 {
     struct tb_parcel parcel;
     if (tb_feed_recall(l->traffic.feed, m, &parcel)) {
-        tb_crossing_unqueued(&out->core, &parcel);
+        tb_outbound_unqueued(&out->core, &parcel);
         tb_hedge_unqueued(&l->traffic.crossings.hedge, m->crossing, &parcel);
     }
     tb_link_take_taken(l);
@@ -192,8 +192,8 @@ enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
-    const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
-    status = tb_crossing_refused(&out->core, &m, &times);
+    const bool on_base = tb_outbound_on_base(&out->core, m.shard, m.chunk);
+    status = tb_outbound_refused(&out->core, &m, &times);
     if (status == TB_OK) tb_hedge_refused(&l->traffic.crossings.hedge, &m, &out->core);
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
@@ -215,14 +215,14 @@ void tb_link_out_unsent(struct link *l, const struct tb_note *n)
         .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
     if (out == NULL) return;
     out_recall(l, out, &lost);
-    if (tb_crossing_refused(&out->core, &lost, &times) == TB_OK)
+    if (tb_outbound_refused(&out->core, &lost, &times) == TB_OK)
         tb_hedge_refused(&l->traffic.crossings.hedge, &lost, &out->core);
 }
 
 void tb_link_out_stream_gone(struct link *l, uint32_t slot)
 {
     for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
-        (void)tb_crossing_stream_gone(&out->core, slot);
+        (void)tb_outbound_stream_gone(&out->core, slot);
     tb_hedge_stream_gone(&l->traffic.crossings.hedge, slot);
 }
 
@@ -248,7 +248,7 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
                                          .parcel = again.parcel,
                                          .again = true,
                                          .avoid = again.avoid};
-        tb_crossing_again(&out->core, &p.parcel);
+        tb_outbound_again(&out->core, &p.parcel);
         pushed = push(l, &p);
     }
     return pushed;
@@ -309,7 +309,7 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
     for (uint32_t flow; (flow = tb_fair_next(&l->traffic.crossings.fair, silent)) != TB_FAIR_NONE;
          silent |= 1u << flow) {
         for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
-            if (out->flow != flow || far_ahead(out) || !tb_crossing_next(&out->core, &p_out->parcel))
+            if (out->flow != flow || far_ahead(out) || !tb_outbound_next(&out->core, &p_out->parcel))
                 continue;
             p_out->share = out->offer->share;
             p_out->base = out->base;
@@ -363,7 +363,7 @@ enum tb_status tb_link_on_take(struct link *l, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_take_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    return tb_crossing_take(&out->core, m.shard, &m.words);
+    return tb_outbound_take(&out->core, m.shard, &m.words);
 }
 
 void tb_link_outs_have(struct link *l, tb_time_ns now)
@@ -372,7 +372,7 @@ void tb_link_outs_have(struct link *l, tb_time_ns now)
     for (struct out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l); out = out->next) {
         if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
         for (uint32_t shard = 0, count;
-             (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
+             (count = tb_outbound_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
             tb_link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
         out->have_at = now;
     }
