@@ -14,7 +14,7 @@ struct link;
 struct offer;
 struct retired;
 struct tb_links;
-struct tb_share;
+struct tb_shared_places;
 
 #define LINKS_TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define LINKS_TICK_IDLE_MS 25u
@@ -51,7 +51,7 @@ struct tb_links {
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
     struct division *divisions;
-    struct tb_share *retiring; /* shares on which some stream may still have a hand */
+    struct tb_shared_places *retiring; /* shares on which some stream may still have a hand */
     struct retired *retired;
     uint64_t strangers;
     tb_time_ns full_told_at; /* that a connection was not accepted, for want of room; 0: never */

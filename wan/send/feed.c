@@ -36,7 +36,7 @@ void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol)
     uv_mutex_unlock(&f->lock);
 }
 
-void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base)
+void tb_feed_base_gone(struct tb_feed *f, struct tb_shared_places *base)
 {
     uv_mutex_lock(&f->lock);
     tb_feed_landings_base_gone_locked(f, base);

@@ -27,8 +27,8 @@
 #define TB_FEED_SLOTS_MAX    64u /* streams of a link */
 
 struct tb_feed_parcel {
-    struct tb_share *share; /* referenced */
-    struct tb_share *base;  /* referenced: what its chunks may be differences to; NULL: nothing */
+    struct tb_shared_places *share; /* referenced */
+    struct tb_shared_places *base;  /* referenced: what its chunks may be differences to; NULL: nothing */
     uint32_t crossing;
     struct tb_parcel parcel;
     bool again;     /* it is on its way already, and late (hedge.h) */
@@ -57,7 +57,7 @@ struct tb_note {
  * middle of it and has the claim. Whoever has the claim, or gets it, finishes the chunk
  * with these bytes. */
 struct tb_gift {
-    struct tb_share *share; /* referenced */
+    struct tb_shared_places *share; /* referenced */
     uint32_t shard, chunk;
     uint8_t *bytes; /* as large as the chunk; tb_free */
     bool fresh;     /* the loops were not told yet */
@@ -75,8 +75,8 @@ struct tb_feed_slot {
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
     bool based;        /* the peer was told a base, which may be gone since */
-    struct tb_share *share;
-    struct tb_share *base; /* NULL: none, or gone; the main loop keeps it alive */
+    struct tb_shared_places *share;
+    struct tb_shared_places *base; /* NULL: none, or gone; the main loop keeps it alive */
     bool expected; /* of an answer: it lands nowhere yet, and the main loop is to say whether it does */
 };
 
@@ -113,13 +113,13 @@ uint32_t tb_feed_expect(struct tb_feed *f);
 void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Gives the landing a number above all before, or that one, which was expected; 0: no
  * room. `base` or NULL. */
-uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_share *share,
-                             struct tb_share *base);
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_shared_places *share,
+                             struct tb_shared_places *base);
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
 /* Main loop. The number was given to a landing, or is expected, some time. */
 bool tb_feed_landing_issued(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
-void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base);
+void tb_feed_base_gone(struct tb_feed *f, struct tb_shared_places *base);
 
 /* Main loop. The most that all streams of the link send together, 0: no limit. */
 void tb_feed_cap(struct tb_feed *f, uint64_t bytes_per_s);
@@ -168,7 +168,8 @@ void tb_feed_carry(struct tb_feed *f, uint32_t slot, const struct tb_feed_slot *
  * both stay the caller's. */
 bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift);
 /* Streams. Who has the claim of a chunk takes what was left for it; NULL: nothing was. tb_free. */
-uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk);
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_shared_places *share, uint32_t shard,
+                           uint32_t chunk);
 /* Streams. False: full; the stream ends itself, so what it brought is asked for again. */
 bool tb_feed_note(struct tb_feed *f, const struct tb_note *note);
 /* The same for who can come again later: half of the room stays to streams. */

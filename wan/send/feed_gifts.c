@@ -6,7 +6,7 @@
 
 static void gift_drop(struct tb_feed *f, uint32_t i)
 {
-    tb_share_unref(f->gifts[i].share);
+    tb_shared_places_unref(f->gifts[i].share);
     tb_free(f->gifts[i].bytes);
     f->gifts[i] = f->gifts[--f->gift_count];
 }
@@ -27,7 +27,8 @@ bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
     return fits;
 }
 
-uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk)
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_shared_places *share, uint32_t shard,
+                           uint32_t chunk)
 {
     uint8_t *bytes = NULL;
     if (atomic_load_explicit(&f->gift_count, memory_order_relaxed) == 0) return NULL; /* nearly always */
@@ -48,7 +49,7 @@ static bool gift_over(struct tb_gift *g)
 {
     struct tb_place *place = &g->share->places[g->shard];
     uint32_t bytes = 0;
-    if (tb_share_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
+    if (tb_shared_places_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
     if (!tb_place_claim(place, g->chunk)) return false;
     uint8_t *at = tb_place_chunk(place, g->chunk, &bytes);
     memcpy(at, g->bytes, bytes);

@@ -45,9 +45,9 @@ struct tb_feed {
 /* feed_parcels.c: no stream takes a parcel of an earlier session. */
 void tb_feed_parcels_session_locked(struct tb_feed *f, uint64_t session);
 /* No parcel that waits is a difference to `base` any more. */
-void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_share *base);
+void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_shared_places *base);
 /* feed_landings.c: no landing has `base` any more. */
-void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_share *base);
+void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_shared_places *base);
 /* feed_choice.c */
 void tb_feed_choice_protocol_locked(struct tb_feed *f, uint32_t protocol);
 void tb_feed_choice_cap_locked(struct tb_feed *f, uint64_t bytes_per_s);

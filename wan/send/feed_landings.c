@@ -24,8 +24,8 @@ void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing)
     uv_mutex_unlock(&f->lock);
 }
 
-uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_share *share,
-                             struct tb_share *base)
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_shared_places *share,
+                             struct tb_shared_places *base)
 {
     uint32_t crossing = 0;
     uv_mutex_lock(&f->lock);
@@ -57,8 +57,8 @@ bool tb_feed_landing(struct tb_feed *f, uint32_t crossing, struct tb_feed_landin
         if (crossing != 0 && f->landings[i].crossing == crossing) *out = f->landings[i];
     for (uint32_t i = 0; i < TB_FEED_EXPECTED_MAX; i++)
         out->expected |= crossing != 0 && f->expected[i] == crossing;
-    if (out->share != NULL) tb_share_ref(out->share);
-    if (out->base != NULL) tb_share_ref(out->base);
+    if (out->share != NULL) tb_shared_places_ref(out->share);
+    if (out->base != NULL) tb_shared_places_ref(out->base);
     uv_mutex_unlock(&f->lock);
     return known;
 }
@@ -71,7 +71,7 @@ bool tb_feed_landing_issued(struct tb_feed *f, uint32_t crossing)
     return issued;
 }
 
-void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_share *base)
+void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_shared_places *base)
 {
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++)
         if (f->landings[i].base == base) f->landings[i].base = NULL;

@@ -29,8 +29,8 @@ uint32_t tb_feed_ready(struct tb_feed *f)
 
 static void drop(const struct tb_feed_parcel *p)
 {
-    if (p->base != NULL) tb_share_unref(p->base);
-    tb_share_unref(p->share);
+    if (p->base != NULL) tb_shared_places_unref(p->base);
+    tb_shared_places_unref(p->share);
 }
 
 /* `c` not NULL: only what goes again and is held there by now. */
@@ -152,12 +152,12 @@ void tb_feed_parcels_session_locked(struct tb_feed *f, uint64_t session)
     f->taken_count = 0; /* of crossings that ended with their session */
 }
 
-void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_share *base)
+void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_shared_places *base)
 {
     for (uint32_t i = 0; i < f->ready_count; i++) {
         struct tb_feed_parcel *p = ready_at(f, i);
         if (p->base != base) continue;
         p->base = NULL;
-        tb_share_unref(base);
+        tb_shared_places_unref(base);
     }
 }

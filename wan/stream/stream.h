@@ -59,8 +59,8 @@ struct tb_stream_plan {
 };
 
 /* Of a chunk of the share on that base. */
-static inline struct tb_object_name tb_stream_object_name(const struct tb_share *share,
-                                                          const struct tb_share *base, uint32_t shard,
+static inline struct tb_object_name tb_stream_object_name(const struct tb_shared_places *share,
+                                                          const struct tb_shared_places *base, uint32_t shard,
                                                           uint32_t chunk)
 {
     return (struct tb_object_name){.uid = &share->uid,
@@ -114,13 +114,13 @@ struct tb_stream_receive {
     enum tb_stream_reading reading;
     uint32_t got; /* bytes of what is being read */
     struct tb_chunk_frame frame;
-    uint32_t crossing;      /* whose share is kept below */
-    struct tb_share *share; /* referenced; NULL: none */
-    struct tb_share *base;  /* of that crossing, referenced; NULL: none, or gone */
-    bool based;             /* the peer was told a base */
-    bool claimed;           /* the frame's chunk is ours to write */
-    uint64_t worked;        /* bytes decoded in this turn */
-    uint8_t *into;          /* RAW: in the place, or `spare`; ENCODED: `encoded` */
+    uint32_t crossing;              /* whose share is kept below */
+    struct tb_shared_places *share; /* referenced; NULL: none */
+    struct tb_shared_places *base;  /* of that crossing, referenced; NULL: none, or gone */
+    bool based;                     /* the peer was told a base */
+    bool claimed;                   /* the frame's chunk is ours to write */
+    uint64_t worked;                /* bytes decoded in this turn */
+    uint8_t *into;                  /* RAW: in the place, or `spare`; ENCODED: `encoded` */
     uint8_t *encoded;
     size_t encoded_cap;
     uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
@@ -215,8 +215,8 @@ void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
 
 /* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the
  * base was taken back. */
-const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
-                                    const struct tb_share *base, uint32_t shard, uint32_t chunk);
+const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_shared_places *share,
+                                    const struct tb_shared_places *base, uint32_t shard, uint32_t chunk);
 
 /* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop
  * each `part` of `parts`. */
@@ -224,7 +224,7 @@ struct tb_stream_copy {
     struct tb_stream_copy *next;
     struct tb_feed *feed;
     uint32_t crossing;
-    struct tb_share *share, *base; /* referenced */
+    struct tb_shared_places *share, *base; /* referenced */
     struct tb_stream_trust trust;
     uint32_t part, parts;
     uint32_t shard, chunk; /* to be looked at next */

@@ -6,11 +6,11 @@
 #include "base/fault.h"
 #include "wan/stream/stream.h"
 
-const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
-                                    const struct tb_share *base, uint32_t shard, uint32_t chunk)
+const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_shared_places *share,
+                                    const struct tb_shared_places *base, uint32_t shard, uint32_t chunk)
 {
     uint32_t bytes = 0;
-    if (base == NULL || tb_share_revoked(base) || shard >= base->shard_count) return NULL;
+    if (base == NULL || tb_shared_places_revoked(base) || shard >= base->shard_count) return NULL;
     const struct tb_place *place = &base->places[shard];
     if (!tb_base_fits(share->places[shard].manifest, place->manifest, chunk)) return NULL;
     if (!tb_place_held(place, chunk)) return NULL;
@@ -20,8 +20,8 @@ const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const s
 
 void tb_stream_copy_free(struct tb_stream_copy *copy)
 {
-    tb_share_unref(copy->base);
-    tb_share_unref(copy->share);
+    tb_shared_places_unref(copy->base);
+    tb_shared_places_unref(copy->share);
     tb_free(copy);
 }
 
@@ -71,7 +71,7 @@ enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *c, uint64_t bud
 {
     uint64_t done = 0;
     while (done < budget) {
-        if (tb_share_revoked(c->share) || !find(c)) return TB_STREAM_COPIED;
+        if (tb_shared_places_revoked(c->share) || !find(c)) return TB_STREAM_COPIED;
         done += c->share->places[c->shard].manifest->chunks[c->chunk].bytes;
         if (!copy_one(c)) return TB_STREAM_COPY_WAITS;
         c->chunk += c->parts;

@@ -29,8 +29,8 @@ static void unclaim(struct tb_stream_receive *r)
 
 static void forget_share(struct tb_stream_receive *r)
 {
-    if (r->base != NULL) tb_share_unref(r->base);
-    if (r->share != NULL) tb_share_unref(r->share);
+    if (r->base != NULL) tb_shared_places_unref(r->base);
+    if (r->share != NULL) tb_shared_places_unref(r->share);
     r->share = r->base = NULL;
     r->crossing = 0;
     r->based = false;
@@ -40,8 +40,8 @@ static void forget_share(struct tb_stream_receive *r)
  * whole. */
 static void heed_base(struct tb_stream_receive *r)
 {
-    if (r->base == NULL || !tb_share_revoked(r->base)) return;
-    tb_share_unref(r->base);
+    if (r->base == NULL || !tb_shared_places_revoked(r->base)) return;
+    tb_shared_places_unref(r->base);
     r->base = NULL;
 }
 
@@ -111,7 +111,7 @@ static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
     struct tb_stream_receive *r = &s->receive;
     struct tb_feed_landing landing;
     *expected_out = false;
-    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && tb_shared_places_revoked(r->share)) forget_share(r);
     if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
     forget_share(r);
     const bool known = tb_feed_landing(s->plan.feed, r->frame.crossing, &landing);
@@ -327,13 +327,13 @@ static void give(struct tb_stream *s)
         if (tb_place_finish(place_of(r), r->frame.chunk) != TB_OK) refuse(s, TB_REFUSAL_DIGEST);
         return;
     }
-    tb_share_ref(r->share);
+    tb_shared_places_ref(r->share);
     if (tb_feed_gift(s->plan.feed, &gift)) {
         r->spare = NULL;
         tb_stream_loop_tell(s->loop);
         return;
     }
-    tb_share_unref(r->share);
+    tb_shared_places_unref(r->share);
     drop_duplicate(s);
 }
 
@@ -363,7 +363,7 @@ static void take_chunk(struct tb_stream *s)
         take_spare(s);
     else if (r->reading != TB_READING_DROP)
         land(s);
-    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && tb_shared_places_revoked(r->share)) forget_share(r);
     next_header(r);
 }
 
@@ -390,7 +390,7 @@ void tb_stream_receive_heed(struct tb_stream *s)
     unpark(s);
     heed_base(r);
     if (r->share == NULL) return;
-    if (!tb_share_revoked(r->share)) {
+    if (!tb_shared_places_revoked(r->share)) {
         take_gift(s);
         return;
     }

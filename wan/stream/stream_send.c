@@ -13,8 +13,8 @@ bool tb_stream_sending(const struct tb_stream *s)
 static void drop_parcel(struct tb_stream_send *t)
 {
     if (!t->have_parcel) return;
-    if (t->parcel.base != NULL) tb_share_unref(t->parcel.base);
-    tb_share_unref(t->parcel.share);
+    if (t->parcel.base != NULL) tb_shared_places_unref(t->parcel.base);
+    tb_shared_places_unref(t->parcel.share);
     t->wanted += tb_time_since(t->wanted_at, tb_clock_now());
     t->have_parcel = false;
 }
@@ -40,11 +40,11 @@ void tb_stream_send_heed(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
     if (!t->have_parcel) return;
-    if (t->parcel.base != NULL && tb_share_revoked(t->parcel.base)) {
-        tb_share_unref(t->parcel.base);
+    if (t->parcel.base != NULL && tb_shared_places_revoked(t->parcel.base)) {
+        tb_shared_places_unref(t->parcel.base);
         t->parcel.base = NULL;
     }
-    if (!tb_share_revoked(t->parcel.share)) return;
+    if (!tb_shared_places_revoked(t->parcel.share)) return;
     if (tb_stream_sending(s))
         tb_stream_close(s, TB_CANCELLED); /* half a frame can not be taken back; a new stream is cheap */
     else
@@ -213,7 +213,7 @@ static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *f
 
 static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
 {
-    const struct tb_share *share = s->send.parcel.share;
+    const struct tb_shared_places *share = s->send.parcel.share;
     struct tb_sent_chunk c = {.peer = s->plan.peer,
                               .chunk = frame->chunk,
                               .raw_bytes = frame->raw_bytes,
@@ -235,7 +235,7 @@ static bool next_chunk(struct tb_stream *s)
     struct tb_stream_send *t = &s->send;
     const struct tb_feed_parcel *p = &t->parcel;
     const struct tb_place *place = &p->share->places[p->parcel.shard];
-    if (t->sent_chunks == p->parcel.count || tb_share_revoked(p->share)) {
+    if (t->sent_chunks == p->parcel.count || tb_shared_places_revoked(p->share)) {
         drop_parcel(t);
         return false;
     }

@@ -58,7 +58,7 @@ static void copies_heed(struct tb_stream_loop *l)
     struct tb_stream_copy **at = &l->copies;
     while (*at != NULL) {
         struct tb_stream_copy *copy = *at;
-        if (!tb_share_revoked(copy->share)) {
+        if (!tb_shared_places_revoked(copy->share)) {
             at = &copy->next;
             continue;
         }

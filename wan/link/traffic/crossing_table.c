@@ -93,7 +93,8 @@ enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *
     return TB_OK;
 }
 
-enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o, struct tb_share *base)
+enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o,
+                                struct tb_shared_places *base)
 {
     if (out_of_model(l, &o->key.model) != NULL || tb_link_out_count(l) >= TB_LINKS_CROSSINGS_MAX)
         return TB_AGAIN;

@@ -9,7 +9,7 @@
 
 struct link;
 struct offer;
-struct tb_share;
+struct tb_shared_places;
 
 /* A version that the peer draws from us. */
 struct out {
@@ -18,7 +18,7 @@ struct out {
     struct offer *offer;
     /* of an offer, or ours (tb_links_past_new): what the peer holds whole; NULL: none, or gone
      * here */
-    struct tb_share *base;
+    struct tb_shared_places *base;
     bool based;        /* BASE came, or EXPECT named it */
     bool no_base_told; /* the log says that the peer's base went */
     struct tb_outbound core;
@@ -50,7 +50,7 @@ uint32_t tb_link_out_count(const struct link *l);
 enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
 /* A crossing that the peer expects begins. */
 TB_MUST_USE enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o,
-                                            struct tb_share *base);
+                                            struct tb_shared_places *base);
 /* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
 enum tb_status tb_link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
 

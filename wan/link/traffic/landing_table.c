@@ -51,7 +51,7 @@ void tb_link_in_free(struct link *l, struct in *in)
 void tb_link_ins_free(struct link *l)
 {
     while (l->traffic.ins != NULL) {
-        tb_share_free(l->traffic.ins->share);
+        tb_shared_places_free(l->traffic.ins->share);
         tb_link_in_free(l, l->traffic.ins);
     }
 }
@@ -104,7 +104,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     }
     struct in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
-    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    in->share = tb_shared_places_new(&key->uid, places, key->shard_count, &ls->wake);
     if (in->share == NULL) goto undo_in;
     in->memory = tb_malloc(tb_landing_bytes_for(places, key->shard_count));
     if (in->memory == NULL) goto undo_share;
@@ -119,7 +119,7 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     return TB_OK;
 
 undo_share:
-    tb_share_free(in->share);
+    tb_shared_places_free(in->share);
 undo_in:
     tb_free(in);
     return TB_SITE_NOMEM;

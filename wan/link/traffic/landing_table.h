@@ -8,14 +8,14 @@
 #include "wan/send/shared_places.h"
 
 struct link;
-struct tb_share;
+struct tb_shared_places;
 
 /* A version that lands here from the peer. */
 struct in {
     struct in *next;
     struct tb_version_key key;
-    struct tb_share *share;
-    struct tb_share *base; /* of an offer: what we told the peer that we hold; NULL: none, or gone */
+    struct tb_shared_places *share;
+    struct tb_shared_places *base; /* of an offer: what we told the peer that we hold; NULL: none, or gone */
     struct tb_landing core;
     void *memory;
     uint32_t crossing; /* 0: not under way */

@@ -63,7 +63,7 @@ bool tb_link_push(struct link *l, struct offer *o)
     if (*at == NULL) return false;
     struct offer *base = tb_offer_find(l->links, &(*at)->base);
     if (base == NULL || !tb_push_is_newer(&o->key, &base->key) || was_told_of_more(l, base)) return false;
-    if (!tb_share_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;
+    if (!tb_shared_places_layouts_meet(o->share, base->share) || !manifests_are_short(l, o)) return false;
     const uint32_t crossing = (*at)->crossing;
     if (tb_link_out_push(l, crossing, o, base->share) != TB_OK) return false;
     tb_free(tb_push_take_out(at));

@@ -30,7 +30,7 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
 
 /* The newest version that is whole here and that the peer says it serves too; where there is none,
  * the newest older one: the peer may know by which steps it got from there. */
-static struct tb_share *choose_base(const struct link *l, const struct in *in)
+static struct tb_shared_places *choose_base(const struct link *l, const struct in *in)
 {
     const struct offer *best = NULL;
     bool shared = false;
@@ -41,7 +41,7 @@ static struct tb_share *choose_base(const struct link *l, const struct in *in)
         if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
         if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
         if (best != NULL && shared == served && tb_version_key_compare(&o->key, &best->key) < 0) continue;
-        if (!tb_share_layouts_meet(in->share, o->share)) continue;
+        if (!tb_shared_places_layouts_meet(in->share, o->share)) continue;
         best = o;
         shared = served;
     }
@@ -75,8 +75,8 @@ static struct tb_stream_copy *copies_new(const struct link *l, const struct in *
                                         .part = part,
                                         .parts = ls->loop_count,
                                         .chunk = part};
-        tb_share_ref(copy->share);
-        tb_share_ref(copy->base);
+        tb_shared_places_ref(copy->share);
+        tb_shared_places_ref(copy->base);
         copies = copy;
     }
     return copies;

@@ -15,7 +15,7 @@
 
 void tb_link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
 {
-    struct tb_share *base = o->share;
+    struct tb_shared_places *base = o->share;
     for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
         out->base = steps_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
@@ -25,7 +25,7 @@ void tb_link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
     tb_feed_base_gone(l->traffic.feed, base);
 }
 
-bool tb_link_base_used(const struct link *l, const struct tb_share *base)
+bool tb_link_base_used(const struct link *l, const struct tb_shared_places *base)
 {
     bool used = false;
     for (const struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)

@@ -228,8 +228,8 @@ void tb_link_out_stream_gone(struct link *l, uint32_t slot)
 
 static bool push(struct link *l, const struct tb_feed_parcel *p)
 {
-    tb_share_ref(p->share);
-    if (p->base != NULL) tb_share_ref(p->base);
+    tb_shared_places_ref(p->share);
+    if (p->base != NULL) tb_shared_places_ref(p->base);
     const bool fits = tb_feed_push(l->traffic.feed, p);
     TB_ASSERT(fits); /* only the main loop pushes, and it looked */
     return true;
@@ -280,7 +280,7 @@ static bool takes_objects(struct link *l)
 static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
-    const struct tb_share *share = out->offer->share;
+    const struct tb_shared_places *share = out->offer->share;
     for (uint32_t s = 0; objects != NULL && s < share->shard_count; s++) {
         uint64_t *wait = out->core.shards[s].wait;
         const struct tb_object_name name =

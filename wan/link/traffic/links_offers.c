@@ -34,14 +34,14 @@ static uint64_t chunks_of(const struct tb_place *places, uint32_t shard_count, u
     return chunks;
 }
 
-static struct tb_share *share_of_offer(struct tb_links *ls, const struct tb_version_key *key,
-                                       const struct tb_place *places, uint32_t chunks)
+static struct tb_shared_places *share_of_offer(struct tb_links *ls, const struct tb_version_key *key,
+                                               const struct tb_place *places, uint32_t chunks)
 {
-    struct tb_share *share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    struct tb_shared_places *share = tb_shared_places_new(&key->uid, places, key->shard_count, &ls->wake);
     if (share == NULL) return NULL;
     share->sent = tb_sent_new(ls->options.peer_count, chunks);
     if (share->sent != NULL) return share;
-    tb_share_free(share);
+    tb_shared_places_free(share);
     return NULL;
 }
 

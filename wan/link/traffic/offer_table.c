@@ -17,16 +17,16 @@ struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
 
 static void sweep_shares(struct tb_links *ls)
 {
-    struct tb_share **at = &ls->retiring;
+    struct tb_shared_places **at = &ls->retiring;
     while (*at != NULL) {
-        struct tb_share *s = *at;
-        if (!tb_share_only_ours(s)) {
+        struct tb_shared_places *s = *at;
+        if (!tb_shared_places_only_ours(s)) {
             at = &s->next;
             continue;
         }
         *at = s->next;
         s->call->left--;
-        tb_share_free(s);
+        tb_shared_places_free(s);
     }
 }
 
@@ -60,26 +60,27 @@ struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *use
     return r;
 }
 
-void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
+void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct retired *call)
 {
     share->call = call;
     share->next = ls->retiring;
     ls->retiring = share;
     call->left++;
-    tb_share_revoke(share);
+    tb_shared_places_revoke(share);
 }
 
-struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
+struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
+                                           const struct tb_name *model)
 {
     struct tb_objects *objects = ls->options.objects;
     struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
     if (known == NULL) return NULL;
     uint32_t shard_count;
     const struct tb_place *places = tb_known_places(known, &shard_count);
-    struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
+    struct tb_shared_places *share = tb_shared_places_new(uid, places, shard_count, &ls->wake);
     struct retired *call = share != NULL ? tb_links_retired_new(ls, NULL, NULL) : NULL;
     if (call == NULL) {
-        if (share != NULL) tb_share_free(share);
+        if (share != NULL) tb_shared_places_free(share);
         tb_known_unref(objects, known);
         return NULL;
     }
@@ -90,11 +91,11 @@ struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
     return share;
 }
 
-void tb_links_past_free(struct tb_links *ls, struct tb_share *past)
+void tb_links_past_free(struct tb_links *ls, struct tb_shared_places *past)
 {
     past->next = ls->retiring;
     ls->retiring = past;
-    tb_share_revoke(past);
+    tb_shared_places_revoke(past);
     tb_links_busy(ls);
 }
 
@@ -103,7 +104,7 @@ void tb_links_offers_free(struct tb_links *ls)
     while (ls->offers != NULL) {
         struct offer *o = ls->offers;
         ls->offers = o->next;
-        tb_share_free(o->share);
+        tb_shared_places_free(o->share);
         tb_free(o);
     }
 }

@@ -7,7 +7,7 @@
 
 struct link;
 struct tb_links;
-struct tb_share;
+struct tb_shared_places;
 
 /* A version that is offered here. */
 struct offer_peer {
@@ -20,7 +20,7 @@ struct offer_peer {
 struct offer {
     struct offer *next;
     struct tb_version_key key;
-    struct tb_share *share;
+    struct tb_shared_places *share;
     uint64_t bytes;
     uint32_t chunks;
     bool whole; /* here */
@@ -41,11 +41,13 @@ void tb_links_sweep_retired(
 /* A call that takes places back. NULL: no memory. */
 struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
 /* The share goes once no stream has a hand on it. */
-void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call);
+void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct retired *call);
 /* A version that left, while its chunks are known (encoded_chunks.h): what a peer holds, and steps
  * may lead from. NULL: it is not, or no memory. */
-struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model);
-void tb_links_past_free(struct tb_links *ls, struct tb_share *past); /* once no stream has a hand on it */
+struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
+                                           const struct tb_name *model);
+void tb_links_past_free(struct tb_links *ls,
+                        struct tb_shared_places *past); /* once no stream has a hand on it */
 void tb_links_offers_free(struct tb_links *ls);
 void tb_link_peer_held(struct link *l, struct offer *o);
 void tb_links_offers_tick(struct tb_links *ls);
