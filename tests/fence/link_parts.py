@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """link_parts.py ROOT: a link has three parts, and the files of each part touch the fields of their own part alone.
 
-wan/link/link.h has `struct link`, which holds its path, its session and its traffic. Other parts are asked by calls."""
+wan/link/link.h has `struct tb_link`, which holds its path, its session and its traffic. Other parts are asked by calls."""
 import os
 import re
 import sys

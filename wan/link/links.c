@@ -56,7 +56,7 @@ static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
         tb_link_path_ceiling(&ls->links[i], c.send_bytes);
 }
 
-static void move(struct link *l, tb_time_ns now)
+static void move(struct tb_link *l, tb_time_ns now)
 {
     tb_link_take_notes(l);
     tb_link_streams_tick(l, now);
@@ -76,7 +76,7 @@ static void on_clock(uv_timer_t *clock)
     tb_links_offers_tick(ls);
     look_at_ceilings(ls, now);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        struct link *l = &ls->links[i];
+        struct tb_link *l = &ls->links[i];
         /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
         tb_link_streams_end_old(l);
         tb_link_up_tick(l, now);
@@ -106,7 +106,7 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
+static enum tb_status link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p)
 {
     l->links = ls;
     l->index = (uint32_t)(l - ls->links);
@@ -117,7 +117,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     return tb_link_traffic_init(l, p);
 }
 
-static void link_fini(struct link *l)
+static void link_fini(struct tb_link *l)
 {
     tb_link_forget_resolving(l);
     tb_link_traffic_fini(l);
@@ -216,7 +216,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
     uv_timer_init(options->loop, &ls->clock);
     ls->on_clock = on_clock;
-    ls->wire_ops = &links_wire_ops;
+    ls->wire_ops = &tb_links_wire_ops;
     ls->wake.data = ls->clock.data = ls;
     ls->handles = 2;
     status = open_up(ls, options, error_out);
@@ -284,7 +284,7 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
 {
     TB_ASSERT(peer < ls->options.peer_count);
-    struct link *l = &ls->links[peer];
+    struct tb_link *l = &ls->links[peer];
     if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     LINK_SEND(l, TB_FRAME_REPORT, tb_frame_report, LINK_SMALL, .uid = report->uid, .site = report->site,
               .state = (uint8_t)report->state);
@@ -305,7 +305,7 @@ static void end_all(struct tb_links *ls)
         tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
         tb_link_streams_ahead_end(&ls->links[i]);
     }
-    for (struct conn *c = ls->conns; c != NULL; c = c->next)
+    for (struct tb_link_conn *c = ls->conns; c != NULL; c = c->next)
         if (!c->is_session && c->binding == NULL) tb_link_conn_close(c, TB_PEER_IDENTITY);
 }
 

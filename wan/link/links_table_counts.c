@@ -7,7 +7,7 @@ void tb_links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_
     if (used > ls->tables[table].most) ls->tables[table].most = used;
 }
 
-void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l)
+void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct tb_link *l)
 {
     ls->tables[table].refused++;
     if (l != NULL) ls->tables[table].full = l->label;

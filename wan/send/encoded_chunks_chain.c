@@ -180,7 +180,7 @@ void tb_known_unref(struct tb_objects *o, struct tb_known *known)
 #define NOWHERE UINT64_MAX
 
 struct edge {
-    struct shelf *shelf;
+    struct tb_object_shelf *shelf;
     struct tb_object *object;
     const struct tb_digest *from, *to;
     unsigned steps;
@@ -211,7 +211,7 @@ static const struct tb_digest *digest_in(const struct tb_objects *o, const struc
     return &m->digests[chunk];
 }
 
-static void edge_add(const struct tb_objects *o, struct way *w, struct pair *p)
+static void edge_add(const struct tb_objects *o, struct way *w, struct tb_object_pair *p)
 {
     const uint32_t shard = w->name->shard, chunk = w->name->chunk;
     if (shard >= p->shard_count || p->shards[shard].chunks == NULL || chunk >= p->shards[shard].count) return;
@@ -241,7 +241,7 @@ static bool way_begin(const struct tb_objects *o, struct way *w, const struct tb
     w->from = digest_in(o, w, name->base);
     w->to = digest_in(o, w, name->uid);
     if (w->from == NULL || w->to == NULL) return false;
-    for (struct pair *p = o->pairs; p != NULL; p = p->next)
+    for (struct tb_object_pair *p = o->pairs; p != NULL; p = p->next)
         edge_add(o, w, p);
     return true;
 }

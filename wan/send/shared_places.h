@@ -11,7 +11,7 @@
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one
  * reference from new to the end; it revokes, and when its own is the last one no thread touches
  * the places any more. */
-struct retired;
+struct tb_retired;
 struct tb_objects;
 struct tb_known;
 struct tb_shared_places {
@@ -26,7 +26,7 @@ struct tb_shared_places {
     uv_async_t *wake; /* the main loop's */
     struct tb_shared_places
         *next; /* the main loop's own: shares that retire, and the call that took them back */
-    struct retired *call;
+    struct tb_retired *call;
     struct tb_id uid;
     uint32_t shard_count;
     struct tb_place places[];

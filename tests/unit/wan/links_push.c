@@ -188,7 +188,7 @@ static void manifests_on_their_way_are_waited_for(void **state)
     steps_begin(&s);
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
     assert_non_null(l->traffic.pushes.pushed);
     assert_true(l->traffic.pushes.pushed->came > l->traffic.pushes.pushed->began);
@@ -259,7 +259,7 @@ static void manifests_nobody_asked_for_share_one_room(void **state)
     WORLD_UNTIL(&s.w.net, s.west->landed == 2 && site_stats(s.east, 0).expected == 2);
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
     site_publish(s.east, &o2);
     WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).pushes_declined == 1);
@@ -308,7 +308,7 @@ static void a_base_that_went_at_home_is_waited_for(void **state)
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
     CHECK_OK(tb_links_retract(s.east->links, &s.v1.key.uid, TB_SUPERSEDED, NULL, NULL));
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete && s.west->gone == 1);
     fence(&s);
     assert_int_equal(site_stats(s.east, 0).pushed, 1);

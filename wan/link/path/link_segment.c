@@ -28,7 +28,7 @@
 #define MOVED_BYTES (32u << 10) /* not to be made of small segments */
 
 /* P10: one line for each size. */
-static void tell(struct link *l, bool by_peer)
+static void tell(struct tb_link *l, bool by_peer)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -43,21 +43,21 @@ static void tell(struct link *l, bool by_peer)
     tb_link_said_mtu(l);
 }
 
-static void say(struct link *l)
+static void say(struct tb_link *l)
 {
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT) return;
     LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->path.segment.bytes_max);
 }
 
 /* The session's connections are larger. */
-static void renew(struct link *l)
+static void renew(struct tb_link *l)
 {
     const uint32_t of_session = tb_link_control(l)->segment_max;
     if (tb_link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         tb_link_renew(l, tb_clock_now());
 }
 
-static void try_own(struct link *l, tb_time_ns now)
+static void try_own(struct tb_link *l, tb_time_ns now)
 {
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
@@ -68,7 +68,7 @@ static void try_own(struct link *l, tb_time_ns now)
     tb_link_renew(l, now);
 }
 
-static void lowered(struct link *l)
+static void lowered(struct tb_link *l)
 {
     tell(l, false);
     say(l);
@@ -87,7 +87,7 @@ static bool stream_moved(struct tb_stream *s)
 
 /* A heartbeat that was sent since then has been answered: small packets pass while
  * these segments do not. */
-static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns now)
+static bool stream_stalled(const struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     if (atomic_load_explicit(&s->stalled_segment, memory_order_relaxed) == 0) {
         s->stalled_at = 0;
@@ -102,12 +102,12 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
 
 /* Connections that stall at one time may have one fault, as on a path that comes and goes: what was
  * open then counts once. */
-static bool is_fresh(const struct link *l, const struct tb_stream *s)
+static bool is_fresh(const struct tb_link *l, const struct tb_stream *s)
 {
     return l->path.segment_seq != tb_link_session_seq(l) || s->plan.number > l->path.segment_number;
 }
 
-static bool count_stalled(struct link *l, uint32_t bytes)
+static bool count_stalled(struct tb_link *l, uint32_t bytes)
 {
     l->path.segment_seq = tb_link_session_seq(l);
     l->path.segment_number = 0;
@@ -120,7 +120,7 @@ static bool count_stalled(struct link *l, uint32_t bytes)
 }
 
 /* Manifests fill it with full segments, and heartbeats wait behind them. */
-static void watch_control(struct link *l, tb_time_ns now)
+static void watch_control(struct tb_link *l, tb_time_ns now)
 {
     struct tb_tcp_seen seen;
     if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(tb_link_control(l)->wire)), &seen)) return;
@@ -129,7 +129,7 @@ static void watch_control(struct link *l, tb_time_ns now)
     l->path.control_at = now;
 }
 
-void tb_link_segment_tick(struct link *l, tb_time_ns now)
+void tb_link_segment_tick(struct tb_link *l, tb_time_ns now)
 {
     bool low = false, moved = false;
     if (!tb_link_is_up(l) || tb_time_since(l->path.segment_at, now) < LOOK_EVERY) return;
@@ -151,7 +151,7 @@ void tb_link_segment_tick(struct link *l, tb_time_ns now)
 
 /* The peer went on speaking on it while nothing of ours was acknowledged: a path that is cut
  * is silent both ways. */
-bool tb_link_segment_replaced(struct link *l, const struct conn *old)
+bool tb_link_segment_replaced(struct tb_link *l, const struct tb_link_conn *old)
 {
     const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
     const bool heard = l->path.control_at != 0 &&
@@ -159,7 +159,7 @@ bool tb_link_segment_replaced(struct link *l, const struct conn *old)
     return bytes != 0 && heard && tb_segment_stalled(&l->path.segment, bytes);
 }
 
-void tb_link_segment_up(struct link *l, bool low)
+void tb_link_segment_up(struct tb_link *l, bool low)
 {
     if (low) {
         lowered(l);
@@ -170,7 +170,7 @@ void tb_link_segment_up(struct link *l, bool low)
     }
 }
 
-enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_segment(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_segment m;
     const enum tb_status status = tb_frame_segment_decode(&f->payload, &m);
@@ -193,7 +193,7 @@ enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f)
 /* ---- handshakes ---- */
 
 /* It opened after all, or never did. */
-void tb_link_segment_probed(struct link *l, bool opened)
+void tb_link_segment_probed(struct tb_link *l, bool opened)
 {
     if (opened && !l->path.segment.proven)
         l->path.segment = (struct tb_segment){0};

@@ -17,7 +17,7 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/link_send.h"
 
-void tb_link_streams_end_old(struct link *l)
+void tb_link_streams_end_old(struct tb_link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
@@ -28,7 +28,7 @@ void tb_link_streams_end_old(struct link *l)
 
 /* ---- ours ---- */
 
-static bool dial_one(struct link *l)
+static bool dial_one(struct tb_link *l)
 {
     const int slot = tb_link_stream_free_slot(l);
     if (slot < 0) return false;
@@ -41,7 +41,7 @@ static bool dial_one(struct link *l)
     return true;
 }
 
-static void dial_missing(struct link *l, tb_time_ns now)
+static void dial_missing(struct tb_link *l, tb_time_ns now)
 {
     if (!tb_link_control(l)->dialled || now < l->traffic.streams.retry_at) return;
     uint32_t count = tb_link_streams_fresh(l);
@@ -51,14 +51,14 @@ static void dial_missing(struct link *l, tb_time_ns now)
 
 /* ---- the peer's ---- */
 
-static bool number_is_gone(const struct link *l, uint32_t number)
+static bool number_is_gone(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < LINK_GONE_MAX; i++)
         if (l->traffic.streams.gone_numbers[i] == number) return true;
     return false;
 }
 
-static bool number_is_used(const struct link *l, uint32_t number)
+static bool number_is_used(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->traffic.streams.slots[i];
@@ -71,8 +71,8 @@ static bool number_is_used(const struct link *l, uint32_t number)
 /* The connection has left the main loop's hands, or was lost on the way. */
 static void on_detached(void *user, struct tb_chan *chan)
 {
-    struct conn *c = user;
-    struct link *l = c->link;
+    struct tb_link_conn *c = user;
+    struct tb_link *l = c->link;
     struct tb_stream *s = c->binding;
     const bool welcome =
         chan != NULL && !atomic_load(&s->ending) && c->binding_session == tb_link_session_seq(l);
@@ -87,10 +87,10 @@ static void on_detached(void *user, struct tb_chan *chan)
     uv_async_send(&l->links->wake);
 }
 
-enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
+enum tb_status tb_links_on_bind(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_bind m;
-    struct link *l = c->link;
+    struct tb_link *l = c->link;
     const enum tb_status status = tb_frame_bind_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     const struct tb_id session = tb_link_session_id(l);
@@ -113,7 +113,7 @@ enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
 
 /* ---- ends ---- */
 
-static struct tb_stream *by_number(const struct link *l, uint32_t number)
+static struct tb_stream *by_number(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
@@ -122,7 +122,7 @@ static struct tb_stream *by_number(const struct link *l, uint32_t number)
     return NULL;
 }
 
-enum tb_status tb_link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stream_gone(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stream_gone m;
     const enum tb_status status = tb_frame_stream_gone_decode(&f->payload, &m);
@@ -135,7 +135,7 @@ enum tb_status tb_link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-static void forget_stream(struct link *l, uint32_t slot)
+static void forget_stream(struct tb_link *l, uint32_t slot)
 {
     tb_link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
     tb_stream_free(l->traffic.streams.slots[slot]);
@@ -144,7 +144,7 @@ static void forget_stream(struct link *l, uint32_t slot)
 
 /* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is
  * sent again once both ends are closed and the peer has told what arrived. */
-static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
+static void tell_gone(struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     const enum tb_status why = (enum tb_status)atomic_load(&s->why);
     s->told_gone = true;
@@ -161,7 +161,7 @@ static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
     if (why == TB_PEER_GARBLED) l->traffic.streams.garbled = true;
 }
 
-static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns now)
+static void note_failure(struct tb_link *l, const struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
     if (atomic_load(&s->was_bound)) l->traffic.streams.failures = 0;
@@ -171,7 +171,7 @@ static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns n
     l->traffic.streams.retry_at = now + TB_MS(tb_links_random() % (bound + 1));
 }
 
-static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
+static void stream_gone(struct tb_link *l, uint32_t slot, tb_time_ns now)
 {
     struct tb_stream *s = l->traffic.streams.slots[slot];
     if (s->plan.session_seq != tb_link_session_seq(l) || !tb_link_is_up(l)) {
@@ -188,12 +188,12 @@ static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
     forget_stream(l, slot);
 }
 
-bool tb_link_streams_garbled(const struct link *l)
+bool tb_link_streams_garbled(const struct tb_link *l)
 {
     return l->traffic.streams.garbled;
 }
 
-void tb_link_streams_tick(struct link *l, tb_time_ns now)
+void tb_link_streams_tick(struct tb_link *l, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->traffic.streams.garbled; i++)
         if (l->traffic.streams.slots[i] != NULL &&

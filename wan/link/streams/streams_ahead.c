@@ -9,7 +9,7 @@
 /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
 #define AHEAD_MAX 4u
 
-void tb_link_streams_ahead(struct link *l, const struct tb_address *to)
+void tb_link_streams_ahead(struct tb_link *l, const struct tb_address *to)
 {
     const uint32_t all = tb_link_streams_wanted(l), wanted = all < AHEAD_MAX ? all : AHEAD_MAX;
     const struct tb_stream_plan plan = tb_link_stream_dial_plan(l, 0, to);
@@ -21,14 +21,14 @@ void tb_link_streams_ahead(struct link *l, const struct tb_address *to)
     }
 }
 
-void tb_link_streams_ahead_end(struct link *l)
+void tb_link_streams_ahead_end(struct tb_link *l)
 {
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
         if (!atomic_load(&l->traffic.streams.ahead[i]->ending)) tb_stream_end(l->traffic.streams.ahead[i]);
 }
 
 /* The session's now, unless it went elsewhere. */
-static bool adopt(struct link *l, struct tb_stream *s)
+static bool adopt(struct tb_link *l, struct tb_stream *s)
 {
     const int slot = tb_link_stream_free_slot(l);
     if (slot < 0 || tb_stream_phase(s) == TB_STREAM_GONE || atomic_load(&s->ending)) return false;
@@ -39,7 +39,7 @@ static bool adopt(struct link *l, struct tb_stream *s)
     return true;
 }
 
-void tb_link_streams_adopt(struct link *l)
+void tb_link_streams_adopt(struct tb_link *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++)
@@ -49,7 +49,7 @@ void tb_link_streams_adopt(struct link *l)
     tb_link_streams_ahead_end(l);
 }
 
-void tb_link_streams_ahead_gone(struct link *l)
+void tb_link_streams_ahead_gone(struct tb_link *l)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < l->traffic.streams.ahead_count; i++) {

@@ -21,14 +21,14 @@
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 
-enum tb_status tb_link_on_want(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_want(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_want m;
     enum tb_status status = tb_frame_want_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
     l->traffic.crossings.want_last = m.crossing;
-    struct offer *o = tb_offer_find(l->links, &m.uid);
+    struct tb_offer *o = tb_offer_find(l->links, &m.uid);
     if (o == NULL || !tb_link_granted(l, &o->key.model)) {
         tb_link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
@@ -49,10 +49,10 @@ enum tb_status tb_link_on_want(struct link *l, struct tb_wire_frame *f)
 /* The peer holds that version whole. We may not: then steps that were kept may lead from
  * it, or the chunks go as they are. Another model's bytes are no base: the difference to
  * them would tell of them. */
-static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
+static void base_find(struct tb_link *l, struct tb_link_out *out, const struct tb_id *uid)
 {
     const struct tb_version_key *key = &out->offer->key;
-    const struct offer *o = tb_offer_find(l->links, uid);
+    const struct tb_offer *o = tb_offer_find(l->links, uid);
     if (tb_id_equal(uid, &key->uid)) return;
     if (o == NULL)
         out->base = tb_links_past_new(l->links, uid, &key->model);
@@ -60,10 +60,10 @@ static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
         out->base = o->share;
 }
 
-enum tb_status tb_link_on_base(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_base(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_base m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_base_decode(&f->payload, &m);
     if (status == TB_OK && tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
@@ -76,19 +76,19 @@ enum tb_status tb_link_on_base(struct link *l, struct tb_wire_frame *f)
 }
 
 /* The peer's word is the only one that counts. */
-static void out_progress(struct link *l, struct out *out)
+static void out_progress(struct tb_link *l, struct tb_link_out *out)
 {
-    struct offer *o = out->offer;
+    struct tb_offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
     if (!out->core.started || !tb_outbound_whole(&out->core)) return;
     tb_link_out_free(l, out);
     tb_link_peer_held(l, o);
 }
 
-enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_held(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_held m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_held_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
@@ -100,13 +100,13 @@ enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_take_taken(struct link *l)
+void tb_link_take_taken(struct tb_link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
     const uint32_t count = tb_feed_collect_taken(l->traffic.feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
-        struct out *out = tb_link_out_find(l, taken[i].crossing);
+        struct tb_link_out *out = tb_link_out_find(l, taken[i].crossing);
         if (out == NULL) continue;
         tb_outbound_taken(&out->core, &taken[i].parcel, taken[i].slot);
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
@@ -118,10 +118,10 @@ void tb_link_take_taken(struct link *l)
     }
 }
 
-enum tb_status tb_link_on_start(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_start(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_start m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
@@ -137,10 +137,10 @@ enum tb_status tb_link_on_start(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status tb_link_on_stop(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stop(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stop m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status == TB_OK && out != NULL) tb_link_out_free(l, out);
@@ -148,7 +148,7 @@ enum tb_status tb_link_on_stop(struct link *l, struct tb_wire_frame *f)
 }
 
 /* P10: counted each time, told once a crossing. */
-static void out_no_base(struct link *l, struct out *out)
+static void out_no_base(struct tb_link *l, struct tb_link_out *out)
 {
     l->stats.chunks_no_base++;
     if (out->no_base_told) return;
@@ -160,7 +160,8 @@ static void out_no_base(struct link *l, struct out *out)
 /* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a
  * rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that went so; of
  * others a peer can say nothing. */
-static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
+static void object_bad(const struct tb_link *l, const struct tb_link_out *out,
+                       const struct tb_frame_refused *m)
 {
     if (out->base == NULL || l->links->options.objects == NULL) return;
     const struct tb_object_name name =
@@ -170,7 +171,7 @@ static void object_bad(const struct link *l, const struct out *out, const struct
 
 /* The chunk did not land, and goes again as any other: a second way of it that waits for a stream
  * is taken back first. A stream that took it may be ahead of us. */
-static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
+static void out_recall(struct tb_link *l, struct tb_link_out *out, const struct tb_frame_refused *m)
 {
     struct tb_parcel parcel;
     if (tb_feed_recall(l->traffic.feed, m, &parcel)) {
@@ -180,10 +181,10 @@ static void out_recall(struct link *l, struct out *out, const struct tb_frame_re
     tb_link_take_taken(l);
 }
 
-enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
     const uint8_t most = tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
@@ -207,10 +208,10 @@ enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_out_unsent(struct link *l, const struct tb_note *n)
+void tb_link_out_unsent(struct tb_link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
-    struct out *out = tb_link_out_find(l, n->crossing);
+    struct tb_link_out *out = tb_link_out_find(l, n->crossing);
     const struct tb_frame_refused lost = {
         .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
     if (out == NULL) return;
@@ -219,14 +220,14 @@ void tb_link_out_unsent(struct link *l, const struct tb_note *n)
         tb_hedge_refused(&l->traffic.crossings.hedge, &lost, &out->core);
 }
 
-void tb_link_out_stream_gone(struct link *l, uint32_t slot)
+void tb_link_out_stream_gone(struct tb_link *l, uint32_t slot)
 {
-    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         (void)tb_outbound_stream_gone(&out->core, slot);
     tb_hedge_stream_gone(&l->traffic.crossings.hedge, slot);
 }
 
-static bool push(struct link *l, const struct tb_feed_parcel *p)
+static bool push(struct tb_link *l, const struct tb_feed_parcel *p)
 {
     tb_shared_places_ref(p->share);
     if (p->base != NULL) tb_shared_places_ref(p->base);
@@ -236,7 +237,7 @@ static bool push(struct link *l, const struct tb_feed_parcel *p)
 }
 
 /* P6: what is late on its stream goes again by another, before anything new. */
-static bool hedge(struct link *l, struct out *out, tb_time_ns now)
+static bool hedge(struct tb_link *l, struct tb_link_out *out, tb_time_ns now)
 {
     struct tb_hedge_again again;
     bool pushed = false;
@@ -255,7 +256,7 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
 }
 
 /* P6: a model whose steps cross as a hundredth does not pay for the whole of them. */
-static uint64_t owes(struct out *out, uint64_t bytes)
+static uint64_t owes(struct tb_link_out *out, uint64_t bytes)
 {
     struct tb_sent_sum sum;
     tb_sent_look(out->offer->share->sent, &sum);
@@ -263,10 +264,10 @@ static uint64_t owes(struct out *out, uint64_t bytes)
 }
 
 /* Objects are sparse differences; a link that would not take them does not wait for them. */
-static bool takes_objects(struct link *l)
+static bool takes_objects(struct tb_link *l)
 {
     struct tb_choice choice;
-    const struct out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
+    const struct tb_link_out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
     while (out != NULL && out->base == NULL)
         out = out->next;
     if (out == NULL) return false;
@@ -277,7 +278,7 @@ static bool takes_objects(struct link *l)
 
 /* Chunks whose difference to the peer's base its publisher, or another link, is making go when that
  * is done: to make it here as well would take a core twice, and be no sooner. */
-static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
+static void await_objects(const struct tb_link *l, struct tb_link_out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
     const struct tb_shared_places *share = out->offer->share;
@@ -292,7 +293,7 @@ static void await_objects(const struct link *l, struct out *out, bool takes, tb_
 
 /* P7: who may not take it after all gets no more of it than that, by what went so
  * far, and nothing whole. */
-static bool far_ahead(const struct out *out)
+static bool far_ahead(const struct tb_link_out *out)
 {
     struct tb_sent_sum sum;
     if (out->core.started) return false;
@@ -303,12 +304,12 @@ static bool far_ahead(const struct out *out)
 
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed
  * over. */
-static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
+static bool next_parcel(struct tb_link *l, struct tb_feed_parcel *p_out)
 {
     uint32_t silent = 0;
     for (uint32_t flow; (flow = tb_fair_next(&l->traffic.crossings.fair, silent)) != TB_FAIR_NONE;
          silent |= 1u << flow) {
-        for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
+        for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
             if (out->flow != flow || far_ahead(out) || !tb_outbound_next(&out->core, &p_out->parcel))
                 continue;
             p_out->share = out->offer->share;
@@ -324,7 +325,7 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 /* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits
  * long on a slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what
  * it comes to; once one does not, no more are handed out. */
-bool tb_link_refill(struct link *l, tb_time_ns now)
+bool tb_link_refill(struct tb_link *l, tb_time_ns now)
 {
     const uint32_t target =
         l->traffic.streams.usable * 2 < TB_FEED_READY_MAX ? l->traffic.streams.usable * 2 : TB_FEED_READY_MAX;
@@ -335,30 +336,30 @@ bool tb_link_refill(struct link *l, tb_time_ns now)
     bool pushed = false;
     const bool takes = takes_objects(l);
     if (before && !spent) tb_links_heed(l->links); /* streams have parcels in hand */
-    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         await_objects(l, out, takes, now);
     while (!spent && ready < target && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;
     }
-    for (struct out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
         pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
     l->traffic.crossings.queued = tb_feed_ready(l->traffic.feed);
     l->traffic.crossings.full = l->traffic.crossings.full && l->traffic.crossings.queued > 0 && !spent;
     return pushed;
 }
 
-bool tb_link_slot_idle(const struct link *l, uint32_t slot)
+bool tb_link_slot_idle(const struct tb_link *l, uint32_t slot)
 {
     for (uint32_t i = 0; i < l->traffic.crossings.hedge.way_count; i++)
         if (l->traffic.crossings.hedge.ways[i].slot == slot) return false;
     return true;
 }
 
-enum tb_status tb_link_on_take(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_take(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_take m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_take_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
@@ -366,10 +367,11 @@ enum tb_status tb_link_on_take(struct link *l, struct tb_wire_frame *f)
     return tb_outbound_take(&out->core, m.shard, &m.words);
 }
 
-void tb_link_outs_have(struct link *l, tb_time_ns now)
+void tb_link_outs_have(struct tb_link *l, tb_time_ns now)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
-    for (struct out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l); out = out->next) {
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l);
+         out = out->next) {
         if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
         for (uint32_t shard = 0, count;
              (count = tb_outbound_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)

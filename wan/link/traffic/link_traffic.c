@@ -30,10 +30,10 @@ static const struct tb_choice_speed *machine_speeds(void)
     return speeds;
 }
 
-enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_options *p)
+enum tb_status tb_link_traffic_init(struct tb_link *l, const struct tb_links_peer_options *p)
 {
     const struct tb_links_options *o = &l->links->options;
-    struct link_traffic *t = &l->traffic;
+    struct tb_link_traffic *t = &l->traffic;
     t->feed = tb_feed_new(o->codec, o->threads);
     if (t->feed == NULL) return TB_SITE_NOMEM;
     if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(t->feed, machine_speeds());
@@ -52,7 +52,7 @@ enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_o
     return TB_OK;
 }
 
-void tb_link_traffic_fini(struct link *l)
+void tb_link_traffic_fini(struct tb_link *l)
 {
     tb_link_pushes_down(l);
     tb_link_pushes_forget(l);
@@ -65,7 +65,7 @@ void tb_link_traffic_fini(struct link *l)
     tb_free(l->traffic.models.wanted);
 }
 
-void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt)
+void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns rtt)
 {
     tb_link_life(l, life);
     tb_link_state_up(l);
@@ -75,7 +75,7 @@ void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt
     tb_feed_session(l->traffic.feed, tb_link_session_seq(l), tb_link_protocol(l));
 }
 
-void tb_link_traffic_down(struct link *l)
+void tb_link_traffic_down(struct tb_link *l)
 {
     tb_link_versions_down(l);
     tb_link_move_down(l);
@@ -84,12 +84,12 @@ void tb_link_traffic_down(struct link *l)
     tb_feed_session(l->traffic.feed, 0, TB_LINK_PROTOCOL_MIN);
 }
 
-void tb_link_traffic_end(struct link *l)
+void tb_link_traffic_end(struct tb_link *l)
 {
     tb_feed_gifts_drop(l->traffic.feed);
 }
 
-void tb_link_traffic_limit(struct link *l, const struct tb_links_limit *limit)
+void tb_link_traffic_limit(struct tb_link *l, const struct tb_links_limit *limit)
 {
     tb_feed_cap(l->traffic.feed, limit->bytes_per_s);
     tb_feed_until(l->traffic.feed, limit->until_bytes);

@@ -4,7 +4,7 @@
 #include "wan/link/link.h"
 #include "wan/link/session/link_control.h"
 
-void tb_link_send_words(struct link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
+void tb_link_send_words(struct tb_link *l, enum tb_frame_type type, uint32_t crossing, uint32_t shard,
                         const struct tb_held_word *words, uint32_t count)
 {
     const uint32_t bytes = count * TB_HELD_WORD_BYTES;
