@@ -50,7 +50,8 @@ static bool send_next(struct sender *w)
 {
     struct tb_parcel p;
     if (!tb_outbound_next(&w->c, &p)) return true;
-    assert_true(w->c.started && p.shard == 0 && p.count > 0 && p.first + p.count <= CHUNKS);
+    assert_true(tb_outbound_state_started(w->c.state) && p.shard == 0 && p.count > 0 &&
+                p.first + p.count <= CHUNKS);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         assert_false(bit_of(w->c.shards[0].peer, k)); /* P5 */
         assert_true(bit_of(w->shard.held, k));        /* P1: only what is held goes */

@@ -110,7 +110,7 @@ static void hear_refused(struct world *w, struct tb_reader *r)
 
 static void hear_base(struct world *w)
 {
-    if (w->crossing.started || w->based) return; /* link_send.c refuses it */
+    if (tb_outbound_name_base(&w->crossing) != TB_OK) return;
     tb_outbound_base(&w->crossing, &w->base, 1);
     w->based = true;
 }

@@ -179,7 +179,7 @@ static void take_held(struct world *w, const struct event *e)
     const enum tb_status status = tb_outbound_held(&w->crossing, 0, &span);
     if (status != TB_OK) {
         say(w, "fra > refused HELD: %s", tb_status_name(status));
-    } else if (w->crossing.peer_held != before && w->crossing.started) {
+    } else if (w->crossing.peer_held != before && tb_outbound_state_started(w->crossing.state)) {
         say(w, "fra > acked %u%s", (unsigned)w->crossing.peer_held,
             tb_outbound_whole(&w->crossing) ? "; whole" : "");
     }

@@ -97,10 +97,14 @@ static void bit_set(uint64_t *words, uint32_t k)
     words[k / 64] |= UINT64_C(1) << (k % 64);
 }
 
+enum tb_status tb_outbound_name_base(struct tb_outbound *c)
+{
+    return tb_outbound_state_step(&c->state, TB_OUTBOUND_EVENT_BASE) ? TB_OK : TB_PEER_GARBLED;
+}
+
 void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count)
 {
-    TB_ASSERT(!c->started);
-    c->based = true;
+    TB_ASSERT(c->state == TB_OUTBOUND_BASED);
     for (uint32_t s = 0; s < c->shard_count && s < shard_count; s++) {
         const struct tb_manifest *m = c->shards[s].place->manifest;
         for (uint32_t k = 0; k < m->chunk_count && k < base[s].manifest->chunk_count; k++)
@@ -110,8 +114,8 @@ void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32
 
 void tb_outbound_push(struct tb_outbound *c)
 {
-    TB_ASSERT(!c->started);
-    c->pushed = true;
+    const bool legal = tb_outbound_state_step(&c->state, TB_OUTBOUND_EVENT_PUSH);
+    TB_ASSERT(legal);
 }
 
 /* Within one crossing what a peer holds only grows. */
@@ -146,9 +150,16 @@ enum tb_status tb_outbound_held(struct tb_outbound *c, uint32_t shard_index, con
 /* The peer says first what it wants first. */
 static void aim(struct tb_outbound *c, uint32_t shard, uint32_t chunk)
 {
-    c->aimed = true;
+    c->takes = TB_OUTBOUND_TAKES_AIMED;
     c->at_shard = shard;
     c->at_chunk = chunk;
+}
+
+static void take_none(struct tb_outbound *c)
+{
+    for (uint32_t s = 0; s < c->shard_count; s++)
+        memset(c->shards[s].take, 0, bitmap_bytes(c->shards[s].place));
+    c->takes = TB_OUTBOUND_TAKES_NAMED;
 }
 
 enum tb_status tb_outbound_take(struct tb_outbound *c, uint32_t shard_index, const struct tb_span *words)
@@ -157,13 +168,11 @@ enum tb_status tb_outbound_take(struct tb_outbound *c, uint32_t shard_index, con
     struct tb_outbound_shard *shard = &c->shards[shard_index];
     const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
     if (status != TB_OK) return status;
-    for (uint32_t s = 0; !c->shared && s < c->shard_count; s++)
-        memset(c->shards[s].take, 0, bitmap_bytes(c->shards[s].place));
-    c->shared = true;
+    if (c->takes == TB_OUTBOUND_TAKES_ALL) take_none(c);
     for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
         const struct tb_held_word word = tb_held_words_at(words, i);
         shard->take[word.index] = word.word;
-        if (!c->aimed && word.word != 0)
+        if (c->takes == TB_OUTBOUND_TAKES_NAMED && word.word != 0)
             aim(c, shard_index, word.index * 64 + (uint32_t)__builtin_ctzll(word.word));
     }
     return TB_OK;
@@ -185,7 +194,7 @@ static uint32_t shard_news(struct tb_outbound_shard *shard, struct tb_held_word 
 uint32_t tb_outbound_have(struct tb_outbound *c, uint32_t *shard_out, struct tb_held_word *words_out,
                           uint32_t cap)
 {
-    for (uint32_t s = 0; c->shared && s < c->shard_count; s++) {
+    for (uint32_t s = 0; c->takes != TB_OUTBOUND_TAKES_ALL && s < c->shard_count; s++) {
         const uint32_t count = shard_news(&c->shards[s], words_out, cap);
         *shard_out = s;
         if (count > 0) return count;
@@ -195,9 +204,7 @@ uint32_t tb_outbound_have(struct tb_outbound *c, uint32_t *shard_out, struct tb_
 
 enum tb_status tb_outbound_start(struct tb_outbound *c)
 {
-    if (c->started) return TB_PEER_GARBLED;
-    c->started = true;
-    return TB_OK;
+    return tb_outbound_state_step(&c->state, TB_OUTBOUND_EVENT_START) ? TB_OK : TB_PEER_GARBLED;
 }
 
 /* Chunks of word w that are left to go: held here, not there, not on the way, and not made
@@ -247,9 +254,14 @@ static void queue_run(struct tb_outbound_shard *shard, struct tb_parcel *parcel)
              sendable(shard, k) && bit(shard->plain, k) == parcel->plain);
 }
 
+static bool sends(const struct tb_outbound *c)
+{
+    return c->state == TB_OUTBOUND_PUSHED || tb_outbound_state_started(c->state);
+}
+
 bool tb_outbound_next(struct tb_outbound *c, struct tb_parcel *parcel_out)
 {
-    if (!c->started && !c->pushed) return false;
+    if (!sends(c)) return false;
     for (uint32_t tried = 0; tried <= c->shard_count; tried++) {
         struct tb_outbound_shard *shard = &c->shards[c->at_shard];
         const uint32_t first = find_sendable(shard, c->at_chunk);
@@ -316,7 +328,7 @@ bool tb_outbound_rest(const struct tb_outbound *c, const struct tb_parcel *parce
 static uint64_t made_there(const struct tb_outbound *c)
 {
     uint64_t count = 0;
-    for (uint32_t s = 0; c->based && s < c->shard_count; s++) {
+    for (uint32_t s = 0; tb_outbound_state_based(c->state) && s < c->shard_count; s++) {
         const struct tb_outbound_shard *shard = &c->shards[s];
         for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++)
             count += (uint32_t)__builtin_popcountll(shard->same[w] & ~shard->peer[w] & ~shard->busy[w]);
@@ -326,7 +338,7 @@ static uint64_t made_there(const struct tb_outbound *c)
 
 bool tb_outbound_all_on_their_way(const struct tb_outbound *c)
 {
-    return c->started && c->peer_held + c->busy + made_there(c) == c->chunks;
+    return tb_outbound_state_started(c->state) && c->peer_held + c->busy + made_there(c) == c->chunks;
 }
 
 /* ---- ways that ended ---- */

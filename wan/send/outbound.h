@@ -22,6 +22,7 @@
 
 #include "base/layout/place.h"
 #include "wan/frame/frame.h"
+#include "wan/send/outbound_states.h"
 
 #define TB_PARCEL_BYTES_MIN (256u << 10) /* closed once it has so many bytes */
 /* and before the next chunk takes it over this; a larger single chunk goes alone */
@@ -51,13 +52,21 @@ struct tb_outbound_shard {
     uint64_t *same;  /* the peer makes it from its base */
     uint64_t *plain; /* was refused: whole from now on */
     uint64_t *take;  /* may be sent: all, until the peer said which */
-    uint64_t *said;  /* with `shared`: what the peer knows that is held here */
+    uint64_t *said;  /* where `takes` is not ALL: what the peer knows that is held here */
     uint64_t *wait;  /* not to be sent yet, unless whole: the owner's to write */
     uint8_t *owner;  /* of a busy chunk: OUTBOUND_QUEUED or its slot */
     /* Of a busy chunk that goes by two ways: OUTBOUND_QUEUED or its second slot + 1; 0: it does
      * not. */
     uint8_t *again;
     uint32_t peer_count;
+};
+
+/* Which chunks the peer takes from here. It moves on only. */
+enum tb_outbound_takes {
+    TB_OUTBOUND_TAKES_ALL,
+    TB_OUTBOUND_TAKES_NAMED, /* TAKE came: others send the rest */
+    /* A TAKE named a chunk: the search goes on from the first one so named. */
+    TB_OUTBOUND_TAKES_AIMED
 };
 
 struct tb_refusals { /* chunks that were wrong, and how often */
@@ -78,13 +87,8 @@ struct tb_outbound {
     uint64_t chunks;    /* of all shards */
     uint64_t peer_held; /* of all shards */
     uint64_t busy;      /* of all shards */
-    bool based;         /* some may be made there from a base */
-    bool started;       /* START came: all that the peer holds is known */
-    bool pushed;        /* the peer expects it: chunks may go before START */
-    bool shared;        /* TAKE came: others send the rest */
-    /* a TAKE named a chunk: the first one so named is sent first, and then those
-     * behind it and around */
-    bool aimed;
+    enum tb_outbound_state state;
+    enum tb_outbound_takes takes;
     struct tb_refusals refusals;
 };
 
@@ -94,11 +98,13 @@ size_t tb_outbound_bytes_for(const struct tb_place *places, uint32_t shard_count
 void tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint32_t shard_count,
                       void *memory);
 
-/* BASE, before START: the peer holds that version whole, whose places these are
- * (none of them is kept). */
+/* The peer names a base. TB_PEER_GARBLED: a second one, or after START. */
+TB_MUST_USE enum tb_status tb_outbound_name_base(struct tb_outbound *c);
+/* Behind that, where its chunks are known: the peer holds that version whole, whose places these
+ * are (none of them is kept). */
 void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count);
 
-/* The peer expects it, and holds nothing of it: chunks go before START. */
+/* Behind the base: the peer expects the version, and holds nothing of it. Chunks go before START. */
 void tb_outbound_push(struct tb_outbound *c);
 
 /* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the

@@ -62,6 +62,7 @@ static void what_is_expected_goes_before_start(void **state)
     struct fixture f;
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 4);
+    CHECK_OK(tb_outbound_name_base(&f.c));
     tb_outbound_push(&f.c);
     CHECK_NEXT(&f, 0, 0, 1);
     CHECK_OK(held(&f, 0, 0, 3));
@@ -350,6 +351,7 @@ static void what_is_the_same_in_the_base_is_not_sent(void **state)
     (void)state;
     struct based b;
     setup_based(&b, 1 << 20);
+    CHECK_OK(tb_outbound_name_base(&b.f.c));
     tb_outbound_base(&b.f.c, b.places, 2);
     CHECK_OK(tb_outbound_start(&b.f.c));
     for (uint32_t k = 1; k < 8; k += 2)
@@ -373,6 +375,7 @@ static void a_base_that_does_not_fit_is_none(void **state)
         if (way == 0) b.base[0].manifest.layout.id.bytes[5] = 1;
         if (way == 1) b.base[0].chunks[2].bytes--;
         if (way == 2) b.base[0].manifest.chunk_count = 2;
+        CHECK_OK(tb_outbound_name_base(&b.f.c));
         tb_outbound_base(&b.f.c, b.places, way == 3 ? 0 : 2);
         CHECK_OK(tb_outbound_start(&b.f.c));
         if (way == 0 || way == 3) CHECK_NEXT(&b.f, 0, 0, 1);
@@ -392,6 +395,7 @@ static void a_chunk_without_a_base_goes_whole(void **state)
     struct tb_parcel p;
     uint32_t times = 9;
     setup_based(&b, 1 << 20);
+    CHECK_OK(tb_outbound_name_base(&b.f.c));
     tb_outbound_base(&b.f.c, b.places, 2);
     CHECK_OK(tb_outbound_start(&b.f.c));
     struct tb_frame_refused r = refusal(2, TB_REFUSAL_NO_BASE);

@@ -19,7 +19,6 @@ struct tb_link_out {
     /* of an offer, or ours (tb_links_past_new): what the peer holds whole; NULL: none, or gone
      * here */
     struct tb_shared_places *base;
-    bool based;        /* BASE came, or EXPECT named it */
     bool no_base_told; /* the log says that the peer's base went */
     struct tb_outbound core;
     void *memory;

@@ -68,8 +68,8 @@ enum tb_status tb_link_on_base(struct tb_link *l, struct tb_wire_frame *f)
     if (status == TB_OK && tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    if (out->based || out->core.started) return TB_PEER_GARBLED;
-    out->based = true;
+    status = tb_outbound_name_base(&out->core);
+    if (status != TB_OK) return status;
     base_find(l, out, &m.uid);
     if (out->base != NULL) tb_outbound_base(&out->core, out->base->places, out->base->shard_count);
     return TB_OK;
@@ -80,7 +80,7 @@ static void out_progress(struct tb_link *l, struct tb_link_out *out)
 {
     struct tb_offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
-    if (!out->core.started || !tb_outbound_whole(&out->core)) return;
+    if (!tb_outbound_state_started(out->core.state) || !tb_outbound_whole(&out->core)) return;
     tb_link_out_free(l, out);
     tb_link_peer_held(l, o);
 }
@@ -125,6 +125,7 @@ enum tb_status tb_link_on_start(struct tb_link *l, struct tb_wire_frame *f)
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
+    const bool pushed = out->core.state == TB_OUTBOUND_PUSHED;
     status = tb_outbound_start(&out->core);
     if (status != TB_OK) return status;
     tb_link_take_taken(l);
@@ -132,7 +133,7 @@ enum tb_status tb_link_on_start(struct tb_link *l, struct tb_wire_frame *f)
     tb_log(TB_LOG_INFO, "crossing.begun",
            "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
            out->offer->key.model.text, (unsigned long long)out->offer->key.number,
-           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, out->core.pushed);
+           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, pushed);
     out_progress(l, out);
     return TB_OK;
 }
@@ -191,7 +192,7 @@ enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
     if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
+    if (m.why == TB_REFUSAL_NO_BASE && !tb_outbound_state_based(out->core.state)) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
     const bool on_base = tb_outbound_on_base(&out->core, m.shard, m.chunk);
     status = tb_outbound_refused(&out->core, &m, &times);
@@ -296,7 +297,7 @@ static void await_objects(const struct tb_link *l, struct tb_link_out *out, bool
 static bool far_ahead(const struct tb_link_out *out)
 {
     struct tb_sent_sum sum;
-    if (out->core.started) return false;
+    if (tb_outbound_state_started(out->core.state)) return false;
     if (out->base == NULL) return true;
     tb_sent_look(out->offer->share->sent, &sum);
     return tb_fair_handed(&out->bill, sum.raw_bytes, sum.bytes) >= AHEAD_BYTES;
@@ -343,7 +344,8 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now)
         ready++;
     }
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
-        pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
+        if (tb_outbound_state_started(out->core.state)) /* of one that is not, nothing is late */
+            pushed |= hedge(l, out, now);
     l->traffic.crossings.queued = tb_feed_ready(l->traffic.feed);
     l->traffic.crossings.full = l->traffic.crossings.full && l->traffic.crossings.queued > 0 && !spent;
     return pushed;
@@ -372,7 +374,8 @@ void tb_link_outs_have(struct tb_link *l, tb_time_ns now)
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l);
          out = out->next) {
-        if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
+        if (out->core.takes == TB_OUTBOUND_TAKES_ALL || tb_time_since(out->have_at, now) < TB_HELD_EVERY)
+            continue;
         for (uint32_t shard = 0, count;
              (count = tb_outbound_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
             tb_link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
