@@ -159,9 +159,7 @@ struct tb_stream {
     struct tb_cap_price price;
     uint32_t sent_again; /* segments, so far */
     /* The main loop's own. */
-    bool peer_gone;
-    bool told_gone;
-    bool retired; /* not needed any more: ends without being a loss */
+    enum tb_stream_farewell farewell;
     uint64_t moved_bytes;
     tb_time_ns idle_since;
     uint64_t acked_seen;

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -130,7 +131,8 @@ enum tb_status tb_link_on_stream_gone(struct tb_link *l, struct tb_wire_frame *f
     l->traffic.streams.gone_numbers[l->traffic.streams.gone_at++ % LINK_GONE_MAX] = m.stream;
     struct tb_stream *s = by_number(l, m.stream);
     if (s == NULL) return TB_OK;
-    s->peer_gone = true;
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_HEAR);
+    TB_ASSERT(legal);
     tb_link_stream_end(s);
     return TB_OK;
 }
@@ -147,15 +149,17 @@ static void forget_stream(struct tb_link *l, uint32_t slot)
 static void tell_gone(struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     const enum tb_status why = (enum tb_status)atomic_load(&s->why);
-    s->told_gone = true;
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_TELL);
+    TB_ASSERT(legal);
+    const bool heard = tb_stream_farewell_heard(s->farewell);
     tb_link_take_notes(l);
     if (!tb_link_is_up(l)) return;
     tb_link_tell_held(l, now);
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
-    if (s->peer_gone && why == TB_CANCELLED)
+    if (heard && why == TB_CANCELLED)
         return; /* the peer closed what is not needed, or lost it and counts it */
     l->stats.streams_lost++;
-    if (!s->peer_gone && why != TB_CANCELLED)
+    if (!heard && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
                tb_status_name(why));
     if (why == TB_PEER_GARBLED) l->traffic.streams.garbled = true;
@@ -178,12 +182,12 @@ static void stream_gone(struct tb_link *l, uint32_t slot, tb_time_ns now)
         forget_stream(l, slot);
         return;
     }
-    if (!s->told_gone) {
+    if (!tb_stream_farewell_told(s->farewell)) {
         note_failure(l, s, now);
         tell_gone(l, s, now);
     }
     /* Never bound: nothing was sent on it, so there is no word of the peer to wait for. */
-    if (tb_link_is_up(l) && !s->peer_gone && atomic_load(&s->was_bound)) return;
+    if (tb_link_is_up(l) && !tb_stream_farewell_heard(s->farewell) && atomic_load(&s->was_bound)) return;
     tb_link_out_stream_gone(l, slot);
     forget_stream(l, slot);
 }

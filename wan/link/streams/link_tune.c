@@ -8,6 +8,7 @@
  * nothing moves on it any more. */
 #include "wan/link/streams/link_tune.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -178,7 +179,8 @@ static uint64_t moved(const struct tb_stream *s)
  * loss. */
 static void retire(struct tb_link *l, struct tb_stream *s)
 {
-    s->retired = s->told_gone = true;
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_RETIRE);
+    TB_ASSERT(legal); /* close_idle asks for streams that are bound */
     if (tb_link_stream_is_worn(l, s)) l->stats.streams_rotated++;
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
     tb_link_stream_end(s);

@@ -168,12 +168,12 @@ bool tb_link_stream_is_worn(const struct tb_link *l, const struct tb_stream *s)
 static bool is_ours(const struct tb_link *l, const struct tb_stream *s)
 {
     return s != NULL && s->plan.session_seq == tb_link_session_seq(l) &&
-           tb_stream_phase(s) != TB_STREAM_GONE && !s->retired;
+           tb_stream_phase(s) != TB_STREAM_GONE && !tb_stream_farewell_told(s->farewell);
 }
 
 bool tb_link_stream_is_bound(const struct tb_link *l, const struct tb_stream *s)
 {
-    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
+    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !tb_stream_farewell_heard(s->farewell);
 }
 
 uint32_t tb_link_streams_wanted(const struct tb_link *l)
