@@ -29,6 +29,7 @@
 #include "wan/link/traffic/link_traffic.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/stream/stream_loop.h"
 
 #define CEILINGS_EVERY TB_SECONDS(1)
 

@@ -1,6 +1,7 @@
 /* links_wake.c - what wakes the turn of the links, and what wakes the loops of their streams. */
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/stream/stream_loop.h"
 
 uint64_t tb_links_random(void)
 {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/fault.h"
-#include "wan/send/feed.h"
 #include "wan/send/feed_inside.h"
 
 struct tb_feed *tb_feed_new(enum tb_choice_wish wish, uint32_t cores)

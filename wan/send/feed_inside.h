@@ -8,6 +8,11 @@
 #include <uv.h>
 
 #include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
 
 struct tb_feed {
     uv_mutex_t lock;

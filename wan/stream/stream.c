@@ -4,6 +4,10 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/rate_cap.h"
+#include "wan/stream/stream_loop.h"
+#include "wan/stream/stream_send.h"
 
 #define HEADER_BYTES_V4   52u /* IP, TCP, timestamps */
 #define HEADER_BYTES_V6   72u

@@ -2,7 +2,9 @@
  * there were any to acknowledge, by the kernel's own count. A writer that has nothing to write,
  * because it encodes, is no slow link. */
 #include "base/net/tcp.h"
+#include "wan/send/feed_choice.h"
 #include "wan/stream/stream.h"
+#include "wan/stream/stream_send.h"
 
 #define BUSY_EVERY TB_MS(20)
 

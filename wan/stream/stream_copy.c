@@ -3,7 +3,9 @@
  *
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */
+#include "wan/stream/stream_copy.h"
 #include "base/fault.h"
+#include "wan/send/feed.h"
 #include "wan/stream/stream.h"
 
 const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_shared_places *share,

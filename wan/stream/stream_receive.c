@@ -4,7 +4,15 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
 #include "wan/stream/stream.h"
+#include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_loop.h"
+#include "wan/stream/stream_send.h"
 
 #define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
 #define TURN_READS  128u /* a peer whose frames are small has no more of the loop than others (P7) */

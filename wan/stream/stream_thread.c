@@ -6,6 +6,7 @@
 #include "base/codec/codec.h"
 #include "base/fault.h"
 #include "wan/stream/stream_loop_inside.h"
+#include "wan/stream/stream_send.h"
 
 #define TICK_MS 250
 

@@ -5,6 +5,10 @@
 #include <string.h>
 
 #include "tests/unit/check.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
 
 static struct tb_shared_places *share_of(uint8_t n)
 {

@@ -16,6 +16,7 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/link_send.h"
+#include "wan/send/feed_parcels.h"
 
 #define LOOK_EVERY TB_MS(250)
 

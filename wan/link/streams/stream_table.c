@@ -9,6 +9,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_control.h"
+#include "wan/stream/stream_loop.h"
 
 uint32_t tb_link_streams_count(const struct tb_link *l)
 {

@@ -7,6 +7,7 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/send/feed_parcels.h"
 
 struct tb_link_out *tb_link_out_find(const struct tb_link *l, uint32_t crossing)
 {

@@ -5,6 +5,8 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
 
 struct tb_link_in *tb_link_in_find(const struct tb_link *l, uint32_t crossing)
 {

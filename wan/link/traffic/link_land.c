@@ -14,6 +14,11 @@
 #include "wan/link/traffic/link_share.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
+#include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_loop.h"
 
 static bool tell_differences(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {

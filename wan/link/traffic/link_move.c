@@ -12,6 +12,8 @@
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_send.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_gifts.h"
 
 void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool steps_stay)
 {

@@ -22,6 +22,7 @@
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
+#include "wan/send/feed_landings.h"
 
 /* ---- receiving ---- */
 

@@ -18,6 +18,11 @@
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
+#include "wan/send/inbound.h"
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 

@@ -14,6 +14,7 @@
 #include "wan/link/traffic/announced.h"
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/feed_landings.h"
 
 /* ---- landing ---- */
 

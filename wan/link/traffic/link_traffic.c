@@ -17,6 +17,10 @@
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/send/codec_trial.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_limits.h"
 
 _Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
 

@@ -15,6 +15,8 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
 
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid)
 {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/send/feed_landings.h"
 
 struct tb_push **tb_push_find_model(struct tb_push **at, const struct tb_name *model)
 {
