@@ -44,6 +44,7 @@ const char *tb_choice_way_name(enum tb_choice_way way)
 
 const char *tb_choice_kind_name(enum tb_choice_kind kind)
 {
+    TB_ASSERT(kind < TB_KINDS);
     static const char *const names[TB_KINDS] = {"bytes",      "f8",      "f16",      "bf16",      "f32",
                                                 "bytes-most", "f8-most", "f16-most", "bf16-most", "f32-most"};
     return names[kind];
@@ -78,6 +79,7 @@ static size_t elements_that_differ(const uint8_t *a, const uint8_t *b, size_t co
  * tensor and end in another. */
 static bool most_differ(const struct tb_codec_input *in, size_t element)
 {
+    TB_ASSERT(in->base != NULL && element > 0);
     const uint8_t *bytes = in->bytes, *base = in->base;
     if (in->count < SPOTS * SPOT_BYTES)
         return 2 * element * elements_that_differ(bytes, base, in->count, element) > in->count;
@@ -109,6 +111,7 @@ static const float savings[TB_KINDS][TB_WAYS] = {
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores)
 {
+    TB_ASSERT(wish < TB_CHOICE_WISHES);
     memset(c, 0, sizeof *c);
     c->wish = wish;
     c->protocol = TB_LINK_PROTOCOL;
@@ -139,6 +142,7 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 {
+    TB_ASSERT(form.id != TB_CODEC_RAW || !form.on_base); /* no frame says so */
     switch (form.id) {
     case TB_CODEC_RAW:
         return TB_WAY_RAW;
@@ -156,6 +160,7 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 
 static bool is_float(enum tb_choice_kind kind)
 {
+    TB_ASSERT(kind < TB_KINDS);
     return kind != TB_KIND_BYTES && kind != TB_KIND_BYTES_MOST;
 }
 
@@ -183,6 +188,7 @@ static double or_endless(double speed)
 /* Of a chunk that saves so much, bytes of the version a second. */
 static double link_rate(const struct tb_choice *c, double saving)
 {
+    TB_ASSERT(saving > 0);
     const double carries = c->goodput > 0 ? c->goodput : 1; /* one not measured yet counts as slow */
     return (c->cap > 0 ? lesser(c->cap, carries) : carries) * saving;
 }
@@ -197,17 +203,20 @@ static double made_rate(const struct tb_choice *c, enum tb_choice_kind kind, enu
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                       const char **bound_out)
 {
+    TB_ASSERT(kind < TB_KINDS && way < TB_WAYS);
     const struct tb_choice_speed *s = &c->ways[kind][way];
     const double encode = or_endless(s->encode) * c->cores;
     const double decode = or_endless(s->decode) * c->cores;
     const double link = link_rate(c, s->saving);
     const double rate = lesser(link, lesser(encode, decode));
+    TB_ASSERT(rate > 0);
     if (bound_out != NULL) *bound_out = rate >= link ? "link" : rate >= encode ? "encode" : "decode";
     return rate;
 }
 
 static enum tb_choice_way fixed(const struct tb_choice *c, const struct tb_choice_ask *ask)
 {
+    TB_ASSERT(c->wish < TB_CHOICE_AUTO); /* auto is no way */
     static const enum tb_choice_way wishes[TB_CHOICE_AUTO][3] = {
         [TB_CHOICE_RAW] = {TB_WAY_RAW, TB_WAY_RAW, TB_WAY_RAW},
         [TB_CHOICE_ZSTD] = {TB_WAY_ZSTD, TB_WAY_RAW, TB_WAY_RAW},
@@ -227,6 +236,7 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
         rates[w] = tb_choice_rate(c, ask->kind, (enum tb_choice_way)w, NULL);
         if (rates[w] > most) most = rates[w];
     }
+    TB_ASSERT(most > 0); /* raw always may */
     enum tb_choice_way chosen = TB_WAY_RAW;
     double saving = 0;
     for (unsigned w = 0; w < TB_WAYS; w++) {
@@ -250,6 +260,7 @@ static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choi
 
 static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way)
 {
+    TB_ASSERT(way < TB_WAYS && ask->kind < TB_KINDS);
     c->last[ask->kind][ask->based] = way;
     c->picks[ask->kind][ask->based]++;
     c->chunks[way]++;
@@ -260,12 +271,14 @@ static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
 {
     const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? probed(c, ask, best(c, ask)) : fixed(c, ask);
+    TB_ASSERT(may(c, ask, way)); /* the session carries it, and the peer has a base where it needs one */
     count(c, ask, way);
     return way;
 }
 
 static void average(double *to, double value)
 {
+    TB_ASSERT(value > 0);
     *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
 }
 
@@ -278,6 +291,7 @@ static bool is_sparse(enum tb_choice_way way)
  * take a hundred chunks. */
 static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
+    TB_ASSERT(kind < TB_KINDS && way < TB_WAYS && cost > 0);
     double believed = c->ways[kind][way].saving > 0 ? 1 / c->ways[kind][way].saving : 0;
     average(&believed, cost);
     c->ways[kind][way].saving = 1 / believed;
@@ -286,6 +300,7 @@ static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_w
 static void went(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way)
 {
     if (is_sparse(way)) c->in_one[kind] += WEIGHT * ((way == TB_WAY_GAPS ? 1 : 0) - c->in_one[kind]);
+    TB_ASSERT(c->in_one[kind] >= 0 && c->in_one[kind] <= 1);
 }
 
 /* Of which much is hoped before anything was seen of it. */
@@ -298,6 +313,7 @@ static bool is_hope(enum tb_choice_kind kind, enum tb_choice_way way)
  * first chunk in one that was a hope; a few chunks correct that. */
 static void tried(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
+    TB_ASSERT(way != TB_WAY_RAW); /* raw saves nothing */
     const bool hoped = is_hope(kind, way) && !c->seen[kind][way];
     if (hoped || cost < 0.5 / c->ways[kind][way].saving) c->ways[kind][way].saving = 1 / cost;
     c->seen[kind][way] = true;
@@ -335,6 +351,7 @@ static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *
 
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 {
+    TB_ASSERT(made->kind < TB_KINDS && made->raw_bytes > 0);
     const struct tb_choice_ask ask = {made->kind, true};
     const enum tb_choice_way way = tb_choice_way_of(made->form, made->classes);
     if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
@@ -355,6 +372,8 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 
 bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps)
 {
+    TB_ASSERT(joined->kind < TB_KINDS && joined->raw_bytes > 0);
+    TB_ASSERT(steps > 0 && steps <= TB_CODEC_STEPS_MAX);
     const struct tb_choice_ask based = {joined->kind, true}, whole = {joined->kind, false};
     const enum tb_choice_way way = tb_choice_way_of(joined->form, joined->classes);
     unsigned classes;
@@ -392,6 +411,7 @@ bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_cam
     if (came->wire_bytes < came->raw_bytes / PACE_SAVING) return false;
     *pace = (struct tb_choice_pace){.classes = 0};
     if (came->took_ns < (came->classes == 1 ? PACE_FROM / PACE_ONE : PACE_FROM)) return true;
+    TB_ASSERT(came->took_ns > 0);
     *pace = (struct tb_choice_pace){.classes = came->classes,
                                     .bytes_per_s = (double)came->raw_bytes * 1e9 / (double)came->took_ns,
                                     .saving = (double)came->raw_bytes / (double)came->wire_bytes};
@@ -417,6 +437,7 @@ static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kin
 static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                         const struct tb_choice_pace *pace)
 {
+    TB_ASSERT(is_sparse(way)); /* the others are not made by ranks */
     const struct tb_choice_speed *speeds = c->ways[kind];
     const enum tb_choice_way seen = way_seen(c, kind, pace);
     const double saves = pace->classes != 0 ? pace->saving : speeds[seen].saving;
@@ -455,6 +476,20 @@ unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pac
     return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
 }
 
+void tb_choice_check(const struct tb_choice *c)
+{
+    uint64_t picks = 0, chunks = 0;
+    TB_ASSERT(c->wish < TB_CHOICE_WISHES && c->cores > 0);
+    for (unsigned k = 0; k < TB_KINDS; k++) {
+        TB_ASSERT(c->in_one[k] >= 0 && c->in_one[k] <= 1 && c->of_late[k] >= 0 && c->of_late[k] <= 1);
+        TB_ASSERT(c->last[k][0] < TB_WAYS && c->last[k][1] < TB_WAYS);
+        picks += c->picks[k][0] + c->picks[k][1];
+    }
+    for (unsigned w = 0; w < TB_WAYS; w++)
+        chunks += c->chunks[w];
+    TB_ASSERT(picks == chunks); /* each chunk is of one kind, and goes one way */
+}
+
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])
 {
     for (unsigned k = 0; k < TB_KINDS; k++)
@@ -466,6 +501,7 @@ void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_
 
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)
 {
+    TB_ASSERT(s->kind < TB_KINDS && s->way < TB_WAYS);
     struct tb_choice_speed *speed = &c->ways[s->kind][s->way];
     if (s->raw_bytes == 0 || s->wire_bytes == 0) return;
     if (s->encode_ns > 0) average(&speed->encode, (double)s->raw_bytes * 1e9 / (double)s->encode_ns);
@@ -477,4 +513,5 @@ void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carr
 {
     if (carried->bytes_per_s <= 0) return;
     if (carried->full || carried->bytes_per_s > c->goodput) average(&c->goodput, carried->bytes_per_s);
+    TB_ASSERT(c->goodput > 0);
 }

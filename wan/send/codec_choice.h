@@ -100,6 +100,9 @@ struct tb_choice {
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores);
 
+/* Asserts what holds of it between two calls. */
+void tb_choice_check(const struct tb_choice *c);
+
 /* What is believed of every kind until its own chunks were measured; speeds of 0 are not known. */
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS]);
 

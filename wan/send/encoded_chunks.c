@@ -28,6 +28,7 @@ static void object_unref(struct tb_objects *o, struct tb_object *object)
 {
     TB_ASSERT(object->refs > 0);
     if (--object->refs > 0) return;
+    TB_ASSERT(o->bytes >= object_bytes(object) && o->count > 0);
     o->bytes -= object_bytes(object);
     o->count--;
     tb_free(object);
@@ -47,6 +48,7 @@ static void shelf_free(struct tb_objects *o, struct tb_object_shelf *shelf)
 {
     for (uint32_t k = 0; k < shelf->count; k++)
         if (shelf->chunks[k] != NULL) object_unref(o, shelf->chunks[k]);
+    TB_ASSERT(o->bytes >= shelf_bytes(shelf->count));
     o->bytes -= shelf_bytes(shelf->count);
     tb_free(shelf->chunks);
 }
@@ -57,6 +59,7 @@ static void pair_free(struct tb_objects *o, struct tb_object_pair **at)
     *at = p->next;
     for (uint32_t s = 0; s < p->shard_count; s++)
         if (p->shards[s].chunks != NULL) shelf_free(o, &p->shards[s]);
+    TB_ASSERT(o->bytes >= pair_bytes(p->shard_count) && o->pair_count > 0);
     o->bytes -= pair_bytes(p->shard_count);
     o->pair_count--;
     tb_free(p);
@@ -94,6 +97,7 @@ static struct tb_object_shelf *shelf_of(struct tb_objects *o, const struct tb_ob
 /* The oldest pair goes. */
 static void make_room(struct tb_objects *o)
 {
+    TB_ASSERT(o->pairs != NULL && o->pair_count > 0);
     struct tb_object_pair **at = &o->pairs;
     while ((*at)->next != NULL)
         at = &(*at)->next;
@@ -110,6 +114,7 @@ bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
 
 static struct tb_object_pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
 {
+    TB_ASSERT(name->shard_count > 0);
     const uint64_t bytes = pair_bytes(name->shard_count);
     if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
     if (!tb_objects_room(o, bytes, 0)) return NULL;
@@ -120,12 +125,14 @@ static struct tb_object_pair *pair_new(struct tb_objects *o, const struct tb_obj
     o->pairs = p;
     o->pair_count++;
     o->bytes += bytes;
+    TB_ASSERT(o->pair_count <= TB_OBJECTS_PAIRS_MAX && o->bytes <= o->budget);
     return p;
 }
 
 /* Makes it where there is none; NULL: no room. */
 static struct tb_object_shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
 {
+    TB_ASSERT(name->shard < name->shard_count);
     struct tb_object_shelf *shelf = shelf_of(o, name);
     if (shelf != NULL) return shelf;
     struct tb_object_pair *p = pair_find(o, name);
@@ -139,12 +146,15 @@ static struct tb_object_shelf *shelf_get(struct tb_objects *o, const struct tb_o
     if (shelf->chunks == NULL) return NULL;
     shelf->known = (uint64_t *)(void *)(shelf->chunks + name->chunk_count);
     shelf->count = name->chunk_count;
+    TB_ASSERT(name->chunk < shelf->count);
     o->bytes += bytes;
     return shelf;
 }
 
 static struct tb_object *object_new(struct tb_objects *o, const struct tb_object_news *news)
 {
+    TB_ASSERT(news->coded->form.on_base); /* forms on no base are not kept */
+    TB_ASSERT(news->coded->count <= UINT32_MAX);
     const struct tb_codec_coded *coded = news->coded;
     struct tb_object *object = tb_malloc(sizeof *object + coded->count);
     if (object == NULL) return NULL;
@@ -178,6 +188,8 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
                     const struct tb_object_news *news)
 {
+    TB_ASSERT(news->from < TB_OBJECT_FROMS);
+    TB_ASSERT(name->shard < name->shard_count && name->chunk < name->chunk_count);
     TB_ASSERT(news->coded == NULL || news->coded->form.on_base);
     uv_mutex_lock(&o->lock);
     if (news->coded != NULL) {
@@ -198,6 +210,7 @@ bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, ui
 {
     struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
     if (object == NULL) return false;
+    TB_ASSERT(chunk < shelf->count && object->refs > 0);
     const bool damaged = is_damaged(object);
     if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
     o->damaged += damaged;
@@ -220,6 +233,7 @@ struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_n
     const struct tb_object_shelf *shelf = shelf_of(o, name);
     struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
+        TB_ASSERT(object->refs > 0 && tb_bitmap_test(shelf->known, name->chunk)); /* what is here is known */
         object->refs++;
         o->used++;
     }
@@ -245,6 +259,7 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
 
 static void unknown(const struct tb_object_shelf *shelf, uint64_t *words_out)
 {
+    TB_ASSERT(shelf->count > 0);
     const uint64_t words = TB_BITMAP_WORDS(shelf->count);
     for (uint64_t w = 0; w < words; w++)
         words_out[w] = ~shelf->known[w];
@@ -316,6 +331,48 @@ void tb_object_unref(struct tb_objects *o, struct tb_object *object)
     uv_mutex_unlock(&o->lock);
 }
 
+/* ---- what holds between two calls ---- */
+
+static void shelf_check(const struct tb_object_shelf *shelf, uint64_t *bytes, uint64_t *count)
+{
+    *bytes += shelf_bytes(shelf->count);
+    for (uint32_t k = 0; k < shelf->count; k++) {
+        const struct tb_object *object = shelf->chunks[k];
+        if (object == NULL) continue;
+        TB_ASSERT(object->refs > 0 && object->form.on_base && object->from < TB_OBJECT_FROMS);
+        TB_ASSERT(tb_bitmap_test(shelf->known, k));
+        *bytes += object_bytes(object);
+        ++*count;
+    }
+    TB_ASSERT(shelf->began || !shelf->coming);
+}
+
+/* Objects and versions that left, and that somebody still refers to, count until they are given
+ * back: the sums are at least what the tables hold. */
+void tb_objects_check(struct tb_objects *o)
+{
+    uint64_t bytes = 0, count = 0;
+    uint32_t pairs = 0;
+    uv_mutex_lock(&o->lock);
+    for (const struct tb_object_pair *p = o->pairs; p != NULL; p = p->next, pairs++) {
+        bytes += pair_bytes(p->shard_count);
+        for (uint32_t s = 0; s < p->shard_count; s++)
+            if (p->shards[s].chunks != NULL) shelf_check(&p->shards[s], &bytes, &count);
+    }
+    TB_ASSERT(pairs == o->pair_count && pairs <= TB_OBJECTS_PAIRS_MAX);
+    TB_ASSERT(count <= o->count);
+    TB_ASSERT(bytes + tb_objects_known_check(o) <= o->bytes && o->bytes <= o->budget);
+    uv_mutex_unlock(&o->lock);
+}
+
+bool tb_objects_are_few(struct tb_objects *o)
+{
+    uv_mutex_lock(&o->lock);
+    const bool few = o->count + o->pair_count <= TB_OBJECTS_FEW;
+    uv_mutex_unlock(&o->lock);
+    return few;
+}
+
 void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
 {
     *stats_out = (struct tb_objects_stats){0};
@@ -333,5 +390,6 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
                                            .bad = o->bad,
                                            .damaged = o->damaged};
     memcpy(stats_out->from, o->from, sizeof o->from);
+    TB_ASSERT(o->bytes <= o->budget && o->most_bytes <= o->budget);
     uv_mutex_unlock(&o->lock);
 }

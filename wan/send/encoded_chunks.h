@@ -109,6 +109,11 @@ struct tb_objects_stats {
     uint64_t damaged; /* of those: their bytes are not those that were kept */
     struct tb_object_sum from[TB_OBJECT_FROMS];
 };
+/* Asserts what holds of the tables between two calls. It looks at each row. */
+void tb_objects_check(struct tb_objects *o);
+/* So few that each turn can afford the check. */
+#define TB_OBJECTS_FEW 256u
+bool tb_objects_are_few(struct tb_objects *o);
 void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out); /* NULL: all zero */
 
 #endif

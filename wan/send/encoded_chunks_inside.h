@@ -57,4 +57,7 @@ bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, ui
 void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
 void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
 
+/* Asserts what holds of the known versions. The bytes of those in the list. */
+uint64_t tb_objects_known_check(const struct tb_objects *o);
+
 #endif

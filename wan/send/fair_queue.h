@@ -25,6 +25,8 @@ struct tb_fair {
 /* A flow of weight 1 to TB_FAIR_WEIGHT_MAX; TB_FAIR_NONE: no room. */
 uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight);
 void tb_fair_leave(struct tb_fair *f, uint32_t flow);
+/* Asserts what holds of the table between two calls. */
+void tb_fair_check(const struct tb_fair *f);
 /* What a flow pays for parcels that are handed out before anybody knows what they come to on
  * the wire: what the chunks that went so far came to, and the difference with the next ones
  * once more have gone. */

@@ -34,6 +34,8 @@ struct tb_feed; /* feed_inside.h */
 struct tb_feed *tb_feed_new(enum tb_choice_wish wish, uint32_t cores);
 void tb_feed_free(struct tb_feed *f); /* no stream is left */
 
+/* Main loop. Asserts what holds of each table between two calls. */
+void tb_feed_check(struct tb_feed *f);
 /* Main loop. From now on only streams of this session pop. Purges. */
 void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol);
 /* Main loop. Empties the table into the caller's, which has TB_FEED_NOTES_MAX entries; how many. */

@@ -1,11 +1,13 @@
 /* feed_gifts.c - chunks that came by a second way while a slower stream has the claim. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/send/feed_inside.h"
 
 static void gift_drop(struct tb_feed *f, uint32_t i)
 {
+    TB_ASSERT(i < f->gift_count && f->gifts[i].share != NULL);
     tb_shared_places_unref(f->gifts[i].share);
     tb_free(f->gifts[i].bytes);
     f->gifts[i] = f->gifts[--f->gift_count];
@@ -18,6 +20,7 @@ static bool same_chunk(const struct tb_gift *a, const struct tb_gift *b)
 
 bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
 {
+    TB_ASSERT(gift->bytes != NULL && gift->shard < gift->share->shard_count);
     uv_mutex_lock(&f->lock);
     bool fits = f->gift_count < TB_FEED_GIFTS_MAX;
     for (uint32_t i = 0; i < f->gift_count; i++)
@@ -81,4 +84,15 @@ void tb_feed_gifts_drop(struct tb_feed *f)
     while (f->gift_count > 0)
         gift_drop(f, 0);
     uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_gifts_check_locked(const struct tb_feed *f)
+{
+    const uint32_t count = f->gift_count;
+    TB_ASSERT(count <= TB_FEED_GIFTS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        TB_ASSERT(f->gifts[i].share != NULL && f->gifts[i].bytes != NULL);
+        for (uint32_t k = 0; k < i; k++)
+            TB_ASSERT(!same_chunk(&f->gifts[i], &f->gifts[k]));
+    }
 }

@@ -57,4 +57,10 @@ void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_shared
 void tb_feed_choice_protocol_locked(struct tb_feed *f, uint32_t protocol);
 void tb_feed_choice_cap_locked(struct tb_feed *f, uint64_t bytes_per_s);
 
+/* Each asserts what holds of its table. */
+void tb_feed_parcels_check_locked(struct tb_feed *f);
+void tb_feed_landings_check_locked(const struct tb_feed *f);
+void tb_feed_gifts_check_locked(const struct tb_feed *f);
+void tb_feed_limits_check_locked(const struct tb_feed *f);
+
 #endif

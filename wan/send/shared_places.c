@@ -26,7 +26,8 @@ struct tb_shared_places *tb_shared_places_new(const struct tb_id *uid, const str
 
 void tb_shared_places_ref(struct tb_shared_places *s)
 {
-    atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    const unsigned before = atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+    TB_ASSERT(before > 0); /* somebody kept it alive until now */
 }
 
 void tb_shared_places_unref(struct tb_shared_places *s)
@@ -45,6 +46,7 @@ bool tb_shared_places_revoked(const struct tb_shared_places *s)
 
 void tb_shared_places_revoke(struct tb_shared_places *s)
 {
+    TB_ASSERT(!tb_shared_places_revoked(s)); /* one call takes the places back */
     atomic_store_explicit(&s->revoked, true, memory_order_release);
 }
 
@@ -56,6 +58,7 @@ bool tb_shared_places_only_ours(struct tb_shared_places *s)
 void tb_shared_places_free(struct tb_shared_places *s)
 {
     TB_ASSERT(tb_shared_places_only_ours(s));
+    TB_ASSERT((s->known == NULL) == (s->objects == NULL));
     tb_sent_free(s->sent);
     if (s->known != NULL) tb_known_unref(s->objects, s->known);
     tb_free(s);
