@@ -26,6 +26,7 @@ static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way 
 /* The crossing's, or one that is free; NULL: neither. */
 static struct tb_hedge_credit *credit_of(struct tb_hedge *h, uint32_t crossing)
 {
+    TB_ASSERT(crossing != 0);
     struct tb_hedge_credit *found = NULL;
     for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++) {
         struct tb_hedge_credit *c = &h->credits[i];
@@ -41,12 +42,14 @@ static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
     if (c == NULL) return;
     c->crossing = way->crossing;
     c->millibytes[based] += way->parcel.bytes * h->permille;
+    TB_ASSERT(c->crossing == way->crossing); /* one row for each crossing */
 }
 
 /* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no
  * version a second copy. */
 static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
 {
+    TB_ASSERT(crossing != 0 && bytes > 0);
     struct tb_hedge_kind *k = &h->kinds[based];
     struct tb_hedge_credit *c = credit_of(h, crossing);
     const uint64_t price = bytes * 1000;
@@ -78,13 +81,16 @@ static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct
     struct tb_hedge_way *w = &h->ways[h->way_count++];
     *w = *way;
     w->parcel = rest;
+    TB_ASSERT(rest.count > 0 && rest.count <= way->parcel.count);
     w->left = tb_outbound_left(c, &rest);
+    TB_ASSERT(w->left > 0); /* tb_outbound_rest found a chunk */
 }
 
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
                     const struct tb_outbound *c)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
+    TB_ASSERT(way->crossing != 0);
     struct tb_hedge_way w = *way;
     w.taken_at = now;
     w.based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
@@ -98,6 +104,7 @@ void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_wa
 
 static void forget(struct tb_hedge *h, uint32_t i)
 {
+    TB_ASSERT(i < h->way_count);
     h->ways[i] = h->ways[--h->way_count];
 }
 
@@ -110,6 +117,8 @@ void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused
     for (uint32_t i = h->way_count; i-- > 0;) { /* what is added comes behind, and was looked at */
         if (!same_chunks(&h->ways[i], &chunk)) continue;
         struct tb_hedge_way before = h->ways[i], behind = before;
+        TB_ASSERT(k >= before.parcel.first &&
+                  k - before.parcel.first < before.parcel.count); /* same_chunks said so */
         before.parcel.count = k - before.parcel.first;
         behind.parcel.first = k + 1;
         behind.parcel.count -= before.parcel.count + 1;
@@ -129,12 +138,14 @@ tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
             sorted[at] = sorted[at - 1];
         sorted[at] = k->times[i];
     }
+    TB_ASSERT(k->time_count <= TB_HEDGE_TIMES_MAX);
     return sorted[k->time_count / 2];
 }
 
 /* Of one that went twice nobody knows which way it came. */
 static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns now)
 {
+    TB_ASSERT(w->slot < TB_HEDGE_SLOTS_MAX && w->left == 0);
     struct tb_hedge_kind *k = &h->kinds[w->based];
     tb_time_ns *slot_ns = &h->slots[w->slot].parcel_ns[w->based];
     const tb_time_ns took = tb_time_since(w->taken_at, now);
@@ -165,6 +176,7 @@ void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
 
 void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing)
 {
+    TB_ASSERT(crossing != 0);
     for (uint32_t i = 0; i < h->way_count; i++)
         if (h->ways[i].crossing == crossing) h->ways[i].taken_at = now;
 }
@@ -177,6 +189,7 @@ void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
             forget(h, i);
         else
             i++;
+    TB_ASSERT(crossing != 0 || h->way_count == 0);
 }
 
 /* What went by two ways has one left, and may go again. */
@@ -206,6 +219,20 @@ void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot)
     h->slots[slot] = (struct tb_hedge_slot){0};
 }
 
+void tb_hedge_check(const struct tb_hedge *h)
+{
+    TB_ASSERT(h->way_count <= TB_HEDGE_WAYS_MAX);
+    for (uint32_t i = 0; i < h->way_count; i++) {
+        const struct tb_hedge_way *w = &h->ways[i];
+        TB_ASSERT(w->crossing != 0 && w->slot < TB_HEDGE_SLOTS_MAX);
+        TB_ASSERT(w->left > 0 && w->left <= w->parcel.count);
+    }
+    for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++)
+        for (uint32_t k = 0; k < i; k++)
+            TB_ASSERT(h->credits[i].crossing == 0 || h->credits[i].crossing != h->credits[k].crossing);
+    TB_ASSERT(h->kinds[0].time_count <= TB_HEDGE_TIMES_MAX && h->kinds[1].time_count <= TB_HEDGE_TIMES_MAX);
+}
+
 /* Some other stream brought something since then. */
 static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
 {
@@ -228,6 +255,7 @@ static struct clock clock_now(const struct tb_hedge_kind *k, tb_time_ns now, boo
 
 static bool late(const struct tb_hedge *h, const struct tb_hedge_way *w, const struct clock *c)
 {
+    TB_ASSERT(w->slot < TB_HEDGE_SLOTS_MAX);
     const struct tb_hedge_slot *slot = &h->slots[w->slot];
     const tb_time_ns since = slot->moved_at > w->taken_at ? slot->moved_at : w->taken_at;
     const bool stalled = tb_time_since(since, c->now) > c->stalled;
@@ -257,6 +285,7 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
     }
     if (found == NULL || !tb_outbound_rest(c, &found->parcel, &again_out->parcel)) return false;
     if (!pay(h, crossing, found->based, again_out->parcel.bytes)) return false;
+    TB_ASSERT(!found->again && found->crossing == crossing); /* a parcel goes again once */
     found->again = true;
     again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;
     return true;

@@ -74,6 +74,8 @@ struct tb_hedge_again {
 };
 
 void tb_hedge_init(struct tb_hedge *h, uint32_t permille);
+/* Asserts what holds of the tables between two calls. */
+void tb_hedge_check(const struct tb_hedge *h);
 /* A stream took a parcel; `again`: one that tb_hedge_next gave. What of it is there
  * already is not on its way. */
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,

@@ -80,6 +80,7 @@ void tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint
         at += OUTBOUND_BITMAPS * words + 2 * owner_bytes(&places[s]);
         c->chunks += places[s].manifest->chunk_count;
     }
+    TB_ASSERT(at == (uint8_t *)memory + tb_outbound_bytes_for(places, shard_count)); /* all was carved */
 }
 
 static bool bit(const uint64_t *words, uint32_t k)
@@ -100,6 +101,14 @@ static void bit_set(uint64_t *words, uint32_t k)
 enum tb_status tb_outbound_name_base(struct tb_outbound *c)
 {
     return tb_outbound_state_step(&c->state, TB_OUTBOUND_EVENT_BASE) ? TB_OK : TB_PEER_GARBLED;
+}
+
+/* The parcel names chunks of the version. */
+static bool is_of(const struct tb_outbound *c, const struct tb_parcel *p)
+{
+    if (p->shard >= c->shard_count) return false;
+    const uint32_t count = c->shards[p->shard].place->manifest->chunk_count;
+    return p->first <= count && p->count <= count - p->first;
 }
 
 void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count)
@@ -138,18 +147,21 @@ enum tb_status tb_outbound_held(struct tb_outbound *c, uint32_t shard_index, con
     for (uint32_t i = 0; i < words->count / TB_HELD_WORD_BYTES; i++) {
         const struct tb_held_word word = tb_held_words_at(words, i);
         const uint32_t more = (uint32_t)__builtin_popcountll(word.word & ~shard->peer[word.index]);
+        TB_ASSERT(c->busy >= (uint32_t)__builtin_popcountll(word.word & shard->busy[word.index]));
         shard->peer[word.index] = word.word;
         c->busy -= (uint32_t)__builtin_popcountll(word.word & shard->busy[word.index]);
         shard->busy[word.index] &= ~word.word;
         shard->peer_count += more;
         c->peer_held += more;
     }
+    TB_ASSERT(c->peer_held <= c->chunks);
     return TB_OK;
 }
 
 /* The peer says first what it wants first. */
 static void aim(struct tb_outbound *c, uint32_t shard, uint32_t chunk)
 {
+    TB_ASSERT(shard < c->shard_count && c->takes == TB_OUTBOUND_TAKES_NAMED);
     c->takes = TB_OUTBOUND_TAKES_AIMED;
     c->at_shard = shard;
     c->at_chunk = chunk;
@@ -157,6 +169,7 @@ static void aim(struct tb_outbound *c, uint32_t shard, uint32_t chunk)
 
 static void take_none(struct tb_outbound *c)
 {
+    TB_ASSERT(c->takes == TB_OUTBOUND_TAKES_ALL);
     for (uint32_t s = 0; s < c->shard_count; s++)
         memset(c->shards[s].take, 0, bitmap_bytes(c->shards[s].place));
     c->takes = TB_OUTBOUND_TAKES_NAMED;
@@ -252,6 +265,8 @@ static void queue_run(struct tb_outbound_shard *shard, struct tb_parcel *parcel)
     } while (parcel->bytes < TB_PARCEL_BYTES_MIN && parcel->count < TB_PARCEL_CHUNKS_MAX &&
              k < m->chunk_count && parcel->bytes + m->chunks[k].bytes <= TB_PARCEL_BYTES_MAX &&
              sendable(shard, k) && bit(shard->plain, k) == parcel->plain);
+    TB_ASSERT(parcel->count > 0 && parcel->count <= TB_PARCEL_CHUNKS_MAX);
+    TB_ASSERT(parcel->bytes <= TB_PARCEL_BYTES_MAX || parcel->count == 1);
 }
 
 static bool sends(const struct tb_outbound *c)
@@ -269,6 +284,7 @@ bool tb_outbound_next(struct tb_outbound *c, struct tb_parcel *parcel_out)
             *parcel_out = (struct tb_parcel){.shard = c->at_shard, .first = first};
             queue_run(shard, parcel_out);
             c->busy += parcel_out->count;
+            TB_ASSERT(c->peer_held + c->busy <= c->chunks);
             c->at_chunk = first + parcel_out->count;
             return true;
         }
@@ -281,6 +297,7 @@ bool tb_outbound_next(struct tb_outbound *c, struct tb_parcel *parcel_out)
 void tb_outbound_taken(struct tb_outbound *c, const struct tb_parcel *parcel, uint32_t slot)
 {
     TB_ASSERT(slot < TB_OUTBOUND_SLOTS_MAX);
+    TB_ASSERT(is_of(c, parcel));
     struct tb_outbound_shard *shard = &c->shards[parcel->shard];
     for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
         if (!bit(shard->busy, k)) continue;
@@ -295,6 +312,7 @@ void tb_outbound_taken(struct tb_outbound *c, const struct tb_parcel *parcel, ui
 
 void tb_outbound_again(struct tb_outbound *c, const struct tb_parcel *parcel)
 {
+    TB_ASSERT(is_of(c, parcel));
     struct tb_outbound_shard *shard = &c->shards[parcel->shard];
     for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
         if (bit(shard->busy, k) && shard->owner[k] != OUTBOUND_QUEUED) shard->again[k] = OUTBOUND_QUEUED;
@@ -302,6 +320,7 @@ void tb_outbound_again(struct tb_outbound *c, const struct tb_parcel *parcel)
 
 uint32_t tb_outbound_left(const struct tb_outbound *c, const struct tb_parcel *parcel)
 {
+    TB_ASSERT(is_of(c, parcel));
     const struct tb_outbound_shard *shard = &c->shards[parcel->shard];
     uint32_t left = 0;
     for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++)
@@ -311,6 +330,7 @@ uint32_t tb_outbound_left(const struct tb_outbound *c, const struct tb_parcel *p
 
 bool tb_outbound_rest(const struct tb_outbound *c, const struct tb_parcel *parcel, struct tb_parcel *rest_out)
 {
+    TB_ASSERT(is_of(c, parcel));
     const struct tb_outbound_shard *shard = &c->shards[parcel->shard];
     uint32_t first = parcel->first, end = parcel->first + parcel->count;
     while (first < end && bit(shard->peer, first))
@@ -345,12 +365,14 @@ bool tb_outbound_all_on_their_way(const struct tb_outbound *c)
 
 void tb_outbound_unqueued(struct tb_outbound *c, const struct tb_parcel *parcel)
 {
+    TB_ASSERT(is_of(c, parcel));
     struct tb_outbound_shard *shard = &c->shards[parcel->shard];
     for (uint32_t k = parcel->first; k < parcel->first + parcel->count; k++) {
         if (!bit(shard->busy, k)) continue;
         if (shard->again[k] == OUTBOUND_QUEUED) {
             shard->again[k] = 0;
         } else if (shard->owner[k] == OUTBOUND_QUEUED) {
+            TB_ASSERT(c->busy > 0);
             bit_clear(shard->busy, k);
             c->busy--;
         }
@@ -388,6 +410,7 @@ uint32_t tb_outbound_stream_gone(struct tb_outbound *c, uint32_t slot)
     uint32_t released = 0;
     for (uint32_t s = 0; s < c->shard_count; s++)
         released += shard_stream_gone(&c->shards[s], slot);
+    TB_ASSERT(released <= c->busy);
     c->busy -= released;
     return released;
 }
@@ -411,6 +434,7 @@ enum tb_status tb_outbound_refused(struct tb_outbound *c, const struct tb_frame_
      * again. */
     if (bit(shard->busy, refused->chunk) && shard->owner[refused->chunk] != OUTBOUND_QUEUED) {
         bit_clear(shard->busy, refused->chunk);
+        TB_ASSERT(c->busy > 0);
         c->busy--;
     }
     bit_clear(shard->same, refused->chunk);
@@ -424,5 +448,31 @@ enum tb_status tb_outbound_refused(struct tb_outbound *c, const struct tb_frame_
 
 bool tb_outbound_whole(const struct tb_outbound *c)
 {
+    TB_ASSERT(c->peer_held <= c->chunks);
     return c->peer_held == c->chunks;
+}
+
+static void shard_check(const struct tb_outbound_shard *shard, uint64_t *peer_held, uint64_t *busy)
+{
+    uint32_t peer_count = 0;
+    for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++) {
+        TB_ASSERT((shard->peer[w] & shard->busy[w]) == 0); /* P5: what the peer holds is not sent */
+        peer_count += (uint32_t)__builtin_popcountll(shard->peer[w]);
+        *busy += (uint32_t)__builtin_popcountll(shard->busy[w]);
+    }
+    TB_ASSERT(peer_count == shard->peer_count);
+    *peer_held += peer_count;
+}
+
+void tb_outbound_check(const struct tb_outbound *c)
+{
+    uint64_t peer_held = 0, busy = 0, chunks = 0;
+    TB_ASSERT(c->state < TB_OUTBOUND_STATES && c->takes <= TB_OUTBOUND_TAKES_AIMED);
+    TB_ASSERT(c->shard_count == 0 || c->at_shard < c->shard_count);
+    for (uint32_t s = 0; s < c->shard_count; s++) {
+        shard_check(&c->shards[s], &peer_held, &busy);
+        chunks += c->shards[s].place->manifest->chunk_count;
+    }
+    TB_ASSERT(peer_held == c->peer_held && busy == c->busy && chunks == c->chunks);
+    TB_ASSERT(c->refusals.count <= TB_OUTBOUND_REFUSALS_MAX);
 }

@@ -150,6 +150,8 @@ bool tb_outbound_on_base(const struct tb_outbound *c, uint32_t shard, uint32_t c
 TB_MUST_USE enum tb_status tb_outbound_refused(struct tb_outbound *c, const struct tb_frame_refused *refused,
                                                uint32_t *times_out);
 
+/* Asserts that the sums are those of the bitmaps. It looks at each word. */
+void tb_outbound_check(const struct tb_outbound *c);
 bool tb_outbound_whole(const struct tb_outbound *c); /* the peer holds every chunk */
 
 #endif

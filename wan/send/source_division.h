@@ -115,6 +115,8 @@ void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt);
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now);
 /* Counts what came, and gives, takes back and gives again. */
 void tb_divide_step(struct tb_divide *d, tb_time_ns now);
+/* Asserts that the sums are those of the bitmaps. It looks at each chunk that is given or lacks. */
+void tb_divide_check(const struct tb_divide *d);
 /* Words of one shard that the source is to be told, at most cap; from now on it knows
  * them. 0: nothing more. */
 uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_out,

@@ -4,6 +4,7 @@
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */
 #include "wan/stream/stream_copy.h"
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/send/feed.h"
 #include "wan/stream/stream.h"
@@ -14,6 +15,7 @@ const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const s
     uint32_t bytes = 0;
     if (base == NULL || tb_shared_places_revoked(base) || shard >= base->shard_count) return NULL;
     const struct tb_place *place = &base->places[shard];
+    TB_ASSERT(shard < share->shard_count && chunk < share->places[shard].manifest->chunk_count);
     if (!tb_base_fits(share->places[shard].manifest, place->manifest, chunk)) return NULL;
     if (!tb_place_held(place, chunk)) return NULL;
     if (trust->fn != NULL && !trust->fn(trust->user, &base->uid, shard, chunk)) return NULL;
@@ -29,6 +31,7 @@ void tb_stream_copy_free(struct tb_stream_copy *copy)
 
 static bool is_same(const struct tb_stream_copy *c)
 {
+    TB_ASSERT(c->shard < c->share->shard_count && c->shard < c->base->shard_count);
     return tb_base_same(c->share->places[c->shard].manifest, c->base->places[c->shard].manifest, c->chunk);
 }
 
@@ -71,6 +74,7 @@ static bool copy_one(struct tb_stream_copy *c)
 
 enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *c, uint64_t budget)
 {
+    TB_ASSERT(c->part < c->parts && c->crossing != 0);
     uint64_t done = 0;
     while (done < budget) {
         if (tb_shared_places_revoked(c->share) || !find(c)) return TB_STREAM_COPIED;

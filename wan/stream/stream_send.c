@@ -20,6 +20,7 @@ bool tb_stream_sending(const struct tb_stream *s)
 static void drop_parcel(struct tb_stream_send *t)
 {
     if (!t->have_parcel) return;
+    TB_ASSERT(t->parcel.share != NULL && t->sent_chunks <= t->parcel.parcel.count);
     if (t->parcel.base != NULL) tb_shared_places_unref(t->parcel.base);
     tb_shared_places_unref(t->parcel.share);
     t->wanted += tb_time_since(t->wanted_at, tb_clock_now());
@@ -60,6 +61,8 @@ void tb_stream_send_heed(struct tb_stream *s)
 
 void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type)
 {
+    TB_ASSERT(!tb_stream_sending(s)); /* it would be written over */
+    TB_ASSERT(type == TB_FRAME_BIND || type == TB_FRAME_BOUND);
     struct tb_stream_send *t = &s->send;
     struct tb_writer w;
     tb_writer_init(&w, t->stage, sizeof t->stage);
@@ -73,6 +76,7 @@ void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type)
     else
         tb_frame_bound_encode(&(struct tb_frame_bound){.stream = s->plan.number}, &w);
     tb_write_u32_at(&w, 0, (uint32_t)(w.used - TB_WIRE_HEADER_BYTES));
+    TB_ASSERT(!w.full);
     t->stage_used = (uint32_t)w.used;
     t->stage_sent = 0;
     t->control = true;
@@ -119,6 +123,7 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
+    TB_ASSERT(t->object == NULL); /* that of the chunk before was given back */
     t->object = tb_objects_find(s->plan.objects, name);
     if (t->object == NULL) return false;
     *coded = tb_object_coded(t->object);
@@ -174,6 +179,7 @@ static bool make_object(struct tb_stream *s, const struct tb_object_name *name, 
                                             .wire_bytes = (uint32_t)coded->count,
                                             .encode_ns = tb_time_since(began, tb_clock_now())};
     tb_feed_learn(s->plan.feed, &sample);
+    TB_ASSERT(in->base != NULL || !coded->form.on_base);
     s->send.worked += in->count;
     const struct tb_object_news news = {TB_OBJECT_MADE_HERE, coded, tb_clock_now()};
     if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, &news);
@@ -197,6 +203,7 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     frame->form = coded.form;
     s->send.classes = tb_codec_classes(&coded);
     frame->wire_bytes = (uint32_t)coded.count;
+    TB_ASSERT(frame->wire_bytes > 0 && frame->wire_bytes <= frame->raw_bytes);
     return coded.bytes;
 }
 
@@ -204,6 +211,7 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
  * stands. */
 static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *frame, const uint8_t *bytes)
 {
+    TB_ASSERT(t->stage_sent == t->stage_used && t->body_left == 0); /* the one before was written */
     struct tb_writer w;
     const uint32_t left = TB_STREAM_STAGE_BYTES - TB_CHUNK_FRAME_HEADER_BYTES;
     const uint32_t first = frame->wire_bytes < left ? frame->wire_bytes : left;
@@ -228,6 +236,7 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
                               .way = tb_choice_way_of(frame->form, s->send.classes)};
     for (uint32_t i = 0; i < frame->shard; i++)
         c.chunk += share->places[i].manifest->chunk_count;
+    TB_ASSERT(share->sent != NULL); /* it is an offer */
     tb_sent_add(share->sent, &c);
     atomic_fetch_add_explicit(&s->raw_bytes, frame->raw_bytes, memory_order_relaxed);
     if (s->send.parcel.again)
@@ -239,6 +248,7 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
  * staged. */
 static bool next_chunk(struct tb_stream *s)
 {
+    TB_ASSERT(s->send.have_parcel && !tb_stream_sending(s));
     struct tb_stream_send *t = &s->send;
     const struct tb_feed_parcel *p = &t->parcel;
     const struct tb_place *place = &p->share->places[p->parcel.shard];
@@ -278,6 +288,7 @@ static bool worn_out(struct tb_stream *s)
 
 static bool next_parcel(struct tb_stream *s)
 {
+    TB_ASSERT(!s->send.have_parcel);
     struct tb_stream_send *t = &s->send;
     if (worn_out(s)) return false;
     if (tb_feed_pop(s->plan.feed, s->plan.session_seq, s->plan.slot, tb_stream_loop_hungry(s->loop),
@@ -306,6 +317,9 @@ static bool refill(struct tb_stream *s)
 
 static void account(struct tb_stream *s, size_t put)
 {
+    TB_ASSERT(put <= (s->send.stage_sent < s->send.stage_used
+                          ? s->send.stage_used - s->send.stage_sent
+                          : s->send.body_left)); /* no more was given to it */
     struct tb_stream_send *t = &s->send;
     if (t->stage_sent < t->stage_used)
         t->stage_sent += (uint32_t)put;
@@ -319,6 +333,7 @@ static void account(struct tb_stream *s, size_t put)
 /* How much of `want` may go now. 0: the loop looks again when it may. */
 static uint32_t allowed(struct tb_stream *s, uint32_t want)
 {
+    TB_ASSERT(want > 0);
     struct tb_stream_send *t = &s->send;
     if (t->tried > 0 && t->tried <= want) return t->tried;
     if (t->control || (t->granted == 0 && !tb_feed_capped(s->plan.feed))) return want;
@@ -333,6 +348,7 @@ static uint32_t allowed(struct tb_stream *s, uint32_t want)
 
 static enum tb_status write_piece(struct tb_stream *s, size_t *put_out)
 {
+    TB_ASSERT(tb_stream_sending(s));
     struct tb_stream_send *t = &s->send;
     const bool staged = t->stage_sent < t->stage_used;
     const uint32_t bytes = allowed(s, staged ? t->stage_used - t->stage_sent : t->body_left);

@@ -81,6 +81,8 @@ void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options);
 /* What an earlier process found on this path: begun with, and searched again only where it brings
  * much less. Before the first look. */
 void tb_tuner_recall(struct tb_tuner *t, uint32_t streams, uint64_t bytes_per_s);
+/* Asserts what holds of it between two calls. */
+void tb_tuner_check(const struct tb_tuner *t);
 /* How many streams are used from now on. */
 uint32_t tb_tuner_look(struct tb_tuner *t, const struct tb_tuner_seen *seen);
 /* For an RTT; SYSTEM where neither is offered. */
