@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_check.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_dial.h"
 #include "wan/link/path/link_path.h"
@@ -90,6 +91,7 @@ static void on_clock(uv_timer_t *clock)
     tb_links_conns_tick(ls, now);
     ls->ticked_at = tb_clock_now();
     tb_links_sweep_retired(ls);
+    tb_links_check(ls, now);
     tb_links_set_clock(ls, anything_moves(ls) ? LINKS_TICK_BUSY_MS : LINKS_TICK_IDLE_MS);
     if (ls->closing) closing_step(ls);
 }
@@ -111,6 +113,7 @@ static enum tb_status link_init(struct tb_links *ls, struct tb_link *l, const st
 {
     l->links = ls;
     l->index = (uint32_t)(l - ls->links);
+    TB_ASSERT(l->index < TB_LINKS_PEERS_MAX);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
     tb_link_path_init(l, p);
@@ -156,6 +159,7 @@ static void loops_free(struct tb_links *ls)
 
 static void on_handle_closed(uv_handle_t *handle)
 {
+    TB_ASSERT(((struct tb_links *)handle->data)->handles > 0);
     struct tb_links *ls = handle->data;
     if (--ls->handles > 0) return;
     void (*closed)(void *) = ls->closed;
@@ -248,6 +252,7 @@ static bool streams_left(const struct tb_links *ls)
 
 static void closing_step(struct tb_links *ls)
 {
+    TB_ASSERT(ls->closing);
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
@@ -258,6 +263,7 @@ static void closing_step(struct tb_links *ls)
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
     tb_links_offers_free(ls);
+    TB_ASSERT(ls->offers == NULL && ls->divisions == NULL && ls->retiring == NULL);
     handles_close(ls);
 }
 

@@ -39,6 +39,7 @@ struct tb_links {
     void (*on_clock)(uv_timer_t *clock);
     const struct tb_wire_ops *wire_ops; /* of connections that may become control streams */
     tb_time_ns ticked_at;
+    tb_time_ns checked_at; /* all tables, small or not */
     struct tb_listener *listener;
     struct tb_link_conn *conns;
     uint32_t accepted_count; /* of them */

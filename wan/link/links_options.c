@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 
@@ -63,6 +64,7 @@ void tb_links_options_fill(struct tb_links_options *o)
     o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
     if (o->records_max == 0) o->records_max = RECORDS_MAX;
     if (o->manifest_bytes_max == 0) o->manifest_bytes_max = TB_MANIFESTS_BYTES_MAX;
+    TB_ASSERT(o->threads > 0 && o->lane < o->lane_count);
 }
 
 enum tb_status tb_links_refuse(char error_out[256], const char *what, const char *which)

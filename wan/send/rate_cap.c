@@ -40,7 +40,6 @@ uint32_t tb_cap_piece(const struct tb_cap *c)
     if (c->bytes_per_s == 0) return UINT32_MAX;
     const uint64_t bytes = c->bytes_per_s / (TB_SECONDS(1) / TB_CAP_PIECE);
     if (bytes > TB_CAP_PIECE_BYTES) return TB_CAP_PIECE_BYTES;
-    TB_ASSERT(bytes <= UINT32_MAX); /* a piece is less than the whole */
     return bytes > TB_CAP_PIECE_BYTES_MIN ? (uint32_t)bytes : TB_CAP_PIECE_BYTES_MIN;
 }
 

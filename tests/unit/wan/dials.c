@@ -19,6 +19,7 @@ struct racing {
 static void begin(struct racing *r)
 {
     memset(r, 0, sizeof *r);
+    r->link.path.has_address = true;
     r->link.links = &r->links;
     tb_race_begin(&r->link.path.race, 2, 0);
     for (tb_time_ns now = 0; r->link.path.race.next < 2; now += TB_RACE_DELAY)
@@ -176,6 +177,7 @@ static struct tb_address address(uint8_t last)
 static void be_up(struct moving *m, bool dialled)
 {
     memset(m, 0, sizeof *m);
+    m->r.link.path.has_address = true;
     m->r.link.links = &m->r.links;
     m->r.link.session.conn_count = LINK_CONNS_PER_PEER; /* no room: each dial is counted, and fails at once */
     m->session = (struct tb_link_conn){

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
@@ -58,6 +59,7 @@ static void give_up(struct tb_link *l, enum tb_status why, enum tb_chan_reach re
 /* False: not even begun. */
 static bool dial_address(struct tb_link *l, const struct tb_address *to, bool racing)
 {
+    TB_ASSERT(tb_link_can_dial(l)); /* it has an address */
     l->stats.dials++;
     struct tb_link_conn *c = tb_link_conn_new(l->links, l);
     if (c == NULL) return false;
@@ -78,6 +80,7 @@ static bool dial_address(struct tb_link *l, const struct tb_address *to, bool ra
 static void race_on(struct tb_link *l, tb_time_ns now)
 {
     for (uint32_t at; (at = tb_race_due(&l->path.race, now)) != TB_RACE_NONE;) {
+        TB_ASSERT(at < l->path.address_count);
         if (dial_address(l, &l->path.addresses[at], true)) continue;
         l->stats.dials_failed++;
         if (!tb_race_failed(&l->path.race, now)) continue;
@@ -99,6 +102,7 @@ static void good_first(struct tb_link *l)
 
 static void race_begin(struct tb_link *l)
 {
+    TB_ASSERT(l->path.address_count > 0 && !l->path.race.on);
     const tb_time_ns now = tb_clock_now();
     good_first(l);
     l->path.address_at = 0;
@@ -127,6 +131,7 @@ void tb_link_race_end(struct tb_link *l)
 
 void tb_link_dial_won(struct tb_link_conn *won)
 {
+    TB_ASSERT(won->dialled && won->link != NULL); /* an attempt of ours */
     struct tb_link *l = won->link;
     l->path.good = won->address;
     tb_link_segment_won(won);
@@ -197,6 +202,7 @@ static void follow_the_name(struct tb_link *l, tb_time_ns now)
 void tb_link_take_addresses(struct tb_link *l, const struct tb_address *addresses, uint32_t count,
                             tb_time_ns now)
 {
+    TB_ASSERT(!l->path.race.on); /* a race counts addresses */
     const uint32_t before = l->path.address_count;
     const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
     const bool same = before == after && memcmp(l->path.addresses, addresses, after * sizeof *addresses) == 0;
@@ -206,6 +212,7 @@ void tb_link_take_addresses(struct tb_link *l, const struct tb_address *addresse
         memcpy(l->path.addresses, addresses, after * sizeof *addresses);
     }
     follow_the_name(l, now);
+    TB_ASSERT(l->path.address_count <= TB_ADDRESSES_MAX);
 }
 
 static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
@@ -213,6 +220,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
 {
     struct tb_link_resolving *r = user;
     struct tb_link *l = r->link;
+    TB_ASSERT(l == NULL || l->path.resolving == r); /* one query at a time */
     tb_free(r);
     if (l == NULL) return;
     l->path.resolving = NULL;
@@ -234,6 +242,7 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
 
 static bool resolve(struct tb_link *l)
 {
+    TB_ASSERT(l->path.resolving == NULL);
     struct tb_link_resolving *r = tb_malloc(sizeof *r);
     if (r == NULL) return false;
     r->link = l;
@@ -295,6 +304,7 @@ static void dial_next(struct tb_link *l)
 {
     const uint32_t count = l->path.address_count;
     if (count == 0 || tb_link_conn_count(l) >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    TB_ASSERT(l->path.address_count <= TB_ADDRESSES_MAX);
     if (dial_address(l, &l->path.addresses[l->path.address_at++ % count], false)) return;
     tb_link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
 }

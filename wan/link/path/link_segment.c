@@ -14,6 +14,7 @@
  * probe: if it opens after all, the peer was only slow. */
 #include "wan/link/path/link_segment.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -52,6 +53,7 @@ static void say(struct tb_link *l)
 /* The session's connections are larger. */
 static void renew(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l)); /* it goes on over a fresh connection */
     const uint32_t of_session = tb_link_control(l)->segment_max;
     if (tb_link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         tb_link_renew(l, tb_clock_now());
@@ -59,6 +61,7 @@ static void renew(struct tb_link *l)
 
 static void try_own(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
     tb_log(TB_LOG_INFO, "link.mtu_again", "peer=%s segment_bytes=%u", uri, l->path.segment.back);
@@ -109,6 +112,7 @@ static bool is_fresh(const struct tb_link *l, const struct tb_stream *s)
 
 static bool count_stalled(struct tb_link *l, uint32_t bytes)
 {
+    TB_ASSERT(bytes > 0);
     l->path.segment_seq = tb_link_session_seq(l);
     l->path.segment_number = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
@@ -122,6 +126,7 @@ static bool count_stalled(struct tb_link *l, uint32_t bytes)
 /* Manifests fill it with full segments, and heartbeats wait behind them. */
 static void watch_control(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     struct tb_tcp_seen seen;
     if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(tb_link_control(l)->wire)), &seen)) return;
     if (seen.bytes_acked == l->path.control_acked && l->path.control_at != 0) return;
@@ -153,6 +158,7 @@ void tb_link_segment_tick(struct tb_link *l, tb_time_ns now)
  * is silent both ways. */
 bool tb_link_segment_replaced(struct tb_link *l, const struct tb_link_conn *old)
 {
+    TB_ASSERT(!tb_link_is_up(l) || tb_link_control(l) == old); /* it is about to be replaced */
     const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
     const bool heard = l->path.control_at != 0 &&
                        tb_wire_heard_at(old->wire) >= tb_time_add(l->path.control_at, HEARD_AFTER);
@@ -161,6 +167,7 @@ bool tb_link_segment_replaced(struct tb_link *l, const struct tb_link_conn *old)
 
 void tb_link_segment_up(struct tb_link *l, bool low)
 {
+    TB_ASSERT(tb_link_is_up(l));
     if (low) {
         lowered(l);
     } else if (l->path.segment.proven) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -29,6 +30,7 @@ static unsigned rank(enum tb_links_why why, bool refused)
 
 static void set(struct tb_link *l, enum tb_links_why why, bool refused, const char *format, va_list args)
 {
+    TB_ASSERT(why != TB_LINKS_WHY_NONE);
     const tb_time_ns now = tb_clock_now();
     const bool fresh = tb_time_since(l->path.said.at, now) < TB_MS(STANDS * l->links->options.retry_max_ms);
     if (fresh && rank(why, refused) < rank(l->path.said.why, l->path.said.refused)) return;
@@ -77,12 +79,14 @@ static const char *us_of(const struct tb_link *l)
 
 void tb_link_said_up(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const tb_time_ns since = l->path.said.up ? l->path.said.since : tb_clock_now();
     l->path.said = (struct tb_link_said){.up = true, .since = since};
 }
 
 void tb_link_said_down(struct tb_link *l, enum tb_status why)
 {
+    TB_ASSERT(!tb_link_is_up(l));
     l->path.said = (struct tb_link_said){.since = tb_clock_now()};
     if (why == TB_STREAM_IDLE)
         down_for(l, TB_LINKS_WHY_DOWN, "nothing was heard from %s for %u ms", peer_of(l),
@@ -144,6 +148,7 @@ static const char *told_by(enum tb_tls_fault fault)
 
 static void handshake_refused(struct tb_link *l, const struct tb_link_conn *c, const char *reason)
 {
+    TB_ASSERT(c->wire != NULL);
     const struct tb_tls_refusal r = tb_chan_refusal(tb_wire_chan(c->wire));
     if (r.by_peer)
         refused_for(l, why_of_fault(r.fault), "%s at %s does not accept the certificate of %s: %s (%s)",
@@ -181,6 +186,7 @@ void tb_link_said_bye(struct tb_link *l, enum tb_status why, bool by_peer)
 
 void tb_link_said_twin(struct tb_link *l, const struct tb_link_conn *twin)
 {
+    TB_ASSERT(tb_link_is_up(l));
     l->path.said.why = TB_LINKS_WHY_TWIN;
     snprintf(l->path.said.error, sizeof l->path.said.error,
              "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "

@@ -1,6 +1,7 @@
 /* segment_attempt.c - the segment size of the next attempt, after attempts that stall in TLS. */
 #include "wan/link/path/segment_attempt.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -25,6 +26,7 @@ uint32_t tb_link_segment_to_try(const struct tb_link *l)
 /* Before those that run against it are closed. */
 void tb_link_segment_won(const struct tb_link_conn *won)
 {
+    TB_ASSERT(won->dialled && won->link != NULL);
     struct tb_link *l = won->link;
     const tb_time_ns now = tb_clock_now();
     if (won->segment_max == 0 || won->segment_max == l->path.segment.bytes_max) return;

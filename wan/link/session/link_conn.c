@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
@@ -14,6 +15,7 @@
 
 void tb_link_conn_close(struct tb_link_conn *c, enum tb_status why)
 {
+    TB_ASSERT(c->wire != NULL);
     if (c->ended) return;
     c->ended = true;
     tb_wire_close(c->wire, why);
@@ -33,9 +35,13 @@ void tb_link_conn_bye(struct tb_link_conn *c, enum tb_status why, uint64_t detai
 
 void tb_link_conn_free(struct tb_link_conn *c)
 {
+    TB_ASSERT(c->link == NULL || c->link->session.control != c); /* its session ended before */
+    TB_ASSERT(c->dialled || c->links->accepted_count > 0);
     struct tb_link_conn **at = &c->links->conns;
-    while (*at != c)
+    while (*at != c) {
+        TB_ASSERT(*at != NULL); /* each connection is listed */
         at = &(*at)->next;
+    }
     *at = c->next;
     if (!c->dialled) c->links->accepted_count--;
     if (c->link != NULL) c->link->session.conn_count--;
@@ -69,6 +75,7 @@ struct tb_link_conn *tb_link_conn_new(struct tb_links *ls, struct tb_link *l)
         l->session.conn_count++;
     else
         tb_links_table_took(ls, TB_LINKS_TABLE_CONNS, ++ls->accepted_count);
+    TB_ASSERT(ls->accepted_count <= LINK_CONNS_MAX);
     return c;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -95,6 +96,7 @@ struct tb_writer *tb_link_begin(struct tb_link *l, enum tb_frame_type type, size
 
 void tb_link_end(struct tb_link *l)
 {
+    TB_ASSERT(l->session.control != NULL); /* tb_link_begin gave a writer */
     tb_wire_end(l->session.control->wire);
 }
 
@@ -114,6 +116,7 @@ void tb_link_log(const struct tb_link *l, enum tb_log_level level, const char *e
 void tb_link_step(struct tb_link *l, enum tb_link_session_event_kind kind,
                   const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out)
 {
+    TB_ASSERT(kind < TB_LINK_EVENT_COUNT);
     struct tb_link_session_event ev = {0};
     if (more != NULL) ev = *more;
     ev.kind = kind;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -82,6 +83,7 @@ static void send_hello(struct tb_link_conn *c, const struct tb_id *session)
  * stream is asked again when it has found its loop. */
 static void conn_path(struct tb_link_conn *c)
 {
+    TB_ASSERT(c->link != NULL && c->wire != NULL);
     struct tb_tcp_path path;
     tb_tcp_path_open(&path, tb_link_tcp_options(c->link), tb_chan_fd(tb_wire_chan(c->wire)), false);
     c->rtt = path.seen.rtt_min;
@@ -152,6 +154,7 @@ static void tell_refused(struct tb_link *l, enum tb_status why, uint64_t detail,
  * with the session's id. */
 static enum tb_status on_hello(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
+    TB_ASSERT(c->link != NULL && !c->is_session);
     struct tb_frame_hello hello;
     struct tb_link_session_verdict verdict;
     struct tb_link *l = c->link;
@@ -186,6 +189,7 @@ static enum tb_status on_hello(struct tb_link_conn *c, struct tb_wire_frame *f)
 
 static void session_refused(struct tb_link *l, enum tb_status why)
 {
+    TB_ASSERT(tb_link_is_up(l));
     tb_link_session_end(l, why);
     if (why == TB_PEER_TWIN) tb_link_twin_is_us(l);
     if (why != TB_PEER_DUPLICATE) tb_link_said_bye(l, why, true);

@@ -1,6 +1,7 @@
 /* link_heartbeat.c - the turn of a session: heartbeats, certificates that end, the next dial. */
 #include "wan/link/session/link_heartbeat.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -72,6 +73,7 @@ static void end_with_certificate(struct tb_link *l, bool ours)
  * at once where ours has been. What failed is tried again after a while. */
 static void watch_certificates(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session.control);
     const bool failed = tb_link_renewed_at(l) > l->stats.up_since;
     const bool rested = tb_time_since(tb_link_renewed_at(l), now) >= RENEW_EVERY;
@@ -84,6 +86,7 @@ static void watch_certificates(struct tb_link *l, tb_time_ns now)
 
 static void beat(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const struct tb_links_options *o = &l->links->options;
     struct tb_link_heartbeat *b = &l->session.beat;
     if (tb_time_since(b->sent_at, now) < TB_MS(o->heartbeat_ms)) return;
@@ -95,6 +98,7 @@ static void beat(struct tb_link *l, tb_time_ns now)
 
 static void listen_for_beats(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const struct tb_links_options *o = &l->links->options;
     struct tb_link_session_todo todo;
     tb_time_ns heard = tb_wire_heard_at(l->session.control->wire);

@@ -5,6 +5,7 @@
  * that answers for another process than the newcomer's stays. */
 #include "wan/link/session/link_twin.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -18,6 +19,7 @@
 
 void tb_link_twin_ask(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const tb_time_ns now = tb_clock_now();
     tb_link_session_vouch(&l->session.life, false);
     l->session.twin.asked_at = now;
@@ -38,6 +40,7 @@ void tb_link_twin_answered(struct tb_link *l, tb_time_ns stamp, tb_time_ns now)
 void tb_link_twin_found(struct tb_link *l, const struct tb_link_conn *twin,
                         const struct tb_frame_hello *hello)
 {
+    TB_ASSERT(tb_link_is_up(l) && tb_link_control(l) != twin); /* the session stays */
     const struct tb_id process = tb_frame_hello_process(hello);
     const bool same =
         tb_id_equal(&l->session.twin.life, &hello->life) && tb_id_equal(&l->session.twin.process, &process);

@@ -26,6 +26,7 @@
 /* Takes the control stream off the link; what moved on it stops. */
 static void session_leave(struct tb_link *l)
 {
+    TB_ASSERT(l->session.control != NULL && l->session.control->link == l && l->session.control->is_session);
     l->session.control->is_session = false;
     l->session.control = NULL;
     tb_link_traffic_down(l);
@@ -35,6 +36,7 @@ static void session_leave(struct tb_link *l)
 /* The link is down, and the daemon is told. */
 void tb_link_be_down(struct tb_link *l, enum tb_status why)
 {
+    TB_ASSERT(l->session.control == NULL); /* what moved on it has stopped */
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.peer_fault = why == TB_PEER_GARBLED};
     const struct tb_links_options *o = &l->links->options;
@@ -58,6 +60,7 @@ void tb_link_session_end(struct tb_link *l, enum tb_status why)
  * connections are not ordered among each other. The link is not down until that attempt fails. */
 void tb_link_session_limbo(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l));
     struct tb_link_session_todo todo;
     session_leave(l);
     l->session.limbo_since = tb_clock_now();
@@ -75,6 +78,8 @@ void tb_link_drop(struct tb_link *l, enum tb_status why)
 void tb_link_session_begin(struct tb_link_conn *c, const struct tb_frame_hello *hello, const struct tb_id *id,
                            uint32_t protocol)
 {
+    TB_ASSERT(c->link != NULL && !c->is_session && !c->ended); /* it was greeted just now */
+    TB_ASSERT(protocol >= TB_LINK_PROTOCOL_MIN && protocol <= c->links->options.protocol_max);
     struct tb_link *l = c->link;
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.dialled_by_us = c->dialled,
@@ -82,6 +87,7 @@ void tb_link_session_begin(struct tb_link_conn *c, const struct tb_frame_hello *
                                              .life = hello->life,
                                              .process = tb_frame_hello_process(hello)};
     tb_link_step(l, TB_LINK_GREETED, &ev, &todo);
+    TB_ASSERT(l->session.life.state == TB_LINK_UP);
     bool stalled = false;
     if (l->session.control != NULL) {
         struct tb_link_conn *old = l->session.control;

@@ -31,12 +31,14 @@ void tb_link_streams_end_old(struct tb_link *l)
 
 static bool dial_one(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l) && tb_link_control(l)->dialled);
     const int slot = tb_link_stream_free_slot(l);
     if (slot < 0) return false;
     struct tb_stream_plan plan = tb_link_stream_dial_plan(l, (uint32_t)slot, &tb_link_control(l)->address);
     plan.number = ++l->traffic.streams.number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
+    TB_ASSERT(l->traffic.streams.slots[slot] == NULL);
     l->traffic.streams.slots[slot] = s;
     tb_links_stream_to_loop(l->links, s);
     return true;
@@ -72,6 +74,7 @@ static bool number_is_used(const struct tb_link *l, uint32_t number)
 /* The connection has left the main loop's hands, or was lost on the way. */
 static void on_detached(void *user, struct tb_chan *chan)
 {
+    TB_ASSERT(((struct tb_link_conn *)user)->binding != NULL);
     struct tb_link_conn *c = user;
     struct tb_link *l = c->link;
     struct tb_stream *s = c->binding;
@@ -105,6 +108,7 @@ enum tb_status tb_links_on_bind(struct tb_link_conn *c, struct tb_wire_frame *f)
     const struct tb_stream_plan plan = tb_link_stream_plan(l, (uint32_t)slot, m.stream);
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(l->traffic.streams.slots[slot] == NULL && c->binding == NULL);
     l->traffic.streams.slots[slot] = s;
     c->binding = s;
     c->binding_session = tb_link_session_seq(l);
@@ -139,6 +143,7 @@ enum tb_status tb_link_on_stream_gone(struct tb_link *l, struct tb_wire_frame *f
 
 static void forget_stream(struct tb_link *l, uint32_t slot)
 {
+    TB_ASSERT(l->traffic.streams.slots[slot] != NULL);
     tb_link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
     tb_stream_free(l->traffic.streams.slots[slot]);
     l->traffic.streams.slots[slot] = NULL;
@@ -177,6 +182,7 @@ static void note_failure(struct tb_link *l, const struct tb_stream *s, tb_time_n
 
 static void stream_gone(struct tb_link *l, uint32_t slot, tb_time_ns now)
 {
+    TB_ASSERT(tb_stream_phase(l->traffic.streams.slots[slot]) == TB_STREAM_GONE);
     struct tb_stream *s = l->traffic.streams.slots[slot];
     if (s->plan.session_seq != tb_link_session_seq(l) || !tb_link_is_up(l)) {
         forget_stream(l, slot);

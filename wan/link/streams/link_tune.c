@@ -40,6 +40,7 @@ static uint64_t first_of(const struct tb_link *l, uint32_t most, bool worn, uint
         }
         if (found < 0) break;
         after = l->traffic.streams.slots[found]->plan.number;
+        TB_ASSERT((slots >> found & 1) == 0);
         slots |= UINT64_C(1) << found;
     }
     return slots;
@@ -151,7 +152,8 @@ static void tell_wanted(struct tb_link *l)
         return;
     if (l->traffic.crossings.outs == NULL ||
         l->traffic.streams.told_wants == l->traffic.streams.tuner.streams)
-        return; /* who sends nothing wants nothing */
+        return;                                      /* who sends nothing wants nothing */
+    TB_ASSERT(l->traffic.streams.tuner.streams > 0); /* 0 breaks the protocol */
     l->traffic.streams.told_wants = l->traffic.streams.tuner.streams;
     LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->traffic.streams.told_wants);
 }
@@ -180,6 +182,7 @@ static uint64_t moved(const struct tb_stream *s)
  * loss. */
 static void retire(struct tb_link *l, struct tb_stream *s)
 {
+    TB_ASSERT(tb_link_stream_is_bound(l, s));
     const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_RETIRE);
     TB_ASSERT(legal); /* close_idle asks for streams that are bound */
     if (tb_link_stream_is_worn(l, s)) l->stats.streams_rotated++;

@@ -68,11 +68,13 @@ int tb_link_stream_free_slot(const struct tb_link *l)
 
 void tb_links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
 {
+    TB_ASSERT(ls->loop_count > 0 && s->loop == NULL);
     tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
 }
 
 struct tb_stream_plan tb_link_stream_plan(struct tb_link *l, uint32_t slot, uint32_t number)
 {
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     const struct tb_links_options *o = &l->links->options;
     return (struct tb_stream_plan){.feed = l->traffic.feed,
                                    .session_seq = tb_link_session_seq(l),
@@ -142,6 +144,7 @@ static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *
         .window_bytes = seen(&s->window_bytes),
         .records = seen(&s->records),
         .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
+    TB_ASSERT(to->limit < TB_LIMITS);
     to->kernel_sends = to->open && s->kernel_sends;
     to->own_records = to->open && s->own_records;
     if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);

@@ -1,6 +1,7 @@
 /* ask_table.c - manifests that are asked for, or that follow a PUSH, until they are complete. */
 #include "wan/link/traffic/ask_table.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -32,10 +33,20 @@ struct tb_link_ask **tb_link_ask_find(struct tb_link *l, const struct tb_id *uid
 
 void tb_link_ask_free(struct tb_link_ask **at)
 {
+    TB_ASSERT(*at != NULL);
     struct tb_link_ask *a = *at;
     *at = a->next;
     tb_link_ask_clear(a);
     tb_free(a);
+}
+
+/* Answers that the peer may have in hand: more than TB_LINKS_ASKS_SENT_MAX break the protocol. */
+static uint32_t asks_sent(const struct tb_link *l)
+{
+    uint32_t count = l->traffic.skipped_asks;
+    for (const struct tb_link_ask *a = l->traffic.asks; a != NULL; a = a->next)
+        count += !a->unasked && a->sent;
+    return count;
 }
 
 /* What nobody asked for is not waited for. */
@@ -51,6 +62,7 @@ void tb_link_asks_rewind(struct tb_link *l)
         at = &(*at)->next;
     }
     l->traffic.skipped_asks = 0;
+    TB_ASSERT(asks_sent(l) == 0); /* each is sent again */
 }
 
 void tb_link_asks_free(struct tb_link *l)
@@ -61,6 +73,7 @@ void tb_link_asks_free(struct tb_link *l)
 
 static enum tb_status ask_begin(struct tb_link_ask *a)
 {
+    TB_ASSERT(a->key.shard_count > 0 && a->manifests == NULL && a->memories == NULL);
     a->manifests = tb_calloc(a->key.shard_count, sizeof *a->manifests);
     a->memories = tb_calloc(a->key.shard_count, sizeof *a->memories);
     return a->manifests != NULL && a->memories != NULL ? TB_OK : TB_SITE_NOMEM;
@@ -71,15 +84,6 @@ uint32_t tb_link_ask_count(const struct tb_link *l)
     uint32_t count = 0;
     for (const struct tb_link_ask *a = l->traffic.asks; a != NULL; a = a->next)
         count += !a->unasked;
-    return count;
-}
-
-/* Answers that the peer may have in hand: more than TB_LINKS_ASKS_SENT_MAX break the protocol. */
-static uint32_t asks_sent(const struct tb_link *l)
-{
-    uint32_t count = l->traffic.skipped_asks;
-    for (const struct tb_link_ask *a = l->traffic.asks; a != NULL; a = a->next)
-        count += !a->unasked && a->sent;
     return count;
 }
 
@@ -97,6 +101,7 @@ void tb_link_ask_skip(struct tb_link *l, const struct tb_link_ask *a)
 
 static void ask_add(struct tb_link *l, struct tb_link_ask *a)
 {
+    TB_ASSERT(a->next == NULL);
     struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL)
         at = &(*at)->next;
@@ -115,6 +120,7 @@ void tb_link_asks_send(struct tb_link *l)
             tb_link_ask_clear(a);
             continue; /* again at the next tick */
         }
+        TB_ASSERT(!a->complete && a->shard == 0);
         a->sent = true;
         a->seq = ++l->traffic.ask_seq;
         sent++;
@@ -178,6 +184,7 @@ static struct tb_link_ask **ask_stale(struct tb_link *l)
 
 enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
 {
+    TB_ASSERT(peer < ls->options.peer_count);
     struct tb_link *l = &ls->links[peer];
     const struct tb_announced *known = tb_link_announced(l, uid);
     struct tb_link_ask *pushed = *tb_link_ask_find(l, uid);

@@ -40,8 +40,10 @@ static uint32_t flow_of(struct tb_link *l, const struct tb_name *model)
 void tb_link_out_free(struct tb_link *l, struct tb_link_out *out)
 {
     struct tb_link_out **at = &l->traffic.crossings.outs;
-    while (*at != out)
+    while (*at != out) {
+        TB_ASSERT(*at != NULL); /* each crossing is listed */
         at = &(*at)->next;
+    }
     *at = out->next;
     if (out_of_model(l, &out->offer->key.model) == NULL) tb_fair_leave(&l->traffic.crossings.fair, out->flow);
     tb_feed_purge(l->traffic.feed, out->crossing);
@@ -75,6 +77,8 @@ uint32_t tb_link_out_count(const struct tb_link *l)
 
 enum tb_status tb_link_out_new(struct tb_link *l, uint32_t crossing, struct tb_offer *offer)
 {
+    TB_ASSERT(crossing != 0 && tb_link_out_find(l, crossing) == NULL); /* a number stands for one crossing */
+    TB_ASSERT(tb_link_out_count(l) < TB_LINKS_CROSSINGS_MAX);
     struct tb_link_out *out = tb_calloc(1, sizeof *out);
     if (out == NULL) return TB_SITE_NOMEM;
     out->memory = tb_malloc(tb_outbound_bytes_for(offer->share->places, offer->share->shard_count));
@@ -97,6 +101,7 @@ enum tb_status tb_link_out_new(struct tb_link *l, uint32_t crossing, struct tb_o
 enum tb_status tb_link_out_push(struct tb_link *l, uint32_t crossing, struct tb_offer *o,
                                 struct tb_shared_places *base)
 {
+    TB_ASSERT(base != NULL && base != o->share && crossing <= l->traffic.crossings.want_last);
     if (out_of_model(l, &o->key.model) != NULL || tb_link_out_count(l) >= TB_LINKS_CROSSINGS_MAX)
         return TB_AGAIN;
     const enum tb_status status = tb_link_out_new(l, crossing, o);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -34,6 +35,7 @@ static void ask_too_large(struct tb_link *l, struct tb_link_ask **at)
 /* Grows with what came: at most twice of it. */
 static enum tb_status head_append(struct tb_link_ask *a, const struct tb_span *page)
 {
+    TB_ASSERT(a->head_got + page->count <= a->head_total);
     const uint32_t need = a->head_got + page->count;
     uint8_t *more = tb_realloc(a->head, need < a->head_total / 2 ? (size_t)need * 2 : a->head_total);
     if (more == NULL) return TB_SITE_NOMEM;
@@ -45,6 +47,7 @@ static enum tb_status head_append(struct tb_link_ask *a, const struct tb_span *p
 
 static enum tb_status head_done(struct tb_link *l, struct tb_link_ask *a)
 {
+    TB_ASSERT(a->shard < a->key.shard_count && a->memories[a->shard] == NULL);
     const size_t bytes = tb_manifest_decode_bytes(a->head, a->head_total);
     if (bytes == 0) return TB_PEER_GARBLED;
     a->needed_bytes = a->memory_bytes + bytes;
@@ -76,6 +79,7 @@ static bool roots_agree(const struct tb_link_ask *a)
 
 static void deliver(struct tb_link *l, struct tb_link_ask **at)
 {
+    TB_ASSERT((*at)->complete && !(*at)->unasked);
     struct tb_link_ask *a = *at;
     *at = a->next; /* the daemon may ask again from inside the callback */
     if (l->links->options.ops->on_manifests != NULL)
@@ -114,6 +118,7 @@ static enum tb_status shard_done(struct tb_link *l, struct tb_link_ask **at)
     struct tb_link_ask *a = *at;
     const struct tb_digest root = tb_manifest_root(&a->manifests[a->shard]);
     if (!tb_digest_equal(&root, &a->manifests[a->shard].root)) return TB_PEER_GARBLED;
+    TB_ASSERT(a->shard < a->key.shard_count);
     a->shard++;
     a->head_total = a->head_got = a->digests_got = 0;
     return a->shard == a->key.shard_count ? all_done(l, at) : TB_OK;

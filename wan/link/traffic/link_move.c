@@ -2,6 +2,7 @@
  * goes for both when a session or a base does. link_send.c and link_land.c do it. */
 #include "wan/link/traffic/link_move.h"
 
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
@@ -70,6 +71,7 @@ void tb_link_move_down(struct tb_link *l)
         in->crossing = 0;
         in->base = NULL;
     }
+    TB_ASSERT(l->traffic.crossings.outs == NULL);
 }
 
 bool tb_link_moves(const struct tb_link *l)

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -127,6 +128,7 @@ enum tb_status tb_link_on_push(struct tb_link *l, struct tb_wire_frame *f)
         return TB_OK;
     }
     struct tb_push *p = tb_push_take_out(at);
+    TB_ASSERT(p->crossing == m.crossing && tb_id_is_zero(&p->uid));
     p->uid = m.uid;
     p->began = p->came = tb_clock_now();
     p->next = l->traffic.pushes.pushed;
@@ -161,6 +163,7 @@ uint32_t tb_link_push_take(struct tb_link *l, const struct tb_link_in *in)
         return 0;
     }
     struct tb_push *p = tb_push_take_out(at);
+    TB_ASSERT(p->crossing != 0);
     const uint32_t crossing = p->crossing;
     tb_free(p);
     l->stats.pushed++;

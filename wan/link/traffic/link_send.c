@@ -83,6 +83,7 @@ enum tb_status tb_link_on_base(struct tb_link *l, struct tb_wire_frame *f)
 /* The peer's word is the only one that counts. */
 static void out_progress(struct tb_link *l, struct tb_link_out *out)
 {
+    TB_ASSERT(out->core.peer_held <= out->offer->chunks);
     struct tb_offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
     if (!tb_outbound_state_started(out->core.state) || !tb_outbound_whole(&out->core)) return;
@@ -228,6 +229,7 @@ void tb_link_out_unsent(struct tb_link *l, const struct tb_note *n)
 
 void tb_link_out_stream_gone(struct tb_link *l, uint32_t slot)
 {
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         (void)tb_outbound_stream_gone(&out->core, slot);
     tb_hedge_stream_gone(&l->traffic.crossings.hedge, slot);
@@ -235,6 +237,7 @@ void tb_link_out_stream_gone(struct tb_link *l, uint32_t slot)
 
 static bool push(struct tb_link *l, const struct tb_feed_parcel *p)
 {
+    TB_ASSERT(p->share != NULL && !tb_shared_places_revoked(p->share));
     tb_shared_places_ref(p->share);
     if (p->base != NULL) tb_shared_places_ref(p->base);
     const bool fits = tb_feed_push(l->traffic.feed, p);
@@ -245,6 +248,7 @@ static bool push(struct tb_link *l, const struct tb_feed_parcel *p)
 /* P6: what is late on its stream goes again by another, before anything new. */
 static bool hedge(struct tb_link *l, struct tb_link_out *out, tb_time_ns now)
 {
+    TB_ASSERT(tb_outbound_state_started(out->core.state));
     struct tb_hedge_again again;
     bool pushed = false;
     while (tb_feed_ready(l->traffic.feed) < TB_FEED_READY_MAX &&
@@ -358,6 +362,7 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now)
 
 bool tb_link_slot_idle(const struct tb_link *l, uint32_t slot)
 {
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     for (uint32_t i = 0; i < l->traffic.crossings.hedge.way_count; i++)
         if (l->traffic.crossings.hedge.ways[i].slot == slot) return false;
     return true;

@@ -1,6 +1,7 @@
 /* link_serve.c - manifests that the peer asked for, or that follow a PUSH, go to it in pages. */
 #include "wan/link/traffic/link_serve.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -16,8 +17,10 @@
 static void serve_free(struct tb_link *l, struct tb_link_serve *s)
 {
     struct tb_link_serve **at = &l->traffic.serves;
-    while (*at != s)
+    while (*at != s) {
+        TB_ASSERT(*at != NULL); /* each answer is listed */
         at = &(*at)->next;
+    }
     *at = s->next;
     tb_free(s->head);
     tb_free(s);
@@ -33,6 +36,7 @@ void tb_link_serves_drop(struct tb_link *l, const struct tb_offer *o)
 
 static const struct tb_manifest *manifest_of(const struct tb_link_serve *s)
 {
+    TB_ASSERT(s->shard < s->offer->share->shard_count);
     return s->offer->share->places[s->shard].manifest;
 }
 
@@ -44,11 +48,13 @@ static bool encode_head(struct tb_link_serve *s)
     if (s->head == NULL) return false;
     tb_writer_init(&w, s->head, s->head_bytes);
     tb_manifest_head_encode(manifest_of(s), &w);
+    TB_ASSERT(!w.full && w.used == s->head_bytes); /* tb_manifest_head_bytes counted the same */
     return true;
 }
 
 static void send_head_page(struct tb_link *l, struct tb_link_serve *s)
 {
+    TB_ASSERT(s->head != NULL && s->at < s->head_bytes);
     const uint32_t left = s->head_bytes - s->at;
     const struct tb_span page = {s->head + s->at, left < TB_LINK_PAGE_BYTES ? left : TB_LINK_PAGE_BYTES};
     LINK_SEND(l, TB_FRAME_HEAD, tb_frame_head, LINK_SMALL + page.count, .uid = s->offer->key.uid,
@@ -63,6 +69,7 @@ static void send_head_page(struct tb_link *l, struct tb_link_serve *s)
 
 static void send_digests_page(struct tb_link *l, struct tb_link_serve *s)
 {
+    TB_ASSERT(s->head_done && s->at < manifest_of(s)->chunk_count);
     const struct tb_manifest *m = manifest_of(s);
     const uint32_t left = m->chunk_count - s->at;
     const uint32_t count = left < DIGESTS_PER_PAGE ? left : DIGESTS_PER_PAGE;

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -82,6 +83,7 @@ static uint32_t source_of(const struct tb_division *v, const struct tb_link *l)
  * chunks, and none of them. */
 static void take_nothing(struct tb_link *l, const struct tb_link_in *in)
 {
+    TB_ASSERT(in->crossing != 0);
     const struct tb_held_word none = {0, 0};
     for (uint32_t s = 0; s < in->key.shard_count; s++) {
         if (in->share->places[s].manifest->chunk_count == 0) continue;
@@ -92,6 +94,7 @@ static void take_nothing(struct tb_link *l, const struct tb_link_in *in)
 
 static void join(struct tb_division *v, struct tb_link *l, const struct tb_link_in *in, tb_time_ns now)
 {
+    TB_ASSERT(source_of(v, l) == TB_DIVIDE_NONE && in->crossing != 0); /* a link is one source */
     const uint32_t source = tb_divide_join(&v->core, now);
     if (source == TB_DIVIDE_NONE) return; /* it sends what it wants: some of it comes twice */
     if (tb_name_equal(&l->identity.site, &l->links->options.site)) tb_divide_near(&v->core, source);
@@ -152,6 +155,7 @@ bool tb_link_take_turn(struct tb_link *l, const struct tb_link_in *in, tb_time_n
 
 void tb_link_share_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
+    TB_ASSERT(in->crossing != 0);
     struct tb_links *ls = l->links;
     struct tb_link *other = other_link(ls, l, &in->key.uid);
     struct tb_division *v = division_find(ls, &in->key.uid);
@@ -171,6 +175,7 @@ void tb_link_share_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns no
 
 static void tell_news(struct tb_division *v, uint32_t source)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && v->members[source].link != NULL);
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     struct tb_link *l = v->members[source].link;
     for (uint32_t shard = 0, count;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -58,6 +59,7 @@ enum tb_status tb_link_traffic_init(struct tb_link *l, const struct tb_links_pee
 
 void tb_link_traffic_fini(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_streams_count(l) == 0);
     tb_link_pushes_down(l);
     tb_link_pushes_forget(l);
     tb_link_asks_free(l);
@@ -71,6 +73,7 @@ void tb_link_traffic_fini(struct tb_link *l)
 
 void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns rtt)
 {
+    TB_ASSERT(tb_link_is_up(l));
     tb_link_life(l, life);
     tb_link_state_up(l);
     tb_link_versions_up(l);
@@ -81,6 +84,7 @@ void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns 
 
 void tb_link_traffic_down(struct tb_link *l)
 {
+    TB_ASSERT(!tb_link_is_up(l));
     tb_link_versions_down(l);
     tb_link_move_down(l);
     l->traffic.streams.garbled = false;

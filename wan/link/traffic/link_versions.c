@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -84,6 +85,7 @@ static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m
 static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
+    TB_ASSERT(l->traffic.models.granted_count < TB_LINKS_MODELS_MAX);
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
@@ -163,6 +165,7 @@ static enum tb_status version_ready(struct tb_link *l, const struct tb_frame_ver
         return TB_PEER_GARBLED;
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
+    TB_ASSERT(l->traffic.models.announced_count < l->traffic.models.announced_cap);
     l->traffic.models.announced[l->traffic.models.announced_count++] =
         (struct tb_announced){m->key, m->bytes};
     tb_links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
@@ -212,6 +215,7 @@ enum tb_status tb_link_on_gone(struct tb_link *l, struct tb_wire_frame *f)
     const struct tb_announced was = *a;
     tb_link_peer_dropped(l, &m.uid);
     tb_link_push_gone(l, &m.uid);
+    TB_ASSERT(l->traffic.models.announced_count > 0 && a >= l->traffic.models.announced);
     l->traffic.models.announced[a - l->traffic.models.announced] =
         l->traffic.models.announced[--l->traffic.models.announced_count];
     const uint64_t session = tb_link_session_seq(l);

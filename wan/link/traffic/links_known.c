@@ -31,6 +31,7 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out)
 {
+    TB_ASSERT(peer < links->options.peer_count);
     const struct tb_link *l = &links->links[peer];
     if (*cursor >= l->traffic.models.announced_count) return false;
     *key_out = l->traffic.models.announced[*cursor].key;
@@ -138,6 +139,7 @@ uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
 
 const char *tb_links_why_name(enum tb_links_why why)
 {
+    TB_ASSERT(why <= TB_LINKS_WHY_MTU);
     static const char *const names[] = {
 #define TB_LINKS_WHY_NAME(name, text) [name] = text,
         TB_LINKS_WHYS(TB_LINKS_WHY_NAME)

@@ -1,5 +1,6 @@
 /* links_offers.c - versions of which the links have places: offered to peers, taken back when no
  * stream touches them any more. */
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -91,6 +92,7 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
     struct tb_retired *call = tb_links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     *at = o->next;
+    TB_ASSERT(ls->offer_count > 0);
     ls->offer_count--;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         struct tb_link *l = &ls->links[i];
@@ -123,6 +125,7 @@ enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_k
 
 void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key)
 {
+    TB_ASSERT(peer < ls->options.peer_count);
     tb_link_tell_withdrawn(&ls->links[peer], key);
 }
 

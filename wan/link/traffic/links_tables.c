@@ -1,4 +1,5 @@
 /* links_tables.c - how full the tables of the links are, and which peer or model fills them. */
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_conn.h"
@@ -30,6 +31,7 @@ static const struct {
 
 static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
 {
+    TB_ASSERT(tables[table].rows_of != NULL); /* each peer has it for itself */
     uint32_t most = 0;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         const uint32_t rows = tables[table].rows_of(&ls->links[i]);
@@ -40,6 +42,7 @@ static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
 
 void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out)
 {
+    TB_ASSERT(table < TB_LINKS_TABLES_COUNT);
     *usage_out = (struct tb_links_usage){
         .name = names[table],
         .used = tables[table].rows_of != NULL   ? most_rows(ls, table)

@@ -2,6 +2,7 @@
  * retire. */
 #include "wan/link/traffic/offer_table.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -25,6 +26,7 @@ static void sweep_shares(struct tb_links *ls)
             continue;
         }
         *at = s->next;
+        TB_ASSERT(s->call->left > 0); /* a call waits for its shares */
         s->call->left--;
         tb_shared_places_free(s);
     }
@@ -62,6 +64,7 @@ struct tb_retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *
 
 void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct tb_retired *call)
 {
+    TB_ASSERT(call != NULL);
     share->call = call;
     share->next = ls->retiring;
     ls->retiring = share;
@@ -93,6 +96,7 @@ struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_
 
 void tb_links_past_free(struct tb_links *ls, struct tb_shared_places *past)
 {
+    TB_ASSERT(past->known != NULL && past->call != NULL); /* tb_links_past_new made it */
     past->next = ls->retiring;
     ls->retiring = past;
     tb_shared_places_revoke(past);
@@ -111,6 +115,7 @@ void tb_links_offers_free(struct tb_links *ls)
 
 void tb_link_peer_held(struct tb_link *l, struct tb_offer *o)
 {
+    TB_ASSERT(l->index < l->links->options.peer_count);
     const struct tb_links_options *options = &l->links->options;
     struct tb_offer_peer *p = &o->peers[l->index];
     p->whole = true;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
@@ -24,6 +25,7 @@ struct tb_push **tb_push_find_uid(struct tb_push **at, const struct tb_id *uid)
 
 struct tb_push *tb_push_take_out(struct tb_push **at)
 {
+    TB_ASSERT(*at != NULL);
     struct tb_push *p = *at;
     *at = p->next;
     return p;
