@@ -1,5 +1,4 @@
-/* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is
- * asked of it also in links_*.c. */
+/* links.c - the links as a whole: made, their turn, closed. The files of each part do the work. */
 #include "wan/link/links.h"
 
 #include <errno.h>

@@ -1,25 +1,26 @@
-/* links.h - a gateway's links to the gateways of other sites. A shell;
- * docs/protocol.md is what it speaks.
+/* links.h - a gateway's links to the gateways of other sites. A shell that speaks
+ * docs/protocol.md.
  *
- * One object per daemon. The daemon says what it holds (offer), what it wants (ask, land) and what
- * happened here (report); links keep one session per peer, move chunks between places, and say what
- * happened there by callbacks. Whatever moves a byte is a stream on a loop of its own; whatever
- * decides is a core (session.h, outbound.h, inbound.h) on the main loop.
+ * One object per daemon. The daemon says which versions it holds (offer), which it wants (ask,
+ * land) and what happened here (report). The links keep one session per peer, move chunks between
+ * places, and tell the daemon by callbacks. Streams move the bytes, each on a loop of its own
+ * thread. Cores decide, on the main loop: link_session.h, outbound.h, inbound.h.
  *
- *   receiving  on_version -> tb_links_ask -> on_manifests -> reserve, tb_links_offer -> tb_links_land ->
- * on_landed sending    tb_links_offer (also while it fills: each held chunk goes on at once) -> on_peer_held
+ *   receiving  on_version -> tb_links_ask -> on_manifests -> reserve, tb_links_offer
+ *              -> tb_links_land -> on_landed
+ *   sending    tb_links_offer -> on_peer_held; also while it fills: each held chunk goes on at once
  *
- * Offer everything that is held or being landed, at every site: an offer is served only to peers
- * that subscribed to its model and may read it, and it is also how a peer that offers the same
- * version learns that it is whole here.
+ * Offer every version that is held or being landed, at every site. An offer is served only to
+ * peers that subscribed to its model and may read it. By an offer a peer that has the same version
+ * also learns that it is whole here.
  *
  * Promises: P1 P4 P5 P6 P7 P8 P10, see docs/protocol.md. A peer that goes away changes nothing
- * here: asks and landings stay, and go on by themselves when the peer announces the version again.
+ * here: asks and landings stay, and go on when the peer announces the version again.
  *
- * Threads: every function and every callback on the thread of `loop`. Inside a callback every
- * call is allowed except tb_links_close's completion. Callbacks never come from inside a
- * call. Pointers given to callbacks are borrowed until they return. Peers are named by their
- * index in options.peers. */
+ * Threads: every function and every callback on the thread of `loop`. Inside a callback every call
+ * is allowed except tb_links_close's completion. Callbacks never come from inside a call. Pointers
+ * given to callbacks are borrowed until they return. Peers are named by their index in
+ * options.peers. */
 #ifndef TB_WAN_LINKS_H
 #define TB_WAN_LINKS_H
 
@@ -40,8 +41,8 @@ enum tb_links_version_state {
     TB_LINKS_GONE /* the peer serves it no more; why: TB_VERSION_LOST, TB_SUPERSEDED (evicted there), ... */
 };
 
-/* What a site reached with a version. Relays pass reports on: `site` is whose it is, the peer who
- * told. */
+/* A state that a site reached with a version. Relays pass reports on: `site` reached the state,
+ * and the peer passed it on. */
 enum tb_links_report_state { TB_LINKS_REPORT_HELD = 1, TB_LINKS_REPORT_ACTIVATED = 2 };
 struct tb_links_report {
     struct tb_id uid;
@@ -65,7 +66,7 @@ struct tb_links_bad_chunk {
     uint32_t chunk;
     uint32_t times;    /* that this chunk was refused on this link, 1.. */
     bool ours;         /* we sent it and the peer refused it; false: we refused what the peer sent */
-    struct tb_id base; /* with ours: it went as a difference to that version's chunk; zero: it did not */
+    struct tb_id base; /* with ours: it went as a delta to that version's chunk; zero: it went whole */
 };
 
 struct tb_links_ops {
@@ -87,8 +88,9 @@ struct tb_links_ops {
      * ended it; it is dialled again. A session replaced by a fresh one of the same peer is told
      * by on_renewed instead. */
     void (*on_peer)(void *user, uint32_t peer, bool up, enum tb_status why);
-    /* A session begins, and this is the life of the peer's arena. What the peer held in another
-     * life it has lost, until it says so again. Before on_peer and on_renewed. */
+    /* A session begins, and this is the life of the peer's arena. The peer lost the versions that
+     * it held in another life, until it says again that it holds them. Before on_peer and
+     * on_renewed. */
     void (*on_life)(void *user, uint32_t peer, const struct tb_id *life);
     /* The peer subscribed to that model, and may read it: from now on tb_links_tell_state
      * says it of that model. */
@@ -213,13 +215,17 @@ void tb_links_close(struct tb_links *links, void (*done)(void *user), void *user
 /* Our catalog restarted above what a peer had seen: said in every HELLO from now on. */
 void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
 
-/* Certificates, keys and CAs from now on; `tls` is of the same gateway, and a reference is taken.
- * Sessions that this side dialled are renewed at once (one that is being renewed: again, when that
- * is over; one whose renewal failed: again after 10 s): a fresh connection takes over, and what
- * moves goes on there. Those that a peer dialled stay under the certificate that they began with,
- * until the peer dials anew before it expires. Where trust changed (tb_tls_trust) every session
- * ends instead, and is dialled again: whom we do not trust any more does not come back.
- * TB_BAD_ARGUMENT: another gateway's; nothing changed. */
+/* Certificates, keys and CAs from now on. `tls` is of the same gateway, and a reference is taken.
+ * TB_BAD_ARGUMENT: it is of another gateway, and nothing changed.
+ *
+ * A session that this side dialled goes on over a fresh connection at once. A renewal that is
+ * under way is followed by another, and one that failed is tried again after 10 s.
+ *
+ * A session that a peer dialled stays under the certificate that it began with. The peer dials
+ * anew before that certificate expires.
+ *
+ * Where trust changed (tb_tls_trust) every session ends instead, and is dialled again. A peer that
+ * is no longer trusted does not come back. */
 TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);
 
 /* ---- what we hold ---- */
@@ -288,9 +294,9 @@ TB_MUST_USE enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t pe
 /* Likewise; the same statuses. */
 TB_MUST_USE enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer,
                                              const struct tb_links_run *run);
-/* What this site holds of a model, or a site behind it (hops > 0), to that peer. The caller
- * says it when it changes, at most once a second, and when a session begins.
- * TB_PEER_UNREACHABLE: the link is down. TB_PEER_PROTOCOL: the peer does not know it.
+/* Tells that peer which versions of a model this site holds, or a site behind it (hops > 0). The
+ * caller says it when it changes, at most once a second, and when a session begins.
+ * TB_PEER_UNREACHABLE: the link is down. TB_PEER_PROTOCOL: the peer does not know the message.
  * TB_PEER_DENIED: the model does not concern that peer. */
 TB_MUST_USE enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer,
                                                const struct tb_site_state *state);

@@ -1,4 +1,4 @@
-/* links_inside.h - the object that holds all links of a gateway. Internal to wan/link.
+/* links_inside.h - all links of a gateway, as one struct. Internal to wan/link.
  *
  * One thread: the main loop's. */
 #ifndef TB_WAN_LINKS_INSIDE_H
@@ -19,7 +19,7 @@ struct tb_shared_places;
 #define LINKS_TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define LINKS_TICK_IDLE_MS 25u
 
-/* What is counted of a table. */
+/* The counters of one table. */
 struct tb_links_table_use {
     uint32_t most;
     uint64_t refused;
@@ -70,7 +70,7 @@ void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, cons
 /* The turn comes each `ms` milliseconds. */
 void tb_links_set_clock(struct tb_links *ls, uint32_t ms);
 void tb_links_busy(struct tb_links *ls); /* something moves: tick fast */
-/* What the kernel offers. */
+/* The ceilings and congestion controls of the kernel. */
 void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
                            struct tb_tcp_path_options *p);
 void tb_links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */

@@ -48,11 +48,11 @@ TB_MUST_USE enum tb_status tb_links_peer_progress(const struct tb_links *links, 
                                                   struct tb_links_progress *progress_out);
 
 /* Is this version, offered here, the base of a crossing under way, to or from here? It goes last,
- * and only for room: chunks that would be differences to it go whole then. */
+ * and only for room: chunks that would be deltas to it go whole then. */
 bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 
-/* What that peer announced in its session and did not take back, by turns; false: that was the
- * last. */
+/* One version that the peer announced in its session and did not take back. The cursor begins at
+ * 0. False: that was the last. */
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
 
@@ -87,7 +87,8 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
  * after tb_links_land_stop. */
 uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *uid);
 
-/* What went to all peers of a version that is offered here. TB_NOT_FOUND: it is not. */
+/* The bytes and chunks of an offered version that were put on streams to all peers. TB_NOT_FOUND:
+ * the version is not offered. */
 TB_MUST_USE enum tb_status tb_links_sent(const struct tb_links *links, const struct tb_id *uid,
                                          struct tb_sent_sum *sent_out);
 
@@ -176,7 +177,7 @@ struct tb_links_stats {
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */
     uint64_t chunks_refused;      /* that the peer refused */
-    uint64_t chunks_on_base;      /* sent as differences to a base */
+    uint64_t chunks_on_base;      /* sent as deltas */
     uint32_t expected;            /* models of which that peer takes the next version unasked, now */
     uint64_t pushed;              /* versions that went before they were asked for, */
     uint64_t pushes_declined;     /* or came so, and were not taken: they go when they are asked for */
@@ -194,10 +195,10 @@ enum tb_limit tb_links_most_limit(
     const struct tb_links_stats *stats); /* what holds most of the streams that send */
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
-/* In how many classes a step of that model had best be encoded for the peers that draw it, as it is
- * reckoned now from how the last one came; 0: in none, as none of them takes steps as sparse
- * differences. One that went away counts for the next 16 versions: steps that are kept are how it
- * gets on from where it stood. */
+/* In how many classes the deltas of the next version of that model had best be encoded for the
+ * peers that draw it, reckoned from how the last ones came. 0: in none, as none of them takes
+ * sparse deltas. A peer that went away counts for the next 16 versions: deltas that are kept are
+ * how it gets on from where it stood. */
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace);
 /* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */

@@ -12,7 +12,7 @@
 /* half of what one key may encrypt: the other half is for the change */
 #define RECORDS_MAX (UINT64_C(1) << 22)
 
-/* What the kernel offers. */
+/* The ceilings and congestion controls of the kernel. */
 void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
                            struct tb_tcp_path_options *p)
 {

@@ -29,7 +29,7 @@ void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes)
         b->day = today;
         b->used_bytes = b->saved_bytes = 0;
     } else if (b->day > today + 1) {
-        /* What was sent on that day may have been sent today; it is written down anew. */
+        /* The bytes counted for that day may have been sent today. They are written down anew. */
         b->day = today;
         b->saved_bytes = 0;
     }

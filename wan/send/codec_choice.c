@@ -8,13 +8,13 @@
 
 #define NEAR        0.95 /* of the best: then the fewest bytes count */
 #define WEIGHT      0.1  /* of one chunk in a running average */
-#define PROBE       32 /* of so many chunks that go another way, one is tried as a sparse difference again */
+#define PROBE       32   /* of so many chunks that go another way, one is tried as a sparse delta again */
 #define ENDLESS     1e15
 #define LATE        0.01 /* of one chunk in what went of late */
 #define SPOTS       32u
 #define SPOT_BYTES  64u
 
-#define BACK        1.1 /* times as soon have several classes to be, for who went over to one to come back */
+#define BACK        1.1 /* several classes are taken again once they are so many times as soon as one */
 #define PACE_FROM   TB_MS(100) /* what came sooner was mostly waited for */
 #define PACE_ONE    4u    /* so many times sooner came in one class what would have been as soon in several */
 #define PACE_SAVING 1000u /* of more the number of classes is no matter */
@@ -97,10 +97,10 @@ enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
     return (enum tb_choice_kind)(kind + TB_KIND_BYTES_MOST);
 }
 
-/* Until chunks were measured: what bf16 weights of a transformer and a step of its training take (1
- * to 4 % changed). A dense difference as it is where every element changed by a unit or two, two
- * bits each: it is tried where sparse ones save less, and what is believed to be worse than it is
- * would never be tried. */
+/* Until chunks were measured: savings of bf16 weights of a transformer and of one training step,
+ * which changes 1 to 4 % of them. The saving of a dense delta is that of a step that changed every
+ * element by a unit or two, two bits each. Dense is tried where sparse deltas save less, and a way
+ * that is believed to be worse than it is would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
     [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
     [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
@@ -169,7 +169,8 @@ static bool may(const struct tb_choice *c, const struct tb_choice_ask *ask, enum
 {
     unsigned classes;
     const struct tb_codec_form form = tb_choice_form(way, &classes);
-    if (way == TB_WAY_STEPS || (form.on_base && !ask->based)) return false; /* nothing is encoded as steps */
+    if (way == TB_WAY_STEPS || (form.on_base && !ask->based))
+        return false; /* a chunk is not encoded as chained deltas */
     if (form.id == TB_CODEC_PLANES && !is_float(ask->kind)) return false;
     if (way == TB_WAY_CLASSES && !is_float(ask->kind)) return false; /* bytes have one class */
     return tb_chunk_frame_may(c->protocol, form);
@@ -247,9 +248,9 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
     return chosen;
 }
 
-/* A step that changed everything says nothing of the next one, and what is not tried is never seen
- * to be better. At worst it goes raw, one chunk in PROBE. The other way round needs no try: a
- * sparse way that gets worse is seen to. */
+/* A training step that changed everything says nothing of the next one, and a way that is not
+ * tried is never seen to be better. At worst it goes raw, one chunk in PROBE. The other way round
+ * needs no try: a sparse way that gets worse is seen to. */
 static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choice_ask *ask,
                                  enum tb_choice_way way)
 {
@@ -329,8 +330,8 @@ static enum tb_choice_way most_go(const struct tb_choice *c, enum tb_choice_kind
 
 /* ---- encoded by somebody else ---- */
 
-/* What the best way would bring if that chunk, which has some saving as it is made, were encoded
- * here. */
+/* The rate of the best way, if that chunk were encoded here. Its saving is known from the encoded
+ * chunk. */
 static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *made, enum tb_choice_way way,
                         double saving)
 {
@@ -389,8 +390,8 @@ bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, u
     return true;
 }
 
-/* What ranks make sparse is taken of chunks with few changes alone: a quarter of
- * those decides for all. */
+/* Sparse deltas of ranks are taken for chunks with few changes alone: a quarter of those decides
+ * for all. */
 static double weighed(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     return c->of_late[kind] * (kind < TB_KIND_BYTES_MOST ? 3 : 1);
@@ -418,13 +419,13 @@ bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_cam
     return true;
 }
 
-/* A core's seconds a byte, of who encodes and of who decodes; 0: not known. */
+/* Seconds of a core for each byte, encoding and decoding together; 0: not known. */
 static double both_s(const struct tb_choice_speed *speed)
 {
     return speed->encode > 0 && speed->decode > 0 ? 1 / speed->encode + 1 / speed->decode : 0;
 }
 
-/* The sparse way of which most is known: in it the last step came, or most chunks of late. */
+/* The sparse way of which most is known: that of the last delta, or of most chunks of late. */
 static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kind kind,
                                    const struct tb_choice_pace *pace)
 {
@@ -432,10 +433,10 @@ static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kin
     return most_go(c, kind);
 }
 
-/* Of steps that others encode. What one way saves says what the other one would: all that goes is
- * in one of them, and of that one what is believed of the other may be old. */
-static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
-                        const struct tb_choice_pace *pace)
+/* The rate of deltas that others encode. The saving of one way tells that of the other. All of
+ * them go one way, so the belief about the other way may be old. */
+static double delta_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
+                         const struct tb_choice_pace *pace)
 {
     TB_ASSERT(is_sparse(way)); /* the others are not made by ranks */
     const struct tb_choice_speed *speeds = c->ways[kind];
@@ -447,8 +448,8 @@ static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enu
     return lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost);
 }
 
-/* As far as this link has seen itself: what ranks bring no more, as it did not pay, is
- * tried here now and then. */
+/* As far as this link has seen itself. Ranks stop bringing sparse deltas when they do not pay, and
+ * then they are tried here now and then. */
 static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     static const struct tb_choice_pace unknown = {.classes = 0};
@@ -459,8 +460,8 @@ static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
         const double rate = tb_choice_rate(c, kind, (enum tb_choice_way)w, NULL);
         if (rate > most) most = rate;
     }
-    return step_rate(c, kind, TB_WAY_GAPS, &unknown) >= NEAR * most ||
-           step_rate(c, kind, TB_WAY_CLASSES, &unknown) >= NEAR * most;
+    return delta_rate(c, kind, TB_WAY_GAPS, &unknown) >= NEAR * most ||
+           delta_rate(c, kind, TB_WAY_CLASSES, &unknown) >= NEAR * most;
 }
 
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace)
@@ -471,9 +472,9 @@ unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pac
     if (c->wish != TB_CHOICE_AUTO)
         return tb_choice_form(fixed(c, &ask), &classes).id == TB_CODEC_SPARSE ? TB_CODEC_CLASSES : 0;
     if (!sparse_pays(c, ask.kind)) return 0;
-    const double in_one = step_rate(c, ask.kind, TB_WAY_GAPS, pace);
+    const double in_one = delta_rate(c, ask.kind, TB_WAY_GAPS, pace);
     const double enough = in_one * (pace->classes == 1 ? BACK : NEAR);
-    return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
+    return delta_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
 }
 
 void tb_choice_check(const struct tb_choice *c)

@@ -233,7 +233,7 @@ struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_n
     const struct tb_object_shelf *shelf = shelf_of(o, name);
     struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
-        TB_ASSERT(object->refs > 0 && tb_bitmap_test(shelf->known, name->chunk)); /* what is here is known */
+        TB_ASSERT(object->refs > 0 && tb_bitmap_test(shelf->known, name->chunk)); /* each one here is known */
         object->refs++;
         o->used++;
     }
@@ -347,8 +347,8 @@ static void shelf_check(const struct tb_object_shelf *shelf, uint64_t *bytes, ui
     TB_ASSERT(shelf->began || !shelf->coming);
 }
 
-/* Objects and versions that left, and that somebody still refers to, count until they are given
- * back: the sums are at least what the tables hold. */
+/* Encoded chunks and versions that left, and that a caller still refers to, count until they are
+ * given back. So the sums may be above those of the tables. */
 void tb_objects_check(struct tb_objects *o)
 {
     uint64_t bytes = 0, count = 0;

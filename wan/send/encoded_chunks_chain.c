@@ -1,5 +1,5 @@
-/* encoded_chunks_chain.c - steps that were kept lead from a base that left to a version that is
- * here. What its chunks were is known by their digests; an object leads from one digest to another,
+/* encoded_chunks_chain.c - chained deltas: kept ones lead from a base that left to a version that
+ * is here. The digests of the chunks of both are known. A delta leads from one digest to another,
  * whatever versions lie between. */
 #include <string.h>
 
@@ -307,7 +307,7 @@ static const struct edge *way_end(struct way *w)
 }
 
 /* Its edges, the first one first. 0: they are too many after all, as one before the last has found
- * a way of fewer bytes in more steps. */
+ * a way of fewer bytes in more deltas. */
 static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB_CODEC_STEPS_MAX])
 {
     unsigned count = 0, steps = 0;

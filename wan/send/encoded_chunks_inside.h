@@ -18,7 +18,7 @@ struct tb_object {
 /* Of one shard; chunks NULL: nothing of it came yet. */
 struct tb_object_shelf {
     struct tb_object **chunks;
-    uint64_t *known; /* bits: the object is here, or there is none */
+    uint64_t *known; /* bits: the encoded chunk is here, or there is none */
     uint32_t count;
     bool coming, began; /* began: it was said once that they come */
     uint32_t came;      /* chunks that a rank said first what is of them */
@@ -53,7 +53,7 @@ struct tb_objects {
 bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
 /* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
 bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, uint32_t chunk);
-/* It leads to the chunk step by step: those that were not made here go. */
+/* The chained deltas that lead to the chunk: those that were not made here go. */
 void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
 void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
 

@@ -40,14 +40,14 @@ void tb_feed_check(struct tb_feed *f);
 void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol);
 /* Main loop. Empties the table into the caller's, which has TB_FEED_NOTES_MAX entries; how many. */
 uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out);
-/* Main loop. Nothing here is a difference to it any more: what waits to be sent goes whole. */
+/* Main loop. No chunk goes as a delta to it any more: those that wait go whole. */
 void tb_feed_base_gone(struct tb_feed *f, struct tb_shared_places *base);
 
 /* ---- notes ---- */
 
 /* Streams. False: full; the stream ends itself, so what it brought is asked for again. */
 bool tb_feed_note(struct tb_feed *f, const struct tb_note *note);
-/* The same for who can come again later: half of the room stays to streams. */
+/* The same for a caller that can come again later: half of the room stays to streams. */
 bool tb_feed_note_late(struct tb_feed *f, const struct tb_note *note);
 
 #endif

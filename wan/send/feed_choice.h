@@ -8,7 +8,7 @@
 
 #define TB_FEED_SLOTS_MAX 64u /* streams of a link */
 
-/* What a stream's connection carried lately. */
+/* The bytes that a stream's connection carried lately. */
 struct tb_feed_slot {
     tb_time_ns at;   /* when that was seen */
     tb_time_ns time; /* since it was seen before */

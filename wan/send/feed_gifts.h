@@ -8,9 +8,9 @@
 
 #define TB_FEED_GIFTS_MAX 4u
 
-/* A chunk that came by a second way, with the right digest, while a slower stream is in the
- * middle of it and has the claim. Whoever has the claim, or gets it, finishes the chunk
- * with these bytes. */
+/* A chunk that came by a second way, with the right digest, while a slower stream is in the middle
+ * of it and has the claim. The stream that has the claim, or gets it, finishes the chunk with
+ * these bytes. */
 struct tb_gift {
     struct tb_shared_places *share; /* referenced */
     uint32_t shard, chunk;
@@ -27,7 +27,8 @@ void tb_feed_gifts_drop(struct tb_feed *f); /* main loop: no stream is left */
 /* Streams. Takes the gift with its reference and its bytes. False: full, or the chunk has one;
  * both stay the caller's. */
 bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift);
-/* Streams. Who has the claim of a chunk takes what was left for it; NULL: nothing was. tb_free. */
+/* Streams. The stream that has the claim of a chunk takes the bytes that were left for it; NULL:
+ * there are none. tb_free. */
 uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_shared_places *share, uint32_t shard,
                            uint32_t chunk);
 

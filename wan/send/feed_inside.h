@@ -49,7 +49,7 @@ struct tb_feed {
 
 /* feed_parcels.c: no stream takes a parcel of an earlier session. */
 void tb_feed_parcels_session_locked(struct tb_feed *f, uint64_t session);
-/* No parcel that waits is a difference to `base` any more. */
+/* No parcel that waits goes as deltas to `base` any more. */
 void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_shared_places *base);
 /* feed_landings.c: no landing has `base` any more. */
 void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_shared_places *base);

@@ -20,7 +20,7 @@ struct tb_feed_landing {
 /* Main loop. A number above all before, whose chunks may come before it is known where they land:
  * streams wait with them until then. 0: no room. */
 uint32_t tb_feed_expect(struct tb_feed *f);
-/* Main loop. What waits for it is dropped (0: of all); the streams are to be told
+/* Main loop. Chunks that wait for it are dropped (0: for all). The caller tells the streams
  * (tb_links_heed). */
 void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Gives the landing a number above all before, or that one, which was expected; 0: no

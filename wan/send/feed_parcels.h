@@ -14,7 +14,7 @@
 
 struct tb_feed_parcel {
     struct tb_shared_places *share; /* referenced */
-    struct tb_shared_places *base;  /* referenced: what its chunks may be differences to; NULL: nothing */
+    struct tb_shared_places *base;  /* referenced: its chunks may be deltas to it; NULL: they are not */
     uint32_t crossing;
     struct tb_parcel parcel;
     bool again;     /* it is on its way already, and late (hedge.h) */

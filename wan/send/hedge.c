@@ -45,8 +45,8 @@ static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
     TB_ASSERT(c->crossing == way->crossing); /* one row for each crossing */
 }
 
-/* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no
- * version a second copy. */
+/* The credit that others left is for one parcel, and gone then: a link that hedged nothing for a
+ * day owes no version a second copy. */
 static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
 {
     TB_ASSERT(crossing != 0 && bytes > 0);
@@ -73,7 +73,7 @@ static void settle(struct tb_hedge *h, uint32_t crossing)
 
 /* ---- ways ---- */
 
-/* What of the way's parcel is not there yet, if there is any. */
+/* Adds the part of the way's parcel that is not there yet, if there is any. */
 static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_outbound *c)
 {
     struct tb_parcel rest;
@@ -192,7 +192,7 @@ void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
     TB_ASSERT(crossing != 0 || h->way_count == 0);
 }
 
-/* What went by two ways has one left, and may go again. */
+/* A parcel that went by two ways has one left, and may go again. */
 static void part(struct tb_hedge *h, const struct tb_hedge_way *ended)
 {
     for (uint32_t i = 0; i < h->way_count; i++)
@@ -241,7 +241,7 @@ static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
     return false;
 }
 
-/* What late means at this moment, of parcels of one kind. */
+/* The times that mean late at this moment, for parcels of one kind. */
 struct clock {
     tb_time_ns now, late, stalled;
     bool near_end;

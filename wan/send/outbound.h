@@ -1,19 +1,20 @@
-/* outbound.h - the sending half of one version's way over one link: what the peer lacks,
- * minus what is on its way.
+/* outbound.h - the sending half of one version's way over one link: the chunks that the peer
+ * lacks, without those that are on their way.
  *
- * Pure: no socket, file, clock, thread or heap. The owner tells it what the peer holds, which
- * stream took a parcel and which streams are gone; it says which chunks go next. What is held
- * here is polled from the places at each call, so a region that fills from elsewhere is
+ * Pure: no socket, file, clock, thread or heap. The owner tells it which chunks the peer holds,
+ * which stream took a parcel and which streams are gone. It says which chunks go next. It polls
+ * the places at each call for chunks that are held here, so a region that fills from elsewhere is
  * relayed without a word.
  *
  * Where the peer holds a base, chunks that are the same in it are not sent: the peer makes them
- * itself. One that it refuses is sent, and from then on whole. Chunks whose difference somebody
- * else is making may be waited for.
+ * itself. One that it refuses is sent, and from then on whole. A chunk whose delta a rank is
+ * making may be waited for.
  *
  * A chunk is absent there, queued (in a parcel that no stream took yet), on a stream, or held
  * there. It leaves "on a stream" only by the peer's word: HELD, REFUSED, or STREAM_GONE of that
- * stream, before which the peer has sent HELD of all that the stream brought. So an acknowledgement
- * lost in a cut is not work lost, and a chunk lost in a cut is not taken for delivered.
+ * stream, before which the peer has sent HELD of all that the stream brought. So an
+ * acknowledgement lost in a cut is not work lost, and a chunk lost in a cut is not taken for
+ * delivered.
  *
  * Promise P5: nothing that the peer acknowledged as held is sent again. Promise P4: a duplicate
  * HELD changes nothing. Kept by tests/scenario/crossing_cut.c and tests/unit/wan/outbound.c. */
@@ -36,7 +37,7 @@ struct tb_parcel {
     uint32_t first; /* index */
     uint32_t count; /* chunks */
     uint64_t bytes; /* raw */
-    bool plain;     /* its chunks go whole, not as differences to the base */
+    bool plain;     /* its chunks go whole, not as deltas */
 };
 
 /* Has chunk k of this manifest a chunk in the base that may stand for it: of the same
@@ -104,7 +105,8 @@ TB_MUST_USE enum tb_status tb_outbound_name_base(struct tb_outbound *c);
  * are (none of them is kept). */
 void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count);
 
-/* Behind the base: the peer expects the version, and holds nothing of it. Chunks go before START. */
+/* Behind the base: the peer expects the version, and holds nothing of it. Chunks go before
+ * START. */
 void tb_outbound_push(struct tb_outbound *c);
 
 /* HELD. TB_PEER_GARBLED: no such shard or chunk, or the peer lost a chunk within one crossing; the
@@ -141,8 +143,7 @@ void tb_outbound_unqueued(struct tb_outbound *c, const struct tb_parcel *parcel)
 /* Both ends of the stream are closed and the peer's HELD of what it brought is here: the rest is
  * sent again, but for what goes by another stream too. How many chunks that is. */
 uint32_t tb_outbound_stream_gone(struct tb_outbound *c, uint32_t slot);
-/* The chunk is on a stream, and may be there as a difference to a base: the peer can know
- * what that decodes to. */
+/* The chunk is on a stream, and may be a delta there: the peer can know what that decodes to. */
 bool tb_outbound_on_base(const struct tb_outbound *c, uint32_t shard, uint32_t chunk);
 /* The peer could not land this chunk: it is sent again, whole unless another writer there
  * had only failed. *times_out counts refusals for wrong bytes. TB_PEER_GARBLED: no such

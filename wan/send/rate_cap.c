@@ -20,7 +20,7 @@ static tb_time_ns lasts(const struct tb_cap *c, uint64_t bytes)
     return (tb_time_ns)((double)bytes * 1e9 / (double)c->bytes_per_s);
 }
 
-/* What was not used in time is lost, but for the burst. */
+/* Time that was not used is lost, but for the burst. */
 static void catch_up(struct tb_cap *c, tb_time_ns now)
 {
     const tb_time_ns floor = now > TB_CAP_BURST ? now - TB_CAP_BURST : 0;
@@ -29,7 +29,7 @@ static void catch_up(struct tb_cap *c, tb_time_ns now)
 
 void tb_cap_set(struct tb_cap *c, uint64_t bytes_per_s, tb_time_ns now)
 {
-    /* What a lower rate had put off is not waited for at a higher one. */
+    /* Pieces that a lower rate had put off do not wait at a higher one. */
     if (c->next_at > now && bytes_per_s > c->bytes_per_s) c->next_at = now;
     if (c->bytes_per_s == 0) c->next_at = now;
     c->bytes_per_s = bytes_per_s;

@@ -123,7 +123,8 @@ static uint32_t near_count(const struct tb_divide *d)
 
 /* ---- giving ---- */
 
-/* Chunks that this source could send and nobody was given. What is near does not come from far. */
+/* Chunks that this source could send and that no source was given. Chunks of a near source do not
+ * come from far. */
 static uint64_t free_word(const struct tb_divide *d, uint32_t source, const struct tb_divide_at *at)
 {
     const struct tb_divide_shard *shard = at->shard;
@@ -277,8 +278,8 @@ static bool is_done(const struct tb_divide *d, uint32_t source, tb_time_ns now)
     return d->ours_lacking_bytes == 0 || tb_time_since(s->moved_at, now) >= STANDS_STILL;
 }
 
-/* First what is our lane's. What is another's comes from far where that one is not there. True: as
- * much as it may have is free, and given. */
+/* First the chunks of our lane. Chunks of another lane come from far where that lane is not there.
+ * True: as much as it may have is free, and given. */
 static bool give_in_order(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
     struct tb_divide_source *to = &d->sources[source];
@@ -325,8 +326,8 @@ static double left_s(const struct tb_divide_source *s)
     return (double)s->given_bytes / (double)(s->bytes_per_s > 0 ? s->bytes_per_s : 1);
 }
 
-/* Nothing is left to give: who is done takes half from whoever needs longest, the last of it, if
- * that is long enough to be worth a chunk that comes twice. */
+/* Nothing is left to give. A source that is done takes half from the source that needs longest,
+ * the last of it, if that is long enough to be worth a chunk that comes twice. */
 static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
 {
     const struct tb_divide_source *to = &d->sources[thief];
@@ -350,7 +351,7 @@ static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
     forget_rate(&d->sources[victim], now);
 }
 
-/* The fastest of those that were not asked yet in this step. */
+/* The fastest of those that were not asked yet in this turn. */
 static uint32_t next_source(const struct tb_divide *d, uint32_t done)
 {
     uint32_t best = TB_DIVIDE_NONE;

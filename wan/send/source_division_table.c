@@ -70,8 +70,8 @@ static uint64_t lacking_word(const struct tb_divide_shard *shard, uint32_t w)
     return all_of(shard, w) & ~(shard->seen[w] | shard->given[w] | shard->near[w]);
 }
 
-/* What is lacking is counted as it changes, for a version may have millions of chunks: who changed
- * word w says what lacked before. */
+/* Lacking bytes are counted as they change, for a version may have millions of chunks. The caller,
+ * which changed word w, says which chunks lacked before. */
 static void recount(struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w, uint64_t before)
 {
     const uint64_t after = lacking_word(shard, w), ours = shard->ours[w];
@@ -105,7 +105,7 @@ struct tb_divide_around tb_divide_theirs(const struct tb_divide *d)
     return around(d, d->chunks > 0 ? (d->start + d->share) % d->chunks : 0, d->chunks - d->share);
 }
 
-/* What of a stretch is in shard s, which begins at `before`. */
+/* The part of a stretch that is in shard s, which begins at `before`. */
 static struct tb_range of_shard(const struct tb_divide *d, uint32_t s, uint64_t before,
                                 struct tb_divide_stretch all)
 {
@@ -297,7 +297,7 @@ void tb_divide_take_back_all(struct tb_divide *d, uint32_t source)
             tb_divide_take_back(d, source, &d->shards[s], w, UINT64_MAX);
 }
 
-/* What other lanes have, and may be had from there now. */
+/* Chunks that other lanes have, and that may be had from there now. */
 static void see_near(struct tb_divide *d, struct tb_divide_shard *shard, uint32_t w)
 {
     const uint64_t before = lacking_word(shard, w);
@@ -347,9 +347,9 @@ static uint64_t landed_word(const struct tb_divide_shard *shard, uint32_t source
     return shard->of[source].has[w] & ~shard->far[w] & ~shard->ours[w];
 }
 
-/* What another lane has by now does not come from far: what was asked for there and has not been
- * sent is taken back. Only once, as it is told: what a far source is given afterwards, because the
- * lane brings it too slowly, stays there. */
+/* Chunks that another lane has by now do not come from far: those that were asked for there and
+ * not sent are taken back. Only once, as it is told: chunks that a far source is given afterwards,
+ * because the lane brings them too slowly, stay there. */
 static void near_has(struct tb_divide *d, uint32_t source, struct tb_divide_shard *shard,
                      const struct tb_held_word *word)
 {
@@ -377,7 +377,8 @@ enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, c
             near_has(d, source, shard, &word);
         else
             shard->of[source].has[word.index] = word.word;
-        tb_divide_take_back(d, source, shard, word.index, ~word.word); /* what it lost it cannot send */
+        /* A source cannot send a chunk that it lost. */
+        tb_divide_take_back(d, source, shard, word.index, ~word.word);
     }
     d->freed++;
     return TB_OK;

@@ -17,7 +17,7 @@ const char *tb_limit_name(enum tb_limit limit)
 
 enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
 {
-    TB_ASSERT(s->time > 0); /* differences are over some time */
+    TB_ASSERT(s->time > 0); /* counters grew over some time */
     /* However busy: what is paced is under way most of the time. */
     if (s->capped > s->time / 3) return TB_LIMIT_CAP;
     const tb_time_ns wanted = s->wanted > s->busy ? s->wanted : s->busy;

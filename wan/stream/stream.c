@@ -88,7 +88,7 @@ static void be_gone(struct tb_stream *s, enum tb_status why)
     tb_stream_loop_tell(loop);
 }
 
-/* What TCP makes of our bytes, for the link's cap. */
+/* The cost of our bytes in packets, for the link's cap. */
 static void price(struct tb_stream *s)
 {
     struct sockaddr_storage at = {0};
@@ -113,7 +113,7 @@ static bool may_bind(const struct tb_stream *s)
     return atomic_load_explicit(&s->may_bind, memory_order_acquire);
 }
 
-/* Who dialled says which session and stream it is, who accepted answers. */
+/* The end that dialled says which session and stream it is, the other answers. */
 static void greet(struct tb_stream *s)
 {
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
@@ -200,8 +200,8 @@ void tb_stream_begin(struct tb_stream *s)
     if (status != TB_OK) be_gone(s, status);
 }
 
-/* What reached this machine before the end was said is not asked for again (P5): it is read
- * first. */
+/* Chunks that reached this machine before the end was said are not asked for again (P5): they are
+ * read first. */
 static void end(struct tb_stream *s)
 {
     const uint64_t before = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);

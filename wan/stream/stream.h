@@ -1,13 +1,13 @@
-/* stream.h - one data stream of a link. A shell, internal to wan. stream_loop.h has the loops on which
- * streams live.
+/* stream.h - one data stream of a link. A shell, internal to wan. stream_loop.h has the loops on
+ * which streams live.
  *
  * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places
- * and lands chunk frames into places, both ways at once, and knows nothing of sessions: the main
+ * and lands chunk frames into places, both ways at once, and knows nothing of sessions. The main
  * loop opens it for a session, tells it to end, and looks at its phase. Bytes go from the arena
  * into SSL_write and from SSL_read into the arena.
  *
- * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop.
- * What both look at is atomic. */
+ * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's
+ * loop. Fields that both look at are atomic. */
 #ifndef TB_WAN_STREAM_H
 #define TB_WAN_STREAM_H
 
@@ -180,7 +180,7 @@ struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan);
 /* Main loop. Session, number, slot and protocol of the plan; BIND goes as soon as it is open. */
 void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
 void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
-/* Main loop. What has arrived is read, then it closes. */
+/* Main loop. The stream reads the bytes that have arrived, then closes. */
 void tb_stream_end(struct tb_stream *s);
 enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
 

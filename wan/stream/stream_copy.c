@@ -1,5 +1,5 @@
-/* stream_copy.c - what is the same in a base costs no bytes: the chunk is copied from the
- * base, digested, held.
+/* stream_copy.c - chunks that are the same in a base cost no bytes: each is copied from the base,
+ * digested, held.
  *
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */

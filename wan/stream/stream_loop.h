@@ -1,4 +1,5 @@
-/* stream_loop.h - the loops on which streams live, each with a thread of its own. Internal to wan. */
+/* stream_loop.h - the loops on which streams live, each with a thread of its own. Internal to
+ * wan. */
 #ifndef TB_WAN_STREAM_LOOP_H
 #define TB_WAN_STREAM_LOOP_H
 

@@ -27,7 +27,7 @@ static void drop_parcel(struct tb_stream_send *t)
     t->have_parcel = false;
 }
 
-static void drop_object(struct tb_stream *s)
+static void drop_encoded(struct tb_stream *s)
 {
     if (s->send.object != NULL) tb_object_unref(s->plan.objects, s->send.object);
     s->send.object = NULL;
@@ -38,7 +38,7 @@ void tb_stream_send_fini(struct tb_stream *s)
     const struct tb_stream_send *t = &s->send;
     if (!t->control && tb_stream_sending(s))
         tb_feed_unspend(s->plan.feed, t->stage_used - t->stage_sent + (uint64_t)t->body_left);
-    drop_object(s);
+    drop_encoded(s);
     drop_parcel(&s->send);
     tb_free(s->send.encoded);
     s->send.encoded = NULL;
@@ -93,7 +93,7 @@ static bool room(uint8_t **memory, size_t *cap, size_t bytes)
     return *memory != NULL;
 }
 
-/* What there is to encode of the chunk that stands in `frame`. */
+/* The input of a codec for the chunk that stands in `frame`. */
 static struct tb_codec_input input_of(const struct tb_stream *s, const uint8_t *raw,
                                       const struct tb_chunk_frame *frame)
 {
@@ -117,10 +117,10 @@ static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, str
     return tb_codec_encode(tb_stream_loop_codec(s->loop), form, in, out, coded);
 }
 
-/* What its publisher or another link made, or brought, on the same base; unless another
- * way is sooner there. */
-static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
-                        const struct tb_codec_input *in, struct tb_codec_coded *coded)
+/* A delta on the same base that its publisher or another link made, or brought; unless another way
+ * is sooner there. */
+static bool find_encoded(struct tb_stream *s, const struct tb_object_name *name,
+                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
     TB_ASSERT(t->object == NULL); /* that of the chunk before was given back */
@@ -134,13 +134,13 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                                         .wire_bytes = (uint32_t)coded->count,
                                         .elsewhere = tb_object_from(t->object) != TB_OBJECT_MADE_HERE};
     if (tb_feed_takes(s->plan.feed, &made)) return true;
-    drop_object(s);
+    drop_encoded(s);
     return false;
 }
 
-/* The peer's base is not here, or not sound: steps that were kept may lead from it. */
-static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
-                       const struct tb_codec_input *in, struct tb_codec_coded *coded)
+/* The peer's base is not here, or not sound: chained deltas that were kept may lead from it. */
+static bool chain_deltas(struct tb_stream *s, const struct tb_object_name *name,
+                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
     struct tb_object *objects[TB_CODEC_STEPS_MAX];
@@ -163,10 +163,10 @@ static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
     return tb_feed_joins(s->plan.feed, &made, tb_codec_steps(coded));
 }
 
-/* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes
- * raw. */
-static bool make_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
-                        struct tb_codec_coded *coded)
+/* Encodes the chunk in the way that is best now, and keeps a delta that others may want. False: it
+ * goes raw. */
+static bool make_encoded(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
+                         struct tb_codec_coded *coded)
 {
     const struct tb_choice_ask ask = {tb_choice_kind_of(in), in->base != NULL};
     const enum tb_choice_way way = tb_feed_pick(s->plan.feed, &ask);
@@ -197,8 +197,8 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     const struct tb_object_name name =
         tb_stream_object_name(p->share, may ? p->base : p->share, frame->shard, frame->chunk);
     const bool found =
-        may && (in.base != NULL ? find_object(s, &name, &in, &coded) : join_steps(s, &name, &in, &coded));
-    if (!found && !make_object(s, &name, &in, &coded))
+        may && (in.base != NULL ? find_encoded(s, &name, &in, &coded) : chain_deltas(s, &name, &in, &coded));
+    if (!found && !make_encoded(s, &name, &in, &coded))
         coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
     frame->form = coded.form;
     s->send.classes = tb_codec_classes(&coded);
@@ -264,7 +264,7 @@ static bool next_chunk(struct tb_stream *s)
         tb_stream_loop_tell(s->loop);
         return false;
     }
-    drop_object(s); /* of the chunk before */
+    drop_encoded(s); /* of the chunk before */
     struct tb_chunk_frame frame = {.crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
     const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
     const uint8_t *bytes = encode(s, raw, &frame);

@@ -11,7 +11,8 @@ void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of the
 void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
 void tb_stream_send_fini(struct tb_stream *s);
 bool tb_stream_sending(const struct tb_stream *s);
-/* What held it; `time` since it was asked last. */
+/* The times for which it wanted to send, and for which a limit held it; `time` since it was asked
+ * last. */
 struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time);
 /* stream_busy.c: what the connection carried is told to the feed, now and then. */
 void tb_stream_busy(struct tb_stream *s, tb_time_ns now);

@@ -2,11 +2,11 @@
  * clock, no thread.
  *
  * A stream that was dialled sends BIND once its session is known, and is bound by the answer. A
- * stream that was accepted is bound as soon as it is open. Each stream ends as GONE, in which
- * it is the main loop's.
+ * stream that was accepted is bound as soon as it is open. Each stream ends as GONE, in which it
+ * is the main loop's.
  *
- * The farewell is the main loop's own: which ends have said STREAM_GONE. What was on a stream goes
- * again once both have. */
+ * The farewell is the main loop's own: which ends have said STREAM_GONE. Chunks that were on a
+ * stream go again once both have. */
 #ifndef TB_WAN_STREAM_STATES_H
 #define TB_WAN_STREAM_STATES_H
 

@@ -7,7 +7,7 @@
 
 #define LOOKS_A_SECOND 50u
 
-/* What may wait unsent at that rate: a power of two. */
+/* Bytes that may wait unsent at that rate: a power of two. */
 static uint32_t unsent_for(uint64_t bytes_per_s)
 {
     uint32_t bytes = TB_TCP_UNSENT_BYTES_MIN;

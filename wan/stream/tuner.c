@@ -17,7 +17,7 @@
 #define UNSEEN        TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
 #define MORE_LEAST    TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
 #define MORE_MOST     TB_SECONDS(3600)
-#define GAIN_PERCENT  2u /* that a step's utility has to bring */
+#define GAIN_PERCENT  2u /* that another number has to bring */
 
 uint32_t tb_tuner_by_window(uint64_t bytes_per_s, tb_time_ns rtt, uint64_t window_bytes)
 {
@@ -177,8 +177,8 @@ static void looked(struct tb_tuner *t, const struct tb_tuner_seen *seen)
         begin(t, TB_TUNER_WARMING, seen); /* the first full copy on this path */
 }
 
-/* What there was to send came to an end, or streams that were asked for are not there yet: nothing
- * can be said of the number. */
+/* Nothing is left to send, or streams that were asked for are not there yet: the look says nothing
+ * of the number. */
 static void interrupted(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (t->state == TB_TUNER_LOOKING) t->state = TB_TUNER_WARMING;
@@ -203,7 +203,7 @@ static void lower(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     TB_ASSERT(t->streams > 0 && t->ceiling > 0);
 }
 
-/* Whatever held them may be over: a path that was broken for some seconds, a peer that
+/* The reason for the shortage may be over: a path that was broken for some seconds, a peer that
  * has descriptors again. */
 static void try_more(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {

@@ -89,7 +89,7 @@ static void race_on(struct tb_link *l, tb_time_ns now)
     }
 }
 
-/* What worked last is tried first. */
+/* The address of the last session is tried first. */
 static void good_first(struct tb_link *l)
 {
     for (uint32_t i = 1; i < l->path.address_count; i++) {
@@ -111,8 +111,8 @@ static void race_begin(struct tb_link *l)
     race_on(l, now);
 }
 
-/* One that came up later would replace the session, and all its streams, for nothing. What is open
- * already stays: the peer may have made it the session. */
+/* A dial that opens later would replace the session, and all its streams, for nothing. A
+ * connection that is open already stays: the peer may have made it the session. */
 static void dials_end(struct tb_link *l)
 {
     for (struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next) {
@@ -279,8 +279,9 @@ static void note_connected(const struct tb_link *l, tb_time_ns now)
             c->connected_at = now;
 }
 
-/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a
- * silent session is silent, too; and so is what has less time than that left. */
+/* True: the dial still makes progress. It waits for TLS and the peer, or for HELLO once it is
+ * open. A dial that has taken as long as a silent session counts as silent. So does one with less
+ * time than that left. */
 static bool moves(const struct tb_link_conn *c, tb_time_ns now)
 {
     const tb_time_ns silent = tb_link_silent_after(c->link);

@@ -20,7 +20,7 @@ void tb_link_forget_resolving(struct tb_link *l);
 /* A session that works, and that we dialled, is to go on over a fresh connection: dials one, which
  * takes over once it is greeted. */
 void tb_link_renew(struct tb_link *l, tb_time_ns now);
-/* What its name says; not during a race. */
+/* The addresses to which the name of the peer resolves; not during a race. */
 void tb_link_take_addresses(struct tb_link *l, const struct tb_address *addresses, uint32_t count,
                             tb_time_ns now);
 void tb_link_names_doubt(struct tb_link *l); /* ask for the peer's name again, now */

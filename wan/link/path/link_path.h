@@ -11,7 +11,7 @@
 struct tb_link;
 struct tb_link_resolving;
 
-/* What a link says of itself (link_why.c). */
+/* The reason for which a link is down, or ails (link_why.c). */
 struct tb_link_said {
     enum tb_links_why why;
     bool up;      /* since `since`; else it is down since then */

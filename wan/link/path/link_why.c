@@ -314,7 +314,7 @@ static bool fits_site(const struct tb_link *l, const struct tb_link_conn *c)
     return c->identity.kind == TB_IDENTITY_GATEWAY && tb_name_equal(&l->identity.site, &c->identity.site);
 }
 
-/* Whoever scans the port breaks TLS in other ways. */
+/* A scanner of the port breaks TLS in other ways. */
 static bool is_judgement(enum tb_tls_fault fault)
 {
     return fault != TB_TLS_FAULT_NONE && fault != TB_TLS_FAULT_OTHER;

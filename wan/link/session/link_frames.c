@@ -79,8 +79,8 @@ static void send_hello(struct tb_link_conn *c, const struct tb_id *session)
     tb_wire_end(c->wire);
 }
 
-/* What is said on a control stream is small, but it is what a version waits for first. A data
- * stream is asked again when it has found its loop. */
+/* Messages on a control stream are small, but a version waits for them first: its congestion
+ * control matters too. A data stream is measured again once it is on its loop. */
 static void conn_path(struct tb_link_conn *c)
 {
     TB_ASSERT(c->link != NULL && c->wire != NULL);

@@ -68,9 +68,10 @@ static void end_with_certificate(struct tb_link *l, bool ours)
     tb_link_said_expired(l, ours);
 }
 
-/* A session does not outlive the certificate of either end. One that we dialled takes a fresh
- * connection before, in the hope of newer ones, as the peer's may have been renewed, and ours; and
- * at once where ours has been. What failed is tried again after a while. */
+/* A session does not outlive the certificate of either end. A session that we dialled takes a
+ * fresh connection a minute before, because either certificate may have been renewed by then.
+ * Where ours has been renewed it does so at once. A renewal that failed is tried again after a
+ * while. */
 static void watch_certificates(struct tb_link *l, tb_time_ns now)
 {
     TB_ASSERT(tb_link_is_up(l));

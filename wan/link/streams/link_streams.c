@@ -149,8 +149,8 @@ static void forget_stream(struct tb_link *l, uint32_t slot)
     l->traffic.streams.slots[slot] = NULL;
 }
 
-/* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is
- * sent again once both ends are closed and the peer has told what arrived. */
+/* A stream of this session is gone here. The end that sees it first says so. Chunks that were on
+ * it are sent again once both ends are closed and the peer has told which arrived. */
 static void tell_gone(struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     const enum tb_status why = (enum tb_status)atomic_load(&s->why);

@@ -49,7 +49,7 @@ static uint32_t asks_sent(const struct tb_link *l)
     return count;
 }
 
-/* What nobody asked for is not waited for. */
+/* Manifests that follow a PUSH, and that nobody here asked for, are not waited for. */
 void tb_link_asks_rewind(struct tb_link *l)
 {
     struct tb_link_ask **at = &l->traffic.asks;
@@ -172,8 +172,8 @@ static void tell_failed(struct tb_link *l, const struct tb_id *uid, enum tb_stat
     if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
 }
 
-/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then
- * may never be answered: such gives way when there are too many. */
+/* Asks wait for the peer's next session, and go on in it. A version that the peer does not
+ * announce by then may never be answered: its ask gives way when there are too many. */
 static struct tb_link_ask **ask_stale(struct tb_link *l)
 {
     struct tb_link_ask **at = &l->traffic.asks;

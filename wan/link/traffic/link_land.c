@@ -33,8 +33,8 @@ static bool tell_differences(struct tb_link *l, struct tb_link_in *in, tb_time_n
     return any;
 }
 
-/* The newest version that is whole here and that the peer says it serves too; where there is none,
- * the newest older one: the peer may know by which steps it got from there. */
+/* The newest version that is whole here and that the peer says it serves too. Where there is none:
+ * the newest older one, for the peer may have deltas that lead from there. */
 static struct tb_shared_places *choose_base(const struct tb_link *l, const struct tb_link_in *in)
 {
     const struct tb_offer *best = NULL;
@@ -87,7 +87,7 @@ static struct tb_stream_copy *copies_new(const struct tb_link *l, const struct t
     return copies;
 }
 
-/* What is the same in the base is made here, by all loops. */
+/* Chunks that are the same in the base are copied here, by all loops. */
 static void copies_begin(struct tb_link *l, const struct tb_link_in *in, struct tb_stream_copy *copies)
 {
     while (copies != NULL) {

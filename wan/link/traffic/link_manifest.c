@@ -124,8 +124,8 @@ static enum tb_status shard_done(struct tb_link *l, struct tb_link_ask **at)
     return a->shard == a->key.shard_count ? all_done(l, at) : TB_OK;
 }
 
-/* What cannot be helped by dropping the peer ends the ask alone; the rest of its
- * answer is skipped. */
+/* A failure that dropping the peer would not mend ends the ask alone. The rest of its answer is
+ * skipped. */
 static enum tb_status judge(struct tb_link *l, const struct tb_id *uid, enum tb_status status)
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;

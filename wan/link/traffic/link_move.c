@@ -16,12 +16,12 @@
 #include "wan/send/feed.h"
 #include "wan/send/feed_gifts.h"
 
-void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool steps_stay)
+void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool deltas_stay)
 {
     struct tb_shared_places *base = o->share;
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
-        out->base = steps_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
+        out->base = deltas_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
     }
     for (struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;

@@ -8,8 +8,8 @@ struct tb_link;
 struct tb_offer;
 struct tb_shared_places;
 
-/* That version leaves; what was encoded of it may stay. */
-void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool steps_stay);
+/* That version leaves. `deltas_stay`: its encoded chunks are kept. */
+void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool deltas_stay);
 bool tb_link_base_used(const struct tb_link *l,
                        const struct tb_shared_places *base); /* by a crossing, either way */
 void tb_link_take_notes(struct tb_link *l);                  /* taken parcels and notes of the feed */

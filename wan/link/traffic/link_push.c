@@ -1,12 +1,17 @@
 /* link_push.c - versions that are sent before they are asked for: two round trips sooner.
  *
- * Who receives says when: EXPECT names what is whole here and a crossing for the next version of
- * its model. Who sends uses it up by PUSH, ahead of VERSION, with the manifests and the first
- * chunks behind it; or it ends with the next WANT of the model. What is pushed is landed like what
- * is asked for, where the daemon takes it and its base is the one that was named; else STOP, within
- * options.push_ms of its manifests, and it goes when it is asked for. Streams wait with chunks of
- * it until then (stream_receive.c), and other models behind them: so one whose manifests take long
- * is not sent, and one that was not taken in time is the last of its model for a while. */
+ * The receiver says when. EXPECT names a version that is whole here, and a crossing for the next
+ * version of its model. The sender uses the crossing up by PUSH, ahead of VERSION, with the
+ * manifests and the first chunks behind it. The next WANT of the model ends an EXPECT that was not
+ * used.
+ *
+ * A pushed version lands like one that was asked for, where the daemon takes it and its base is
+ * the one that was named. Else STOP goes within options.push_ms of its manifests, and the version
+ * goes when it is asked for.
+ *
+ * Until then streams wait with its chunks (stream_receive.c), and other models behind them. So a
+ * version whose manifests take long is not pushed. A model whose version was not taken in time is
+ * not expected for a while. */
 #include "wan/link/traffic/link_push.h"
 
 #include <string.h>
@@ -27,8 +32,8 @@
 
 /* ---- receiving ---- */
 
-/* What was too long in coming once will be so again: each time every stream stands still, and
- * what went went in vain. */
+/* A version of this model that was too long in coming once will be so again: each time every
+ * stream stands still, and its bytes go in vain. */
 static bool rests(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_push **at = tb_push_find_model(&l->traffic.pushes.resting, model);
@@ -47,8 +52,8 @@ static void rest(struct tb_link *l, struct tb_push *p)
     l->traffic.pushes.resting = p; /* as many as models are wanted */
 }
 
-/* Something newer is there, and is asked for; or is here, and P5: who lost it may take
- * it for the next one. */
+/* A newer version is announced, and is asked for; or is here. P5: a peer that lost the newer one
+ * may take it for the next one. */
 static bool is_behind(const struct tb_link *l, const struct tb_offer *newest)
 {
     for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
@@ -99,8 +104,8 @@ void tb_link_expect(struct tb_link *l, const struct tb_offer *o)
               .base = p->base);
 }
 
-/* P7: each number that EXPECT gave out serves once; who names another one makes us keep
- * what nobody expects. */
+/* P7: each number that EXPECT gave out serves once. A peer that names another number would make us
+ * keep rows that nobody expects. */
 static bool was_given(struct tb_link *l, uint32_t crossing)
 {
     for (uint32_t i = 0; i < LINK_GIVEN_MAX; i++) {

@@ -51,9 +51,9 @@ enum tb_status tb_link_on_want(struct tb_link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-/* The peer holds that version whole. We may not: then steps that were kept may lead from
- * it, or the chunks go as they are. Another model's bytes are no base: the difference to
- * them would tell of them. */
+/* The peer holds that version whole. We may not: then deltas that were kept may lead from it, or
+ * the chunks go as they are. A version of another model is no base: a delta to it would tell of
+ * its bytes. */
 static void base_find(struct tb_link *l, struct tb_link_out *out, const struct tb_id *uid)
 {
     const struct tb_version_key *key = &out->offer->key;
@@ -164,11 +164,11 @@ static void out_no_base(struct tb_link *l, struct tb_link_out *out)
            l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
 }
 
-/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a
- * rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that went so; of
- * others a peer can say nothing. */
-static void object_bad(const struct tb_link *l, const struct tb_link_out *out,
-                       const struct tb_frame_refused *m)
+/* P1: the peer decoded the delta, on the base that both hold, and the chunk is wrong. The delta
+ * may be of a rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that
+ * went as a delta counts. Of others a peer can say nothing. */
+static void delta_bad(const struct tb_link *l, const struct tb_link_out *out,
+                      const struct tb_frame_refused *m)
 {
     if (out->base == NULL || l->links->options.objects == NULL) return;
     const struct tb_object_name name =
@@ -206,7 +206,7 @@ enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
-    if (on_base) object_bad(l, out, &m);
+    if (on_base) delta_bad(l, out, &m);
     struct tb_links_bad_chunk bad = {
         .uid = out->offer->key.uid, .shard = m.shard, .chunk = m.chunk, .times = times, .ours = true};
     if (on_base && out->base != NULL) bad.base = out->base->uid;
@@ -265,7 +265,7 @@ static bool hedge(struct tb_link *l, struct tb_link_out *out, tb_time_ns now)
     return pushed;
 }
 
-/* P6: a model whose steps cross as a hundredth does not pay for the whole of them. */
+/* P6: a model whose deltas are a hundredth of its chunks does not pay for the whole of them. */
 static uint64_t owes(struct tb_link_out *out, uint64_t bytes)
 {
     struct tb_sent_sum sum;
@@ -273,8 +273,9 @@ static uint64_t owes(struct tb_link_out *out, uint64_t bytes)
     return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
 }
 
-/* Objects are sparse differences; a link that would not take them does not wait for them. */
-static bool takes_objects(struct tb_link *l)
+/* Encoded chunks that are kept are sparse deltas. A link that would not take them does not wait
+ * for them. */
+static bool takes_deltas(struct tb_link *l)
 {
     struct tb_choice choice;
     const struct tb_link_out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
@@ -286,9 +287,10 @@ static bool takes_objects(struct tb_link *l)
     return tb_choice_classes(&choice, &any) > 0;
 }
 
-/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that
- * is done: to make it here as well would take a core twice, and be no sooner. */
-static void await_objects(const struct tb_link *l, struct tb_link_out *out, bool takes, tb_time_ns now)
+/* The publisher of a version, or another link, may be making deltas to the peer's base. Their
+ * chunks go when that is done: to make them here as well would take a core twice, and be no
+ * sooner. */
+static void await_deltas(const struct tb_link *l, struct tb_link_out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
     const struct tb_shared_places *share = out->offer->share;
@@ -301,8 +303,8 @@ static void await_objects(const struct tb_link *l, struct tb_link_out *out, bool
     }
 }
 
-/* P7: who may not take it after all gets no more of it than that, by what went so
- * far, and nothing whole. */
+/* P7: a peer that may not take the version after all gets no more of it than that, by what went so
+ * far, and no chunk whole. */
 static bool far_ahead(const struct tb_link_out *out)
 {
     struct tb_sent_sum sum;
@@ -344,10 +346,10 @@ bool tb_link_refill(struct tb_link *l, tb_time_ns now)
                spent = l->traffic.crossings.spent = tb_feed_spent(l->traffic.feed, NULL);
     struct tb_feed_parcel p = {0};
     bool pushed = false;
-    const bool takes = takes_objects(l);
+    const bool takes = takes_deltas(l);
     if (before && !spent) tb_links_heed(l->links); /* streams have parcels in hand */
     for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
-        await_objects(l, out, takes, now);
+        await_deltas(l, out, takes, now);
     while (!spent && ready < target && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;

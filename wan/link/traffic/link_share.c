@@ -159,8 +159,8 @@ void tb_link_share_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns no
     struct tb_links *ls = l->links;
     struct tb_link *other = other_link(ls, l, &in->key.uid);
     struct tb_division *v = division_find(ls, &in->key.uid);
-    /* Who cannot share is alone. One of several lanes has a share of its own, also while the
-     * others are not there. */
+    /* A peer that cannot share sends alone. One of several lanes has a share of its own, also
+     * while the others are not there. */
     if (!shares(l) || (v == NULL && other == NULL && ls->options.lane_count == 1)) return;
     if (v == NULL) v = division_new(ls, in);
     if (v == NULL) return;
@@ -183,7 +183,8 @@ static void tell_news(struct tb_division *v, uint32_t source)
         tb_link_send_words(l, TB_FRAME_TAKE, v->members[source].crossing, shard, words, count);
 }
 
-/* What the members' streams brought. Those whose crossing is over, or another one by now, leave. */
+/* Counts the bytes that the members' streams brought. A member whose crossing is over, or is
+ * another one by now, leaves. */
 static void see_who_left(struct tb_division *v, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {

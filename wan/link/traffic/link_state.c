@@ -124,7 +124,7 @@ enum tb_limit tb_links_most_limit(const struct tb_links_stats *stats)
     return (enum tb_limit)most;
 }
 
-/* Differences since the last look. A counter that fell was begun anew. */
+/* The growth since the last look. A counter that fell was begun anew. */
 static uint64_t grew(uint64_t *before, uint64_t now)
 {
     const uint64_t by = now > *before ? now - *before : 0;

@@ -8,7 +8,7 @@
 struct tb_link;
 struct tb_wire_frame;
 
-/* What holds up the chunks that go to the peer. */
+/* The reason that holds up chunks on their way to the peer. */
 struct tb_link_holdup {
     enum tb_holdup told;   /* as the peer heard of us in this session */
     tb_time_ns at;         /* when it was looked at last */

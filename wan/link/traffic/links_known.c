@@ -88,8 +88,8 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(links->links[peer].traffic.feed, choice_out);
 }
 
-/* It draws that model, or did before it went away, and may come back while steps still
- * lead from what it has. */
+/* The peer draws that model, or did before it went away. It may come back while deltas still lead
+ * from the version that it has. */
 static bool draws(const struct tb_link *l, const struct tb_name *model)
 {
     return tb_link_granted(l, model) &&

@@ -139,7 +139,7 @@ void tb_links_offers_tick(struct tb_links *ls)
         if (!o->whole) o->whole = whole_here(o);
 }
 
-/* What left the peer is not held there any more, and is no news once it comes back. */
+/* A version that left the peer is not held there any more, and is no news once it comes back. */
 void tb_link_peer_dropped(struct tb_link *l, const struct tb_id *uid)
 {
     struct tb_offer *o = tb_offer_find(l->links, uid);

@@ -42,8 +42,8 @@ void tb_links_sweep_retired(
 struct tb_retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
 /* The share goes once no stream has a hand on it. */
 void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct tb_retired *call);
-/* A version that left, while its chunks are known (encoded_chunks.h): what a peer holds, and steps
- * may lead from. NULL: it is not, or no memory. */
+/* A version that left, while its chunks are known (encoded_chunks.h): a peer holds it, and deltas
+ * may lead from it. NULL: it is not known, or no memory. */
 struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
                                            const struct tb_name *model);
 void tb_links_past_free(struct tb_links *ls,
