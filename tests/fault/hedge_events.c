@@ -1,10 +1,12 @@
-/* Every event in every state of the hedge: a crossing of four chunks over two streams. Who should
- * be given a second way, and who pays for it, is reckoned here once more, from where chunks are and
- * what the header says. Of a step a chunk that is refused has no base there any more, and goes
- * whole: it is of another kind from then on.
+/* Every event in every state of the hedge: a crossing of four chunks over two streams. The test
+ * reckons once more which parcel should be given a second way, and which credit pays for it: from
+ * where chunks are, and by the header. A chunk of a delta that is refused has no base there any
+ * more, and goes whole: it is of another kind from then on.
  *
- * Now is always the same instant: when time passes, what was moves back, by as much as makes a
- * parcel late. Three times that is a stall, and what was longer ago is all the same. */
+ * Now is always the same instant: when time passes, all past instants move back, by as much as
+ * makes a parcel late. Three times that is a stall, and longer ago is all the same.
+ *
+ * Covers: wan/send/hedge.c */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/hedge.h"
@@ -72,7 +74,7 @@ static void unpack(const struct kept *k)
     h.way_count = k->way_count;
 }
 
-/* What lies between fields is no state. */
+/* The bytes between fields are no state. */
 static void pack_way(struct tb_hedge_way *to, const struct tb_hedge_way *way)
 {
     to->taken_at = way->taken_at;

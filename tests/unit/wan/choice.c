@@ -1,4 +1,6 @@
-/* choice.c - which way wins at which link, and that what is not there is not chosen. */
+/* choice.c - which way wins at which link. A way that is not there is not chosen.
+ *
+ * Covers: wan/send/codec_choice.c */
 #include "wan/send/codec_choice.h"
 
 #include <string.h>
@@ -54,7 +56,7 @@ static void the_link_decides(void **state)
     }
 }
 
-/* What an operator allows is what the link carries. */
+/* A link carries no more than an operator allows. */
 static void a_cap_is_a_slow_link(void **state)
 {
     (void)state;
@@ -379,8 +381,7 @@ static void a_handful_of_changes_says_nothing_of_one_class(void **state)
     assert_int_equal(c.chunks[TB_WAY_GAPS], 60);
 }
 
-/* What is believed of a way that nothing goes in is no reason to go over to it,
- * whatever the pace. */
+/* A belief about a way that no chunk goes is no reason to go over to it, whatever the pace. */
 static void a_way_that_was_not_seen_saves_as_the_seen_one_says(void **state)
 {
     (void)state;
@@ -502,8 +503,8 @@ static void a_chunk_is_of_its_elements_and_of_how_many_changed(void **state)
     assert_int_equal(tb_choice_kind_of(&nothing), TB_KIND_BF16);
 }
 
-/* A step that changed most of some tensors and little of the others, by turns: each chunk goes as
- * is best for it, which is less than any one way for all of them. What a try costs is in it. */
+/* A training step that changed most of some tensors and little of the others, by turns. Each chunk
+ * goes its best way, which is less than any one way for all of them. The cost of a try is in it. */
 static void each_chunk_goes_as_its_own_changes_say(void **state)
 {
     (void)state;
@@ -557,8 +558,8 @@ static void what_is_new_everywhere_soon_goes_whole(void **state)
     assert_in_range(planes, 94, 97);
 }
 
-/* What a rank made sparse of a chunk that changed everywhere is made dense here, and not sparse
- * again; what it made of the others goes. */
+/* A sparse delta of a rank, of a chunk that changed everywhere, is made dense here, and not sparse
+ * again. Deltas of the other chunks go as they are. */
 static void what_is_made_anew_is_of_another_form(void **state)
 {
     (void)state;

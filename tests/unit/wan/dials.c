@@ -1,5 +1,7 @@
 /* dials.c - which dial ends which, and when the next may begin: a link by itself,
- * without a connection (P6). */
+ * without a connection (P6).
+ *
+ * Covers: wan/link/path/link_dial.c wan/link/path/segment_attempt.c wan/link/session/link_conn.c */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,6 +1,8 @@
-/* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody
- * holds it up. Virtual time: a source sends what it may, at its rate, and what it sends is here
- * half a round trip later. */
+/* Several sites send one version: the fastest sends most, nothing comes twice but chunks that were
+ * on their way, and no source holds it up. Virtual time: a source sends chunks that it may send,
+ * at its rate, and they are here half a round trip later.
+ *
+ * Covers: wan/send/source_division.c wan/send/source_division_table.c */
 #include "wan/send/source_division.h"
 
 #include <string.h>
@@ -147,8 +149,7 @@ static void send_more(struct world *w, struct sender *s)
         stream_more(w, s, i);
 }
 
-/* What is told is known half a round trip later; here: at once, and the way back takes all of
- * it. */
+/* A word is known half a round trip later; here: at once, and the way back takes all of it. */
 static void told(struct world *w, struct sender *s)
 {
     struct tb_held_word words[8];
@@ -271,8 +272,8 @@ static void who_falls_silent_is_done_without(void **state)
     world_fini(&w);
 }
 
-/* P6: one brings no chunk any more, and still bytes: a trickle, or many that are dropped. What it
- * was given comes from the other. */
+/* P6: one source brings no chunk any more, and still bytes: a trickle, or many that are dropped.
+ * The other brings the chunks that it was given. */
 static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
 {
     (void)state;
@@ -378,7 +379,7 @@ static void lane_init(struct world *w, uint16_t start, uint32_t lane, uint64_t b
     tb_divide_near(&w->d, other->source);
 }
 
-/* What one holds is what the other's near source has. */
+/* The near source of each lane has the chunks that the other lane holds. */
 static void see(struct world *w, const struct world *other)
 {
     struct sender *near = &w->senders[1];

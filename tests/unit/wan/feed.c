@@ -1,5 +1,9 @@
 /* feed.c - what streams and the main loop share: bases that go, notes that wait,
- * what the link carries. */
+ * what the link carries.
+ *
+ * Covers: wan/send/feed.c wan/send/feed_parcels.c wan/send/feed_landings.c
+ * Covers: wan/send/feed_choice.c wan/send/feed_day_budget.c wan/send/feed_rate_cap.c
+ * Covers: wan/send/shared_places.c */
 #include "wan/send/feed.h"
 
 #include <string.h>
@@ -88,8 +92,8 @@ static void what_goes_again_can_be_recalled(void **state)
     tb_shared_places_free(version);
 }
 
-/* Who asks for a landing hears that it had a base, also when that went: then a difference is no
- * mistake of the peer's. */
+/* A stream that asks for a landing hears that it had a base, also when that went: then a delta is
+ * no mistake of the peer's. */
 static void a_landing_remembers_that_it_had_a_base(void **state)
 {
     (void)state;

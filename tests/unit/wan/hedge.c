@@ -1,5 +1,7 @@
 /* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1
- * MiB, in virtual time. */
+ * MiB, in virtual time.
+ *
+ * Covers: wan/send/hedge.c */
 #include "wan/send/hedge.h"
 
 #include <stdlib.h>
@@ -84,7 +86,7 @@ static bool next(struct fixture *f, struct tb_hedge_again *again_out)
     return true;
 }
 
-/* What was pushed stood there until START: that is not how long parcels take. */
+/* A pushed parcel stood there until START: that is not how long parcels take. */
 static void time_before_start_is_not_learned(void **state)
 {
     (void)state;
@@ -455,8 +457,8 @@ static void what_came_with_a_refused_chunk_is_still_late(void **state)
     free(f.memory);
 }
 
-/* What came by its first way while the second waited for a stream is not on its way, and no sign of
- * the stream that took it then. */
+/* A chunk that came by its first way while the second waited for a stream is not on its way, and
+ * is no sign of the stream that took it then. */
 static void what_is_there_is_not_on_its_way(void **state)
 {
     (void)state;

@@ -1,5 +1,8 @@
-/* links_bases.c - consecutive versions cross as differences, bit for bit; where a base is missing,
- * that chunk comes whole. */
+/* links_bases.c - consecutive versions cross as deltas, bit for bit; where a base is missing, that
+ * chunk comes whole.
+ *
+ * Covers: wan/stream/stream_send.c wan/stream/stream_copy.c wan/link/traffic/link_send.c
+ * Covers: wan/link/traffic/link_land.c */
 #include "links_world.h"
 
 #include <string.h>

@@ -1,5 +1,8 @@
 /* links_push.c - a version that is expected crosses before it is asked for; where it is not taken,
- * it is asked for as ever. */
+ * it is asked for as ever.
+ *
+ * Covers: wan/link/traffic/link_push.c wan/link/traffic/link_expected.c
+ * Covers: wan/link/traffic/push_table.c */
 #include "links_world.h"
 
 #include <string.h>
@@ -234,8 +237,8 @@ static uint64_t manifest_memory(const struct truth *t)
     return bytes;
 }
 
-/* P7: all that nobody asked for has the room that one version may have. What finds none is
- * declined, and crosses when it is asked for. */
+/* P7: all manifests that nobody asked for have the room of one version. A version that finds none
+ * is declined, and crosses when it is asked for. */
 static void manifests_nobody_asked_for_share_one_room(void **state)
 {
     (void)state;
@@ -319,7 +322,7 @@ static void a_base_that_went_at_home_is_waited_for(void **state)
     steps_free(&s);
 }
 
-/* What was expected is the next one: two at a time are asked for, but for the first. */
+/* The version that was expected is the next one: two at a time are asked for, but for the first. */
 static void a_second_one_is_not_pushed(void **state)
 {
     (void)state;
@@ -355,7 +358,7 @@ static void what_follows_another_is_not_pushed(void **state)
     truth_free(&other);
 }
 
-/* P5: home lost its arena. What it takes back and serves anew is no next version to a
+/* P5: home lost its arena. A version that it takes back and serves anew is no next version to a
  * site that has had it. */
 static void what_was_here_before_is_not_expected(void **state)
 {

@@ -1,4 +1,6 @@
-/* crossing.c - what goes next, what is on its way, and whose word ends that. */
+/* outbound.c - which chunks go next, which are on their way, and by whose word that ends.
+ *
+ * Covers: wan/send/outbound.c */
 #include "wan/send/outbound.h"
 
 #include <stdlib.h>
@@ -55,7 +57,7 @@ static void nothing_goes_before_start(void **state)
     free(f.memory);
 }
 
-/* The twin: unless the peer expects it. What it then says that it holds does not go again. */
+/* The twin: unless the peer expects it. Chunks that it then says it holds do not go again. */
 static void what_is_expected_goes_before_start(void **state)
 {
     (void)state;
@@ -146,7 +148,7 @@ static void only_what_is_held_goes(void **state)
     free(f.memory);
 }
 
-/* What the owner waits for does not go, but for chunks that go whole. */
+/* A chunk for which the owner waits does not go, unless it goes whole. */
 static void what_is_waited_for_does_not_go_yet(void **state)
 {
     (void)state;
