@@ -7,7 +7,7 @@
  * peer that has it, and a dumb peer holds up nobody. Chunks that were on their way when the turn
  * passed are lost. Bytes are counted, so a large chunk on a slow path is no silence.
  *
- * Promise P6. Kept by tests/unit/wan/turn.c and sim/world. */
+ * Promise P6. Kept by tests/unit/wan/sender_turn.c and sim/world. */
 #ifndef TB_WAN_TURN_H
 #define TB_WAN_TURN_H
 

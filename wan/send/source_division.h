@@ -22,7 +22,7 @@
  * A turn in which nothing came costs a look at the words of the bitmaps, and none at chunks.
  *
  * Promises: P5 (little is fetched twice: chunks that were on their way when they were taken back),
- * P6 (no source holds up the rest). Kept by tests/unit/wan/divide.c. */
+ * P6 (no source holds up the rest). Kept by tests/unit/wan/source_division.c. */
 #ifndef TB_WAN_DIVIDE_H
 #define TB_WAN_DIVIDE_H
 

@@ -1,5 +1,5 @@
-/* divide_world.c - a fixture: sources that send, and a count of all that the divider counts. */
-#include "divide_world.h"
+/* source_division_world.c - a fixture: sources that send, and a count of all that the divider counts. */
+#include "source_division_world.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * at its rate, and they are here half a round trip later.
  *
  * Covers: wan/send/source_division.c wan/send/source_division_table.c */
-#include "divide_world.h"
+#include "source_division_world.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* links_steps.c - a peer that stands on a version which its source has given back gets on by
+/* links_chained_deltas.c - a peer that stands on a version which its source has given back gets on by
  * chained deltas that were kept: bit for bit, in a small part of the bytes. Where a delta lacks,
  * or is wrong, the chunk comes whole.
  *

@@ -1,8 +1,8 @@
-/* choice_ranks.c - deltas that ranks encode: in how many classes they had best be, and whether a link
+/* codec_choice_ranks.c - deltas that ranks encode: in how many classes they had best be, and whether a link
  * takes them as they are.
  *
  * Covers: wan/send/codec_choice.c */
-#include "choice_world.h"
+#include "codec_choice_world.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* choice_world.h - a fixture: a choice with the speeds of a machine of two cores. */
+/* codec_choice_world.h - a fixture: a choice with the speeds of a machine of two cores. */
 #ifndef TB_TESTS_CHOICE_WORLD_H
 #define TB_TESTS_CHOICE_WORLD_H
 

@@ -1,7 +1,7 @@
-/* choice.c - which way wins at which link. A way that is not there is not chosen.
+/* codec_choice.c - which way wins at which link. A way that is not there is not chosen.
  *
  * Covers: wan/send/codec_choice.c */
-#include "choice_world.h"
+#include "codec_choice_world.h"
 
 #include <string.h>
 

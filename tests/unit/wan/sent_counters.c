@@ -1,4 +1,4 @@
-/* sent.c - chunks that go a second time to one peer are told from those that go to two.
+/* sent_counters.c - chunks that go a second time to one peer are told from those that go to two.
  *
  * Covers: wan/send/sent_counters.c */
 #include "wan/send/sent_counters.h"

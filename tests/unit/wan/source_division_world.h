@@ -1,4 +1,4 @@
-/* divide_world.h - a fixture in virtual time: sources send chunks of one version, each at its rate,
+/* source_division_world.h - a fixture in virtual time: sources send chunks of one version, each at its rate,
  * and a divider tells them which. */
 #ifndef TB_TESTS_DIVIDE_WORLD_H
 #define TB_TESTS_DIVIDE_WORLD_H
