@@ -1,5 +1,5 @@
-/* codec_choice_ranks.c - deltas that ranks encode: in how many classes they had best be, and whether a link
- * takes them as they are.
+/* codec_choice_ranks.c - deltas that ranks encode: in how many classes they had best be, and
+ * whether a link takes them as they are.
  *
  * Covers: wan/send/codec_choice.c */
 #include "codec_choice_world.h"

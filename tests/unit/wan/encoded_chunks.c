@@ -1,5 +1,5 @@
-/* encoded_chunks.c - encoded chunks that are kept are found as they were put, under their budget, and the
- * oldest go first (P7).
+/* encoded_chunks.c - encoded chunks that are kept are found as they were put, under their budget,
+ * and the oldest go first (P7).
  *
  * Covers: wan/send/encoded_chunks.c wan/send/encoded_chunks_chain.c */
 #include "wan/send/encoded_chunks.h"

@@ -1,6 +1,6 @@
-/* links_chained_deltas.c - a peer that stands on a version which its source has given back gets on by
- * chained deltas that were kept: bit for bit, in a small part of the bytes. Where a delta lacks,
- * or is wrong, the chunk comes whole.
+/* links_chained_deltas.c - a peer that stands on a version which its source has given back gets on
+ * by chained deltas that were kept: bit for bit, in a small part of the bytes. Where a delta
+ * lacks, or is wrong, the chunk comes whole.
  *
  * Covers: wan/send/encoded_chunks_chain.c wan/stream/stream_send.c
  * Covers: wan/link/traffic/links_known.c */

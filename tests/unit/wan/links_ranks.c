@@ -192,7 +192,9 @@ static void each_chunk_goes_in_a_form_of_its_own(void **state)
     tb_links_choice(s.east->links, 0, &c);
     assert_true(c.picks[TB_KIND_BF16][1] >= s.v2.chunks / 2 - 1);
     assert_true(c.picks[TB_KIND_BF16_MOST][1] >= s.v2.chunks / 2 - 1);
-    assert_int_equal(c.last[TB_KIND_BF16][1], TB_WAY_CLASSES);
+    /* Sparse; the number of classes depends on how fast this machine encodes at the moment. */
+    const enum tb_choice_way few = c.last[TB_KIND_BF16][1];
+    assert_true(few == TB_WAY_CLASSES || few == TB_WAY_GAPS);
     assert_int_equal(c.last[TB_KIND_BF16_MOST][1], TB_WAY_DENSE);
     two_versions_free(&s);
 }

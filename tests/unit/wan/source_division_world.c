@@ -1,4 +1,5 @@
-/* source_division_world.c - a fixture: sources that send, and a count of all that the divider counts. */
+/* source_division_world.c - a fixture: sources that send, and a count of all that the divider
+ * counts. */
 #include "source_division_world.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* source_division_world.h - a fixture in virtual time: sources send chunks of one version, each at its rate,
- * and a divider tells them which. */
+/* source_division_world.h - a fixture in virtual time: sources send chunks of one version, each at
+ * its rate, and a divider tells them which. */
 #ifndef TB_TESTS_DIVIDE_WORLD_H
 #define TB_TESTS_DIVIDE_WORLD_H
 
