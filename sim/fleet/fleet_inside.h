@@ -108,7 +108,7 @@ struct way {
     tb_time_ns free;    /* of the queue: when what is queued has left */
     tb_time_ns ramp_at; /* TB_TIME_NEVER: idle */
     bool pump_set, held_set;
-    struct tb_crossing crossing;
+    struct tb_outbound crossing;
     void *crossing_memory;
     double bytes, goodput;
 };

@@ -145,7 +145,7 @@ static void tell_held(struct fleet *f, const struct site *s, struct way *way)
         struct tb_writer writer;
         tb_writer_init(&writer, bytes, sizeof bytes);
         tb_held_words_encode(words, count, &writer);
-        TB_ASSERT(tb_crossing_held(&way->crossing, 0, &(struct tb_span){bytes, count * TB_HELD_WORD_BYTES}) ==
+        TB_ASSERT(tb_outbound_held(&way->crossing, 0, &(struct tb_span){bytes, count * TB_HELD_WORD_BYTES}) ==
                   TB_OK);
     }
 }
@@ -153,9 +153,9 @@ static void tell_held(struct fleet *f, const struct site *s, struct way *way)
 void fleet_wanted(struct fleet *f, struct way *way)
 {
     if (!stands(f, way)) return;
-    tb_crossing_init(&way->crossing, &f->sites[way->from].place, 1, way->crossing_memory);
+    tb_outbound_init(&way->crossing, &f->sites[way->from].place, 1, way->crossing_memory);
     tell_held(f, &f->sites[way->to], way);
-    TB_ASSERT(tb_crossing_start(&way->crossing) == TB_OK);
+    TB_ASSERT(tb_outbound_start(&way->crossing) == TB_OK);
     way->sending = true;
     if (way->ramp_at == TB_TIME_NEVER) way->ramp_at = f->now;
     fleet_pump(f, way);
@@ -186,7 +186,7 @@ static void send_parcel(struct fleet *f, struct way *way, const struct tb_parcel
     ended = later(ended, through(&to->up_free[1], to->spec->uplink, begun, on_wire));
     way->bytes += on_wire;
     way->goodput += bytes;
-    tb_crossing_taken(&way->crossing, p, 0);
+    tb_outbound_taken(&way->crossing, p, 0);
     fleet_event(
         f, ended + (tb_time_ns)((way->spec->delay_s + (double)p->bytes / f->spec->version.codec) * 1e9),
         (struct event){
@@ -202,7 +202,7 @@ void fleet_pump(struct fleet *f, struct way *way)
     if (!way->sending || !stands(f, way)) return;
     const tb_time_ns free = later(f->ways[way->queue].free, f->sites[way->from].up_free[0]);
     if (free <= f->now + QUEUED_AHEAD) {
-        if (!tb_crossing_next(&way->crossing, &p)) return;
+        if (!tb_outbound_next(&way->crossing, &p)) return;
         send_parcel(f, way, &p);
     }
     way->pump_set = true;
@@ -260,7 +260,7 @@ void fleet_held(struct fleet *f, struct way *way)
     while (tb_inbound_differences(&to->landing, &shard, words, 64) > 0) {
     }
     tell_held(f, to, way);
-    if (!tb_crossing_whole(&way->crossing)) return;
+    if (!tb_outbound_whole(&way->crossing)) return;
     way->sending = false;
     const struct tb_catalog_site_progress p = {
         .site = to->name, .uid = f->key.uid, .held_chunks = to->held, .whole = true};

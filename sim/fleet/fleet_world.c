@@ -211,7 +211,7 @@ static enum tb_status make_sites(struct fleet *f)
     f->workers = tb_calloc((size_t)f->worker_count + 1, sizeof *f->workers);
     if (f->workers == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < f->way_count; i++) {
-        f->ways[i].crossing_memory = tb_malloc(tb_crossing_bytes_for(&f->sites[f->ways[i].from].place, 1));
+        f->ways[i].crossing_memory = tb_malloc(tb_outbound_bytes_for(&f->sites[f->ways[i].from].place, 1));
         if (f->ways[i].crossing_memory == NULL) return TB_SITE_NOMEM;
     }
     for (uint32_t i = 0; i < f->spec->site_count; i++)

@@ -302,36 +302,36 @@ static struct crossing_seen *seen_of(const void *core)
     return NULL;
 }
 
-void __real_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+void __real_tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint32_t shard_count,
                              void *memory);
-void __wrap_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+void __wrap_tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint32_t shard_count,
                              void *memory);
-void __wrap_tb_crossing_init(struct tb_crossing *c, const struct tb_place *places, uint32_t shard_count,
+void __wrap_tb_outbound_init(struct tb_outbound *c, const struct tb_place *places, uint32_t shard_count,
                              void *memory)
 {
     struct crossing_seen *s = seen_of(c);
     if (s == NULL) s = &the->crossings[the->crossing_at++ % 64];
     *s = (struct crossing_seen){.core = c};
-    __real_tb_crossing_init(c, places, shard_count, memory);
+    __real_tb_outbound_init(c, places, shard_count, memory);
 }
 
-enum tb_status __real_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words);
-enum tb_status __wrap_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words);
-enum tb_status __wrap_tb_crossing_held(struct tb_crossing *c, uint32_t shard, const struct tb_span *words)
+enum tb_status __real_tb_outbound_held(struct tb_outbound *c, uint32_t shard, const struct tb_span *words);
+enum tb_status __wrap_tb_outbound_held(struct tb_outbound *c, uint32_t shard, const struct tb_span *words);
+enum tb_status __wrap_tb_outbound_held(struct tb_outbound *c, uint32_t shard, const struct tb_span *words)
 {
     struct crossing_seen *s = seen_of(c);
-    const enum tb_status status = __real_tb_crossing_held(c, shard, words);
+    const enum tb_status status = __real_tb_outbound_held(c, shard, words);
     for (uint32_t i = 0; s != NULL && status == TB_OK && i < words->count / TB_HELD_WORD_BYTES; i++)
         s->acked[shard] |= tb_held_words_at(words, i).word;
     return status;
 }
 
-bool __real_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p);
-bool __wrap_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p);
-bool __wrap_tb_crossing_next(struct tb_crossing *c, struct tb_parcel *p)
+bool __real_tb_outbound_next(struct tb_outbound *c, struct tb_parcel *p);
+bool __wrap_tb_outbound_next(struct tb_outbound *c, struct tb_parcel *p);
+bool __wrap_tb_outbound_next(struct tb_outbound *c, struct tb_parcel *p)
 {
     const struct crossing_seen *s = seen_of(c);
-    if (!__real_tb_crossing_next(c, p)) return false;
+    if (!__real_tb_outbound_next(c, p)) return false;
     for (uint32_t k = p->first; s != NULL && k < p->first + p->count; k++)
         if ((s->acked[p->shard] >> k & 1) != 0)
             world_fail("P5: chunk %u of shard %u is put on its way again, though it is held there", k,

@@ -1,10 +1,12 @@
-/* Every event in every state of the hedge: a crossing of four chunks over two streams. Who should
- * be given a second way, and who pays for it, is reckoned here once more, from where chunks are and
- * what the header says. Of a step a chunk that is refused has no base there any more, and goes
- * whole: it is of another kind from then on.
+/* Every event in every state of the hedge: a crossing of four chunks over two streams. The test
+ * reckons once more which parcel should be given a second way, and which credit pays for it: from
+ * where chunks are, and by the header. A chunk of a delta that is refused has no base there any
+ * more, and goes whole: it is of another kind from then on.
  *
- * Now is always the same instant: when time passes, what was moves back, by as much as makes a
- * parcel late. Three times that is a stall, and what was longer ago is all the same. */
+ * Now is always the same instant: when time passes, all past instants move back, by as much as
+ * makes a parcel late. Three times that is a stall, and longer ago is all the same.
+ *
+ * Covers: wan/send/hedge.c */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/hedge.h"
@@ -39,7 +41,7 @@ struct kept {
 struct hedged {
     struct few shard;
     struct tb_place place;
-    struct tb_crossing c;
+    struct tb_outbound c;
     uint64_t memory[40];
     struct kept kept;
     struct tb_hedge_again waits; /* no stream took it yet; count 0: none */
@@ -72,7 +74,7 @@ static void unpack(const struct kept *k)
     h.way_count = k->way_count;
 }
 
-/* What lies between fields is no state. */
+/* The bytes between fields are no state. */
 static void pack_way(struct tb_hedge_way *to, const struct tb_hedge_way *way)
 {
     to->taken_at = way->taken_at;
@@ -127,7 +129,7 @@ static bool is_late(const struct hedged *w, const struct tb_hedge_way *way)
     for (uint32_t k = way->parcel.first; k < way->parcel.first + way->parcel.count; k++)
         if (!there(w, k) && w->second[k] != 0) return false;
     if (quiet >= 3 * step) return true;
-    return tb_crossing_all_on_their_way(&w->c) && (ago(way->taken_at) >= step || is_slow(mine, way->based));
+    return tb_outbound_all_on_their_way(&w->c) && (ago(way->taken_at) >= step || is_slow(mine, way->based));
 }
 
 /* The one that has been on its way for longest. */
@@ -193,8 +195,8 @@ static void ways_are_true(const struct hedged *w)
 static bool take(struct hedged *w, uint8_t slot)
 {
     struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = based};
-    if (!tb_crossing_next(&w->c, &way.parcel)) return true;
-    tb_crossing_taken(&w->c, &way.parcel, slot);
+    if (!tb_outbound_next(&w->c, &way.parcel)) return true;
+    tb_outbound_taken(&w->c, &way.parcel, slot);
     tb_hedge_taken(&h, NOW, &way, &w->c);
     for (uint32_t k = way.parcel.first; k < way.parcel.first + way.parcel.count; k++) {
         assert_int_equal(way.parcel.plain, w->whole[k]);
@@ -211,7 +213,7 @@ static bool take_again(struct hedged *w, uint8_t slot)
     if (p.count == 0) return false;
     if ((w->waits.avoid >> slot & 1) != 0 && (w->waits.avoid & ((1u << SLOTS) - 1)) != (1u << SLOTS) - 1)
         return false;
-    tb_crossing_taken(&w->c, &p, slot);
+    tb_outbound_taken(&w->c, &p, slot);
     tb_hedge_taken(&h, NOW,
                    &(struct tb_hedge_way){
                        .crossing = CROSSING, .slot = slot, .based = based, .again = true, .parcel = p},
@@ -246,11 +248,11 @@ static bool comes(struct hedged *w, uint32_t k)
     memcpy(was, h.slots, sizeof was);
     const struct tb_held_word word = {0, w->c.shards[0].peer[0] | UINT64_C(1) << k};
     const struct tb_span span = small_words(&word, 1);
-    CHECK_OK(tb_crossing_held(&w->c, 0, &span));
+    CHECK_OK(tb_outbound_held(&w->c, 0, &span));
     tb_hedge_held(&h, NOW, CROSSING, &w->c);
     slots_are_true(w, k, was);
     w->first[k] = w->second[k] = 0;
-    if (tb_crossing_left(&w->c, &w->waits.parcel) == 0) memset(&w->waits, 0, sizeof w->waits);
+    if (tb_outbound_left(&w->c, &w->waits.parcel) == 0) memset(&w->waits, 0, sizeof w->waits);
     return true;
 }
 
@@ -258,7 +260,7 @@ static bool comes(struct hedged *w, uint32_t k)
 static void recall(struct hedged *w)
 {
     const struct tb_parcel p = w->waits.parcel;
-    tb_crossing_unqueued(&w->c, &p);
+    tb_outbound_unqueued(&w->c, &p);
     tb_hedge_unqueued(&h, CROSSING, &p);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         if (w->second[k] == QUEUED)
@@ -278,7 +280,7 @@ static bool refused(struct hedged *w, uint32_t k)
     uint32_t times;
     if (w->first[k] == 0) return false;
     if (k >= p->first && k < p->first + p->count) recall(w);
-    CHECK_OK(tb_crossing_refused(&w->c, &m, &times));
+    CHECK_OK(tb_outbound_refused(&w->c, &m, &times));
     tb_hedge_refused(&h, &m, &w->c);
     w->whole[k] = based;
     w->first[k] = w->second[k] = 0;
@@ -287,7 +289,7 @@ static bool refused(struct hedged *w, uint32_t k)
 
 static bool stream_gone(struct hedged *w, uint8_t slot)
 {
-    (void)tb_crossing_stream_gone(&w->c, slot);
+    (void)tb_outbound_stream_gone(&w->c, slot);
     tb_hedge_stream_gone(&h, slot);
     assert_int_equal(h.slots[slot].moved_at, 0); /* of who comes next */
     assert_int_equal(h.slots[slot].parcel_ns[0] + h.slots[slot].parcel_ns[1], 0);
@@ -308,7 +310,7 @@ static bool hedge(struct hedged *w)
     struct tb_parcel rest;
     const unsigned lent_before = lent;
     const bool kind = way != NULL && kind_of(w, &way->parcel);
-    const bool due = way != NULL && tb_crossing_rest(&w->c, &way->parcel, &rest) &&
+    const bool due = way != NULL && tb_outbound_rest(&w->c, &way->parcel, &rest) &&
                      pays(w, kind, rest.bytes * 1000); /* P6: what may go goes, and nothing else */
     const uint64_t avoid =
         (uint64_t)(is_slow(&h.slots[0], kind) ? 1 : 0) | (uint64_t)(is_slow(&h.slots[1], kind) ? 2 : 0);
@@ -318,9 +320,9 @@ static bool hedge(struct hedged *w)
     assert_int_equal(again.parcel.plain, based && !kind);
     assert_int_equal(again.avoid, avoid | UINT64_C(1) << way->slot);
     if (lent != lent_before) assert_int_equal(h.kinds[kind].left_millibytes, 0);
-    *(tb_crossing_all_on_their_way(&w->c) ? &near_the_end : &stalled) += 1;
+    *(tb_outbound_all_on_their_way(&w->c) ? &near_the_end : &stalled) += 1;
     again_whole += based && !kind;
-    tb_crossing_again(&w->c, &again.parcel);
+    tb_outbound_again(&w->c, &again.parcel);
     for (uint32_t k = rest.first; k < rest.first + rest.count; k++) {
         if (there(w, k)) continue;
         assert_true(w->first[k] == way->slot + 1 && w->second[k] == 0); /* never twice at once */
@@ -342,8 +344,8 @@ static bool pass(void)
 static void crossing_begins(struct hedged *w)
 {
     memset(w->memory, 0, sizeof w->memory);
-    tb_crossing_init(&w->c, &w->place, 1, w->memory);
-    CHECK_OK(tb_crossing_start(&w->c));
+    tb_outbound_init(&w->c, &w->place, 1, w->memory);
+    CHECK_OK(tb_outbound_start(&w->c));
 }
 
 static bool over(struct hedged *w)
@@ -467,7 +469,7 @@ static void begin(struct hedged *w, bool known, uint32_t permille)
     w->shard.held[0] = (1u << LAST) - 1;
     w->place =
         (struct tb_place){.manifest = &w->shard.manifest, .held = w->shard.held, .claimed = w->shard.claimed};
-    assert_true(tb_crossing_bytes_for(&w->place, 1) <= sizeof w->memory);
+    assert_true(tb_outbound_bytes_for(&w->place, 1) <= sizeof w->memory);
     crossing_begins(w);
     tb_hedge_init(&h, permille);
     memset(&usual_kind, 0, sizeof usual_kind);

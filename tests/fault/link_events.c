@@ -34,7 +34,7 @@ static bool bit_of(const uint64_t *words, uint32_t k)
 struct sender {
     struct few shard;
     struct tb_place place;
-    struct tb_crossing c;
+    struct tb_outbound c;
     uint64_t memory[32];
     struct tb_parcel queued[CHUNKS]; /* parcels that no stream took, by their first chunk; count 0: none */
     uint8_t on[CHUNKS];              /* 0: not on its way, 1: queued, 2 and more: slot + 2 */
@@ -49,8 +49,9 @@ static bool was_refused(const struct sender *w)
 static bool send_next(struct sender *w)
 {
     struct tb_parcel p;
-    if (!tb_crossing_next(&w->c, &p)) return true;
-    assert_true(w->c.started && p.shard == 0 && p.count > 0 && p.first + p.count <= CHUNKS);
+    if (!tb_outbound_next(&w->c, &p)) return true;
+    assert_true(tb_outbound_state_started(w->c.state) && p.shard == 0 && p.count > 0 &&
+                p.first + p.count <= CHUNKS);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         assert_false(bit_of(w->c.shards[0].peer, k)); /* P5 */
         assert_true(bit_of(w->shard.held, k));        /* P1: only what is held goes */
@@ -69,9 +70,9 @@ static bool move_queued(struct sender *w, uint32_t row, uint32_t slot)
     for (uint32_t k = p->first; k < p->first + p->count && k < CHUNKS; k++)
         if (w->on[k] == 1) w->on[k] = slot < SLOTS ? (uint8_t)(slot + 2) : 0;
     if (slot < SLOTS)
-        tb_crossing_taken(&w->c, p, slot);
+        tb_outbound_taken(&w->c, p, slot);
     else
-        tb_crossing_unqueued(&w->c, p);
+        tb_outbound_unqueued(&w->c, p);
     memset(p, 0, sizeof *p);
     return true;
 }
@@ -79,7 +80,7 @@ static bool move_queued(struct sender *w, uint32_t row, uint32_t slot)
 static bool hear_held(struct sender *w, const struct sender *was, uint32_t shard, struct tb_held_word word)
 {
     const struct tb_span span = small_words(&word, 1);
-    if (tb_crossing_held(&w->c, shard, &span) != TB_OK) {
+    if (tb_outbound_held(&w->c, shard, &span) != TB_OK) {
         assert_true(shard > 0 || word.index > 0 || word.word >> CHUNKS != 0 ||
                     (was->c.shards[0].peer[0] & ~word.word) != 0);
         assert_memory_equal(w, was, sizeof *w);
@@ -96,7 +97,7 @@ static bool hear_refused(struct sender *w, const struct sender *was, uint32_t sh
     uint32_t times = 77;
     const struct tb_frame_refused m = {.shard = shard, .chunk = chunk, .why = why};
     if (why != TB_REFUSAL_LOST && was_refused(w)) return false;
-    if (tb_crossing_refused(&w->c, &m, &times) != TB_OK) {
+    if (tb_outbound_refused(&w->c, &m, &times) != TB_OK) {
         assert_true(shard > 0 || chunk >= CHUNKS || bit_of(was->c.shards[0].peer, chunk));
         assert_memory_equal(w, was, sizeof *w);
         return true;
@@ -117,7 +118,7 @@ static bool sender_event(struct sender *w, const struct sender *was, unsigned e)
             released += w->on[k] == e + 2;
             if (w->on[k] == e + 2) w->on[k] = 0;
         }
-        assert_int_equal(tb_crossing_stream_gone(&w->c, e), released);
+        assert_int_equal(tb_outbound_stream_gone(&w->c, e), released);
         return true;
     }
     if ((e -= SLOTS) < 16)
@@ -125,7 +126,7 @@ static bool sender_event(struct sender *w, const struct sender *was, unsigned e)
     if ((e -= 16) < 2) return hear_held(w, was, e, (struct tb_held_word){1 - e, 1});
     if ((e -= 2) < 8) return hear_refused(w, was, 0, e % 4, e < 4 ? TB_REFUSAL_DIGEST : TB_REFUSAL_LOST);
     if ((e -= 8) == 0) return hear_refused(w, was, 1, 0, TB_REFUSAL_DIGEST);
-    if (tb_crossing_start(&w->c) != TB_OK) assert_memory_equal(w, was, sizeof *w);
+    if (tb_outbound_start(&w->c) != TB_OK) assert_memory_equal(w, was, sizeof *w);
     return true;
 }
 #define SENDER_EVENTS (CHUNKS + 1 + CHUNKS * (SLOTS + 1) + SLOTS + 16 + 2 + 8 + 1 + 1)
@@ -134,9 +135,9 @@ static bool sender_give(void *world, const void *was, unsigned e)
 {
     struct sender *w = world;
     if (!sender_event(w, was, e)) return false;
-    const struct tb_crossing_shard *s = &w->c.shards[0];
+    const struct tb_outbound_shard *s = &w->c.shards[0];
     assert_int_equal(w->c.peer_held, (uint64_t)__builtin_popcountll(s->peer[0]));
-    assert_int_equal(tb_crossing_whole(&w->c), s->peer[0] == (1u << CHUNKS) - 1);
+    assert_int_equal(tb_outbound_whole(&w->c), s->peer[0] == (1u << CHUNKS) - 1);
     assert_int_equal(s->busy[0] & s->peer[0], 0);
     for (uint32_t k = 0; k < CHUNKS; k++) {
         assert_int_equal(bit_of(s->busy, k), w->on[k] != 0);
@@ -151,8 +152,8 @@ static void every_event_in_every_state_of_a_crossing(void **state)
     (void)state;
     static struct sender w;
     few_init(&w.shard, &w.place);
-    assert_true(tb_crossing_bytes_for(&w.place, 1) <= sizeof w.memory);
-    tb_crossing_init(&w.c, &w.place, 1, w.memory);
+    assert_true(tb_outbound_bytes_for(&w.place, 1) <= sizeof w.memory);
+    tb_outbound_init(&w.c, &w.place, 1, w.memory);
     assert_true(explore(&(struct explore){&w, sizeof w, SENDER_EVENTS, sender_give}) > 1000);
 }
 

@@ -1,7 +1,10 @@
 /* links_faults.c - every allocation and system call of two gateways fails, one after the other,
  * while a version crosses: once, or from then on for a while. Nobody falls, no descriptor stays,
  * and it arrives when they work again (P6). Where there are many calls of a point, a spread of
- * them; each with TB_FAULT_ALL (sweep.h). */
+ * them; each with TB_FAULT_ALL (sweep.h).
+ *
+ * Covers: wan/link/links.c wan/link/traffic/link_traffic.c wan/stream/stream_thread.c
+ * Covers: wan/stream/tcp_path.c wan/stream/stream_busy.c wan/link/traffic/link_day_budget.c */
 #include "links_world.h"
 
 #include <stdio.h>
@@ -34,7 +37,7 @@ static void forget(struct site *s)
     s->again = false;
 }
 
-/* What a daemon does after TB_SITE_NOMEM: it tries again. */
+/* A daemon tries again after TB_SITE_NOMEM. */
 static void try_again(struct faults *f)
 {
     struct site *west = f->west;
@@ -51,7 +54,7 @@ static void try_again(struct faults *f)
     west->again = tb_links_land(west->links, 0, &c->key, c->places) != TB_OK;
 }
 
-/* What fails from the nth call on works again after a while. */
+/* A call that fails from the nth time on works again after a while. */
 static void mend(struct faults *f)
 {
     if (f->over || sweep_calls(f->point) < f->nth) return;

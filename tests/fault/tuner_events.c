@@ -1,8 +1,10 @@
-/* Every look in every state of the tuner: what a path brings is whatever it likes, from one look to
- * the next. From each state that this leads to, a path that stays as it is lets the number rest.
+/* Every look in every state of the tuner: a path brings whatever it likes, from one look to the
+ * next. From each state that this leads to, a path that stays as it is lets the number rest.
  *
- * Now is always the same instant: when time passes, what was moves back. What is not over yet has
- * just begun, and what was long ago is all the same, so that running times are few states. */
+ * Now is always the same instant: when time passes, all past instants move back. A time that is
+ * not over yet has just begun, and long ago is all the same, so that running times are few states.
+ *
+ * Covers: wan/stream/tuner.c */
 #include "tests/fault/explore.h"
 #include "wan/stream/tuner.h"
 
@@ -66,7 +68,7 @@ static uint32_t by_arithmetic(const struct tb_tuner *was, const struct look *l)
     return streams < was->ceiling ? streams : was->ceiling;
 }
 
-/* What one look may do to the number. */
+/* The changes that one look may make to the number. */
 static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, const struct look *l)
 {
     const uint32_t usable = l->usable == 0 ? was->streams : l->usable;
@@ -89,7 +91,7 @@ static void look_is_sound(const struct tb_tuner *was, const struct tb_tuner *t, 
     if (more || over || lowered || l->rtt != was->rtt || l->window_bytes != was->window_bytes) return;
     /* Where there was nothing to send, or not enough came up, nothing is learned. */
     if (!l->full || usable < was->streams) assert_int_equal(t->streams, was->streams);
-    /* What was found is searched again after three looks that were other, and not more
+    /* A number that was found is searched again after three looks that were other, and not more
      * often than every 30 s. */
     if (was->state == TB_TUNER_SETTLED && was->searched && t->state != TB_TUNER_SETTLED)
         assert_true(was->other >= 2 && was->settled_at + SEARCH_EVERY <= NOW);
@@ -140,8 +142,8 @@ static uint32_t looks_at_a_path(struct tb_tuner *t, const struct path *p, tb_tim
     return changes;
 }
 
-/* Whatever was, in three minutes it is settled, and then it stays: losses hold each stream back, or
- * nothing does, or nothing gets through. */
+/* In three minutes the number is settled, from any state, and then it stays: losses hold each
+ * stream back, or nothing does, or nothing gets through. */
 static void it_comes_to_rest(const struct tb_tuner *from)
 {
     static const struct path paths[] = {{8000000, 240000000, 0}, {31250000, 125000000, 0}, {0, 0, 0}};

@@ -2,7 +2,7 @@
 """link_parts.py ROOT: a link has three parts, and the files of each part touch the fields of
 their own part alone.
 
-wan/link/link.h has `struct link`, which holds its path, its session and its traffic. Other parts
+wan/link/link.h has `struct tb_link`, which holds its path, its session and its traffic. Other parts
 are asked by calls."""
 import os
 import re

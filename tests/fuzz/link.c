@@ -46,7 +46,7 @@ struct world {
     struct tb_manifest manifest, base_manifest;
     uint64_t held[3], claimed[3];
     struct tb_place place, base;
-    struct tb_crossing crossing;
+    struct tb_outbound crossing;
     bool based, asked[CHUNKS], plain[CHUNKS]; /* refused; and otherwise than as lost: whole from then on */
     uint8_t on[CHUNKS];                       /* 0: not on its way; else slot + 1 */
 };
@@ -65,7 +65,7 @@ static void world_init(struct world *w, void *memory)
     w->base_manifest.digests = w->digests[1];
     w->base = (struct tb_place){.manifest = &w->base_manifest, .held = w->held, .claimed = w->claimed};
     w->place = (struct tb_place){.manifest = &w->manifest, .held = w->held, .claimed = w->claimed};
-    tb_crossing_init(&w->crossing, &w->place, 1, memory);
+    tb_outbound_init(&w->crossing, &w->place, 1, memory);
 }
 
 static bool peer_has(const struct world *w, uint32_t k)
@@ -76,7 +76,7 @@ static bool peer_has(const struct world *w, uint32_t k)
 static void take_one(struct world *w, uint8_t slot)
 {
     struct tb_parcel p;
-    if (!tb_crossing_next(&w->crossing, &p)) return;
+    if (!tb_outbound_next(&w->crossing, &p)) return;
     FUZZ_REQUIRE(p.shard == 0 && p.count > 0 && p.first + p.count <= CHUNKS);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         FUZZ_REQUIRE(!peer_has(w, k) && w->on[k] == 0);
@@ -84,7 +84,7 @@ static void take_one(struct world *w, uint8_t slot)
         FUZZ_REQUIRE(!w->based || k % 3 != 0 || w->asked[k]); /* the peer makes it itself */
         w->on[k] = (uint8_t)(slot + 1);
     }
-    tb_crossing_taken(&w->crossing, &p, slot);
+    tb_outbound_taken(&w->crossing, &p, slot);
 }
 
 static void hear_held(struct world *w, struct tb_reader *r)
@@ -92,7 +92,7 @@ static void hear_held(struct world *w, struct tb_reader *r)
     const struct tb_span words = {tb_read_span(r, TB_HELD_WORD_BYTES), TB_HELD_WORD_BYTES};
     if (r->bad) return;
     const uint64_t before = w->crossing.peer_held;
-    if (tb_crossing_held(&w->crossing, 0, &words) != TB_OK) FUZZ_REQUIRE(w->crossing.peer_held == before);
+    if (tb_outbound_held(&w->crossing, 0, &words) != TB_OK) FUZZ_REQUIRE(w->crossing.peer_held == before);
     FUZZ_REQUIRE(w->crossing.peer_held >= before && w->crossing.peer_held <= CHUNKS);
     for (uint32_t k = 0; k < CHUNKS; k++)
         if (peer_has(w, k)) w->on[k] = 0;
@@ -104,7 +104,7 @@ static void hear_refused(struct world *w, struct tb_reader *r)
     const uint8_t chunk = tb_read_u8(r),
                   why = (uint8_t)(TB_REFUSAL_DIGEST + chunk / CHUNKS * 2 + tb_read_u8(r) % 2);
     const struct tb_frame_refused m = {.chunk = chunk % CHUNKS, .why = why};
-    if (tb_crossing_refused(&w->crossing, &m, &times) != TB_OK) return;
+    if (tb_outbound_refused(&w->crossing, &m, &times) != TB_OK) return;
     w->on[m.chunk] = 0;
     w->asked[m.chunk] = true;
     w->plain[m.chunk] |= why != TB_REFUSAL_LOST;
@@ -112,14 +112,14 @@ static void hear_refused(struct world *w, struct tb_reader *r)
 
 static void hear_base(struct world *w)
 {
-    if (w->crossing.started || w->based) return; /* link_send.c refuses it */
-    tb_crossing_base(&w->crossing, &w->base, 1);
+    if (tb_outbound_name_base(&w->crossing) != TB_OK) return;
+    tb_outbound_base(&w->crossing, &w->base, 1);
     w->based = true;
 }
 
 static void hear_gone(struct world *w, uint8_t slot)
 {
-    (void)tb_crossing_stream_gone(&w->crossing, slot);
+    (void)tb_outbound_stream_gone(&w->crossing, slot);
     for (uint32_t k = 0; k < CHUNKS; k++)
         if (w->on[k] == slot + 1) w->on[k] = 0;
 }
@@ -130,7 +130,7 @@ static void walk_crossing(const uint8_t *bytes, size_t count)
     struct tb_reader r;
     struct tb_place shape = {.manifest = &w.manifest};
     w.manifest.chunk_count = CHUNKS;
-    void *memory = aligned_alloc(16, (tb_crossing_bytes_for(&shape, 1) + 15) / 16 * 16);
+    void *memory = aligned_alloc(16, (tb_outbound_bytes_for(&shape, 1) + 15) / 16 * 16);
     FUZZ_REQUIRE(memory != NULL);
     world_init(&w, memory);
     tb_reader_init(&r, bytes, count);
@@ -153,7 +153,7 @@ static void walk_crossing(const uint8_t *bytes, size_t count)
             hear_base(&w);
             break;
         default:
-            (void)!tb_crossing_start(&w.crossing);
+            (void)!tb_outbound_start(&w.crossing);
             break;
         }
     }

@@ -43,7 +43,7 @@ struct world {
     uint32_t event_count;
     struct small_place fra_place, sin_place;
     struct tb_place fra, sin;
-    struct tb_crossing crossing;
+    struct tb_outbound crossing;
     struct tb_inbound landing;
     void *memories[2];
     struct stream streams[STREAMS_MAX];
@@ -84,7 +84,7 @@ static void world_init(struct world *w, uint32_t chunks, uint32_t streams, uint3
     small_place_init(&w->fra_place, chunks, 200 << 10, &w->fra);
     small_place_init(&w->sin_place, chunks, 200 << 10, &w->sin);
     small_place_hold(&w->fra_place, 0, chunks);
-    w->memories[0] = malloc(tb_crossing_bytes_for(&w->fra, 1));
+    w->memories[0] = malloc(tb_outbound_bytes_for(&w->fra, 1));
     w->memories[1] = malloc(tb_inbound_bytes_for(&w->sin, 1));
     tb_inbound_init(&w->landing, &w->sin, 1, w->memories[1]);
     for (uint32_t i = 0; i < streams; i++)
@@ -114,8 +114,8 @@ static void send_more(struct world *w)
 {
     for (uint32_t i = 0; i < w->stream_count; i++) {
         struct stream *s = &w->streams[i];
-        if (!w->up || s->busy || s->dead || !tb_crossing_next(&w->crossing, &s->parcel)) continue;
-        tb_crossing_taken(&w->crossing, &s->parcel, i);
+        if (!w->up || s->busy || s->dead || !tb_outbound_next(&w->crossing, &s->parcel)) continue;
+        tb_outbound_taken(&w->crossing, &s->parcel, i);
         s->busy = true;
         w->chunks_sent += s->parcel.count;
         say(w, "fra > send %u..%u on s%u", s->parcel.first, s->parcel.first + s->parcel.count - 1, i);
@@ -146,7 +146,7 @@ static void come_up(struct world *w)
     w->epoch++;
     for (uint32_t i = 0; i < w->stream_count; i++)
         w->streams[i].busy = w->streams[i].dead = false;
-    tb_crossing_init(&w->crossing, &w->fra, 1, w->memories[0]);
+    tb_outbound_init(&w->crossing, &w->fra, 1, w->memories[0]);
     say(w, "fra > up, sin has %u", there);
     tb_inbound_rewind(&w->landing);
     const uint32_t order = w->orders;
@@ -178,12 +178,12 @@ static void take_held(struct world *w, const struct event *e)
 {
     const uint64_t before = w->crossing.peer_held;
     const struct tb_span span = small_words(e->words, e->word_count);
-    const enum tb_status status = tb_crossing_held(&w->crossing, 0, &span);
+    const enum tb_status status = tb_outbound_held(&w->crossing, 0, &span);
     if (status != TB_OK) {
         say(w, "fra > refused HELD: %s", tb_status_name(status));
-    } else if (w->crossing.peer_held != before && w->crossing.started) {
+    } else if (w->crossing.peer_held != before && tb_outbound_state_started(w->crossing.state)) {
         say(w, "fra > acked %u%s", (unsigned)w->crossing.peer_held,
-            tb_crossing_whole(&w->crossing) ? "; whole" : "");
+            tb_outbound_whole(&w->crossing) ? "; whole" : "");
     }
 }
 
@@ -218,7 +218,7 @@ static void happen(struct world *w, const struct event *e)
     if (e->epoch != w->epoch || !w->up) return;
     switch (e->kind) {
     case START:
-        CHECK_OK(tb_crossing_start(&w->crossing));
+        CHECK_OK(tb_outbound_start(&w->crossing));
         break;
     case ARRIVE:
         arrive(w, e);
@@ -230,7 +230,7 @@ static void happen(struct world *w, const struct event *e)
         s->busy = s->busy && s->dead;
         break;
     case GONE:
-        say(w, "fra > s%u gave back %u", e->stream, tb_crossing_stream_gone(&w->crossing, e->stream));
+        say(w, "fra > s%u gave back %u", e->stream, tb_outbound_stream_gone(&w->crossing, e->stream));
         break;
     default:
         break;

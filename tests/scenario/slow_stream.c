@@ -48,7 +48,7 @@ struct world {
     struct tb_manifest manifest;
     uint64_t bits[4][WORDS];
     struct tb_place from, to;
-    struct tb_crossing crossing;
+    struct tb_outbound crossing;
     struct tb_inbound landing;
     struct tb_hedge hedge;
     uint32_t hedged; /* parcels */
@@ -73,12 +73,12 @@ static void world_init(struct world *w, uint32_t chunks, double slow_share, uint
     w->to = (struct tb_place){.manifest = &w->manifest, .held = w->bits[2], .claimed = w->bits[3]};
     for (uint32_t k = 0; k < chunks; k++)
         tb_bitmap_set(w->from.held, k);
-    w->memories[0] = aligned_alloc(16, (tb_crossing_bytes_for(&w->from, 1) + 15) / 16 * 16);
+    w->memories[0] = aligned_alloc(16, (tb_outbound_bytes_for(&w->from, 1) + 15) / 16 * 16);
     w->memories[1] = aligned_alloc(16, (tb_inbound_bytes_for(&w->to, 1) + 15) / 16 * 16);
-    tb_crossing_init(&w->crossing, &w->from, 1, w->memories[0]);
+    tb_outbound_init(&w->crossing, &w->from, 1, w->memories[0]);
     tb_inbound_init(&w->landing, &w->to, 1, w->memories[1]);
     tb_hedge_init(&w->hedge, permille);
-    CHECK_OK(tb_crossing_start(&w->crossing));
+    CHECK_OK(tb_outbound_start(&w->crossing));
     for (uint32_t s = 0; s < STREAMS; s++)
         w->streams[s].share = s == SLOW ? slow_share : 1;
 }
@@ -105,7 +105,7 @@ static bool next_parcel(struct world *w, uint32_t slot, struct tb_parcel *out, b
         return true;
     }
     *again_out = false;
-    return tb_crossing_next(&w->crossing, out);
+    return tb_outbound_next(&w->crossing, out);
 }
 
 static double unsent(const struct stream *s)
@@ -123,7 +123,7 @@ static void take(struct world *w, uint32_t slot)
     struct tb_hedge_way way = {.crossing = 1, .slot = (uint8_t)slot};
     while (unsent(s) < UNSENT && next_parcel(w, slot, &way.parcel, &again)) {
         assert_true(s->end - s->first < PIPE_MAX);
-        tb_crossing_taken(&w->crossing, &way.parcel, slot);
+        tb_outbound_taken(&w->crossing, &way.parcel, slot);
         way.again = again;
         tb_hedge_taken(&w->hedge, now(w), &way, &w->crossing);
         s->pipe[s->end++ % PIPE_MAX] = (struct piece){way.parcel, (double)way.parcel.bytes, 0};
@@ -199,7 +199,7 @@ static void hear(struct world *w)
         tb_writer_init(&out, bytes, sizeof bytes);
         tb_held_words_encode(h->words, h->count, &out);
         const struct tb_span words = {bytes, (uint32_t)out.used};
-        CHECK_OK(tb_crossing_held(&w->crossing, 0, &words));
+        CHECK_OK(tb_outbound_held(&w->crossing, 0, &words));
         tb_hedge_held(&w->hedge, now(w), 1, &w->crossing);
     }
 }
@@ -208,7 +208,7 @@ static void hedge(struct world *w)
 {
     struct tb_hedge_again again;
     while (w->queued_count < 16 && tb_hedge_next(&w->hedge, now(w), 1, &w->crossing, &again)) {
-        tb_crossing_again(&w->crossing, &again.parcel);
+        tb_outbound_again(&w->crossing, &again.parcel);
         w->hedged++;
         w->queued[w->queued_count++] = again;
     }

@@ -1,6 +1,8 @@
 /* frame.c - the parts of the wire that are not tables of fields. Pure. */
 #include "wan/frame/frame.h"
 
+#include "base/assert.h"
+
 static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HELLO] = "hello",
     [TB_FRAME_BYE] = "bye",
@@ -63,6 +65,7 @@ void tb_held_words_encode(const struct tb_held_word *words, uint32_t count, stru
 
 struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i)
 {
+    TB_ASSERT(i < span->count / TB_HELD_WORD_BYTES);
     struct tb_reader r;
     tb_reader_init(&r, span->bytes + (size_t)i * TB_HELD_WORD_BYTES, TB_HELD_WORD_BYTES);
     struct tb_held_word word;
@@ -74,6 +77,7 @@ struct tb_held_word tb_held_words_at(const struct tb_span *span, uint32_t i)
 /* The bits of word `index` that stand for chunks. */
 static uint64_t word_mask(uint32_t index, uint32_t chunk_count)
 {
+    TB_ASSERT(index < TB_BITMAP_WORDS(chunk_count));
     const uint32_t bits = chunk_count - index * 64u;
     return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
 }
@@ -94,6 +98,7 @@ enum tb_status tb_held_words_check(const struct tb_span *span, uint32_t chunk_co
 void tb_site_held_encode(const struct tb_site_state *state,
                          uint8_t out[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES])
 {
+    TB_ASSERT(state->held_count <= TB_SITE_HELD_MAX);
     struct tb_writer w;
     tb_writer_init(&w, out, TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES);
     for (uint32_t i = 0; i < state->held_count; i++) {
@@ -105,6 +110,7 @@ void tb_site_held_encode(const struct tb_site_state *state,
         tb_write_u64(&w, h->held_bytes);
         tb_write_u8(&w, h->marks);
     }
+    TB_ASSERT(!w.full);
 }
 
 static bool held_valid(const struct tb_site_state *s, const struct tb_site_held *h)

@@ -14,8 +14,8 @@
 #include "base/site_state.h"
 
 /* HELLO negotiates: both say what they speak at most and at least, and the smaller most is spoken
- * if both can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, chunks as
- * differences to a base, and every codec; 1 has raw and zstd. */
+ * if both can. 3 says what a view of another site needs (docs/protocol.md); 2 has BASE, deltas,
+ * and every codec; 1 has raw and zstd. */
 #define TB_LINK_PROTOCOL         3
 #define TB_LINK_PROTOCOL_MIN     1
 #define TB_LINK_PROTOCOL_BASES   2 /* the first that has them */
@@ -56,8 +56,7 @@ enum tb_frame_type {
     TB_FRAME_REPORT,     /* a site reached a state with a version */
     TB_FRAME_BIND,       /* first frame of a data stream, by the dialler */
     TB_FRAME_BOUND,      /* its answer; chunk frames follow, both ways */
-    /* between WANT and START: I hold this version whole and keep it; chunks may be differences to
-     * it */
+    /* between WANT and START: I hold this version whole and keep it; chunks may be deltas to it */
     TB_FRAME_BASE,
     /* so many data streams would serve what I send: the dialler opens them as far as it wants to */
     TB_FRAME_STREAMS,
@@ -79,9 +78,10 @@ enum tb_frame_type {
 
 /* more: fields of later protocols; skipped by those who do not know them. Its first 16 bytes, if it
  * has so many, are drawn by lot at each start of a gateway's process (tb_frame_hello_process). */
-#define TB_FRAME_HELLO_FIELDS(F)                                                                              \
-    F(u32, protocol) F(u32, protocol_min) F(name, site) F(name, gateway) F(u32, lane) F(u32, lane_count)      \
-    F(id, life) F(u64, incarnation) F(id, session) /* zero from the dialler */ F(span, more)
+#define TB_FRAME_HELLO_FIELDS(F)                                                                   \
+    F(u32, protocol) F(u32, protocol_min) F(name, site) F(name, gateway) F(u32, lane)              \
+    F(u32, lane_count) F(id, life) F(u64, incarnation) F(id, session) /* zero from the dialler */  \
+    F(span, more)
 TB_MESSAGE(tb_frame_hello, TB_FRAME_HELLO_FIELDS)
 /* Zero: the peer does not say it. */
 static inline struct tb_id tb_frame_hello_process(const struct tb_frame_hello *hello)
@@ -126,7 +126,8 @@ TB_MESSAGE(tb_frame_digests, TB_FRAME_DIGESTS_FIELDS)
 #define TB_FRAME_WANT_FIELDS(F) F(u32, crossing) F(id, uid)
 TB_MESSAGE(tb_frame_want, TB_FRAME_WANT_FIELDS)
 TB_MESSAGE(tb_frame_base, TB_FRAME_WANT_FIELDS)
-#define TB_FRAME_HELD_FIELDS(F) F(u32, crossing) F(u32, shard) F(span, words) /* n x (u32 index, u64 word), ascending */
+/* words: n x (u32 index, u64 word), ascending */
+#define TB_FRAME_HELD_FIELDS(F) F(u32, crossing) F(u32, shard) F(span, words)
 TB_MESSAGE(tb_frame_held, TB_FRAME_HELD_FIELDS)
 /* words of the set of chunks that may be sent; they may lose bits */
 TB_MESSAGE(tb_frame_take, TB_FRAME_HELD_FIELDS)
@@ -152,7 +153,8 @@ TB_MESSAGE(tb_frame_refused, TB_FRAME_REFUSED_FIELDS)
 #define TB_FRAME_STREAM_FIELDS(F) F(u32, stream)
 TB_MESSAGE(tb_frame_stream_gone, TB_FRAME_STREAM_FIELDS)
 TB_MESSAGE(tb_frame_bound, TB_FRAME_STREAM_FIELDS)
-#define TB_FRAME_BIND_FIELDS(F) F(id, session) F(u32, stream) /* above 0, and not used before in this session */
+/* stream: above 0, and not used before in this session */
+#define TB_FRAME_BIND_FIELDS(F) F(id, session) F(u32, stream)
 TB_MESSAGE(tb_frame_bind, TB_FRAME_BIND_FIELDS)
 
 #define TB_FRAME_STREAMS_FIELDS(F) F(u32, count)
@@ -172,10 +174,11 @@ TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)
 
 /* held: n x (id uid, u64 run, u64 number, u64 bytes, u64 held_bytes, u8 marks), newest first, at
  * most TB_SITE_HELD_MAX. Both etas zero: no estimate. A version with number and run zero: none. */
-#define TB_FRAME_STATE_FIELDS(F)                                                                              \
-    F(name, site) F(name, model) F(u8, hops) F(u64, incarnation) F(u64, serial) F(bool, known) F(u16, reason) \
-    F(u64, age_ms) F(u64, head_run) F(u64, head_number) F(u64, active_run) F(u64, active_number)              \
-    F(u32, versions) F(u64, left_bytes) F(u64, behind_ms) F(u64, eta_low_ms) F(u64, eta_high_ms) F(span, held)
+#define TB_FRAME_STATE_FIELDS(F)                                                                   \
+    F(name, site) F(name, model) F(u8, hops) F(u64, incarnation) F(u64, serial) F(bool, known)     \
+    F(u16, reason) F(u64, age_ms) F(u64, head_run) F(u64, head_number) F(u64, active_run)          \
+    F(u64, active_number) F(u32, versions) F(u64, left_bytes) F(u64, behind_ms)                    \
+    F(u64, eta_low_ms) F(u64, eta_high_ms) F(span, held)
 TB_MESSAGE(tb_frame_state, TB_FRAME_STATE_FIELDS)
 #define TB_FRAME_HOLDUP_FIELDS(F) F(u8, holdup) /* enum tb_holdup */
 TB_MESSAGE(tb_frame_holdup, TB_FRAME_HOLDUP_FIELDS)
@@ -210,7 +213,8 @@ TB_MUST_USE enum tb_status tb_site_held_decode(const struct tb_span *span, struc
 /* A chunk frame of a data stream: this header, then wire_bytes of the chunk in that form. Nothing
  * else follows BOUND. In protocol 1 the byte `base` is 0.
  *
- *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk  u32 raw_bytes  u32 wire_bytes */
+ *   u32 magic  u8 kind  u8 codec  u8 base  u8 zero  u32 crossing  u32 shard  u32 chunk
+ *   u32 raw_bytes  u32 wire_bytes */
 #define TB_CHUNK_FRAME_MAGIC        0x46434254u /* "TBCF" */
 #define TB_CHUNK_FRAME_KIND         1u
 #define TB_CHUNK_FRAME_HEADER_BYTES 28u

@@ -14,14 +14,14 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/link_traffic.h"
 
-struct link {
+struct tb_link {
     struct tb_links *links;
     uint32_t index;
     struct tb_identity identity;
     struct tb_name label; /* in the log */
-    struct link_path path;
-    struct link_session_part session;
-    struct link_traffic traffic;
+    struct tb_link_path path;
+    struct tb_link_session_part session;
+    struct tb_link_traffic traffic;
     struct tb_links_stats stats; /* what is not counted elsewhere; streams add theirs when they go */
 };
 

@@ -1,5 +1,4 @@
-/* links.c - the object: made, ticked, closed. What a tick does is in the link_*.c files, what is
- * asked of it also in links_*.c. */
+/* links.c - the links as a whole: made, their turn, closed. The files of each part do the work. */
 #include "wan/link/links.h"
 
 #include <errno.h>
@@ -10,6 +9,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
+#include "wan/link/links_check.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_dial.h"
 #include "wan/link/path/link_path.h"
@@ -29,6 +29,7 @@
 #include "wan/link/traffic/link_traffic.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/stream/stream_loop.h"
 
 #define CEILINGS_EVERY TB_SECONDS(1)
 
@@ -56,7 +57,7 @@ static void look_at_ceilings(struct tb_links *ls, tb_time_ns now)
         tb_link_path_ceiling(&ls->links[i], c.send_bytes);
 }
 
-static void move(struct link *l, tb_time_ns now)
+static void move(struct tb_link *l, tb_time_ns now)
 {
     tb_link_take_notes(l);
     tb_link_streams_tick(l, now);
@@ -76,7 +77,7 @@ static void on_clock(uv_timer_t *clock)
     tb_links_offers_tick(ls);
     look_at_ceilings(ls, now);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        struct link *l = &ls->links[i];
+        struct tb_link *l = &ls->links[i];
         /* those of sessions that ended before this tick: a BYE has had its turn of the loop */
         tb_link_streams_end_old(l);
         tb_link_up_tick(l, now);
@@ -89,6 +90,7 @@ static void on_clock(uv_timer_t *clock)
     tb_links_conns_tick(ls, now);
     ls->ticked_at = tb_clock_now();
     tb_links_sweep_retired(ls);
+    tb_links_check(ls, now);
     tb_links_set_clock(ls, anything_moves(ls) ? LINKS_TICK_BUSY_MS : LINKS_TICK_IDLE_MS);
     if (ls->closing) closing_step(ls);
 }
@@ -106,10 +108,11 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-static enum tb_status link_init(struct tb_links *ls, struct link *l, const struct tb_links_peer_options *p)
+static enum tb_status link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p)
 {
     l->links = ls;
     l->index = (uint32_t)(l - ls->links);
+    TB_ASSERT(l->index < TB_LINKS_PEERS_MAX);
     l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
     l->label = p->label.text[0] != '\0' ? p->label : p->site;
     tb_link_path_init(l, p);
@@ -117,7 +120,7 @@ static enum tb_status link_init(struct tb_links *ls, struct link *l, const struc
     return tb_link_traffic_init(l, p);
 }
 
-static void link_fini(struct link *l)
+static void link_fini(struct tb_link *l)
 {
     tb_link_forget_resolving(l);
     tb_link_traffic_fini(l);
@@ -155,6 +158,7 @@ static void loops_free(struct tb_links *ls)
 
 static void on_handle_closed(uv_handle_t *handle)
 {
+    TB_ASSERT(((struct tb_links *)handle->data)->handles > 0);
     struct tb_links *ls = handle->data;
     if (--ls->handles > 0) return;
     void (*closed)(void *) = ls->closed;
@@ -216,7 +220,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
     uv_timer_init(options->loop, &ls->clock);
     ls->on_clock = on_clock;
-    ls->wire_ops = &links_wire_ops;
+    ls->wire_ops = &tb_links_wire_ops;
     ls->wake.data = ls->clock.data = ls;
     ls->handles = 2;
     status = open_up(ls, options, error_out);
@@ -247,6 +251,7 @@ static bool streams_left(const struct tb_links *ls)
 
 static void closing_step(struct tb_links *ls)
 {
+    TB_ASSERT(ls->closing);
     if (ls->conns != NULL || streams_left(ls) || uv_is_closing((uv_handle_t *)&ls->wake)) return;
     loops_free(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
@@ -257,6 +262,7 @@ static void closing_step(struct tb_links *ls)
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         link_fini(&ls->links[i]);
     tb_links_offers_free(ls);
+    TB_ASSERT(ls->offers == NULL && ls->divisions == NULL && ls->retiring == NULL);
     handles_close(ls);
 }
 
@@ -284,7 +290,7 @@ void tb_links_limit(struct tb_links *links, uint32_t peer, const struct tb_links
 enum tb_status tb_links_tell(struct tb_links *ls, uint32_t peer, const struct tb_links_report *report)
 {
     TB_ASSERT(peer < ls->options.peer_count);
-    struct link *l = &ls->links[peer];
+    struct tb_link *l = &ls->links[peer];
     if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     LINK_SEND(l, TB_FRAME_REPORT, tb_frame_report, LINK_SMALL, .uid = report->uid, .site = report->site,
               .state = (uint8_t)report->state);
@@ -305,7 +311,7 @@ static void end_all(struct tb_links *ls)
         tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
         tb_link_streams_ahead_end(&ls->links[i]);
     }
-    for (struct conn *c = ls->conns; c != NULL; c = c->next)
+    for (struct tb_link_conn *c = ls->conns; c != NULL; c = c->next)
         if (!c->is_session && c->binding == NULL) tb_link_conn_close(c, TB_PEER_IDENTITY);
 }
 

@@ -1,4 +1,4 @@
-/* links_inside.h - the object that holds all links of a gateway. Internal to wan/link.
+/* links_inside.h - all links of a gateway, as one struct. Internal to wan/link.
  *
  * One thread: the main loop's. */
 #ifndef TB_WAN_LINKS_INSIDE_H
@@ -8,19 +8,19 @@
 #include "wan/link/links.h"
 #include "wan/stream/stream.h"
 
-struct conn;
-struct division;
-struct link;
-struct offer;
-struct retired;
+struct tb_link_conn;
+struct tb_division;
+struct tb_link;
+struct tb_offer;
+struct tb_retired;
 struct tb_links;
-struct tb_share;
+struct tb_shared_places;
 
 #define LINKS_TICK_BUSY_MS 5u /* HELD at most every 10 ms, and a relay looks for held chunks as often */
 #define LINKS_TICK_IDLE_MS 25u
 
-/* What is counted of a table. */
-struct link_table {
+/* The counters of one table. */
+struct tb_links_table_use {
     uint32_t most;
     uint64_t refused;
     struct tb_name full; /* the peer that was refused last; of offers: none */
@@ -39,20 +39,21 @@ struct tb_links {
     void (*on_clock)(uv_timer_t *clock);
     const struct tb_wire_ops *wire_ops; /* of connections that may become control streams */
     tb_time_ns ticked_at;
+    tb_time_ns checked_at; /* all tables, small or not */
     struct tb_listener *listener;
-    struct conn *conns;
+    struct tb_link_conn *conns;
     uint32_t accepted_count; /* of them */
     struct tb_stream_loop *loops[TB_LINKS_THREADS_MAX];
     uint32_t loop_count, loop_at;
-    struct link *links; /* peer_count */
-    struct offer *offers;
+    struct tb_link *links; /* peer_count */
+    struct tb_offer *offers;
     uint32_t offer_count;
-    struct link_table tables[TB_LINKS_TABLES_COUNT];
+    struct tb_links_table_use tables[TB_LINKS_TABLES_COUNT];
     struct tb_version_key withdrawn[TB_LINKS_WITHDRAWN_MAX];
     uint32_t withdrawn_count, withdrawn_at;
-    struct division *divisions;
-    struct tb_share *retiring; /* shares on which some stream may still have a hand */
-    struct retired *retired;
+    struct tb_division *divisions;
+    struct tb_shared_places *retiring; /* shares on which some stream may still have a hand */
+    struct tb_retired *retired;
     uint64_t strangers;
     tb_time_ns full_told_at; /* that a connection was not accepted, for want of room; 0: never */
     bool closing;
@@ -65,11 +66,11 @@ void tb_links_fed(struct tb_links *ls);  /* loops whose streams found nothing to
 void tb_links_heed(struct tb_links *ls); /* every stream looks at what it has in hand */
 void tb_links_table_took(struct tb_links *ls, enum tb_links_table table, uint32_t used); /* a row */
 /* A row; l: whose it would be, or NULL. */
-void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct link *l);
+void tb_links_table_refused(struct tb_links *ls, enum tb_links_table table, const struct tb_link *l);
 /* The turn comes each `ms` milliseconds. */
 void tb_links_set_clock(struct tb_links *ls, uint32_t ms);
 void tb_links_busy(struct tb_links *ls); /* something moves: tick fast */
-/* What the kernel offers. */
+/* The ceilings and congestion controls of the kernel. */
 void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
                            struct tb_tcp_path_options *p);
 void tb_links_options_fill(struct tb_links_options *o); /* what is usual, where nothing was said */

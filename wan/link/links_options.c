@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 
@@ -11,7 +12,7 @@
 /* half of what one key may encrypt: the other half is for the change */
 #define RECORDS_MAX (UINT64_C(1) << 22)
 
-/* What the kernel offers. */
+/* The ceilings and congestion controls of the kernel. */
 void tb_links_path_options(const struct tb_links_options *o, const struct tb_tcp_ceilings *ceilings,
                            struct tb_tcp_path_options *p)
 {
@@ -63,6 +64,7 @@ void tb_links_options_fill(struct tb_links_options *o)
     o->protocol_max = or_default(o->protocol_max, TB_LINK_PROTOCOL);
     if (o->records_max == 0) o->records_max = RECORDS_MAX;
     if (o->manifest_bytes_max == 0) o->manifest_bytes_max = TB_MANIFESTS_BYTES_MAX;
+    TB_ASSERT(o->threads > 0 && o->lane < o->lane_count);
 }
 
 enum tb_status tb_links_refuse(char error_out[256], const char *what, const char *which)

@@ -1,10 +1,13 @@
 /* budget.c - a sum and three thresholds. Pure. */
 #include "wan/send/budget.h"
 
+#include "base/assert.h"
+
 #define AHEAD 256u /* what is written down is ahead by this part of the budget */
 
 const char *tb_budget_state_name(enum tb_budget_state state)
 {
+    TB_ASSERT(state <= TB_BUDGET_HELD);
     static const char *const names[] = {"none", "ok", "warned", "held"};
     return names[state];
 }
@@ -16,6 +19,8 @@ void tb_budget_restore(struct tb_budget *b, uint64_t day, uint64_t bytes, uint64
     if (day != today && day != today + 1) return;
     b->day = day;
     b->used_bytes = b->saved_bytes = bytes;
+    TB_ASSERT(b->day <= today + 1); /* a day behind tomorrow counts for nothing */
+    TB_ASSERT(b->saved_bytes == b->used_bytes);
 }
 
 void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes)
@@ -24,11 +29,13 @@ void tb_budget_count(struct tb_budget *b, uint64_t today, uint64_t bytes)
         b->day = today;
         b->used_bytes = b->saved_bytes = 0;
     } else if (b->day > today + 1) {
-        /* What was sent on that day may have been sent today; it is written down anew. */
+        /* The bytes counted for that day may have been sent today. They are written down anew. */
         b->day = today;
         b->saved_bytes = 0;
     }
     b->used_bytes += bytes;
+    TB_ASSERT(b->day <= today + 1);
+    TB_ASSERT(b->used_bytes >= bytes);
 }
 
 enum tb_budget_state tb_budget_state(const struct tb_budget *b)
@@ -54,5 +61,6 @@ bool tb_budget_save(struct tb_budget *b, uint64_t *bytes_out)
      * kill, also one for want of little. */
     if (held || bytes > b->day_bytes) bytes = b->used_bytes > b->day_bytes ? b->used_bytes : b->day_bytes;
     b->saved_bytes = *bytes_out = bytes;
+    TB_ASSERT(b->saved_bytes >= b->used_bytes); /* a kill sends no more than the budget */
     return true;
 }

@@ -1,9 +1,9 @@
-/* budget.h - so many bytes a day to a peer: what is left, when to warn, when to hold,
- * and what to write down.
+/* budget.h - so many bytes a day to a peer: how many are left, when to warn, when to hold, and
+ * which sum to write down.
  *
- * Pure: days are numbers (since 1970, UTC) that are passed in. What is written down is ahead of
- * what was sent, so that a gateway that is killed again and again sends no more than the budget:
- * each time up to 1/256 of it is given up. */
+ * Pure: days are numbers (since 1970, UTC) that are passed in. The sum that is written down is
+ * ahead of the bytes that were sent. So a gateway that is killed again and again sends no more
+ * than the budget: each time up to 1/256 of it is given up. */
 #ifndef TB_WAN_BUDGET_H
 #define TB_WAN_BUDGET_H
 
@@ -28,8 +28,8 @@ struct tb_budget {
     uint64_t short_bytes; /* what waits to be sent next and is over what is left; 0: nothing is known to */
 };
 
-/* What was written down: of today it counts. A day behind tomorrow is a clock's mistake
- * and counts for nothing. */
+/* Takes the sum that was written down. A sum of today counts. A day behind tomorrow is a mistake
+ * of the clock and counts for nothing. */
 void tb_budget_restore(struct tb_budget *b, uint64_t day, uint64_t bytes, uint64_t today);
 /* So many bytes more were sent; a new day begins with nothing used. A clock that goes back begins
  * none, and one that goes back by days ends the hold with the day that it is now, not with the one

@@ -8,13 +8,13 @@
 
 #define NEAR        0.95 /* of the best: then the fewest bytes count */
 #define WEIGHT      0.1  /* of one chunk in a running average */
-#define PROBE       32 /* of so many chunks that go another way, one is tried as a sparse difference again */
+#define PROBE       32   /* of so many chunks that go another way, one is tried as a sparse delta again */
 #define ENDLESS     1e15
 #define LATE        0.01 /* of one chunk in what went of late */
 #define SPOTS       32u
 #define SPOT_BYTES  64u
 
-#define BACK        1.1 /* times as soon have several classes to be, for who went over to one to come back */
+#define BACK        1.1 /* several classes are taken again once they are so many times as soon as one */
 #define PACE_FROM   TB_MS(100) /* what came sooner was mostly waited for */
 #define PACE_ONE    4u    /* so many times sooner came in one class what would have been as soon in several */
 #define PACE_SAVING 1000u /* of more the number of classes is no matter */
@@ -44,6 +44,7 @@ const char *tb_choice_way_name(enum tb_choice_way way)
 
 const char *tb_choice_kind_name(enum tb_choice_kind kind)
 {
+    TB_ASSERT(kind < TB_KINDS);
     static const char *const names[TB_KINDS] = {"bytes",      "f8",      "f16",      "bf16",      "f32",
                                                 "bytes-most", "f8-most", "f16-most", "bf16-most", "f32-most"};
     return names[kind];
@@ -78,6 +79,7 @@ static size_t elements_that_differ(const uint8_t *a, const uint8_t *b, size_t co
  * tensor and end in another. */
 static bool most_differ(const struct tb_codec_input *in, size_t element)
 {
+    TB_ASSERT(in->base != NULL && element > 0);
     const uint8_t *bytes = in->bytes, *base = in->base;
     if (in->count < SPOTS * SPOT_BYTES)
         return 2 * element * elements_that_differ(bytes, base, in->count, element) > in->count;
@@ -95,10 +97,10 @@ enum tb_choice_kind tb_choice_kind_of(const struct tb_codec_input *in)
     return (enum tb_choice_kind)(kind + TB_KIND_BYTES_MOST);
 }
 
-/* Until chunks were measured: what bf16 weights of a transformer and a step of its training take (1
- * to 4 % changed). A dense difference as it is where every element changed by a unit or two, two
- * bits each: it is tried where sparse ones save less, and what is believed to be worse than it is
- * would never be tried. */
+/* Until chunks were measured: savings of bf16 weights of a transformer and of one training step,
+ * which changes 1 to 4 % of them. The saving of a dense delta is that of a step that changed every
+ * element by a unit or two, two bits each. Dense is tried where sparse deltas save less, and a way
+ * that is believed to be worse than it is would never be tried. */
 static const float savings[TB_KINDS][TB_WAYS] = {
     [TB_KIND_BYTES] = {1, 1.2f, 1, 1, 20, 20},        [TB_KIND_F8] = {1, 1.05f, 1.2f, 4, 20, 22},
     [TB_KIND_F16] = {1, 1.05f, 1.16f, 8, 40, 45},     [TB_KIND_BF16] = {1, 1.25f, 1.48f, 8, 60, 80},
@@ -109,6 +111,7 @@ static const float savings[TB_KINDS][TB_WAYS] = {
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores)
 {
+    TB_ASSERT(wish < TB_CHOICE_WISHES);
     memset(c, 0, sizeof *c);
     c->wish = wish;
     c->protocol = TB_LINK_PROTOCOL;
@@ -139,6 +142,7 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 {
+    TB_ASSERT(form.id != TB_CODEC_RAW || !form.on_base); /* no frame says so */
     switch (form.id) {
     case TB_CODEC_RAW:
         return TB_WAY_RAW;
@@ -156,6 +160,7 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
 
 static bool is_float(enum tb_choice_kind kind)
 {
+    TB_ASSERT(kind < TB_KINDS);
     return kind != TB_KIND_BYTES && kind != TB_KIND_BYTES_MOST;
 }
 
@@ -164,7 +169,8 @@ static bool may(const struct tb_choice *c, const struct tb_choice_ask *ask, enum
 {
     unsigned classes;
     const struct tb_codec_form form = tb_choice_form(way, &classes);
-    if (way == TB_WAY_STEPS || (form.on_base && !ask->based)) return false; /* nothing is encoded as steps */
+    if (way == TB_WAY_STEPS || (form.on_base && !ask->based))
+        return false; /* a chunk is not encoded as chained deltas */
     if (form.id == TB_CODEC_PLANES && !is_float(ask->kind)) return false;
     if (way == TB_WAY_CLASSES && !is_float(ask->kind)) return false; /* bytes have one class */
     return tb_chunk_frame_may(c->protocol, form);
@@ -183,6 +189,7 @@ static double or_endless(double speed)
 /* Of a chunk that saves so much, bytes of the version a second. */
 static double link_rate(const struct tb_choice *c, double saving)
 {
+    TB_ASSERT(saving > 0);
     const double carries = c->goodput > 0 ? c->goodput : 1; /* one not measured yet counts as slow */
     return (c->cap > 0 ? lesser(c->cap, carries) : carries) * saving;
 }
@@ -197,17 +204,20 @@ static double made_rate(const struct tb_choice *c, enum tb_choice_kind kind, enu
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                       const char **bound_out)
 {
+    TB_ASSERT(kind < TB_KINDS && way < TB_WAYS);
     const struct tb_choice_speed *s = &c->ways[kind][way];
     const double encode = or_endless(s->encode) * c->cores;
     const double decode = or_endless(s->decode) * c->cores;
     const double link = link_rate(c, s->saving);
     const double rate = lesser(link, lesser(encode, decode));
+    TB_ASSERT(rate > 0);
     if (bound_out != NULL) *bound_out = rate >= link ? "link" : rate >= encode ? "encode" : "decode";
     return rate;
 }
 
 static enum tb_choice_way fixed(const struct tb_choice *c, const struct tb_choice_ask *ask)
 {
+    TB_ASSERT(c->wish < TB_CHOICE_AUTO); /* auto is no way */
     static const enum tb_choice_way wishes[TB_CHOICE_AUTO][3] = {
         [TB_CHOICE_RAW] = {TB_WAY_RAW, TB_WAY_RAW, TB_WAY_RAW},
         [TB_CHOICE_ZSTD] = {TB_WAY_ZSTD, TB_WAY_RAW, TB_WAY_RAW},
@@ -227,6 +237,7 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
         rates[w] = tb_choice_rate(c, ask->kind, (enum tb_choice_way)w, NULL);
         if (rates[w] > most) most = rates[w];
     }
+    TB_ASSERT(most > 0); /* raw always may */
     enum tb_choice_way chosen = TB_WAY_RAW;
     double saving = 0;
     for (unsigned w = 0; w < TB_WAYS; w++) {
@@ -237,9 +248,9 @@ static enum tb_choice_way best(const struct tb_choice *c, const struct tb_choice
     return chosen;
 }
 
-/* A step that changed everything says nothing of the next one, and what is not tried is never seen
- * to be better. At worst it goes raw, one chunk in PROBE. The other way round needs no try: a
- * sparse way that gets worse is seen to. */
+/* A training step that changed everything says nothing of the next one, and a way that is not
+ * tried is never seen to be better. At worst it goes raw, one chunk in PROBE. The other way round
+ * needs no try: a sparse way that gets worse is seen to. */
 static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choice_ask *ask,
                                  enum tb_choice_way way)
 {
@@ -250,6 +261,7 @@ static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choi
 
 static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way)
 {
+    TB_ASSERT(way < TB_WAYS && ask->kind < TB_KINDS);
     c->last[ask->kind][ask->based] = way;
     c->picks[ask->kind][ask->based]++;
     c->chunks[way]++;
@@ -260,12 +272,14 @@ static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask)
 {
     const enum tb_choice_way way = c->wish == TB_CHOICE_AUTO ? probed(c, ask, best(c, ask)) : fixed(c, ask);
+    TB_ASSERT(may(c, ask, way)); /* the session carries it, and the peer has a base where it needs one */
     count(c, ask, way);
     return way;
 }
 
 static void average(double *to, double value)
 {
+    TB_ASSERT(value > 0);
     *to = *to > 0 ? *to + WEIGHT * (value - *to) : value;
 }
 
@@ -278,6 +292,7 @@ static bool is_sparse(enum tb_choice_way way)
  * take a hundred chunks. */
 static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
+    TB_ASSERT(kind < TB_KINDS && way < TB_WAYS && cost > 0);
     double believed = c->ways[kind][way].saving > 0 ? 1 / c->ways[kind][way].saving : 0;
     average(&believed, cost);
     c->ways[kind][way].saving = 1 / believed;
@@ -286,6 +301,7 @@ static void save(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_w
 static void went(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way)
 {
     if (is_sparse(way)) c->in_one[kind] += WEIGHT * ((way == TB_WAY_GAPS ? 1 : 0) - c->in_one[kind]);
+    TB_ASSERT(c->in_one[kind] >= 0 && c->in_one[kind] <= 1);
 }
 
 /* Of which much is hoped before anything was seen of it. */
@@ -298,6 +314,7 @@ static bool is_hope(enum tb_choice_kind kind, enum tb_choice_way way)
  * first chunk in one that was a hope; a few chunks correct that. */
 static void tried(struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way, double cost)
 {
+    TB_ASSERT(way != TB_WAY_RAW); /* raw saves nothing */
     const bool hoped = is_hope(kind, way) && !c->seen[kind][way];
     if (hoped || cost < 0.5 / c->ways[kind][way].saving) c->ways[kind][way].saving = 1 / cost;
     c->seen[kind][way] = true;
@@ -313,8 +330,8 @@ static enum tb_choice_way most_go(const struct tb_choice *c, enum tb_choice_kind
 
 /* ---- encoded by somebody else ---- */
 
-/* What the best way would bring if that chunk, which has some saving as it is made, were encoded
- * here. */
+/* The rate of the best way, if that chunk were encoded here. Its saving is known from the encoded
+ * chunk. */
 static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *made, enum tb_choice_way way,
                         double saving)
 {
@@ -335,6 +352,7 @@ static double anew_rate(const struct tb_choice *c, const struct tb_choice_made *
 
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 {
+    TB_ASSERT(made->kind < TB_KINDS && made->raw_bytes > 0);
     const struct tb_choice_ask ask = {made->kind, true};
     const enum tb_choice_way way = tb_choice_way_of(made->form, made->classes);
     if (made->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, made->form)) return false;
@@ -355,6 +373,8 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
 
 bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps)
 {
+    TB_ASSERT(joined->kind < TB_KINDS && joined->raw_bytes > 0);
+    TB_ASSERT(steps > 0 && steps <= TB_CODEC_STEPS_MAX);
     const struct tb_choice_ask based = {joined->kind, true}, whole = {joined->kind, false};
     const enum tb_choice_way way = tb_choice_way_of(joined->form, joined->classes);
     unsigned classes;
@@ -370,8 +390,8 @@ bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, u
     return true;
 }
 
-/* What ranks make sparse is taken of chunks with few changes alone: a quarter of
- * those decides for all. */
+/* Sparse deltas of ranks are taken for chunks with few changes alone: a quarter of those decides
+ * for all. */
 static double weighed(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     return c->of_late[kind] * (kind < TB_KIND_BYTES_MOST ? 3 : 1);
@@ -392,19 +412,20 @@ bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_cam
     if (came->wire_bytes < came->raw_bytes / PACE_SAVING) return false;
     *pace = (struct tb_choice_pace){.classes = 0};
     if (came->took_ns < (came->classes == 1 ? PACE_FROM / PACE_ONE : PACE_FROM)) return true;
+    TB_ASSERT(came->took_ns > 0);
     *pace = (struct tb_choice_pace){.classes = came->classes,
                                     .bytes_per_s = (double)came->raw_bytes * 1e9 / (double)came->took_ns,
                                     .saving = (double)came->raw_bytes / (double)came->wire_bytes};
     return true;
 }
 
-/* A core's seconds a byte, of who encodes and of who decodes; 0: not known. */
+/* Seconds of a core for each byte, encoding and decoding together; 0: not known. */
 static double both_s(const struct tb_choice_speed *speed)
 {
     return speed->encode > 0 && speed->decode > 0 ? 1 / speed->encode + 1 / speed->decode : 0;
 }
 
-/* The sparse way of which most is known: in it the last step came, or most chunks of late. */
+/* The sparse way of which most is known: that of the last delta, or of most chunks of late. */
 static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kind kind,
                                    const struct tb_choice_pace *pace)
 {
@@ -412,11 +433,12 @@ static enum tb_choice_way way_seen(const struct tb_choice *c, enum tb_choice_kin
     return most_go(c, kind);
 }
 
-/* Of steps that others encode. What one way saves says what the other one would: all that goes is
- * in one of them, and of that one what is believed of the other may be old. */
-static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
-                        const struct tb_choice_pace *pace)
+/* The rate of deltas that others encode. The saving of one way tells that of the other. All of
+ * them go one way, so the belief about the other way may be old. */
+static double delta_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
+                         const struct tb_choice_pace *pace)
 {
+    TB_ASSERT(is_sparse(way)); /* the others are not made by ranks */
     const struct tb_choice_speed *speeds = c->ways[kind];
     const enum tb_choice_way seen = way_seen(c, kind, pace);
     const double saves = pace->classes != 0 ? pace->saving : speeds[seen].saving;
@@ -426,8 +448,8 @@ static double step_rate(const struct tb_choice *c, enum tb_choice_kind kind, enu
     return lesser(sent, pace->bytes_per_s * both_s(&speeds[seen]) / cost);
 }
 
-/* As far as this link has seen itself: what ranks bring no more, as it did not pay, is
- * tried here now and then. */
+/* As far as this link has seen itself. Ranks stop bringing sparse deltas when they do not pay, and
+ * then they are tried here now and then. */
 static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
 {
     static const struct tb_choice_pace unknown = {.classes = 0};
@@ -438,8 +460,8 @@ static bool sparse_pays(const struct tb_choice *c, enum tb_choice_kind kind)
         const double rate = tb_choice_rate(c, kind, (enum tb_choice_way)w, NULL);
         if (rate > most) most = rate;
     }
-    return step_rate(c, kind, TB_WAY_GAPS, &unknown) >= NEAR * most ||
-           step_rate(c, kind, TB_WAY_CLASSES, &unknown) >= NEAR * most;
+    return delta_rate(c, kind, TB_WAY_GAPS, &unknown) >= NEAR * most ||
+           delta_rate(c, kind, TB_WAY_CLASSES, &unknown) >= NEAR * most;
 }
 
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace)
@@ -450,9 +472,23 @@ unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pac
     if (c->wish != TB_CHOICE_AUTO)
         return tb_choice_form(fixed(c, &ask), &classes).id == TB_CODEC_SPARSE ? TB_CODEC_CLASSES : 0;
     if (!sparse_pays(c, ask.kind)) return 0;
-    const double in_one = step_rate(c, ask.kind, TB_WAY_GAPS, pace);
+    const double in_one = delta_rate(c, ask.kind, TB_WAY_GAPS, pace);
     const double enough = in_one * (pace->classes == 1 ? BACK : NEAR);
-    return step_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
+    return delta_rate(c, ask.kind, TB_WAY_CLASSES, pace) < enough ? 1 : TB_CODEC_CLASSES;
+}
+
+void tb_choice_check(const struct tb_choice *c)
+{
+    uint64_t picks = 0, chunks = 0;
+    TB_ASSERT(c->wish < TB_CHOICE_WISHES && c->cores > 0);
+    for (unsigned k = 0; k < TB_KINDS; k++) {
+        TB_ASSERT(c->in_one[k] >= 0 && c->in_one[k] <= 1 && c->of_late[k] >= 0 && c->of_late[k] <= 1);
+        TB_ASSERT(c->last[k][0] < TB_WAYS && c->last[k][1] < TB_WAYS);
+        picks += c->picks[k][0] + c->picks[k][1];
+    }
+    for (unsigned w = 0; w < TB_WAYS; w++)
+        chunks += c->chunks[w];
+    TB_ASSERT(picks == chunks); /* each chunk is of one kind, and goes one way */
 }
 
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS])
@@ -466,6 +502,7 @@ void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_
 
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *s)
 {
+    TB_ASSERT(s->kind < TB_KINDS && s->way < TB_WAYS);
     struct tb_choice_speed *speed = &c->ways[s->kind][s->way];
     if (s->raw_bytes == 0 || s->wire_bytes == 0) return;
     if (s->encode_ns > 0) average(&speed->encode, (double)s->raw_bytes * 1e9 / (double)s->encode_ns);
@@ -477,4 +514,5 @@ void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carr
 {
     if (carried->bytes_per_s <= 0) return;
     if (carried->full || carried->bytes_per_s > c->goodput) average(&c->goodput, carried->bytes_per_s);
+    TB_ASSERT(c->goodput > 0);
 }

@@ -1,26 +1,24 @@
-/* codec_choice.h - in which form a chunk goes over a link: whichever moves most bytes of
- * the version a second.
+/* codec_choice.h - in which form a chunk goes over a link: the form that moves most bytes of the
+ * version a second.
  *
- * Pure. What it reckons with is measured and told: how fast each way encodes and decodes on
- * a core here, how much it saves, and what the link carries. The way that is chosen is the
- * one with the highest
+ * Pure. Measured speeds are told to it: how fast each way encodes and decodes on a core here, how
+ * much it saves, and how much the link carries. It chooses the way with the highest
  *
  *     min(encode speed x cores, saving x goodput, decode speed x cores)
  *
  * and of those within 5 % of it the one with the fewest bytes. Speeds that were not measured yet
  * count as endless and a link as slow, so a crossing begins with the fewest bytes: too few cost a
- * core a while, too many cost the link. Speeds are running averages of single chunks, and so is
- * what a way costs in bytes. Where steps were so large that differences did not pay, one chunk in
- * 32 is tried as a sparse difference all the same.
+ * core a while, too many cost the link. Speeds and savings are running averages of single chunks.
+ * Where deltas did not pay, one chunk in 32 is tried as a sparse delta all the same.
  *
- * One tensor has too few chunks a version to measure a way by, and what decides is not its name: it
- * is what its elements are, and whether a step changed few of them or most. So each chunk is of a
- * kind by both, whichever tensor it is of, and a kind's chunks measure for all of it.
+ * One tensor has too few chunks a version to measure a way by, and its name decides nothing. Its
+ * elements do, and whether a training step changed few of them or most. So each chunk is of a kind
+ * by both, and all chunks of a kind measure for it.
  *
- * Steps are encoded by ranks and decoded by the gateway beside them, on cores that nobody here
- * counts: of those the pace at which the last step came is what is known, and that in another
- * number of classes it would be as much faster or slower as the codec is here. Who went over to one
- * class comes back where several are a tenth sooner. */
+ * Ranks encode deltas and the gateway beside them decodes them, on cores that nobody here counts.
+ * Known is the pace at which the last ones came. In another number of classes they would be as
+ * much faster or slower as the codec is here. A link that went over to one class comes back where
+ * several are a tenth sooner. */
 #ifndef TB_WAN_CHOICE_H
 #define TB_WAN_CHOICE_H
 
@@ -29,8 +27,8 @@
 #include "base/codec/codec.h"
 #include "base/time.h"
 
-/* What an operator asks for. A codec that does not fit a chunk (no base, no floats)
- * is planes, then raw. */
+/* The form that an operator asks for. Where a codec does not fit a chunk (no base, no floats) the
+ * chunk goes as planes, then raw. */
 enum tb_choice_wish {
     TB_CHOICE_RAW,
     TB_CHOICE_ZSTD,
@@ -47,18 +45,17 @@ enum tb_choice_way {
     TB_WAY_RAW,
     TB_WAY_ZSTD,
     TB_WAY_PLANES,
-    TB_WAY_DENSE,   /* planes of the difference to a base */
+    TB_WAY_DENSE,   /* a delta: planes of it */
     TB_WAY_GAPS,    /* sparse, one class: the fastest */
     TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
-    /* several sparse ones that were kept, joined: of a base that has left. What it saves
-     * is known once one went */
+    /* chained deltas: several sparse ones that were kept, from a base that has left. The saving is
+     * known once one went */
     TB_WAY_STEPS,
     TB_WAYS
 };
 const char *tb_choice_way_name(enum tb_choice_way way);
 
-/* What chunks have in common that are written alike: their elements, and that more than half of
- * those differ from the base. */
+/* A kind of chunk: its elements, and whether more than half of them differ from the base. */
 enum tb_choice_kind {
     TB_KIND_BYTES,
     TB_KIND_F8,
@@ -89,7 +86,7 @@ struct tb_choice {
     double goodput;    /* of the link, wire bytes a second; 0: not known */
     double cap;        /* that an operator set on it; 0: none */
     struct tb_choice_speed ways[TB_KINDS][TB_WAYS];
-    /* What is seen of it: [1] where there is a base. */
+    /* For views: [1] where there is a base. */
     enum tb_choice_way last[TB_KINDS][2];
     uint64_t picks[TB_KINDS][2];
     double in_one[TB_KINDS];      /* the share in one class of what went sparse of late */
@@ -100,7 +97,10 @@ struct tb_choice {
 
 void tb_choice_init(struct tb_choice *c, enum tb_choice_wish wish, uint32_t cores);
 
-/* What is believed of every kind until its own chunks were measured; speeds of 0 are not known. */
+/* Asserts what holds of it between two calls. */
+void tb_choice_check(const struct tb_choice *c);
+
+/* The belief about every kind until its own chunks were measured; speeds of 0 are not known. */
 void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_WAYS]);
 
 struct tb_choice_ask {
@@ -113,12 +113,13 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
 /* And back. */
 enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes);
 
-/* An encoded chunk is here, on the peer's base, that cost this link nothing: does it go as it is?
- * If so it counts as the way that was picked. What it saves is told by its bytes; a chunk that
- * changed more than most does so in every sparse way, so of those it is made anew only where one
- * saves that much more than the other, as they do on the average. What was made elsewhere is made
- * anew in no other number of classes, as somebody reckoned with more than this link when that was
- * said; as no sparse difference it may be. */
+/* A delta to the peer's base is here, and cost this link nothing: does it go as it is? If so it
+ * counts as the way that was picked. Its bytes tell its saving. A chunk that changed more than
+ * most does so in every sparse way. So another sparse way is taken only where that saves as much
+ * more on the average.
+ *
+ * A delta that was made elsewhere is not made anew in another number of classes: the site that
+ * ordered it reckoned with more than this link. It may go in a form that is not sparse. */
 struct tb_choice_made {
     enum tb_choice_kind kind;
     struct tb_codec_form form;
@@ -127,29 +128,29 @@ struct tb_choice_made {
     bool elsewhere; /* by a rank or another site */
 };
 bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
-/* The peer's base is not here any more, but so many steps that lead from it to the chunk: do they
- * go joined, or does the chunk go whole? The bytes add up, and so does the time to decode them. If
- * so it counts as the way that was picked. */
+/* The peer's base is not here any more, but `steps` chained deltas lead from it to the chunk. Do
+ * they go, or does the chunk go whole? The bytes add up, and so does the time to decode them. If
+ * they go they count as the way that was picked. */
 bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps);
-/* How the last step came from those who encode them, until all of it was encoded,
- * read and decoded. */
+/* How the last deltas of a model came from its ranks, until all were encoded, read and decoded. */
 struct tb_choice_pace {
     unsigned classes;   /* that it was in; 0: not known */
     double bytes_per_s; /* of the version */
-    double saving;      /* of the whole step: single chunks are far apart */
+    double saving;      /* of all of them: single chunks are far apart */
 };
-/* One step, from the first that was read of it. raw_bytes: of the chunks that were encoded. */
+/* The deltas of one version, from the first that was read. raw_bytes: of the chunks that were
+ * encoded. */
 struct tb_choice_came {
     unsigned classes; /* 0: nothing of it was encoded */
     uint64_t raw_bytes, wire_bytes;
     tb_time_ns took_ns;
 };
-/* What took a moment, as it would have in several classes too, makes the pace unknown: nobody
- * waits for who encodes. False: it says nothing, as it had next to no changes, which cost nothing
- * in one class or in many. */
+/* Deltas that came in a moment make the pace unknown, as they would have in several classes too:
+ * nobody waits for ranks. False: they say nothing, as next to no elements changed, and that costs
+ * nothing in one class or in many. */
 bool tb_choice_pace_take(struct tb_choice_pace *pace, const struct tb_choice_came *came);
-/* In how many classes the next step had best be encoded by somebody else; 0: differences are not
- * sparse, or do not pay. */
+/* In how many classes ranks had best encode the next deltas; 0: deltas are not sparse, or do not
+ * pay. */
 unsigned tb_choice_classes(const struct tb_choice *c, const struct tb_choice_pace *pace);
 
 /* One chunk was written (encode_ns) or read back (decode_ns; the other is 0). wire_bytes are those
@@ -161,15 +162,15 @@ struct tb_choice_sample {
     tb_time_ns encode_ns, decode_ns;
 };
 void tb_choice_learn(struct tb_choice *c, const struct tb_choice_sample *sample);
-/* What the link carried while it was busy. If it was not full it can do more: then that only raises
- * what is believed of it. */
+/* The rate of the link while it was busy. A link that was not full can do more: then the rate only
+ * raises the belief about it. */
 struct tb_choice_carried {
     double bytes_per_s;
     bool full;
 };
 void tb_choice_carried(struct tb_choice *c, const struct tb_choice_carried *carried);
 
-/* What the link would move in that way, bytes of the version a second; what bounds it is one of
+/* The rate of the link in that way, in bytes of the version a second. It is bound by one of
  * encode, link, decode. */
 double tb_choice_rate(const struct tb_choice *c, enum tb_choice_kind kind, enum tb_choice_way way,
                       const char **bound_out);

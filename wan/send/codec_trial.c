@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 
@@ -38,6 +39,8 @@ static void make_weights(struct trial *t)
 
 static struct tb_choice_speed try_way(const struct trial *t, enum tb_choice_way way)
 {
+    TB_ASSERT(way > TB_WAY_RAW &&
+              way < TB_WAY_STEPS); /* raw takes no time, and chained deltas are not encoded */
     struct tb_codec_input in = {
         .bytes = t->version, .count = TRIAL_BYTES, .dtype = TB_DTYPE_BF16, .base = t->base};
     const struct tb_codec_form form = tb_choice_form(way, &in.classes);

@@ -28,6 +28,7 @@ static void object_unref(struct tb_objects *o, struct tb_object *object)
 {
     TB_ASSERT(object->refs > 0);
     if (--object->refs > 0) return;
+    TB_ASSERT(o->bytes >= object_bytes(object) && o->count > 0);
     o->bytes -= object_bytes(object);
     o->count--;
     tb_free(object);
@@ -35,7 +36,7 @@ static void object_unref(struct tb_objects *o, struct tb_object *object)
 
 static uint64_t pair_bytes(uint32_t shard_count)
 {
-    return sizeof(struct pair) + shard_count * sizeof(struct shelf);
+    return sizeof(struct tb_object_pair) + shard_count * sizeof(struct tb_object_shelf);
 }
 
 static uint64_t shelf_bytes(uint32_t chunk_count)
@@ -43,20 +44,22 @@ static uint64_t shelf_bytes(uint32_t chunk_count)
     return chunk_count * sizeof(struct tb_object *) + TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t);
 }
 
-static void shelf_free(struct tb_objects *o, struct shelf *shelf)
+static void shelf_free(struct tb_objects *o, struct tb_object_shelf *shelf)
 {
     for (uint32_t k = 0; k < shelf->count; k++)
         if (shelf->chunks[k] != NULL) object_unref(o, shelf->chunks[k]);
+    TB_ASSERT(o->bytes >= shelf_bytes(shelf->count));
     o->bytes -= shelf_bytes(shelf->count);
     tb_free(shelf->chunks);
 }
 
-static void pair_free(struct tb_objects *o, struct pair **at)
+static void pair_free(struct tb_objects *o, struct tb_object_pair **at)
 {
-    struct pair *p = *at;
+    struct tb_object_pair *p = *at;
     *at = p->next;
     for (uint32_t s = 0; s < p->shard_count; s++)
         if (p->shards[s].chunks != NULL) shelf_free(o, &p->shards[s]);
+    TB_ASSERT(o->bytes >= pair_bytes(p->shard_count) && o->pair_count > 0);
     o->bytes -= pair_bytes(p->shard_count);
     o->pair_count--;
     tb_free(p);
@@ -73,19 +76,20 @@ void tb_objects_free(struct tb_objects *o)
     tb_free(o);
 }
 
-static struct pair *pair_find(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_object_pair *pair_find(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct pair *p = o->pairs;
+    struct tb_object_pair *p = o->pairs;
     while (p != NULL && !(tb_id_equal(&p->uid, name->uid) && tb_id_equal(&p->base, name->base)))
         p = p->next;
     return p;
 }
 
-static struct shelf *shelf_of(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_object_shelf *shelf_of(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct pair *p = pair_find(o, name);
+    struct tb_object_pair *p = pair_find(o, name);
     TB_ASSERT(p == NULL || name->shard < p->shard_count);
-    struct shelf *shelf = p != NULL && p->shards[name->shard].chunks != NULL ? &p->shards[name->shard] : NULL;
+    struct tb_object_shelf *shelf =
+        p != NULL && p->shards[name->shard].chunks != NULL ? &p->shards[name->shard] : NULL;
     TB_ASSERT(shelf == NULL || name->chunk < shelf->count);
     return shelf;
 }
@@ -93,7 +97,8 @@ static struct shelf *shelf_of(struct tb_objects *o, const struct tb_object_name 
 /* The oldest pair goes. */
 static void make_room(struct tb_objects *o)
 {
-    struct pair **at = &o->pairs;
+    TB_ASSERT(o->pairs != NULL && o->pair_count > 0);
+    struct tb_object_pair **at = &o->pairs;
     while ((*at)->next != NULL)
         at = &(*at)->next;
     pair_free(o, at);
@@ -107,27 +112,30 @@ bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
     return o->bytes + bytes <= o->budget;
 }
 
-static struct pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_object_pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
 {
+    TB_ASSERT(name->shard_count > 0);
     const uint64_t bytes = pair_bytes(name->shard_count);
     if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
     if (!tb_objects_room(o, bytes, 0)) return NULL;
-    struct pair *p = tb_calloc(1, bytes);
+    struct tb_object_pair *p = tb_calloc(1, bytes);
     if (p == NULL) return NULL;
-    *p = (struct pair){
+    *p = (struct tb_object_pair){
         .next = o->pairs, .uid = *name->uid, .base = *name->base, .shard_count = name->shard_count};
     o->pairs = p;
     o->pair_count++;
     o->bytes += bytes;
+    TB_ASSERT(o->pair_count <= TB_OBJECTS_PAIRS_MAX && o->bytes <= o->budget);
     return p;
 }
 
 /* Makes it where there is none; NULL: no room. */
-static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_object_shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
 {
-    struct shelf *shelf = shelf_of(o, name);
+    TB_ASSERT(name->shard < name->shard_count);
+    struct tb_object_shelf *shelf = shelf_of(o, name);
     if (shelf != NULL) return shelf;
-    struct pair *p = pair_find(o, name);
+    struct tb_object_pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
     const uint64_t bytes = shelf_bytes(name->chunk_count);
     if (p == NULL || !tb_objects_room(o, bytes, 1)) return NULL;
@@ -138,12 +146,15 @@ static struct shelf *shelf_get(struct tb_objects *o, const struct tb_object_name
     if (shelf->chunks == NULL) return NULL;
     shelf->known = (uint64_t *)(void *)(shelf->chunks + name->chunk_count);
     shelf->count = name->chunk_count;
+    TB_ASSERT(name->chunk < shelf->count);
     o->bytes += bytes;
     return shelf;
 }
 
 static struct tb_object *object_new(struct tb_objects *o, const struct tb_object_news *news)
 {
+    TB_ASSERT(news->coded->form.on_base); /* forms on no base are not kept */
+    TB_ASSERT(news->coded->count <= UINT32_MAX);
     const struct tb_codec_coded *coded = news->coded;
     struct tb_object *object = tb_malloc(sizeof *object + coded->count);
     if (object == NULL) return NULL;
@@ -162,7 +173,7 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
                        const struct tb_object_news *news)
 {
     const struct tb_codec_coded *coded = news->coded;
-    struct shelf *shelf = shelf_get(o, name);
+    struct tb_object_shelf *shelf = shelf_get(o, name);
     if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
     if (news->from == TB_OBJECT_OF_RANK) { /* what we make ourselves is no sign of it */
         shelf->news_at = news->now;
@@ -177,6 +188,8 @@ static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
 void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
                     const struct tb_object_news *news)
 {
+    TB_ASSERT(news->from < TB_OBJECT_FROMS);
+    TB_ASSERT(name->shard < name->shard_count && name->chunk < name->chunk_count);
     TB_ASSERT(news->coded == NULL || news->coded->form.on_base);
     uv_mutex_lock(&o->lock);
     if (news->coded != NULL) {
@@ -193,10 +206,11 @@ static bool is_damaged(const struct tb_object *object)
     return !tb_digest_equal(&digest, &object->digest);
 }
 
-bool tb_objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk)
+bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, uint32_t chunk)
 {
     struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
     if (object == NULL) return false;
+    TB_ASSERT(chunk < shelf->count && object->refs > 0);
     const bool damaged = is_damaged(object);
     if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
     o->damaged += damaged;
@@ -216,9 +230,10 @@ void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
 struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_of(o, name);
+    const struct tb_object_shelf *shelf = shelf_of(o, name);
     struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
     if (object != NULL) {
+        TB_ASSERT(object->refs > 0 && tb_bitmap_test(shelf->known, name->chunk)); /* each one here is known */
         object->refs++;
         o->used++;
     }
@@ -232,7 +247,7 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
 {
     if (name->chunk_count == 0) return;
     uv_mutex_lock(&o->lock);
-    struct shelf *shelf = coming ? shelf_get(o, name) : shelf_of(o, name);
+    struct tb_object_shelf *shelf = coming ? shelf_get(o, name) : shelf_of(o, name);
     if (shelf != NULL) {
         if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
         shelf->began |= coming;
@@ -242,8 +257,9 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
     uv_mutex_unlock(&o->lock);
 }
 
-static void unknown(const struct shelf *shelf, uint64_t *words_out)
+static void unknown(const struct tb_object_shelf *shelf, uint64_t *words_out)
 {
+    TB_ASSERT(shelf->count > 0);
     const uint64_t words = TB_BITMAP_WORDS(shelf->count);
     for (uint64_t w = 0; w < words; w++)
         words_out[w] = ~shelf->known[w];
@@ -251,14 +267,14 @@ static void unknown(const struct shelf *shelf, uint64_t *words_out)
 }
 
 /* P7: a rank that shows one now and then does not set everybody's pace. */
-static bool keeps_up(const struct shelf *shelf, tb_time_ns now)
+static bool keeps_up(const struct tb_object_shelf *shelf, tb_time_ns now)
 {
     return tb_time_since(shelf->began_at, now) <
            TB_OBJECTS_PATIENCE_WHOLE + shelf->came * TB_OBJECTS_PATIENCE_EACH;
 }
 
 /* More of it are on their way, by all that is known. */
-static bool comes(const struct shelf *shelf, tb_time_ns now)
+static bool comes(const struct tb_object_shelf *shelf, tb_time_ns now)
 {
     if (shelf == NULL || !keeps_up(shelf, now)) return false;
     return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_OBJECTS_PATIENCE;
@@ -268,7 +284,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
                         uint64_t *words_out)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_of(o, name);
+    const struct tb_object_shelf *shelf = shelf_of(o, name);
     const bool awaited = comes(shelf, now);
     if (awaited) unknown(shelf, words_out);
     uv_mutex_unlock(&o->lock);
@@ -278,7 +294,7 @@ bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name,
 bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
 {
     uv_mutex_lock(&o->lock);
-    const struct shelf *shelf = shelf_of(o, name);
+    const struct tb_object_shelf *shelf = shelf_of(o, name);
     const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
     uv_mutex_unlock(&o->lock);
     return awaits;
@@ -287,7 +303,7 @@ bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, 
 void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
 {
     uv_mutex_lock(&o->lock);
-    struct pair **at = &o->pairs;
+    struct tb_object_pair **at = &o->pairs;
     while (*at != NULL) {
         if (tb_id_equal(&(*at)->uid, uid))
             pair_free(o, at);
@@ -315,6 +331,48 @@ void tb_object_unref(struct tb_objects *o, struct tb_object *object)
     uv_mutex_unlock(&o->lock);
 }
 
+/* ---- what holds between two calls ---- */
+
+static void shelf_check(const struct tb_object_shelf *shelf, uint64_t *bytes, uint64_t *count)
+{
+    *bytes += shelf_bytes(shelf->count);
+    for (uint32_t k = 0; k < shelf->count; k++) {
+        const struct tb_object *object = shelf->chunks[k];
+        if (object == NULL) continue;
+        TB_ASSERT(object->refs > 0 && object->form.on_base && object->from < TB_OBJECT_FROMS);
+        TB_ASSERT(tb_bitmap_test(shelf->known, k));
+        *bytes += object_bytes(object);
+        ++*count;
+    }
+    TB_ASSERT(shelf->began || !shelf->coming);
+}
+
+/* Encoded chunks and versions that left, and that a caller still refers to, count until they are
+ * given back. So the sums may be above those of the tables. */
+void tb_objects_check(struct tb_objects *o)
+{
+    uint64_t bytes = 0, count = 0;
+    uint32_t pairs = 0;
+    uv_mutex_lock(&o->lock);
+    for (const struct tb_object_pair *p = o->pairs; p != NULL; p = p->next, pairs++) {
+        bytes += pair_bytes(p->shard_count);
+        for (uint32_t s = 0; s < p->shard_count; s++)
+            if (p->shards[s].chunks != NULL) shelf_check(&p->shards[s], &bytes, &count);
+    }
+    TB_ASSERT(pairs == o->pair_count && pairs <= TB_OBJECTS_PAIRS_MAX);
+    TB_ASSERT(count <= o->count);
+    TB_ASSERT(bytes + tb_objects_known_check(o) <= o->bytes && o->bytes <= o->budget);
+    uv_mutex_unlock(&o->lock);
+}
+
+bool tb_objects_are_few(struct tb_objects *o)
+{
+    uv_mutex_lock(&o->lock);
+    const bool few = o->count + o->pair_count <= TB_OBJECTS_FEW;
+    uv_mutex_unlock(&o->lock);
+    return few;
+}
+
 void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
 {
     *stats_out = (struct tb_objects_stats){0};
@@ -332,5 +390,6 @@ void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
                                            .bad = o->bad,
                                            .damaged = o->damaged};
     memcpy(stats_out->from, o->from, sizeof o->from);
+    TB_ASSERT(o->bytes <= o->budget && o->most_bytes <= o->budget);
     uv_mutex_unlock(&o->lock);
 }

@@ -1,5 +1,5 @@
-/* encoded_chunks_chain.c - steps that were kept lead from a base that left to a version that is
- * here. What its chunks were is known by their digests; an object leads from one digest to another,
+/* encoded_chunks_chain.c - chained deltas: kept ones lead from a base that left to a version that
+ * is here. The digests of the chunks of both are known. A delta leads from one digest to another,
  * whatever versions lie between. */
 #include <string.h>
 
@@ -27,6 +27,7 @@ static void known_unref(struct tb_objects *o, struct tb_known *known)
 {
     TB_ASSERT(known->refs > 0);
     if (--known->refs > 0) return;
+    TB_ASSERT(o->bytes >= known->bytes && o->known_bytes >= known->bytes);
     o->bytes -= known->bytes;
     o->known_bytes -= known->bytes;
     tb_free(known);
@@ -42,6 +43,7 @@ static struct tb_known *known_find(const struct tb_objects *o, const struct tb_i
 
 static void known_remove(struct tb_objects *o, struct tb_known **at)
 {
+    TB_ASSERT(*at != NULL && o->known_count > 0);
     struct tb_known *known = *at;
     *at = known->next;
     o->known_count--;
@@ -61,6 +63,7 @@ void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid)
 
 static void oldest_forgotten(struct tb_objects *o)
 {
+    TB_ASSERT(o->known != NULL);
     struct tb_known **at = &o->known;
     while ((*at)->next != NULL)
         at = &(*at)->next;
@@ -99,6 +102,7 @@ static uint64_t known_bytes(const struct tb_place *places, uint32_t shard_count)
 /* Of a manifest what a base is asked for: its cut and its digests. */
 static uint8_t *manifest_copy(const struct tb_manifest *from, struct tb_manifest *to, uint8_t *memory)
 {
+    TB_ASSERT((uintptr_t)memory % _Alignof(struct tb_chunk) == 0); /* chunks stand there */
     struct tb_chunk *chunks = (struct tb_chunk *)(void *)memory;
     struct tb_digest *digests = (struct tb_digest *)(void *)(chunks + from->chunk_count);
     *to = (struct tb_manifest){.layout = {.bytes = from->layout.bytes, .id = from->layout.id},
@@ -132,11 +136,13 @@ static struct tb_known *known_new(const struct tb_version_key *key, const struct
         memory = manifest_copy(places[s].manifest, &manifests[s], memory);
         known->places[s] = (struct tb_place){.manifest = &manifests[s], .held = none, .claimed = none};
     }
+    TB_ASSERT(memory == (uint8_t *)known + bytes); /* known_bytes counted the same parts */
     return known;
 }
 
 void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, const struct tb_place *places)
 {
+    TB_ASSERT(key->shard_count > 0);
     const uint64_t bytes = known_bytes(places, key->shard_count);
     uv_mutex_lock(&o->lock);
     if (known_find(o, &key->uid) == NULL && known_room(o, bytes)) {
@@ -147,6 +153,7 @@ void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, con
             o->known_count++;
             o->known_bytes += bytes;
             o->bytes += bytes;
+            TB_ASSERT(o->known_count <= TB_OBJECTS_KNOWN_MAX && o->known_bytes <= o->budget / KNOWN_SHARE);
         }
     }
     uv_mutex_unlock(&o->lock);
@@ -175,12 +182,25 @@ void tb_known_unref(struct tb_objects *o, struct tb_known *known)
     uv_mutex_unlock(&o->lock);
 }
 
+uint64_t tb_objects_known_check(const struct tb_objects *o)
+{
+    uint64_t bytes = 0;
+    uint32_t count = 0;
+    for (const struct tb_known *k = o->known; k != NULL; k = k->next, count++) {
+        TB_ASSERT(k->refs > 0 && k->shard_count > 0 && known_find(o, &k->uid) == k);
+        bytes += k->bytes;
+    }
+    TB_ASSERT(count == o->known_count && count <= TB_OBJECTS_KNOWN_MAX);
+    TB_ASSERT(bytes <= o->known_bytes && o->known_bytes <= o->budget / KNOWN_SHARE);
+    return bytes;
+}
+
 /* ---- what leads from one to the other ---- */
 
 #define NOWHERE UINT64_MAX
 
 struct edge {
-    struct shelf *shelf;
+    struct tb_object_shelf *shelf;
     struct tb_object *object;
     const struct tb_digest *from, *to;
     unsigned steps;
@@ -211,7 +231,7 @@ static const struct tb_digest *digest_in(const struct tb_objects *o, const struc
     return &m->digests[chunk];
 }
 
-static void edge_add(const struct tb_objects *o, struct way *w, struct pair *p)
+static void edge_add(const struct tb_objects *o, struct way *w, struct tb_object_pair *p)
 {
     const uint32_t shard = w->name->shard, chunk = w->name->chunk;
     if (shard >= p->shard_count || p->shards[shard].chunks == NULL || chunk >= p->shards[shard].count) return;
@@ -229,6 +249,7 @@ static void edge_add(const struct tb_objects *o, struct way *w, struct pair *p)
         e.all_bytes = e.object->count;
         e.all_steps = e.steps;
     }
+    TB_ASSERT(w->count < TB_OBJECTS_PAIRS_MAX); /* one for each pair */
     w->edges[w->count++] = e;
 }
 
@@ -241,7 +262,7 @@ static bool way_begin(const struct tb_objects *o, struct way *w, const struct tb
     w->from = digest_in(o, w, name->base);
     w->to = digest_in(o, w, name->uid);
     if (w->from == NULL || w->to == NULL) return false;
-    for (struct pair *p = o->pairs; p != NULL; p = p->next)
+    for (struct tb_object_pair *p = o->pairs; p != NULL; p = p->next)
         edge_add(o, w, p);
     return true;
 }
@@ -263,6 +284,7 @@ static bool spread_once(struct way *w)
             if (!follows(e, f)) continue;
             e->all_bytes = f->all_bytes + e->object->count;
             e->all_steps = f->all_steps + e->steps;
+            TB_ASSERT(e->all_steps <= TB_CODEC_STEPS_MAX);
             e->before = f;
             changed = true;
         }
@@ -285,7 +307,7 @@ static const struct edge *way_end(struct way *w)
 }
 
 /* Its edges, the first one first. 0: they are too many after all, as one before the last has found
- * a way of fewer bytes in more steps. */
+ * a way of fewer bytes in more deltas. */
 static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB_CODEC_STEPS_MAX])
 {
     unsigned count = 0, steps = 0;
@@ -294,6 +316,7 @@ static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB
         if (steps > TB_CODEC_STEPS_MAX) return 0;
         count++;
     }
+    TB_ASSERT(count <= TB_CODEC_STEPS_MAX); /* each edge is one or more */
     unsigned at = count;
     for (const struct edge *e = end; e != NULL; e = e->before)
         edges_out[--at] = e;
@@ -317,6 +340,7 @@ unsigned tb_objects_steps(struct tb_objects *o, const struct tb_object_name *nam
         objects_out[i] = edges[i]->object;
         objects_out[i]->refs++;
     }
+    TB_ASSERT(count <= TB_CODEC_STEPS_MAX);
     o->joined += count > 0;
     uv_mutex_unlock(&o->lock);
     return count;

@@ -16,9 +16,9 @@ struct tb_object {
 };
 
 /* Of one shard; chunks NULL: nothing of it came yet. */
-struct shelf {
+struct tb_object_shelf {
     struct tb_object **chunks;
-    uint64_t *known; /* bits: the object is here, or there is none */
+    uint64_t *known; /* bits: the encoded chunk is here, or there is none */
     uint32_t count;
     bool coming, began; /* began: it was said once that they come */
     uint32_t came;      /* chunks that a rank said first what is of them */
@@ -27,11 +27,11 @@ struct shelf {
 };
 
 /* Of one version on one base. */
-struct pair {
-    struct pair *next; /* older */
+struct tb_object_pair {
+    struct tb_object_pair *next; /* older */
     struct tb_id uid, base;
     uint32_t shard_count;
-    struct shelf shards[];
+    struct tb_object_shelf shards[];
 };
 
 struct tb_objects {
@@ -40,7 +40,7 @@ struct tb_objects {
     uint64_t most_bytes; /* when it was looked at */
     struct tb_object_sum from[TB_OBJECT_FROMS];
     uint32_t pair_count;
-    struct pair *pairs; /* the newest first */
+    struct tb_object_pair *pairs; /* the newest first */
     uint32_t known_count;
     uint64_t known_bytes;
     struct tb_known *known; /* the newest first */
@@ -52,9 +52,12 @@ struct tb_objects {
  * would not fit even alone. */
 bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
 /* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
-bool tb_objects_is_wrong(struct tb_objects *o, struct shelf *shelf, uint32_t chunk);
-/* It leads to the chunk step by step: those that were not made here go. */
+bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, uint32_t chunk);
+/* The chained deltas that lead to the chunk: those that were not made here go. */
 void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
 void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
+
+/* Asserts what holds of the known versions. The bytes of those in the list. */
+uint64_t tb_objects_known_check(const struct tb_objects *o);
 
 #endif

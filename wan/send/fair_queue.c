@@ -8,6 +8,7 @@
 
 static uint64_t stands(const struct tb_fair *f, uint32_t flow)
 {
+    TB_ASSERT(flow < TB_FAIR_FLOWS_MAX);
     const uint64_t at = f->flows[flow].at;
     return at > f->now ? at : f->now;
 }
@@ -25,6 +26,7 @@ uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight)
 
 void tb_fair_leave(struct tb_fair *f, uint32_t flow)
 {
+    TB_ASSERT(flow < TB_FAIR_FLOWS_MAX && f->flows[flow].weight != 0);
     f->flows[flow].weight = 0;
 }
 
@@ -38,6 +40,12 @@ uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent)
     return best;
 }
 
+void tb_fair_check(const struct tb_fair *f)
+{
+    for (uint32_t i = 0; i < TB_FAIR_FLOWS_MAX; i++)
+        TB_ASSERT(f->flows[i].weight <= TB_FAIR_WEIGHT_MAX);
+}
+
 uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes)
 {
     const double share = raw_bytes > 0 ? (double)sent_bytes / (double)raw_bytes : 1;
@@ -45,6 +53,7 @@ uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_by
     const uint64_t all = (uint64_t)((double)bill->handed_bytes * share);
     const uint64_t now = all > bill->paid_bytes ? all - bill->paid_bytes : 0;
     bill->paid_bytes += now;
+    TB_ASSERT(bill->paid_bytes >= now);
     return now;
 }
 
@@ -56,7 +65,9 @@ uint64_t tb_fair_handed(const struct tb_fair_bill *bill, uint64_t raw_bytes, uin
 
 void tb_fair_spend(struct tb_fair *f, uint32_t flow, uint64_t bytes)
 {
+    TB_ASSERT(flow < TB_FAIR_FLOWS_MAX && f->flows[flow].weight != 0);
     struct tb_fair_flow *w = &f->flows[flow];
     f->now = stands(f, flow);
     w->at = f->now + bytes * SCALE / w->weight;
+    TB_ASSERT(w->at >= f->now); /* the clock of a flow goes forward */
 }

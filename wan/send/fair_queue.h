@@ -25,20 +25,23 @@ struct tb_fair {
 /* A flow of weight 1 to TB_FAIR_WEIGHT_MAX; TB_FAIR_NONE: no room. */
 uint32_t tb_fair_join(struct tb_fair *f, uint32_t weight);
 void tb_fair_leave(struct tb_fair *f, uint32_t flow);
-/* What a flow pays for parcels that are handed out before anybody knows what they come to on
- * the wire: what the chunks that went so far came to, and the difference with the next ones
- * once more have gone. */
+/* Asserts what holds of the table between two calls. */
+void tb_fair_check(const struct tb_fair *f);
+/* The account of a flow whose parcels are handed out before their bytes on the wire are known. It
+ * pays by the ratio of the chunks that went so far. It pays the rest with the next parcels, once
+ * more chunks have gone. */
 struct tb_fair_bill {
     uint64_t handed_bytes, paid_bytes; /* of chunks, as they stand in the version; as they were reckoned */
 };
 /* For so many bytes more: what to spend now, where `raw_bytes` went so far as `sent_bytes`. */
 uint64_t tb_fair_owes(struct tb_fair_bill *bill, uint64_t bytes, uint64_t raw_bytes, uint64_t sent_bytes);
 
-/* What all that was handed out comes to on the wire, by what went so far; while
- * nothing did, as it stands. */
+/* The bytes on the wire of all that was handed out, by the ratio of the chunks that went so far;
+ * while none did, the bytes of the version. */
 uint64_t tb_fair_handed(const struct tb_fair_bill *bill, uint64_t raw_bytes, uint64_t sent_bytes);
 
-/* Who is next; bit k of `silent`: flow k has nothing to send. TB_FAIR_NONE: nobody. */
+/* The flow whose turn it is; bit k of `silent`: flow k has nothing to send. TB_FAIR_NONE: none
+ * has. */
 uint32_t tb_fair_next(const struct tb_fair *f, uint32_t silent);
 /* The flow sends so many bytes. */
 void tb_fair_spend(struct tb_fair *f, uint32_t flow, uint64_t bytes);

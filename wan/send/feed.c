@@ -2,12 +2,13 @@
  * session, and its notes. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
-#include "wan/send/feed.h"
 #include "wan/send/feed_inside.h"
 
 struct tb_feed *tb_feed_new(enum tb_choice_wish wish, uint32_t cores)
 {
+    TB_ASSERT(wish < TB_CHOICE_WISHES);
     struct tb_feed *f = tb_calloc(1, sizeof *f);
     if (f == NULL) return NULL;
     if (uv_mutex_init(&f->lock) != 0) {
@@ -36,7 +37,7 @@ void tb_feed_session(struct tb_feed *f, uint64_t session, uint32_t protocol)
     uv_mutex_unlock(&f->lock);
 }
 
-void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base)
+void tb_feed_base_gone(struct tb_feed *f, struct tb_shared_places *base)
 {
     uv_mutex_lock(&f->lock);
     tb_feed_landings_base_gone_locked(f, base);
@@ -44,10 +45,23 @@ void tb_feed_base_gone(struct tb_feed *f, struct tb_share *base)
     uv_mutex_unlock(&f->lock);
 }
 
+void tb_feed_check(struct tb_feed *f)
+{
+    uv_mutex_lock(&f->lock);
+    TB_ASSERT(f->note_count <= TB_FEED_NOTES_MAX);
+    tb_feed_parcels_check_locked(f);
+    tb_feed_landings_check_locked(f);
+    tb_feed_gifts_check_locked(f);
+    tb_feed_limits_check_locked(f);
+    tb_choice_check(&f->choice);
+    uv_mutex_unlock(&f->lock);
+}
+
 /* ---- notes ---- */
 
 static bool note_below(struct tb_feed *f, const struct tb_note *note, uint32_t most)
 {
+    TB_ASSERT(note->kind <= TB_NOTE_UNSENT && most <= TB_FEED_NOTES_MAX);
     uv_mutex_lock(&f->lock);
     const bool fits = f->note_count < most;
     if (fits) f->notes[f->note_count++] = *note;
@@ -69,6 +83,7 @@ uint32_t tb_feed_collect_notes(struct tb_feed *f, struct tb_note *out)
 {
     uv_mutex_lock(&f->lock);
     const uint32_t count = f->note_count;
+    TB_ASSERT(count <= TB_FEED_NOTES_MAX);
     memcpy(out, f->notes, count * sizeof *out);
     f->note_count = 0;
     uv_mutex_unlock(&f->lock);

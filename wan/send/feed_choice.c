@@ -14,6 +14,7 @@ void tb_feed_seed(struct tb_feed *f, const struct tb_choice_speed speeds[TB_WAYS
 
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask)
 {
+    TB_ASSERT(ask->kind < TB_KINDS);
     uv_mutex_lock(&f->lock);
     const enum tb_choice_way way = tb_choice_pick(&f->choice, ask);
     uv_mutex_unlock(&f->lock);
@@ -82,6 +83,7 @@ void tb_feed_carry(struct tb_feed *f, uint32_t slot, const struct tb_feed_slot *
 
 void tb_feed_choice_protocol_locked(struct tb_feed *f, uint32_t protocol)
 {
+    TB_ASSERT(protocol >= TB_LINK_PROTOCOL_MIN && protocol <= TB_LINK_PROTOCOL);
     f->choice.protocol = protocol;
 }
 

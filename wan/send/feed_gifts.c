@@ -1,10 +1,12 @@
 /* feed_gifts.c - chunks that came by a second way while a slower stream has the claim. */
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/send/feed_inside.h"
 
 static void gift_drop(struct tb_feed *f, uint32_t i)
 {
-    tb_share_unref(f->gifts[i].share);
+    TB_ASSERT(i < f->gift_count && f->gifts[i].share != NULL);
+    tb_shared_places_unref(f->gifts[i].share);
     tb_free(f->gifts[i].bytes);
     f->gifts[i] = f->gifts[--f->gift_count];
 }
@@ -16,6 +18,7 @@ static bool same_chunk(const struct tb_gift *a, const struct tb_gift *b)
 
 bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
 {
+    TB_ASSERT(gift->bytes != NULL && gift->shard < gift->share->shard_count);
     uv_mutex_lock(&f->lock);
     bool fits = f->gift_count < TB_FEED_GIFTS_MAX;
     for (uint32_t i = 0; i < f->gift_count; i++)
@@ -25,7 +28,8 @@ bool tb_feed_gift(struct tb_feed *f, const struct tb_gift *gift)
     return fits;
 }
 
-uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_share *share, uint32_t shard, uint32_t chunk)
+uint8_t *tb_feed_gift_take(struct tb_feed *f, const struct tb_shared_places *share, uint32_t shard,
+                           uint32_t chunk)
 {
     uint8_t *bytes = NULL;
     if (atomic_load_explicit(&f->gift_count, memory_order_relaxed) == 0) return NULL; /* nearly always */
@@ -46,7 +50,7 @@ static bool gift_over(struct tb_gift *g)
 {
     struct tb_place *place = &g->share->places[g->shard];
     const struct tb_place_came came = {.beside = g->bytes};
-    if (tb_share_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
+    if (tb_shared_places_revoked(g->share) || tb_place_held(place, g->chunk)) return true;
     if (!tb_place_claim(place, g->chunk)) return false;
     /* Its digest was right before. If it is wrong now, this machine's memory is, and the chunk is
      * asked for again. */
@@ -76,4 +80,15 @@ void tb_feed_gifts_drop(struct tb_feed *f)
     while (f->gift_count > 0)
         gift_drop(f, 0);
     uv_mutex_unlock(&f->lock);
+}
+
+void tb_feed_gifts_check_locked(const struct tb_feed *f)
+{
+    const uint32_t count = f->gift_count;
+    TB_ASSERT(count <= TB_FEED_GIFTS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        TB_ASSERT(f->gifts[i].share != NULL && f->gifts[i].bytes != NULL);
+        for (uint32_t k = 0; k < i; k++)
+            TB_ASSERT(!same_chunk(&f->gifts[i], &f->gifts[k]));
+    }
 }

@@ -8,6 +8,11 @@
 #include <uv.h>
 
 #include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
 
 struct tb_feed {
     uv_mutex_t lock;
@@ -44,12 +49,18 @@ struct tb_feed {
 
 /* feed_parcels.c: no stream takes a parcel of an earlier session. */
 void tb_feed_parcels_session_locked(struct tb_feed *f, uint64_t session);
-/* No parcel that waits is a difference to `base` any more. */
-void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_share *base);
+/* No parcel that waits goes as deltas to `base` any more. */
+void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_shared_places *base);
 /* feed_landings.c: no landing has `base` any more. */
-void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_share *base);
+void tb_feed_landings_base_gone_locked(struct tb_feed *f, const struct tb_shared_places *base);
 /* feed_choice.c */
 void tb_feed_choice_protocol_locked(struct tb_feed *f, uint32_t protocol);
 void tb_feed_choice_cap_locked(struct tb_feed *f, uint64_t bytes_per_s);
+
+/* Each asserts what holds of its table. */
+void tb_feed_parcels_check_locked(struct tb_feed *f);
+void tb_feed_landings_check_locked(const struct tb_feed *f);
+void tb_feed_gifts_check_locked(const struct tb_feed *f);
+void tb_feed_limits_check_locked(const struct tb_feed *f);
 
 #endif

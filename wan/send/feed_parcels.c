@@ -1,15 +1,18 @@
 /* feed_parcels.c - parcels that wait for a stream, and those that a stream took. */
 #include <string.h>
 
+#include "base/assert.h"
 #include "wan/send/feed_inside.h"
 
 static struct tb_feed_parcel *ready_at(struct tb_feed *f, uint32_t i)
 {
+    TB_ASSERT(f->ready_first < TB_FEED_READY_MAX && i < TB_FEED_READY_MAX);
     return &f->ready[(f->ready_first + i) % TB_FEED_READY_MAX];
 }
 
 bool tb_feed_push(struct tb_feed *f, const struct tb_feed_parcel *parcel)
 {
+    TB_ASSERT(parcel->share != NULL && parcel->crossing != 0 && parcel->parcel.count > 0);
     uv_mutex_lock(&f->lock);
     const bool fits = f->ready_count < TB_FEED_READY_MAX;
     if (fits && parcel->again) f->ready_first = (f->ready_first + TB_FEED_READY_MAX - 1) % TB_FEED_READY_MAX;
@@ -29,23 +32,24 @@ uint32_t tb_feed_ready(struct tb_feed *f)
 
 static void drop(const struct tb_feed_parcel *p)
 {
-    if (p->base != NULL) tb_share_unref(p->base);
-    tb_share_unref(p->share);
+    if (p->base != NULL) tb_shared_places_unref(p->base);
+    tb_shared_places_unref(p->share);
 }
 
 /* `c` not NULL: only what goes again and is held there by now. */
-static void purge_locked(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
+static void purge_locked(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < f->ready_count; i++) {
         const struct tb_feed_parcel p = *ready_at(f, i);
-        const bool over = c == NULL || (p.again && tb_crossing_left(c, &p.parcel) == 0);
+        const bool over = c == NULL || (p.again && tb_outbound_left(c, &p.parcel) == 0);
         if ((crossing == 0 || p.crossing == crossing) && over)
             drop(&p);
         else
             *ready_at(f, kept++) = p;
     }
     f->ready_count = kept;
+    TB_ASSERT(f->ready_count <= TB_FEED_READY_MAX);
 }
 
 void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
@@ -55,7 +59,7 @@ void tb_feed_purge(struct tb_feed *f, uint32_t crossing)
     uv_mutex_unlock(&f->lock);
 }
 
-void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_crossing *c)
+void tb_feed_purge_held(struct tb_feed *f, uint32_t crossing, const struct tb_outbound *c)
 {
     uv_mutex_lock(&f->lock);
     purge_locked(f, crossing, c);
@@ -106,6 +110,7 @@ bool tb_feed_use(struct tb_feed *f, uint64_t slots)
  * before it move up. */
 static uint32_t find_for(struct tb_feed *f, uint32_t slot)
 {
+    TB_ASSERT(slot < TB_FEED_SLOTS_MAX);
     const uint64_t bit = UINT64_C(1) << (slot % 64);
     uint32_t i = 0;
     if ((f->slots & bit) == 0) return f->ready_count;
@@ -127,6 +132,7 @@ enum tb_status tb_feed_pop(struct tb_feed *f, uint64_t session, uint32_t slot, a
         f->ready_first = (f->ready_first + 1) % TB_FEED_READY_MAX;
         f->ready_count--;
         f->taken[f->taken_count++] = (struct tb_feed_taken){out->crossing, slot, out->again, out->parcel};
+        TB_ASSERT(f->taken_count <= TB_FEED_TAKEN_MAX && out->share != NULL);
         status = TB_OK;
     } else {
         atomic_store_explicit(hungry, true, memory_order_relaxed);
@@ -152,12 +158,25 @@ void tb_feed_parcels_session_locked(struct tb_feed *f, uint64_t session)
     f->taken_count = 0; /* of crossings that ended with their session */
 }
 
-void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_share *base)
+void tb_feed_parcels_base_gone_locked(struct tb_feed *f, struct tb_shared_places *base)
 {
     for (uint32_t i = 0; i < f->ready_count; i++) {
         struct tb_feed_parcel *p = ready_at(f, i);
         if (p->base != base) continue;
         p->base = NULL;
-        tb_share_unref(base);
+        tb_shared_places_unref(base);
     }
+}
+
+void tb_feed_parcels_check_locked(struct tb_feed *f)
+{
+    TB_ASSERT(f->ready_first < TB_FEED_READY_MAX && f->ready_count <= TB_FEED_READY_MAX);
+    TB_ASSERT(f->taken_count <= TB_FEED_TAKEN_MAX);
+    for (uint32_t i = 0; i < f->ready_count; i++) {
+        const struct tb_feed_parcel *p = ready_at(f, i);
+        TB_ASSERT(p->share != NULL && p->share != p->base && p->crossing != 0 && p->parcel.count > 0);
+        TB_ASSERT(p->parcel.shard < p->share->shard_count);
+    }
+    for (uint32_t i = 0; i < f->taken_count; i++)
+        TB_ASSERT(f->taken[i].slot < TB_FEED_SLOTS_MAX && f->taken[i].parcel.count > 0);
 }

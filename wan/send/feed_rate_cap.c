@@ -1,4 +1,5 @@
 /* feed_rate_cap.c - the bytes per second that all streams of a link send together. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "wan/send/feed_inside.h"
 
@@ -18,11 +19,13 @@ bool tb_feed_capped(const struct tb_feed *f)
 
 uint32_t tb_feed_piece(struct tb_feed *f, uint32_t want, const struct tb_cap_price *price, tb_time_ns *at_out)
 {
+    TB_ASSERT(want > 0);
     uv_mutex_lock(&f->lock);
     const uint32_t most = tb_cap_piece(&f->cap);
     const uint32_t bytes = want < most ? want : most;
     *at_out = tb_cap_reserve(&f->cap, tb_cap_wire_bytes(price, bytes), tb_clock_now());
     uv_mutex_unlock(&f->lock);
+    TB_ASSERT(bytes > 0 && bytes <= want);
     return bytes;
 }
 

@@ -26,6 +26,7 @@ static bool same_chunks(const struct tb_hedge_way *a, const struct tb_hedge_way 
 /* The crossing's, or one that is free; NULL: neither. */
 static struct tb_hedge_credit *credit_of(struct tb_hedge *h, uint32_t crossing)
 {
+    TB_ASSERT(crossing != 0);
     struct tb_hedge_credit *found = NULL;
     for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++) {
         struct tb_hedge_credit *c = &h->credits[i];
@@ -41,12 +42,14 @@ static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
     if (c == NULL) return;
     c->crossing = way->crossing;
     c->millibytes[based] += way->parcel.bytes * h->permille;
+    TB_ASSERT(c->crossing == way->crossing); /* one row for each crossing */
 }
 
-/* What others left is for one parcel, and gone then: a link that hedged nothing for a day owes no
- * version a second copy. */
+/* The credit that others left is for one parcel, and gone then: a link that hedged nothing for a
+ * day owes no version a second copy. */
 static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
 {
+    TB_ASSERT(crossing != 0 && bytes > 0);
     struct tb_hedge_kind *k = &h->kinds[based];
     struct tb_hedge_credit *c = credit_of(h, crossing);
     const uint64_t price = bytes * 1000;
@@ -70,21 +73,24 @@ static void settle(struct tb_hedge *h, uint32_t crossing)
 
 /* ---- ways ---- */
 
-/* What of the way's parcel is not there yet, if there is any. */
-static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_crossing *c)
+/* Adds the part of the way's parcel that is not there yet, if there is any. */
+static void add(struct tb_hedge *h, const struct tb_hedge_way *way, const struct tb_outbound *c)
 {
     struct tb_parcel rest;
-    if (h->way_count == TB_HEDGE_WAYS_MAX || !tb_crossing_rest(c, &way->parcel, &rest)) return;
+    if (h->way_count == TB_HEDGE_WAYS_MAX || !tb_outbound_rest(c, &way->parcel, &rest)) return;
     struct tb_hedge_way *w = &h->ways[h->way_count++];
     *w = *way;
     w->parcel = rest;
-    w->left = tb_crossing_left(c, &rest);
+    TB_ASSERT(rest.count > 0 && rest.count <= way->parcel.count);
+    w->left = tb_outbound_left(c, &rest);
+    TB_ASSERT(w->left > 0); /* tb_outbound_rest found a chunk */
 }
 
 void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_way *way,
-                    const struct tb_crossing *c)
+                    const struct tb_outbound *c)
 {
     TB_ASSERT(way->slot < TB_HEDGE_SLOTS_MAX);
+    TB_ASSERT(way->crossing != 0);
     struct tb_hedge_way w = *way;
     w.taken_at = now;
     w.based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
@@ -98,11 +104,12 @@ void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_wa
 
 static void forget(struct tb_hedge *h, uint32_t i)
 {
+    TB_ASSERT(i < h->way_count);
     h->ways[i] = h->ways[--h->way_count];
 }
 
 /* The chunk goes out of the middle of its parcel: two ways are left of one. */
-void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused, const struct tb_crossing *c)
+void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused, const struct tb_outbound *c)
 {
     const uint32_t k = refused->chunk;
     const struct tb_hedge_way chunk = {.crossing = refused->crossing,
@@ -110,6 +117,8 @@ void tb_hedge_refused(struct tb_hedge *h, const struct tb_frame_refused *refused
     for (uint32_t i = h->way_count; i-- > 0;) { /* what is added comes behind, and was looked at */
         if (!same_chunks(&h->ways[i], &chunk)) continue;
         struct tb_hedge_way before = h->ways[i], behind = before;
+        TB_ASSERT(k >= before.parcel.first &&
+                  k - before.parcel.first < before.parcel.count); /* same_chunks said so */
         before.parcel.count = k - before.parcel.first;
         behind.parcel.first = k + 1;
         behind.parcel.count -= before.parcel.count + 1;
@@ -129,12 +138,14 @@ tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
             sorted[at] = sorted[at - 1];
         sorted[at] = k->times[i];
     }
+    TB_ASSERT(k->time_count <= TB_HEDGE_TIMES_MAX);
     return sorted[k->time_count / 2];
 }
 
 /* Of one that went twice nobody knows which way it came. */
 static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns now)
 {
+    TB_ASSERT(w->slot < TB_HEDGE_SLOTS_MAX && w->left == 0);
     struct tb_hedge_kind *k = &h->kinds[w->based];
     tb_time_ns *slot_ns = &h->slots[w->slot].parcel_ns[w->based];
     const tb_time_ns took = tb_time_since(w->taken_at, now);
@@ -147,11 +158,11 @@ static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns n
     if (k->time_count < TB_HEDGE_TIMES_MAX) k->time_count++;
 }
 
-void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c)
+void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c)
 {
     for (uint32_t i = 0; i < h->way_count;) {
         struct tb_hedge_way *w = &h->ways[i];
-        const uint32_t left = w->crossing == crossing ? tb_crossing_left(c, &w->parcel) : w->left;
+        const uint32_t left = w->crossing == crossing ? tb_outbound_left(c, &w->parcel) : w->left;
         if (left < w->left && !w->again) h->slots[w->slot].moved_at = now;
         w->left = left;
         if (left > 0) {
@@ -165,6 +176,7 @@ void tb_hedge_held(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
 
 void tb_hedge_started(struct tb_hedge *h, tb_time_ns now, uint32_t crossing)
 {
+    TB_ASSERT(crossing != 0);
     for (uint32_t i = 0; i < h->way_count; i++)
         if (h->ways[i].crossing == crossing) h->ways[i].taken_at = now;
 }
@@ -177,9 +189,10 @@ void tb_hedge_over(struct tb_hedge *h, uint32_t crossing)
             forget(h, i);
         else
             i++;
+    TB_ASSERT(crossing != 0 || h->way_count == 0);
 }
 
-/* What went by two ways has one left, and may go again. */
+/* A parcel that went by two ways has one left, and may go again. */
 static void part(struct tb_hedge *h, const struct tb_hedge_way *ended)
 {
     for (uint32_t i = 0; i < h->way_count; i++)
@@ -206,6 +219,20 @@ void tb_hedge_stream_gone(struct tb_hedge *h, uint32_t slot)
     h->slots[slot] = (struct tb_hedge_slot){0};
 }
 
+void tb_hedge_check(const struct tb_hedge *h)
+{
+    TB_ASSERT(h->way_count <= TB_HEDGE_WAYS_MAX);
+    for (uint32_t i = 0; i < h->way_count; i++) {
+        const struct tb_hedge_way *w = &h->ways[i];
+        TB_ASSERT(w->crossing != 0 && w->slot < TB_HEDGE_SLOTS_MAX);
+        TB_ASSERT(w->left > 0 && w->left <= w->parcel.count);
+    }
+    for (uint32_t i = 0; i < TB_HEDGE_CROSSINGS_MAX; i++)
+        for (uint32_t k = 0; k < i; k++)
+            TB_ASSERT(h->credits[i].crossing == 0 || h->credits[i].crossing != h->credits[k].crossing);
+    TB_ASSERT(h->kinds[0].time_count <= TB_HEDGE_TIMES_MAX && h->kinds[1].time_count <= TB_HEDGE_TIMES_MAX);
+}
+
 /* Some other stream brought something since then. */
 static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
 {
@@ -214,7 +241,7 @@ static bool others_move(const struct tb_hedge *h, const struct tb_hedge_way *w)
     return false;
 }
 
-/* What late means at this moment, of parcels of one kind. */
+/* The times that mean late at this moment, for parcels of one kind. */
 struct clock {
     tb_time_ns now, late, stalled;
     bool near_end;
@@ -228,6 +255,7 @@ static struct clock clock_now(const struct tb_hedge_kind *k, tb_time_ns now, boo
 
 static bool late(const struct tb_hedge *h, const struct tb_hedge_way *w, const struct clock *c)
 {
+    TB_ASSERT(w->slot < TB_HEDGE_SLOTS_MAX);
     const struct tb_hedge_slot *slot = &h->slots[w->slot];
     const tb_time_ns since = slot->moved_at > w->taken_at ? slot->moved_at : w->taken_at;
     const bool stalled = tb_time_since(since, c->now) > c->stalled;
@@ -243,10 +271,10 @@ static uint64_t slow_slots(const struct tb_hedge *h, bool based, const struct cl
     return slow;
 }
 
-bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_crossing *c,
+bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const struct tb_outbound *c,
                    struct tb_hedge_again *again_out)
 {
-    const bool near_end = tb_crossing_all_on_their_way(c);
+    const bool near_end = tb_outbound_all_on_their_way(c);
     const struct clock clocks[2] = {clock_now(&h->kinds[0], now, near_end),
                                     clock_now(&h->kinds[1], now, near_end)};
     struct tb_hedge_way *found = NULL;
@@ -255,8 +283,9 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
         if (w->crossing != crossing || (found != NULL && found->taken_at <= w->taken_at)) continue;
         if (late(h, w, &clocks[w->based])) found = w;
     }
-    if (found == NULL || !tb_crossing_rest(c, &found->parcel, &again_out->parcel)) return false;
+    if (found == NULL || !tb_outbound_rest(c, &found->parcel, &again_out->parcel)) return false;
     if (!pay(h, crossing, found->based, again_out->parcel.bytes)) return false;
+    TB_ASSERT(!found->again && found->crossing == crossing); /* a parcel goes again once */
     found->again = true;
     again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;
     return true;

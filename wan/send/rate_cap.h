@@ -21,7 +21,7 @@ struct tb_cap {
     tb_time_ns next_at;   /* when the next piece may go, if nothing is to be caught up with */
 };
 
-/* What packets cost: a limit that is bought counts them, not our bytes. */
+/* The price of packets: a limit that is bought counts them, not our bytes. */
 struct tb_cap_price {
     uint32_t segment_bytes; /* of a packet that are the connection's */
     uint32_t header_bytes;  /* of each packet */

@@ -1,6 +1,8 @@
 /* sender_turn.c - when something came last, and who sent last. Pure. */
 #include "wan/send/sender_turn.h"
 
+#include "base/assert.h"
+
 void tb_turn_begin(struct tb_turn *t, tb_time_ns now)
 {
     t->begun_at = t->moved_at = now;
@@ -15,6 +17,7 @@ void tb_turn_came(struct tb_turn *t, uint64_t came, tb_time_ns now)
 
 bool tb_turn_over(const struct tb_turn *t, tb_time_ns rtt, tb_time_ns now)
 {
+    TB_ASSERT(t->begun_at != 0); /* it sends */
     return tb_time_since(t->moved_at, now) >= TB_TURN_PATIENCE + 2 * rtt;
 }
 

@@ -1,13 +1,13 @@
-/* sender_turn.h - whose turn it is to send a version, of peers that cannot send it at once: one
- * that knows no TAKE sends alone.
+/* sender_turn.h - the turn of a peer to send a version, where several cannot send it at once: a
+ * peer that knows no TAKE sends alone.
  *
- * Pure. Who began sends on while something comes; the others wait. One that brings nothing for
- * TB_TURN_PATIENCE and two round trips has had its turn, and it is that of the peer that waits
- * longest. So two sites that draw from each other what neither has come to the peer that has it,
- * and a dumb peer holds up nobody. What was on its way when the turn passed is lost; what is
- * counted is bytes, so a large chunk on a slow path is no silence.
+ * Pure. The peer that began sends on while something comes; the others wait. A peer that brings
+ * nothing for TB_TURN_PATIENCE and two round trips has had its turn. Then it is the turn of the
+ * peer that waits longest. So two sites that draw from each other, and have nothing, come to the
+ * peer that has it, and a dumb peer holds up nobody. Chunks that were on their way when the turn
+ * passed are lost. Bytes are counted, so a large chunk on a slow path is no silence.
  *
- * Promise P6. Kept by tests/unit/wan/turn.c and sim/world. */
+ * Promise P6. Kept by tests/unit/wan/sender_turn.c and sim/world. */
 #ifndef TB_WAN_TURN_H
 #define TB_WAN_TURN_H
 

@@ -34,6 +34,7 @@ static void add(atomic_ullong *counter, uint64_t value)
 
 void tb_sent_add(struct tb_sent *s, const struct tb_sent_chunk *c)
 {
+    TB_ASSERT(c->frame_bytes > 0 && c->raw_bytes > 0);
     TB_ASSERT(c->peer < s->peers && c->chunk < s->chunks && c->way < TB_WAYS);
     const uint64_t at = (uint64_t)c->peer * s->chunks + c->chunk;
     const unsigned long long bit = UINT64_C(1) << at % 64;

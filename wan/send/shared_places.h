@@ -11,10 +11,10 @@
 /* Places of one version that streams may touch, kept alive by counts. The main loop owns one
  * reference from new to the end; it revokes, and when its own is the last one no thread touches
  * the places any more. */
-struct retired;
+struct tb_retired;
 struct tb_objects;
 struct tb_known;
-struct tb_share {
+struct tb_shared_places {
     atomic_uint refs;
     atomic_bool revoked;
     atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
@@ -23,22 +23,23 @@ struct tb_share {
     /* ours: a version that left, whose places these are (encoded_chunks.h);
      * NULL: one that is here */
     struct tb_known *known;
-    uv_async_t *wake;      /* the main loop's */
-    struct tb_share *next; /* the main loop's own: shares that retire, and the call that took them back */
-    struct retired *call;
+    uv_async_t *wake; /* the main loop's */
+    struct tb_shared_places
+        *next; /* the main loop's own: shares that retire, and the call that took them back */
+    struct tb_retired *call;
     struct tb_id uid;
     uint32_t shard_count;
     struct tb_place places[];
 };
-struct tb_share *tb_share_new(const struct tb_id *uid, const struct tb_place *places, uint32_t shard_count,
-                              uv_async_t *wake); /* NULL: no memory */
-void tb_share_ref(struct tb_share *s);
-void tb_share_unref(struct tb_share *s);
-bool tb_share_revoked(const struct tb_share *s);
-void tb_share_revoke(struct tb_share *s);    /* main loop */
-bool tb_share_only_ours(struct tb_share *s); /* main loop */
-void tb_share_free(struct tb_share *s);      /* main loop, when only ours */
+struct tb_shared_places *tb_shared_places_new(const struct tb_id *uid, const struct tb_place *places,
+                                              uint32_t shard_count, uv_async_t *wake); /* NULL: no memory */
+void tb_shared_places_ref(struct tb_shared_places *s);
+void tb_shared_places_unref(struct tb_shared_places *s);
+bool tb_shared_places_revoked(const struct tb_shared_places *s);
+void tb_shared_places_revoke(struct tb_shared_places *s);    /* main loop */
+bool tb_shared_places_only_ours(struct tb_shared_places *s); /* main loop */
+void tb_shared_places_free(struct tb_shared_places *s);      /* main loop, when only ours */
 /* Any. They have a layout in common, in some shard: one may be a base of the other. */
-bool tb_share_layouts_meet(const struct tb_share *a, const struct tb_share *b);
+bool tb_shared_places_layouts_meet(const struct tb_shared_places *a, const struct tb_shared_places *b);
 
 #endif

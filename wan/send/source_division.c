@@ -1,5 +1,6 @@
 /* source_division.c - how fast the sources are, who is silent, and which chunks each is given,
  * loses and gets back. Pure. */
+#include "base/assert.h"
 #include "wan/send/source_division_table.h"
 
 #define LATE_TIMES   4
@@ -28,6 +29,7 @@ static void measure(struct tb_divide_source *s, tb_time_ns now)
     }
     s->came_bytes = 0;
     s->measured_at = now;
+    TB_ASSERT(s->window_bytes >= TB_DIVIDE_BYTES_MIN && s->window_bytes <= TB_DIVIDE_BYTES_MAX);
 }
 
 /* At the rate that it had, all that it was given would be here: it has become slower,
@@ -36,6 +38,7 @@ static void doubt(struct tb_divide_source *s, tb_time_ns now)
 {
     const tb_time_ns waited = tb_time_since(s->came_at, now);
     if (s->given_bytes == 0 || waited < TB_DIVIDE_EVERY + s->rtt) return;
+    TB_ASSERT(waited > 0);
     const uint64_t most = 1 + (uint64_t)((double)s->given_bytes * 1e9 / (double)waited);
     if (s->bytes_per_s > most) s->bytes_per_s = most;
 }
@@ -43,6 +46,7 @@ static void doubt(struct tb_divide_source *s, tb_time_ns now)
 /* How fast another lane gets on with what is not ours. */
 static void measure_near(struct tb_divide_source *s, tb_time_ns now)
 {
+    TB_ASSERT(s->near);
     const tb_time_ns passed = tb_time_since(s->landed_at, now);
     if (s->landed_bytes < s->landed_then_bytes) s->landed_then_bytes = s->landed_bytes;
     const uint64_t bytes = s->landed_bytes - s->landed_then_bytes;
@@ -71,6 +75,7 @@ static bool another_may(const struct tb_divide *d, uint32_t source, tb_time_ns n
 /* Nothing came of what it was given: others get it, and it is tried again later. */
 static void watch(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
     struct tb_divide_source *s = &d->sources[source];
     if (s->given_bytes == 0 || tb_time_since(s->moved_at, now) < TB_DIVIDE_SILENT + 2 * s->rtt) return;
     if (!another_may(d, source, now)) return;
@@ -118,7 +123,8 @@ static uint32_t near_count(const struct tb_divide *d)
 
 /* ---- giving ---- */
 
-/* Chunks that this source could send and nobody was given. What is near does not come from far. */
+/* Chunks that this source could send and that no source was given. Chunks of a near source do not
+ * come from far. */
 static uint64_t free_word(const struct tb_divide *d, uint32_t source, const struct tb_divide_at *at)
 {
     const struct tb_divide_shard *shard = at->shard;
@@ -134,11 +140,13 @@ static bool may_get_more(const struct tb_divide *d, const struct tb_divide_task 
 
 static uint64_t first_bit(uint64_t word)
 {
+    TB_ASSERT(word != 0);
     return word & ~(word - 1);
 }
 
 static uint64_t last_bit(uint64_t word)
 {
+    TB_ASSERT(word != 0);
     return UINT64_C(1) << (63 - __builtin_clzll(word));
 }
 
@@ -183,6 +191,7 @@ static bool take_last(struct tb_divide *d, const struct tb_divide_at *at, const 
 /* Another site came: what was given to this one because it was alone is divided. */
 static void share_again(struct tb_divide *d, uint32_t source)
 {
+    TB_ASSERT(d->sources[source].on);
     struct tb_divide_source *s = &d->sources[source];
     const struct tb_divide_task t = {.victim = source, .least_bytes = s->window_bytes};
     if (!s->whole || alone_far(d, source)) return;
@@ -233,6 +242,7 @@ static bool others_land(const struct tb_divide *d, tb_time_ns now, double *per_s
  * long for it as we do. */
 static double left_to_others(const struct tb_divide *d, double theirs_per_s, double delay_s)
 {
+    TB_ASSERT(theirs_per_s >= 0 && delay_s >= 0);
     const double in_hand = (double)d->in_hand_bytes * near_count(d);
     const bool late = in_hand > LATE_TIMES * theirs_per_s * delay_s;
     return theirs_per_s * delay_s + (late ? 0 : in_hand);
@@ -242,6 +252,7 @@ static double left_to_others(const struct tb_divide *d, double theirs_per_s, dou
  * that both are done at once; nothing where it is done before our part would be here. */
 static void help(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
+    TB_ASSERT(!d->sources[source].near && d->sources[source].on);
     const struct tb_divide_source *to = &d->sources[source];
     const double ours_per_s = (double)to->bytes_per_s;
     const double hand_s = to->bytes_per_s > 0 ? (double)d->in_hand_bytes / ours_per_s : 0;
@@ -267,8 +278,8 @@ static bool is_done(const struct tb_divide *d, uint32_t source, tb_time_ns now)
     return d->ours_lacking_bytes == 0 || tb_time_since(s->moved_at, now) >= STANDS_STILL;
 }
 
-/* First what is our lane's. What is another's comes from far where that one is not there. True: as
- * much as it may have is free, and given. */
+/* First the chunks of our lane. Chunks of another lane come from far where that lane is not there.
+ * True: as much as it may have is free, and given. */
 static bool give_in_order(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
     struct tb_divide_source *to = &d->sources[source];
@@ -284,6 +295,7 @@ static bool give_in_order(struct tb_divide *d, uint32_t source, tb_time_ns now)
 
 static void give_all(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
+    TB_ASSERT(d->sources[source].on && !d->sources[source].silent);
     struct tb_divide_source *to = &d->sources[source];
     if (to->nothing_at != d->freed && !give_in_order(d, source, now)) to->nothing_at = d->freed;
     if (!to->near && near_count(d) > 0 && is_done(d, source, now)) help(d, source, now);
@@ -314,8 +326,8 @@ static double left_s(const struct tb_divide_source *s)
     return (double)s->given_bytes / (double)(s->bytes_per_s > 0 ? s->bytes_per_s : 1);
 }
 
-/* Nothing is left to give: who is done takes half from whoever needs longest, the last of it, if
- * that is long enough to be worth a chunk that comes twice. */
+/* Nothing is left to give. A source that is done takes half from the source that needs longest,
+ * the last of it, if that is long enough to be worth a chunk that comes twice. */
 static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
 {
     const struct tb_divide_source *to = &d->sources[thief];
@@ -328,6 +340,7 @@ static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
         if (victim == TB_DIVIDE_NONE || left_s(s) > left_s(&d->sources[victim])) victim = i;
     }
     if (victim == TB_DIVIDE_NONE) return;
+    TB_ASSERT(victim != thief && d->sources[victim].given_bytes > 0);
     const struct tb_divide_task t = {.source = thief,
                                      .victim = victim,
                                      .most_bytes = to->window_bytes,
@@ -338,7 +351,7 @@ static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
     forget_rate(&d->sources[victim], now);
 }
 
-/* The fastest of those that were not asked yet in this step. */
+/* The fastest of those that were not asked yet in this turn. */
 static uint32_t next_source(const struct tb_divide *d, uint32_t done)
 {
     uint32_t best = TB_DIVIDE_NONE;

@@ -1,25 +1,28 @@
 /* source_division.h - several sites send one version to here: which of them sends which chunks.
  * The receiver's side.
  *
- * Pure. The owner says what each source holds (by its word), and how far away it is; the divider
- * gives each source chunks to send, as many as it brings in its round trip and a quarter of a
- * second, and never one chunk to two. So the fastest brings most, a source that falls silent has
- * its chunks taken back after a second, and at the end the fast take over what the slow have not
- * begun. What arrived, by whatever way, is seen in the places. Silent is who brings no byte: a
- * large chunk on a slow path is no silence. But who brings bytes and no chunk is as slow as that,
- * and what it was given goes to others as soon as they are done.
+ * Pure. The owner says which chunks each source holds (by its word), and how far away it is. The
+ * divider gives each source chunks to send: as many as it brings in its round trip and a quarter
+ * of a second, and never one chunk to two. So the fastest brings most. The places show which
+ * chunks arrived, by whatever way.
  *
- * Lanes: where this site has several gateways, each draws a share of the version of its own
- * from far, and the rest from the others, which are *near*. So nothing crosses twice, and two
- * paths are twice one. A lane that is done with its share helps another, which would need long
- * for its own, from the end of that; where no other lane is there it draws all. A share is
- * given whole to a site that is the only one: the path has work whatever its length, and
- * however late a busy machine looks here.
+ * A source that brings no byte for a second is silent, and its chunks are taken back. A large
+ * chunk on a slow path is no silence. But a source that brings bytes and no chunk counts as slow:
+ * its chunks go to others as soon as those are done. At the end the fast take over the chunks that
+ * the slow have not begun.
  *
- * A step in which nothing came costs a look at the words of the bitmaps, and none at chunks.
+ * Lanes: where this site has several gateways, each draws a share of its own from far, and the
+ * rest from the others, which are *near*. So nothing crosses twice, and two paths are twice one. A
+ * lane that is done with its share helps another that would need long, from the end of that share.
+ * Where no other lane is there it draws all.
  *
- * Promises: P5 (little is fetched twice: what was on its way when it was taken back), P6 (no source
- * holds up the rest). Kept by tests/unit/wan/divide.c. */
+ * A share is given whole to a site that is the only one. The path then has work whatever its
+ * length, and however late a busy machine looks here.
+ *
+ * A turn in which nothing came costs a look at the words of the bitmaps, and none at chunks.
+ *
+ * Promises: P5 (little is fetched twice: chunks that were on their way when they were taken back),
+ * P6 (no source holds up the rest). Kept by tests/unit/wan/source_division.c. */
 #ifndef TB_WAN_DIVIDE_H
 #define TB_WAN_DIVIDE_H
 
@@ -38,7 +41,7 @@
 struct tb_divide_source {
     bool on;
     bool near;   /* another gateway of this site */
-    bool silent; /* in the last step */
+    bool silent; /* in the last turn */
     tb_time_ns rtt;
     bool whole;                             /* it was given all of our share, being alone */
     uint64_t given_bytes, given_ours_bytes; /* given and not here yet; of it, of our lane's share */
@@ -115,6 +118,8 @@ void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt);
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now);
 /* Counts what came, and gives, takes back and gives again. */
 void tb_divide_step(struct tb_divide *d, tb_time_ns now);
+/* Asserts that the sums are those of the bitmaps. It looks at each chunk that is given or lacks. */
+void tb_divide_check(const struct tb_divide *d);
 /* Words of one shard that the source is to be told, at most cap; from now on it knows
  * them. 0: nothing more. */
 uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_out,

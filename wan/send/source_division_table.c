@@ -70,13 +70,15 @@ static uint64_t lacking_word(const struct tb_divide_shard *shard, uint32_t w)
     return all_of(shard, w) & ~(shard->seen[w] | shard->given[w] | shard->near[w]);
 }
 
-/* What is lacking is counted as it changes, for a version may have millions of chunks: who changed
- * word w says what lacked before. */
+/* Lacking bytes are counted as they change, for a version may have millions of chunks. The caller,
+ * which changed word w, says which chunks lacked before. */
 static void recount(struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w, uint64_t before)
 {
     const uint64_t after = lacking_word(shard, w), ours = shard->ours[w];
     if (after == before) return;
     const uint64_t more = after & ~before, less = before & ~after;
+    TB_ASSERT(d->ours_lacking_bytes >= tb_divide_bytes_of(shard, w, less & ours));
+    TB_ASSERT(d->theirs_lacking_bytes >= tb_divide_bytes_of(shard, w, less & ~ours));
     d->ours_lacking_bytes +=
         tb_divide_bytes_of(shard, w, more & ours) - tb_divide_bytes_of(shard, w, less & ours);
     d->theirs_lacking_bytes +=
@@ -87,6 +89,7 @@ static void recount(struct tb_divide *d, const struct tb_divide_shard *shard, ui
 
 static struct tb_divide_around around(const struct tb_divide *d, uint64_t first, uint64_t count)
 {
+    TB_ASSERT(first <= d->chunks && count <= d->chunks);
     const uint64_t end = first + count;
     if (end <= d->chunks) return (struct tb_divide_around){{first, end}, {0, 0}};
     return (struct tb_divide_around){{first, d->chunks}, {0, end - d->chunks}};
@@ -102,7 +105,7 @@ struct tb_divide_around tb_divide_theirs(const struct tb_divide *d)
     return around(d, d->chunks > 0 ? (d->start + d->share) % d->chunks : 0, d->chunks - d->share);
 }
 
-/* What of a stretch is in shard s, which begins at `before`. */
+/* The part of a stretch that is in shard s, which begins at `before`. */
 static struct tb_range of_shard(const struct tb_divide *d, uint32_t s, uint64_t before,
                                 struct tb_divide_stretch all)
 {
@@ -199,6 +202,7 @@ void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t
             shard->of[i].told = carve(&at, bytes);
         }
     }
+    TB_ASSERT(at == (uint8_t *)memory + tb_divide_bytes_for(places, shard_count));
     d->start = d->chunks * start_65536 >> 16;
     d->share = d->chunks;
     begin(d);
@@ -235,11 +239,13 @@ static uint64_t before_lane(const struct tb_divide *d, uint64_t total, uint32_t 
 void tb_divide_lane(struct tb_divide *d, uint32_t lane, uint32_t lanes)
 {
     TB_ASSERT(lane < lanes);
+    TB_ASSERT(tb_divide_count(d) == 0); /* before the first source joins */
     if (d->chunks == 0) return;
     const uint64_t total = d->ours_lacking_bytes; /* all of it, as yet */
     const uint64_t first = before_lane(d, total, lane, lanes);
     d->share = before_lane(d, total, lane + 1, lanes) - first;
     d->start = (d->start + first) % d->chunks;
+    TB_ASSERT(d->share <= d->chunks && d->start < d->chunks);
     begin(d);
 }
 
@@ -269,10 +275,12 @@ uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now)
 void tb_divide_take_back(struct tb_divide *d, uint32_t source, struct tb_divide_shard *shard, uint32_t w,
                          uint64_t word)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX);
     struct tb_divide_source *from = &d->sources[source];
     const uint64_t before = lacking_word(shard, w);
     word &= shard->of[source].mine[w];
     if (word == 0) return;
+    TB_ASSERT((word & ~shard->given[w]) == 0 && from->given_bytes >= tb_divide_bytes_of(shard, w, word));
     shard->of[source].mine[w] &= ~word;
     shard->of[source].take[w] &= ~word;
     shard->given[w] &= ~word;
@@ -289,7 +297,7 @@ void tb_divide_take_back_all(struct tb_divide *d, uint32_t source)
             tb_divide_take_back(d, source, &d->shards[s], w, UINT64_MAX);
 }
 
-/* What other lanes have, and may be had from there now. */
+/* Chunks that other lanes have, and that may be had from there now. */
 static void see_near(struct tb_divide *d, struct tb_divide_shard *shard, uint32_t w)
 {
     const uint64_t before = lacking_word(shard, w);
@@ -311,15 +319,18 @@ void tb_divide_see_all_near(struct tb_divide *d)
 
 void tb_divide_near(struct tb_divide *d, uint32_t source)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
     d->sources[source].near = true;
     d->freed++;
 }
 
 void tb_divide_leave(struct tb_divide *d, uint32_t source)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
     tb_divide_take_back_all(d, source);
     d->sources[source].on = false;
     if (d->sources[source].near) tb_divide_see_all_near(d);
+    TB_ASSERT(d->sources[source].given_bytes == 0);
 }
 
 uint32_t tb_divide_count(const struct tb_divide *d)
@@ -336,12 +347,13 @@ static uint64_t landed_word(const struct tb_divide_shard *shard, uint32_t source
     return shard->of[source].has[w] & ~shard->far[w] & ~shard->ours[w];
 }
 
-/* What another lane has by now does not come from far: what was asked for there and has not been
- * sent is taken back. Only once, as it is told: what a far source is given afterwards, because the
- * lane brings it too slowly, stays there. */
+/* Chunks that another lane has by now do not come from far: those that were asked for there and
+ * not sent are taken back. Only once, as it is told: chunks that a far source is given afterwards,
+ * because the lane brings them too slowly, stay there. */
 static void near_has(struct tb_divide *d, uint32_t source, struct tb_divide_shard *shard,
                      const struct tb_held_word *word)
 {
+    TB_ASSERT(d->sources[source].near && word->index < word_count(shard->place));
     struct tb_divide_source *from = &d->sources[source];
     const uint64_t fresh = word->word & ~shard->of[source].has[word->index];
     from->landed_bytes -= tb_divide_bytes_of(shard, word->index, landed_word(shard, source, word->index));
@@ -354,6 +366,7 @@ static void near_has(struct tb_divide *d, uint32_t source, struct tb_divide_shar
 
 enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, const struct tb_span *words)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
     if (s >= d->shard_count) return TB_PEER_GARBLED;
     struct tb_divide_shard *shard = &d->shards[s];
     const enum tb_status status = tb_held_words_check(words, shard->place->manifest->chunk_count);
@@ -364,7 +377,8 @@ enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, c
             near_has(d, source, shard, &word);
         else
             shard->of[source].has[word.index] = word.word;
-        tb_divide_take_back(d, source, shard, word.index, ~word.word); /* what it lost it cannot send */
+        /* A source cannot send a chunk that it lost. */
+        tb_divide_take_back(d, source, shard, word.index, ~word.word);
     }
     d->freed++;
     return TB_OK;
@@ -372,11 +386,13 @@ enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t s, c
 
 void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX);
     d->sources[source].rtt = rtt;
 }
 
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX);
     struct tb_divide_source *from = &d->sources[source];
     if (bytes != from->received_bytes) from->moved_at = now;
     from->received_bytes = bytes;
@@ -400,6 +416,7 @@ static void came_from(struct tb_divide *d, uint32_t source, struct tb_divide_sha
     const uint64_t bytes = tb_divide_bytes_of(shard, w, came);
     shard->of[source].mine[w] &= ~came;
     if (!from->near) came_from_far(d, shard, w, came);
+    TB_ASSERT(from->given_bytes >= bytes);
     from->given_bytes -= bytes;
     from->given_ours_bytes -= tb_divide_bytes_of(shard, w, came & shard->ours[w]);
     from->came_bytes += bytes;
@@ -434,6 +451,9 @@ void tb_divide_count_came(struct tb_divide *d, tb_time_ns now)
 void tb_divide_give(struct tb_divide *d, const struct tb_divide_at *at, uint64_t word,
                     const struct tb_divide_task *t)
 {
+    TB_ASSERT(at->word < word_count(at->shard->place) && word != 0);
+    TB_ASSERT((word & at->shard->given[at->word]) == 0); /* never one chunk to two */
+    TB_ASSERT(d->sources[t->source].on);
     struct tb_divide_shard *shard = at->shard;
     struct tb_divide_source *to = &d->sources[t->source];
     const uint64_t before = lacking_word(shard, at->word);
@@ -464,6 +484,7 @@ static uint32_t news_of(struct tb_divide_shard *shard, uint32_t source, struct t
 uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_out,
                         struct tb_held_word *words_out, uint32_t cap)
 {
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX);
     uint32_t first = 0;
     uint64_t start = d->start;
     while (first + 1 < d->shard_count && start >= d->shards[first].place->manifest->chunk_count)
@@ -477,4 +498,43 @@ uint32_t tb_divide_news(struct tb_divide *d, uint32_t source, uint32_t *shard_ou
         if (count > 0) return count;
     }
     return 0;
+}
+
+/* ---- what holds between two calls ---- */
+
+struct sums {
+    uint64_t given, given_ours;
+};
+
+static void word_check(const struct tb_divide *d, const struct tb_divide_shard *shard, uint32_t w,
+                       struct sums sums[TB_DIVIDE_SOURCES_MAX])
+{
+    uint64_t given = 0;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const uint64_t mine = shard->of[i].mine[w];
+        TB_ASSERT((given & mine) == 0 && (d->sources[i].on || mine == 0)); /* one chunk, one source */
+        sums[i].given += tb_divide_bytes_of(shard, w, mine);
+        sums[i].given_ours += tb_divide_bytes_of(shard, w, mine & shard->ours[w]);
+        given |= mine;
+    }
+    TB_ASSERT(given == shard->given[w]);
+}
+
+void tb_divide_check(const struct tb_divide *d)
+{
+    uint64_t ours = 0, theirs = 0;
+    struct sums sums[TB_DIVIDE_SOURCES_MAX] = {0};
+    TB_ASSERT(d->share <= d->chunks && (d->chunks == 0 || d->start < d->chunks));
+    for (uint32_t s = 0; s < d->shard_count; s++) {
+        const struct tb_divide_shard *shard = &d->shards[s];
+        for (uint32_t w = 0; w < word_count(shard->place); w++) {
+            word_check(d, shard, w, sums);
+            ours += tb_divide_bytes_of(shard, w, lacking_word(shard, w) & shard->ours[w]);
+            theirs += tb_divide_bytes_of(shard, w, lacking_word(shard, w) & ~shard->ours[w]);
+        }
+    }
+    TB_ASSERT(ours == d->ours_lacking_bytes && theirs == d->theirs_lacking_bytes);
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
+        TB_ASSERT(sums[i].given == d->sources[i].given_bytes &&
+                  sums[i].given_ours == d->sources[i].given_ours_bytes);
 }

@@ -31,7 +31,7 @@ struct tb_divide_around {
 struct tb_divide_around tb_divide_ours(const struct tb_divide *d); /* our lane's share; without lanes, all */
 struct tb_divide_around tb_divide_theirs(const struct tb_divide *d);
 
-/* What is done with words of chunks. */
+/* A task for words of chunks. */
 struct tb_divide_task {
     uint32_t source, victim;
     uint64_t most_bytes;  /* the source is given */
@@ -59,7 +59,7 @@ void tb_divide_take_back(struct tb_divide *d, uint32_t source, struct tb_divide_
 void tb_divide_take_back_all(struct tb_divide *d, uint32_t source);
 /* Another lane fell silent, or is heard again: what may be had from there is another. */
 void tb_divide_see_all_near(struct tb_divide *d);
-/* What the places hold by now, and from whom it came. */
+/* Counts the chunks that the places hold by now, and the source of each. */
 void tb_divide_count_came(struct tb_divide *d, tb_time_ns now);
 
 #endif

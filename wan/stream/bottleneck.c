@@ -1,6 +1,8 @@
 /* bottleneck.c - shares of time, and rate x RTT. Pure. */
 #include "wan/stream/bottleneck.h"
 
+#include "base/assert.h"
+
 #include <stddef.h>
 
 const char *tb_limit_name(enum tb_limit limit)
@@ -15,6 +17,7 @@ const char *tb_limit_name(enum tb_limit limit)
 
 enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
 {
+    TB_ASSERT(s->time > 0); /* counters grew over some time */
     /* However busy: what is paced is under way most of the time. */
     if (s->capped > s->time / 3) return TB_LIMIT_CAP;
     const tb_time_ns wanted = s->wanted > s->busy ? s->wanted : s->busy;
@@ -34,6 +37,7 @@ enum tb_limit tb_limit_of(const struct tb_limit_seen *s)
  * is late to fill it again, however little is under way. */
 static bool holds(const struct tb_window_seen *s, double needed)
 {
+    TB_ASSERT(s->streams > 0 && s->held <= s->streams);
     const double ceiling = (double)s->ceiling_bytes;
     return needed >= (2 * s->held > s->streams ? 0.5 : 0.8) * ceiling;
 }
@@ -48,6 +52,7 @@ uint64_t tb_window_wanted(const struct tb_window_seen *s)
     uint64_t wanted = 1 << 20;
     while ((double)wanted < 2 * needed && wanted < (uint64_t)1 << 40)
         wanted *= 2; /* twice, because what is seen is what the ceiling lets through */
+    TB_ASSERT(wanted >= 1 << 20);
     return wanted > s->ceiling_bytes ? wanted : 0;
 }
 

@@ -7,7 +7,7 @@
 
 #include "base/time.h"
 
-/* What a stream's sending was held by, since it was looked at last. */
+/* The limit that held a stream's sending, since it was looked at last. */
 #define TB_LIMIT_LIST(X)                                                                                     \
     X(TB_LIMIT_IDLE, "idle", "nothing was to be sent")                                                       \
     X(TB_LIMIT_CAP, "cap", "an operator's limit: the rate to that peer, or its day's bytes")                 \
@@ -26,7 +26,7 @@ enum tb_limit {
 };
 const char *tb_limit_name(enum tb_limit limit);
 
-/* Differences over the time that was looked at, and what is now. */
+/* How much counters grew over the time that was looked at, and values of now. */
 struct tb_limit_seen {
     tb_time_ns time;
     tb_time_ns busy, peer, buffer; /* as base/net/tcp.h has them */
@@ -46,10 +46,10 @@ struct tb_window_seen {
     uint64_t ceiling_bytes; /* of tcp_wmem for what is sent, of tcp_rmem for what is received; 0: not known */
     bool receives;
 };
-/* What the ceiling had better be, in bytes; 0: it does not hold the link. A sender's buffer holds
- * about as much as is under way, a receiver's window is about half of its buffer. Four fifths of
- * it under way, by rate x RTT, are a ceiling that holds; half of it where the kernel says so of
- * most streams that send. */
+/* A better value of the ceiling, in bytes; 0: the ceiling does not hold the link. A sender's
+ * buffer holds about as much as is under way, a receiver's window is about half of its buffer.
+ * Four fifths of it under way, by rate x RTT, are a ceiling that holds; half of it where the
+ * kernel says so of most streams that send. */
 uint64_t tb_window_wanted(const struct tb_window_seen *seen);
 /* The most that was wanted so far, until the ceiling is that high: what a ceiling holds is seen
  * only while much crosses. True: it is more than before, and somebody should be told. */

@@ -4,6 +4,11 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/rate_cap.h"
+#include "wan/stream/stream_loop.h"
+#include "wan/stream/stream_send.h"
 
 #define HEADER_BYTES_V4   52u /* IP, TCP, timestamps */
 #define HEADER_BYTES_V6   72u
@@ -11,6 +16,8 @@
 
 struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
 {
+    TB_ASSERT(plan->feed != NULL && plan->slot < TB_FEED_SLOTS_MAX && plan->records_max > 0);
+    TB_ASSERT(plan->dialled == (plan->tls != NULL));
     struct tb_stream *s = tb_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
     s->plan = *plan;
@@ -30,12 +37,14 @@ struct tb_stream *tb_stream_new(const struct tb_stream_plan *plan)
 struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan)
 {
     struct tb_stream *s = tb_stream_new(plan);
+    TB_ASSERT(plan->dialled); /* who accepts knows the session */
     if (s != NULL) atomic_init(&s->may_bind, false);
     return s;
 }
 
 void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan)
 {
+    TB_ASSERT(!atomic_load_explicit(&s->may_bind, memory_order_relaxed)); /* it was dialled ahead */
     s->plan.session_seq = plan->session_seq;
     s->plan.session = plan->session;
     s->plan.number = plan->number;
@@ -47,12 +56,14 @@ void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan)
 
 void tb_stream_free(struct tb_stream *s)
 {
+    TB_ASSERT(s->loop == NULL || tb_stream_phase(s) == TB_STREAM_GONE);
     tb_tls_free(s->plan.tls);
     tb_free(s);
 }
 
 void tb_stream_end(struct tb_stream *s)
 {
+    TB_ASSERT(s->loop != NULL);
     atomic_store_explicit(&s->ending, true, memory_order_release);
     tb_stream_loop_wake(s->loop);
 }
@@ -64,6 +75,7 @@ static bool ending(const struct tb_stream *s)
 
 static void be_gone(struct tb_stream *s, enum tb_status why)
 {
+    TB_ASSERT(s->loop != NULL && s->state != TB_STREAM_STATE_GONE);
     tb_stream_send_fini(s);
     tb_stream_receive_fini(s);
     s->chan = NULL;
@@ -76,7 +88,7 @@ static void be_gone(struct tb_stream *s, enum tb_status why)
     tb_stream_loop_tell(loop);
 }
 
-/* What TCP makes of our bytes, for the link's cap. */
+/* The cost of our bytes in packets, for the link's cap. */
 static void price(struct tb_stream *s)
 {
     struct sockaddr_storage at = {0};
@@ -101,7 +113,7 @@ static bool may_bind(const struct tb_stream *s)
     return atomic_load_explicit(&s->may_bind, memory_order_acquire);
 }
 
-/* Who dialled says which session and stream it is, who accepted answers. */
+/* The end that dialled says which session and stream it is, the other answers. */
 static void greet(struct tb_stream *s)
 {
     tb_stream_send_control(s, s->plan.dialled ? TB_FRAME_BIND : TB_FRAME_BOUND);
@@ -112,6 +124,7 @@ static void greet(struct tb_stream *s)
 
 static void opened(struct tb_stream *s)
 {
+    TB_ASSERT(s->chan != NULL && s->state == TB_STREAM_STATE_OPENING);
     const tb_time_ns now = tb_clock_now();
     s->send.moved_at = s->receive.moved_at = now;
     tb_tcp_path_open(&s->tcp, s->plan.path, tb_chan_fd(s->chan), true);
@@ -157,6 +170,7 @@ static const struct tb_chan_ops chan_ops = {
 
 static enum tb_status dial(struct tb_stream *s)
 {
+    TB_ASSERT(s->plan.dialled && s->chan == NULL);
     const struct tb_chan_options options = {.loop = tb_stream_loop_uv(s->loop),
                                             .tls = s->plan.tls,
                                             .expect = {.identity = s->plan.expect, .bulk = true},
@@ -169,6 +183,7 @@ static enum tb_status dial(struct tb_stream *s)
 
 static enum tb_status attach(struct tb_stream *s)
 {
+    TB_ASSERT(!s->plan.dialled && s->plan.chan != NULL);
     s->chan = s->plan.chan;
     const enum tb_status status = tb_chan_attach(s->chan, tb_stream_loop_uv(s->loop), &chan_ops, s);
     if (status == TB_OK)
@@ -180,12 +195,13 @@ static enum tb_status attach(struct tb_stream *s)
 
 void tb_stream_begin(struct tb_stream *s)
 {
+    TB_ASSERT(s->state == TB_STREAM_STATE_OPENING);
     const enum tb_status status = s->plan.dialled ? dial(s) : attach(s);
     if (status != TB_OK) be_gone(s, status);
 }
 
-/* What reached this machine before the end was said is not asked for again (P5): it is read
- * first. */
+/* Chunks that reached this machine before the end was said are not asked for again (P5): they are
+ * read first. */
 static void end(struct tb_stream *s)
 {
     const uint64_t before = atomic_load_explicit(&s->bytes_received, memory_order_relaxed);
@@ -219,6 +235,7 @@ static void show(atomic_ullong *to, uint64_t value)
 
 static void measure(struct tb_stream *s, tb_time_ns now)
 {
+    TB_ASSERT(s->chan != NULL);
     const struct tb_tcp_path *p = &s->tcp;
     const struct tb_tcp_writer writer =
         tb_stream_send_seen(s, now, p->seen_at != 0 ? tb_time_since(p->seen_at, now) : 0);

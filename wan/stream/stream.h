@@ -1,13 +1,13 @@
-/* stream.h - one data stream of a link, and the loops on which streams live. A
- * shell, internal to wan.
+/* stream.h - one data stream of a link. A shell, internal to wan. stream_loop.h has the loops on
+ * which streams live.
  *
  * A stream is one TLS connection on one loop of its own thread. It sends chunk frames from places
- * and lands chunk frames into places, both ways at once, and knows nothing of sessions: the main
+ * and lands chunk frames into places, both ways at once, and knows nothing of sessions. The main
  * loop opens it for a session, tells it to end, and looks at its phase. Bytes go from the arena
  * into SSL_write and from SSL_read into the arena.
  *
- * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's loop.
- * What both look at is atomic. */
+ * Threads: the main loop makes, adds, ends and frees; everything else happens on the stream's
+ * loop. Fields that both look at are atomic. */
 #ifndef TB_WAN_STREAM_H
 #define TB_WAN_STREAM_H
 
@@ -17,7 +17,8 @@
 #include "base/net/chan.h"
 #include "base/scratch_memory.h"
 #include "wan/send/encoded_chunks.h"
-#include "wan/send/feed.h"
+#include "wan/send/feed_parcels.h"
+#include "wan/send/rate_cap.h"
 #include "wan/stream/stream_states.h"
 #include "wan/stream/tcp_path.h"
 
@@ -60,8 +61,8 @@ struct tb_stream_plan {
 };
 
 /* Of a chunk of the share on that base. */
-static inline struct tb_object_name tb_stream_object_name(const struct tb_share *share,
-                                                          const struct tb_share *base, uint32_t shard,
+static inline struct tb_object_name tb_stream_object_name(const struct tb_shared_places *share,
+                                                          const struct tb_shared_places *base, uint32_t shard,
                                                           uint32_t chunk)
 {
     return (struct tb_object_name){.uid = &share->uid,
@@ -115,15 +116,15 @@ struct tb_stream_receive {
     enum tb_stream_reading reading;
     uint32_t got; /* bytes of what is being read */
     struct tb_chunk_frame frame;
-    uint32_t crossing;      /* whose share is kept below */
-    struct tb_share *share; /* referenced; NULL: none */
-    struct tb_share *base;  /* of that crossing, referenced; NULL: none, or gone */
-    bool based;             /* the peer was told a base */
-    bool claimed;           /* the frame's chunk is ours to write */
-    uint64_t worked;        /* bytes decoded in this turn */
-    uint8_t *into;          /* RAW: in the place, or `spare`; ENCODED: `encoded` */
-    struct tb_room encoded; /* ENCODED and SPARE: as the chunk came */
-    uint8_t *spare;         /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
+    uint32_t crossing;              /* whose share is kept below */
+    struct tb_shared_places *share; /* referenced; NULL: none */
+    struct tb_shared_places *base;  /* of that crossing, referenced; NULL: none, or gone */
+    bool based;                     /* the peer was told a base */
+    bool claimed;                   /* the frame's chunk is ours to write */
+    uint64_t worked;                /* bytes decoded in this turn */
+    uint8_t *into;                  /* RAW: in the place, or `spare`; ENCODED: `encoded` */
+    struct tb_room encoded;         /* ENCODED and SPARE: as the chunk came */
+    uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
     tb_time_ns moved_at;
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
 };
@@ -159,9 +160,7 @@ struct tb_stream {
     struct tb_cap_price price;
     uint32_t sent_again; /* segments, so far */
     /* The main loop's own. */
-    bool peer_gone;
-    bool told_gone;
-    bool retired; /* not needed any more: ends without being a loss */
+    enum tb_stream_farewell farewell;
     uint64_t moved_bytes;
     tb_time_ns idle_since;
     uint64_t acked_seen;
@@ -181,28 +180,20 @@ struct tb_stream *tb_stream_new_ahead(const struct tb_stream_plan *plan);
 /* Main loop. Session, number, slot and protocol of the plan; BIND goes as soon as it is open. */
 void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
 void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
-/* Main loop. What has arrived is read, then it closes. */
+/* Main loop. The stream reads the bytes that have arrived, then closes. */
 void tb_stream_end(struct tb_stream *s);
 enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
 
-/* On the loop: stream_send.c and stream_receive.c. */
-/* Writes until it is full, nothing is there, or the turn is over. */
-void tb_stream_send_more(struct tb_stream *s);
-void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type);
-void tb_stream_send_heed(struct tb_stream *s); /* revoked places: lets go of them, or closes in mid-chunk */
-void tb_stream_send_due(struct tb_stream *s, tb_time_ns now); /* a piece that waited for the cap */
-void tb_stream_send_fini(struct tb_stream *s);
-bool tb_stream_sending(const struct tb_stream *s);
-/* What held it; `time` since it was asked last. */
-struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time);
+/* On the loop: stream_receive.c. */
 /* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream
  * closed. */
 bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
 void tb_stream_receive_heed(struct tb_stream *s);
 void tb_stream_receive_fini(struct tb_stream *s);
 bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
-void tb_stream_close(struct tb_stream *s, enum tb_status why);
+
 /* On the loop: stream_life.c. */
+void tb_stream_close(struct tb_stream *s, enum tb_status why);
 bool tb_stream_is_closing(const struct tb_stream *s); /* or gone */
 /* A step of the table; the phase follows it. False: that event cannot come. GONE: the stream is the
  * main loop's, which may have freed it. */
@@ -210,55 +201,10 @@ TB_MUST_USE bool tb_stream_step(struct tb_stream *s, enum tb_stream_event event)
 /* Main loop. It never got to a loop, and is gone. */
 void tb_stream_lost(struct tb_stream *s, enum tb_status why);
 
-/* stream_busy.c: what the connection carried is told to the feed, now and then. */
-void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
-
-/* The same chunk of the base, or NULL: none fits, it is not held, not to be trusted, or the
- * base was taken back. */
-const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
-                                    const struct tb_share *base, uint32_t shard, uint32_t chunk);
-
-/* stream_copy.c: the chunks of a landing that are the same in its base are made here, by one loop
- * each `part` of `parts`. */
-struct tb_stream_copy {
-    struct tb_stream_copy *next;
-    struct tb_feed *feed;
-    uint32_t crossing;
-    struct tb_share *share, *base; /* referenced */
-    struct tb_stream_trust trust;
-    uint32_t part, parts;
-    uint32_t shard, chunk; /* to be looked at next */
-};
-void tb_stream_copy_free(struct tb_stream_copy *copy); /* and lets go of its references */
-/* On the loop. At most `budget` bytes. COPIED: all is done, or was taken back. WAITS: until the
- * main loop took its notes. */
-enum tb_stream_copied { TB_STREAM_COPIED, TB_STREAM_COPY_MORE, TB_STREAM_COPY_WAITS };
-enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *copy, uint64_t budget);
-
 /* On the loop: stream.c. */
 void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
 void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
 void tb_stream_tick(struct tb_stream *s, tb_time_ns now);      /* idle? */
 void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out); /* bytes went one way */
-
-/* Loops. `wake` is the main loop's async: sent when a phase changed, parcels were taken,
- * or notes were written. */
-TB_MUST_USE enum tb_status tb_stream_loop_new(uv_async_t *wake, struct tb_stream_loop **loop_out);
-void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s);
-void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy); /* takes it */
-void tb_stream_loop_wake(struct tb_stream_loop *l);
-void tb_stream_loop_feed(struct tb_stream_loop *l); /* wakes it if one of its streams found nothing to send */
-void tb_stream_loop_free(struct tb_stream_loop *l); /* every stream is GONE; joins the thread */
-
-/* On the loop. */
-void tb_stream_loop_tell(struct tb_stream_loop *l); /* the main loop */
-struct tb_codec *tb_stream_loop_codec(struct tb_stream_loop *l);
-uint8_t *tb_stream_loop_scratch(struct tb_stream_loop *l, size_t *cap_out);
-atomic_bool *tb_stream_loop_hungry(struct tb_stream_loop *l);
-uv_loop_t *tb_stream_loop_uv(struct tb_stream_loop *l);
-/* Looks at its streams again at that time: one has something to send that may not go before. */
-void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at);
-/* On the loop, before it says GONE. */
-void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s);
 
 #endif

@@ -1,16 +1,20 @@
-/* stream_copy.c - what is the same in a base costs no bytes: the chunk is copied from the
- * base, digested, held.
+/* stream_copy.c - chunks that are the same in a base cost no bytes: each is copied from the base,
+ * digested, held.
  *
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */
+#include "wan/stream/stream_copy.h"
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/layout/land_chunk.h"
+#include "wan/send/feed.h"
 #include "wan/stream/stream.h"
 
-const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_share *share,
-                                    const struct tb_share *base, uint32_t shard, uint32_t chunk)
+const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const struct tb_shared_places *share,
+                                    const struct tb_shared_places *base, uint32_t shard, uint32_t chunk)
 {
-    if (base == NULL || tb_share_revoked(base) || shard >= base->shard_count) return NULL;
+    if (base == NULL || tb_shared_places_revoked(base) || shard >= base->shard_count) return NULL;
+    TB_ASSERT(shard < share->shard_count && chunk < share->places[shard].manifest->chunk_count);
     const struct tb_place *place = &base->places[shard];
     const struct tb_manifest *manifest = share->places[shard].manifest;
     if (!tb_base_fits(manifest, place->manifest, chunk)) return NULL;
@@ -21,13 +25,14 @@ const uint8_t *tb_stream_base_chunk(const struct tb_stream_trust *trust, const s
 
 void tb_stream_copy_free(struct tb_stream_copy *copy)
 {
-    tb_share_unref(copy->base);
-    tb_share_unref(copy->share);
+    tb_shared_places_unref(copy->base);
+    tb_shared_places_unref(copy->share);
     tb_free(copy);
 }
 
 static bool is_same(const struct tb_stream_copy *c)
 {
+    TB_ASSERT(c->shard < c->share->shard_count && c->shard < c->base->shard_count);
     return tb_base_same(c->share->places[c->shard].manifest, c->base->places[c->shard].manifest, c->chunk);
 }
 
@@ -68,9 +73,10 @@ static bool copy_one(struct tb_stream_copy *c)
 
 enum tb_stream_copied tb_stream_copy_step(struct tb_stream_copy *c, uint64_t budget)
 {
+    TB_ASSERT(c->part < c->parts && c->crossing != 0);
     uint64_t done = 0;
     while (done < budget) {
-        if (tb_share_revoked(c->share) || !find(c)) return TB_STREAM_COPIED;
+        if (tb_shared_places_revoked(c->share) || !find(c)) return TB_STREAM_COPIED;
         done += c->share->places[c->shard].manifest->chunks[c->chunk].bytes;
         if (!copy_one(c)) return TB_STREAM_COPY_WAITS;
         c->chunk += c->parts;

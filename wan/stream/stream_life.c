@@ -45,6 +45,7 @@ void tb_stream_lost(struct tb_stream *s, enum tb_status why)
 
 void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out)
 {
+    TB_ASSERT(s->state != TB_STREAM_STATE_GONE);
     *at_out = tb_clock_now();
     if (s->chan != NULL) atomic_store_explicit(&s->records, tb_chan_records(s->chan), memory_order_relaxed);
 }

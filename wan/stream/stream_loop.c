@@ -1,5 +1,6 @@
 /* stream_loop.c - what streams ask of the loop on which they live, and what the main loop hands to
  * it. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "wan/stream/stream_loop_inside.h"
 
@@ -43,13 +44,16 @@ void tb_stream_loop_wait(struct tb_stream_loop *l, tb_time_ns at)
 void tb_stream_loop_leave(struct tb_stream_loop *l, struct tb_stream *s)
 {
     struct tb_stream **at = &l->streams;
-    while (*at != s)
+    while (*at != s) {
+        TB_ASSERT(*at != NULL); /* it lives on this loop */
         at = &(*at)->next;
+    }
     *at = s->next;
 }
 
 void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s)
 {
+    TB_ASSERT(s->loop == NULL); /* a stream lives on one loop */
     s->loop = l;
     uv_mutex_lock(&l->lock);
     s->next = l->added;
@@ -60,6 +64,7 @@ void tb_stream_loop_add(struct tb_stream_loop *l, struct tb_stream *s)
 
 void tb_stream_loop_copy(struct tb_stream_loop *l, struct tb_stream_copy *copy)
 {
+    TB_ASSERT(copy->share != NULL && copy->base != NULL && copy->crossing != 0);
     uv_mutex_lock(&l->lock);
     copy->next = l->copy_added;
     l->copy_added = copy;

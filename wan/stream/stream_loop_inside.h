@@ -3,7 +3,7 @@
 #define TB_WAN_STREAM_LOOP_INSIDE_H
 
 #include "base/codec/codec.h"
-#include "wan/stream/stream.h"
+#include "wan/stream/stream_loop.h"
 
 #define TB_STREAM_SCRATCH_BYTES (64u << 10)
 

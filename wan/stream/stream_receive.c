@@ -5,7 +5,15 @@
 #include "base/fault.h"
 #include "base/layout/land_chunk.h"
 #include "base/net/wire.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
 #include "wan/stream/stream.h"
+#include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_loop.h"
+#include "wan/stream/stream_send.h"
 
 #define BOUND_BYTES (TB_WIRE_HEADER_BYTES + 4u)
 #define TURN_READS  128u /* a peer whose frames are small has no more of the loop than others (P7) */
@@ -30,8 +38,8 @@ static void unclaim(struct tb_stream_receive *r)
 
 static void forget_share(struct tb_stream_receive *r)
 {
-    if (r->base != NULL) tb_share_unref(r->base);
-    if (r->share != NULL) tb_share_unref(r->share);
+    if (r->base != NULL) tb_shared_places_unref(r->base);
+    if (r->share != NULL) tb_shared_places_unref(r->share);
     r->share = r->base = NULL;
     r->crossing = 0;
     r->based = false;
@@ -41,8 +49,8 @@ static void forget_share(struct tb_stream_receive *r)
  * whole. */
 static void heed_base(struct tb_stream_receive *r)
 {
-    if (r->base == NULL || !tb_share_revoked(r->base)) return;
-    tb_share_unref(r->base);
+    if (r->base == NULL || !tb_shared_places_revoked(r->base)) return;
+    tb_shared_places_unref(r->base);
     r->base = NULL;
 }
 
@@ -111,7 +119,7 @@ static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
     struct tb_stream_receive *r = &s->receive;
     struct tb_feed_landing landing;
     *expected_out = false;
-    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && tb_shared_places_revoked(r->share)) forget_share(r);
     if (r->share != NULL && r->crossing == r->frame.crossing) return TB_OK;
     forget_share(r);
     const bool known = tb_feed_landing(s->plan.feed, r->frame.crossing, &landing);
@@ -328,13 +336,13 @@ static void give(struct tb_stream *s)
         land_gift(s, r->spare);
         return;
     }
-    tb_share_ref(r->share);
+    tb_shared_places_ref(r->share);
     if (tb_feed_gift(s->plan.feed, &gift)) {
         r->spare = NULL;
         tb_stream_loop_tell(s->loop);
         return;
     }
-    tb_share_unref(r->share);
+    tb_shared_places_unref(r->share);
     drop_duplicate(s);
 }
 
@@ -363,7 +371,7 @@ static void take_chunk(struct tb_stream *s)
         take_spare(s);
     else if (r->reading != TB_READING_DROP)
         land(s);
-    if (r->share != NULL && tb_share_revoked(r->share)) forget_share(r);
+    if (r->share != NULL && tb_shared_places_revoked(r->share)) forget_share(r);
     next_header(r);
 }
 
@@ -388,7 +396,7 @@ void tb_stream_receive_heed(struct tb_stream *s)
     unpark(s);
     heed_base(r);
     if (r->share == NULL) return;
-    if (!tb_share_revoked(r->share)) {
+    if (!tb_shared_places_revoked(r->share)) {
         take_gift(s);
         return;
     }

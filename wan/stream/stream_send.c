@@ -1,9 +1,16 @@
 /* stream_send.c - a stream takes parcels from its link's feed and writes their chunks. */
+#include "wan/stream/stream_send.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
 #include "wan/stream/stream.h"
+#include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_loop.h"
 
 bool tb_stream_sending(const struct tb_stream *s)
 {
@@ -13,13 +20,14 @@ bool tb_stream_sending(const struct tb_stream *s)
 static void drop_parcel(struct tb_stream_send *t)
 {
     if (!t->have_parcel) return;
-    if (t->parcel.base != NULL) tb_share_unref(t->parcel.base);
-    tb_share_unref(t->parcel.share);
+    TB_ASSERT(t->parcel.share != NULL && t->sent_chunks <= t->parcel.parcel.count);
+    if (t->parcel.base != NULL) tb_shared_places_unref(t->parcel.base);
+    tb_shared_places_unref(t->parcel.share);
     t->wanted += tb_time_since(t->wanted_at, tb_clock_now());
     t->have_parcel = false;
 }
 
-static void drop_object(struct tb_stream *s)
+static void drop_encoded(struct tb_stream *s)
 {
     if (s->send.object != NULL) tb_object_unref(s->plan.objects, s->send.object);
     s->send.object = NULL;
@@ -30,7 +38,7 @@ void tb_stream_send_fini(struct tb_stream *s)
     const struct tb_stream_send *t = &s->send;
     if (!t->control && tb_stream_sending(s))
         tb_feed_unspend(s->plan.feed, t->stage_used - t->stage_sent + (uint64_t)t->body_left);
-    drop_object(s);
+    drop_encoded(s);
     drop_parcel(&s->send);
     tb_free(s->send.encoded);
     s->send.encoded = NULL;
@@ -40,11 +48,11 @@ void tb_stream_send_heed(struct tb_stream *s)
 {
     struct tb_stream_send *t = &s->send;
     if (!t->have_parcel) return;
-    if (t->parcel.base != NULL && tb_share_revoked(t->parcel.base)) {
-        tb_share_unref(t->parcel.base);
+    if (t->parcel.base != NULL && tb_shared_places_revoked(t->parcel.base)) {
+        tb_shared_places_unref(t->parcel.base);
         t->parcel.base = NULL;
     }
-    if (!tb_share_revoked(t->parcel.share)) return;
+    if (!tb_shared_places_revoked(t->parcel.share)) return;
     if (tb_stream_sending(s))
         tb_stream_close(s, TB_CANCELLED); /* half a frame can not be taken back; a new stream is cheap */
     else
@@ -53,6 +61,8 @@ void tb_stream_send_heed(struct tb_stream *s)
 
 void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type)
 {
+    TB_ASSERT(!tb_stream_sending(s)); /* it would be written over */
+    TB_ASSERT(type == TB_FRAME_BIND || type == TB_FRAME_BOUND);
     struct tb_stream_send *t = &s->send;
     struct tb_writer w;
     tb_writer_init(&w, t->stage, sizeof t->stage);
@@ -66,6 +76,7 @@ void tb_stream_send_control(struct tb_stream *s, enum tb_frame_type type)
     else
         tb_frame_bound_encode(&(struct tb_frame_bound){.stream = s->plan.number}, &w);
     tb_write_u32_at(&w, 0, (uint32_t)(w.used - TB_WIRE_HEADER_BYTES));
+    TB_ASSERT(!w.full);
     t->stage_used = (uint32_t)w.used;
     t->stage_sent = 0;
     t->control = true;
@@ -82,7 +93,7 @@ static bool room(uint8_t **memory, size_t *cap, size_t bytes)
     return *memory != NULL;
 }
 
-/* What there is to encode of the chunk that stands in `frame`. */
+/* The input of a codec for the chunk that stands in `frame`. */
 static struct tb_codec_input input_of(const struct tb_stream *s, const uint8_t *raw,
                                       const struct tb_chunk_frame *frame)
 {
@@ -106,12 +117,13 @@ static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, str
     return tb_codec_encode(tb_stream_loop_codec(s->loop), form, in, out, coded);
 }
 
-/* What its publisher or another link made, or brought, on the same base; unless another
- * way is sooner there. */
-static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
-                        const struct tb_codec_input *in, struct tb_codec_coded *coded)
+/* A delta on the same base that its publisher or another link made, or brought; unless another way
+ * is sooner there. */
+static bool find_encoded(struct tb_stream *s, const struct tb_object_name *name,
+                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
+    TB_ASSERT(t->object == NULL); /* that of the chunk before was given back */
     t->object = tb_objects_find(s->plan.objects, name);
     if (t->object == NULL) return false;
     *coded = tb_object_coded(t->object);
@@ -122,13 +134,13 @@ static bool find_object(struct tb_stream *s, const struct tb_object_name *name,
                                         .wire_bytes = (uint32_t)coded->count,
                                         .elsewhere = tb_object_from(t->object) != TB_OBJECT_MADE_HERE};
     if (tb_feed_takes(s->plan.feed, &made)) return true;
-    drop_object(s);
+    drop_encoded(s);
     return false;
 }
 
-/* The peer's base is not here, or not sound: steps that were kept may lead from it. */
-static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
-                       const struct tb_codec_input *in, struct tb_codec_coded *coded)
+/* The peer's base is not here, or not sound: chained deltas that were kept may lead from it. */
+static bool chain_deltas(struct tb_stream *s, const struct tb_object_name *name,
+                         const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
     struct tb_object *objects[TB_CODEC_STEPS_MAX];
@@ -151,10 +163,10 @@ static bool join_steps(struct tb_stream *s, const struct tb_object_name *name,
     return tb_feed_joins(s->plan.feed, &made, tb_codec_steps(coded));
 }
 
-/* Encodes the chunk in the way that is best now, and keeps what others may want. False: it goes
- * raw. */
-static bool make_object(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
-                        struct tb_codec_coded *coded)
+/* Encodes the chunk in the way that is best now, and keeps a delta that others may want. False: it
+ * goes raw. */
+static bool make_encoded(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
+                         struct tb_codec_coded *coded)
 {
     const struct tb_choice_ask ask = {tb_choice_kind_of(in), in->base != NULL};
     const enum tb_choice_way way = tb_feed_pick(s->plan.feed, &ask);
@@ -167,6 +179,7 @@ static bool make_object(struct tb_stream *s, const struct tb_object_name *name, 
                                             .wire_bytes = (uint32_t)coded->count,
                                             .encode_ns = tb_time_since(began, tb_clock_now())};
     tb_feed_learn(s->plan.feed, &sample);
+    TB_ASSERT(in->base != NULL || !coded->form.on_base);
     s->send.worked += in->count;
     const struct tb_object_news news = {TB_OBJECT_MADE_HERE, coded, tb_clock_now()};
     if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, &news);
@@ -184,12 +197,13 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     const struct tb_object_name name =
         tb_stream_object_name(p->share, may ? p->base : p->share, frame->shard, frame->chunk);
     const bool found =
-        may && (in.base != NULL ? find_object(s, &name, &in, &coded) : join_steps(s, &name, &in, &coded));
-    if (!found && !make_object(s, &name, &in, &coded))
+        may && (in.base != NULL ? find_encoded(s, &name, &in, &coded) : chain_deltas(s, &name, &in, &coded));
+    if (!found && !make_encoded(s, &name, &in, &coded))
         coded = (struct tb_codec_coded){{TB_CODEC_RAW, false}, raw, in.count};
     frame->form = coded.form;
     s->send.classes = tb_codec_classes(&coded);
     frame->wire_bytes = (uint32_t)coded.count;
+    TB_ASSERT(frame->wire_bytes > 0 && frame->wire_bytes <= frame->raw_bytes);
     return coded.bytes;
 }
 
@@ -197,6 +211,7 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
  * stands. */
 static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *frame, const uint8_t *bytes)
 {
+    TB_ASSERT(t->stage_sent == t->stage_used && t->body_left == 0); /* the one before was written */
     struct tb_writer w;
     const uint32_t left = TB_STREAM_STAGE_BYTES - TB_CHUNK_FRAME_HEADER_BYTES;
     const uint32_t first = frame->wire_bytes < left ? frame->wire_bytes : left;
@@ -213,7 +228,7 @@ static void stage_chunk(struct tb_stream_send *t, const struct tb_chunk_frame *f
 
 static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
 {
-    const struct tb_share *share = s->send.parcel.share;
+    const struct tb_shared_places *share = s->send.parcel.share;
     struct tb_sent_chunk c = {.peer = s->plan.peer,
                               .chunk = frame->chunk,
                               .raw_bytes = frame->raw_bytes,
@@ -221,6 +236,7 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
                               .way = tb_choice_way_of(frame->form, s->send.classes)};
     for (uint32_t i = 0; i < frame->shard; i++)
         c.chunk += share->places[i].manifest->chunk_count;
+    TB_ASSERT(share->sent != NULL); /* it is an offer */
     tb_sent_add(share->sent, &c);
     atomic_fetch_add_explicit(&s->raw_bytes, frame->raw_bytes, memory_order_relaxed);
     if (s->send.parcel.again)
@@ -232,10 +248,11 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
  * staged. */
 static bool next_chunk(struct tb_stream *s)
 {
+    TB_ASSERT(s->send.have_parcel && !tb_stream_sending(s));
     struct tb_stream_send *t = &s->send;
     const struct tb_feed_parcel *p = &t->parcel;
     const struct tb_place *place = &p->share->places[p->parcel.shard];
-    if (t->sent_chunks == p->parcel.count || tb_share_revoked(p->share)) {
+    if (t->sent_chunks == p->parcel.count || tb_shared_places_revoked(p->share)) {
         drop_parcel(t);
         return false;
     }
@@ -247,7 +264,7 @@ static bool next_chunk(struct tb_stream *s)
         tb_stream_loop_tell(s->loop);
         return false;
     }
-    drop_object(s); /* of the chunk before */
+    drop_encoded(s); /* of the chunk before */
     struct tb_chunk_frame frame = {.crossing = p->crossing, .shard = p->parcel.shard, .chunk = k};
     const uint8_t *raw = tb_place_chunk(place, k, &frame.raw_bytes);
     const uint8_t *bytes = encode(s, raw, &frame);
@@ -271,6 +288,7 @@ static bool worn_out(struct tb_stream *s)
 
 static bool next_parcel(struct tb_stream *s)
 {
+    TB_ASSERT(!s->send.have_parcel);
     struct tb_stream_send *t = &s->send;
     if (worn_out(s)) return false;
     if (tb_feed_pop(s->plan.feed, s->plan.session_seq, s->plan.slot, tb_stream_loop_hungry(s->loop),
@@ -299,6 +317,9 @@ static bool refill(struct tb_stream *s)
 
 static void account(struct tb_stream *s, size_t put)
 {
+    TB_ASSERT(put <= (s->send.stage_sent < s->send.stage_used
+                          ? s->send.stage_used - s->send.stage_sent
+                          : s->send.body_left)); /* no more was given to it */
     struct tb_stream_send *t = &s->send;
     if (t->stage_sent < t->stage_used)
         t->stage_sent += (uint32_t)put;
@@ -312,6 +333,7 @@ static void account(struct tb_stream *s, size_t put)
 /* How much of `want` may go now. 0: the loop looks again when it may. */
 static uint32_t allowed(struct tb_stream *s, uint32_t want)
 {
+    TB_ASSERT(want > 0);
     struct tb_stream_send *t = &s->send;
     if (t->tried > 0 && t->tried <= want) return t->tried;
     if (t->control || (t->granted == 0 && !tb_feed_capped(s->plan.feed))) return want;
@@ -326,6 +348,7 @@ static uint32_t allowed(struct tb_stream *s, uint32_t want)
 
 static enum tb_status write_piece(struct tb_stream *s, size_t *put_out)
 {
+    TB_ASSERT(tb_stream_sending(s));
     struct tb_stream_send *t = &s->send;
     const bool staged = t->stage_sent < t->stage_used;
     const uint32_t bytes = allowed(s, staged ? t->stage_used - t->stage_sent : t->body_left);

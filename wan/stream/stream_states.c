@@ -1,4 +1,4 @@
-/* stream_states.c - the table. A pair that is not here cannot happen. */
+/* stream_states.c - the two tables. A pair that is not here cannot happen. */
 #include "wan/stream/stream_states.h"
 
 #include "base/assert.h"
@@ -36,4 +36,44 @@ bool tb_stream_state_step(enum tb_stream_state *state, enum tb_stream_event even
     if (!rows[*state][event].legal) return false;
     *state = rows[*state][event].then;
     return true;
+}
+
+#define FAREWELL_ROWS(ROW)                                                                                   \
+    ROW(NONE, RETIRE, RETIRED)                                                                               \
+    ROW(NONE, TELL, TOLD)                                                                                    \
+    ROW(NONE, HEAR, HEARD)                                                                                   \
+    ROW(RETIRED, HEAR, BOTH)                                                                                 \
+    ROW(TOLD, HEAR, BOTH)                                                                                    \
+    ROW(HEARD, TELL, BOTH)                                                                                   \
+    ROW(HEARD, HEAR, HEARD)                                                                                  \
+    ROW(BOTH, HEAR, BOTH)
+
+static const struct {
+    bool legal;
+    enum tb_stream_farewell then;
+} farewells[TB_STREAM_FAREWELLS][TB_STREAM_WORDS] = {
+#define FAREWELL_ROW(farewell, word, then)                                                                   \
+    [TB_STREAM_FAREWELL_##farewell][TB_STREAM_WORD_##word] = {true, TB_STREAM_FAREWELL_##then},
+    FAREWELL_ROWS(FAREWELL_ROW)
+#undef FAREWELL_ROW
+};
+
+bool tb_stream_farewell_step(enum tb_stream_farewell *farewell, enum tb_stream_word word)
+{
+    TB_ASSERT(*farewell < TB_STREAM_FAREWELLS && word < TB_STREAM_WORDS);
+    if (!farewells[*farewell][word].legal) return false;
+    *farewell = farewells[*farewell][word].then;
+    return true;
+}
+
+bool tb_stream_farewell_heard(enum tb_stream_farewell farewell)
+{
+    TB_ASSERT(farewell < TB_STREAM_FAREWELLS);
+    return farewell == TB_STREAM_FAREWELL_HEARD || farewell == TB_STREAM_FAREWELL_BOTH;
+}
+
+bool tb_stream_farewell_told(enum tb_stream_farewell farewell)
+{
+    TB_ASSERT(farewell < TB_STREAM_FAREWELLS);
+    return farewell != TB_STREAM_FAREWELL_NONE && farewell != TB_STREAM_FAREWELL_HEARD;
 }

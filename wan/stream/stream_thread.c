@@ -6,6 +6,7 @@
 #include "base/codec/codec.h"
 #include "base/fault.h"
 #include "wan/stream/stream_loop_inside.h"
+#include "wan/stream/stream_send.h"
 
 #define TICK_MS 250
 
@@ -58,7 +59,7 @@ static void copies_heed(struct tb_stream_loop *l)
     struct tb_stream_copy **at = &l->copies;
     while (*at != NULL) {
         struct tb_stream_copy *copy = *at;
-        if (!tb_share_revoked(copy->share)) {
+        if (!tb_shared_places_revoked(copy->share)) {
             at = &copy->next;
             continue;
         }

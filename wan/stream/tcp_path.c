@@ -1,11 +1,13 @@
 /* tcp_path.c - options set, counters read, rates made of them. */
 #include "wan/stream/tcp_path.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 #define LOOKS_A_SECOND 50u
 
-/* What may wait unsent at that rate: a power of two. */
+/* Bytes that may wait unsent at that rate: a power of two. */
 static uint32_t unsent_for(uint64_t bytes_per_s)
 {
     uint32_t bytes = TB_TCP_UNSENT_BYTES_MIN;
@@ -29,6 +31,7 @@ static const char *congestion_for(const struct tb_tcp_path_options *o, tb_time_n
 
 void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *options, int fd, bool bulk)
 {
+    TB_ASSERT(fd >= 0);
     *p = (struct tb_tcp_path){.options = options, .unsent_max = TB_TCP_UNSENT_BYTES};
     const bool known = tb_tcp_look(fd, &p->seen);
     const char *congestion = congestion_for(options, known ? p->seen.rtt_min : 0);
@@ -45,10 +48,12 @@ static void bound_unsent(struct tb_tcp_path *p, int fd)
     if (p->limit == TB_LIMIT_IDLE || bytes == p->unsent_max) return;
     p->unsent_max = bytes;
     tb_tcp_unsent_max(fd, bytes);
+    TB_ASSERT(p->unsent_max >= TB_TCP_UNSENT_BYTES_MIN && p->unsent_max <= TB_TCP_UNSENT_BYTES_MAX);
 }
 
 static uint64_t per_s(uint64_t before, uint64_t bytes, tb_time_ns time)
 {
+    TB_ASSERT(time > 0);
     const uint64_t now = (uint64_t)((double)bytes * 1e9 / (double)time);
     return before == 0 ? now : (3 * before + now) / 4;
 }

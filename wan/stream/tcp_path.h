@@ -38,7 +38,7 @@ struct tb_tcp_path {
 
 /* Once it is connected. `bulk`: it carries chunks. */
 void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *options, int fd, bool bulk);
-/* What its writer says. */
+/* The times that the writer of a connection counts. */
 struct tb_tcp_writer {
     tb_time_ns wanted; /* since it began, it had something to write */
     tb_time_ns capped; /* since it began, an operator's limit did not let it write */

@@ -1,6 +1,8 @@
 /* tuner.c - a search that ends. Pure. */
 #include "wan/stream/tuner.h"
 
+#include "base/assert.h"
+
 #include <string.h>
 
 #define RATE_ASSUMED 125000000u /* bytes/s, before one was seen: 1 Gbit/s */
@@ -15,7 +17,7 @@
 #define UNSEEN        TB_SECONDS(1)  /* between looks: nobody knows what was open meanwhile */
 #define MORE_LEAST    TB_SECONDS(60) /* until more than came up are tried again; each time twice as long */
 #define MORE_MOST     TB_SECONDS(3600)
-#define GAIN_PERCENT  2u /* that a step's utility has to bring */
+#define GAIN_PERCENT  2u /* that another number has to bring */
 
 uint32_t tb_tuner_by_window(uint64_t bytes_per_s, tb_time_ns rtt, uint64_t window_bytes)
 {
@@ -33,11 +35,13 @@ static uint32_t by_arithmetic(const struct tb_tuner *t)
     const uint32_t least = t->rtt >= TB_TUNER_LONG || cores > STREAMS_FIRST ? STREAMS_FIRST : cores;
     const uint32_t windows = tb_tuner_by_window(rate, t->rtt, t->window_bytes);
     const uint32_t streams = windows > least ? windows : least;
+    TB_ASSERT(streams > 0 && t->ceiling > 0);
     return streams < t->ceiling ? streams : t->ceiling;
 }
 
 void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options)
 {
+    TB_ASSERT(options->streams <= TB_TUNER_STREAMS_MAX);
     memset(t, 0, sizeof *t);
     t->options = *options;
     t->ceiling = TB_TUNER_STREAMS_MAX;
@@ -86,6 +90,7 @@ static void begin(struct tb_tuner *t, enum tb_tuner_state state, const struct tb
 
 static void settle(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
+    TB_ASSERT(t->best > 0); /* it was looked at */
     t->streams = t->best;
     t->searched = true;
     t->settled_at = seen->now;
@@ -95,6 +100,7 @@ static void settle(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 
 static uint32_t step(uint32_t streams, int direction)
 {
+    TB_ASSERT(streams > 0);
     const uint32_t half = streams / 2 > 0 ? streams / 2 : 1;
     if (direction > 0) return streams + half < TB_TUNER_STREAMS_MAX ? streams + half : TB_TUNER_STREAMS_MAX;
     return streams > half ? streams - streams / 3 - (streams < 3) : 1;
@@ -106,6 +112,7 @@ static bool try_next(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     uint32_t next = step(t->best, t->direction);
     if (next > t->ceiling) next = t->ceiling;
     if (next == t->best || (t->direction > 0) != (next > t->best)) return false;
+    TB_ASSERT(next > 0 && next <= TB_TUNER_STREAMS_MAX);
     t->streams = next;
     begin(t, TB_TUNER_WARMING, seen);
     return true;
@@ -113,6 +120,7 @@ static bool try_next(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 
 static void turn(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
+    TB_ASSERT(t->direction == 1 || t->direction == -1);
     if (!t->turned) {
         t->turned = true;
         t->direction = -t->direction;
@@ -124,6 +132,7 @@ static void turn(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 /* The number that was tried brought so much. */
 static void judge(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t rate)
 {
+    TB_ASSERT(t->state == TB_TUNER_LOOKING);
     if (t->best == 0) {
         t->best = t->streams;
         t->best_rate = rate;
@@ -144,6 +153,7 @@ static void judge(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t
  * or an operator's limit, held all of them is not enough for a wider one. */
 static void watch(struct tb_tuner *t, const struct tb_tuner_seen *seen, uint64_t rate)
 {
+    TB_ASSERT(t->state == TB_TUNER_SETTLED && t->searched);
     const bool other = rate < t->best_rate / 4 * 3 || rate / 4 * 3 > t->best_rate;
     t->other = other ? t->other + 1 : 0;
     begin(t, TB_TUNER_SETTLED, seen);
@@ -167,8 +177,8 @@ static void looked(struct tb_tuner *t, const struct tb_tuner_seen *seen)
         begin(t, TB_TUNER_WARMING, seen); /* the first full copy on this path */
 }
 
-/* What there was to send came to an end, or streams that were asked for are not there yet: nothing
- * can be said of the number. */
+/* Nothing is left to send, or streams that were asked for are not there yet: the look says nothing
+ * of the number. */
 static void interrupted(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
     if (t->state == TB_TUNER_LOOKING) t->state = TB_TUNER_WARMING;
@@ -190,9 +200,10 @@ static void lower(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     t->low_ceiling = 0;
     t->short_since = 0;
     begin(t, as_before ? t->state : TB_TUNER_WARMING, seen);
+    TB_ASSERT(t->streams > 0 && t->ceiling > 0);
 }
 
-/* Whatever held them may be over: a path that was broken for some seconds, a peer that
+/* The reason for the shortage may be over: a path that was broken for some seconds, a peer that
  * has descriptors again. */
 static void try_more(struct tb_tuner *t, const struct tb_tuner_seen *seen)
 {
@@ -202,6 +213,7 @@ static void try_more(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     t->ceiling = TB_TUNER_STREAMS_MAX;
     t->streams = t->high_streams;
     t->short_since = 0;
+    TB_ASSERT(t->streams > 0);
 }
 
 static void enough(struct tb_tuner *t, const struct tb_tuner_seen *seen)
@@ -225,6 +237,15 @@ static bool too_few(struct tb_tuner *t, const struct tb_tuner_seen *seen)
     if (t->short_since == 0) t->short_since = seen->now;
     if (tb_time_since(t->short_since, seen->now) >= SHORT_MOST) lower(t, seen);
     return true;
+}
+
+void tb_tuner_check(const struct tb_tuner *t)
+{
+    TB_ASSERT(t->streams > 0 && t->streams <= TB_TUNER_STREAMS_MAX);
+    TB_ASSERT(t->options.streams == 0 || t->streams == t->options.streams);
+    TB_ASSERT(t->best <= TB_TUNER_STREAMS_MAX && t->ceiling > 0 && t->ceiling <= TB_TUNER_STREAMS_MAX);
+    TB_ASSERT(t->state <= TB_TUNER_LOOKING && t->direction >= -1 && t->direction <= 1);
+    TB_ASSERT((t->low_ceiling == 0) || t->low_streams > 0);
 }
 
 uint32_t tb_tuner_look(struct tb_tuner *t, const struct tb_tuner_seen *seen)

@@ -1,20 +1,25 @@
 /* tuner.h - how many streams one way of a link uses, and which congestion control.
  *
- * Pure. The sending side has one for each link, asked a few times a second with what it saw.
+ * Pure. The sending side has one for each link, asked a few times a second with the bytes and
+ * streams that it saw.
  *
- * The congestion control follows from the path: from TB_TUNER_LONG on bbr where the kernel offers
- * it, because it keeps its rate through losses and through silence; below it cubic, whose sending
- * costs fewer cores. docs/benchmarks.md has the measurements.
+ * The congestion control follows from the path. From TB_TUNER_LONG on it is bbr where the kernel
+ * offers it, because bbr keeps its rate through losses and through silence. Below it is cubic,
+ * whose sending costs fewer cores. docs/benchmarks.md has the measurements.
  *
  * The number begins where it was last on this path, or at rate x RTT / window. While a full copy
- * crosses it is searched: the utility of n streams is their goodput / 1.02^n, so one more has to
- * bring 2 % more (the utility of Falcon, Arifuzzaman and Arslan, 2023). A step up or down is half
- * of the number; one whose utility is not over 2 % more is taken back, and after one each way the
- * number is settled. A settled number is searched again when its goodput was below three quarters
- * of what it had been, or above four thirds, for three looks in a row, and not more often than
- * every 30 s. So at a steady state nothing changes. Where fewer come up than are wanted, those have
- * to do; a minute later the others are tried again, then 2, 4 ... 60 minutes later (P6: what was
- * broken for some seconds is not slow for good).
+ * crosses it is searched. The utility of n streams is their goodput / 1.02^n, so one more has to
+ * bring 2 % more (the utility of Falcon, Arifuzzaman and Arslan, 2023). A try goes half of the
+ * number up or down. One whose utility is not over 2 % more is taken back, and after one each way
+ * the number is settled.
+ *
+ * A settled number is searched again when its goodput was below three quarters of what it had
+ * been, or above four thirds, for three looks in a row, and not more often than every 30 s. So at
+ * a steady state nothing changes.
+ *
+ * Where fewer come up than are wanted, those have to do. A minute later the others are tried
+ * again, then 2, 4 ... 60 minutes later (P6: a path that was broken for some seconds is not slow
+ * for good).
  *
  * Promise P6. Kept by tests/unit/wan/tuner.c and tests/fault/tuner_events.c. */
 #ifndef TB_WAN_TUNER_H
@@ -78,9 +83,11 @@ struct tb_tuner {
 };
 
 void tb_tuner_init(struct tb_tuner *t, const struct tb_tuner_options *options);
-/* What an earlier process found on this path: begun with, and searched again only where it brings
- * much less. Before the first look. */
+/* The number that an earlier process found on this path: begun with, and searched again only where
+ * it brings much less. Before the first look. */
 void tb_tuner_recall(struct tb_tuner *t, uint32_t streams, uint64_t bytes_per_s);
+/* Asserts what holds of it between two calls. */
+void tb_tuner_check(const struct tb_tuner *t);
 /* How many streams are used from now on. */
 uint32_t tb_tuner_look(struct tb_tuner *t, const struct tb_tuner_seen *seen);
 /* For an RTT; SYSTEM where neither is offered. */

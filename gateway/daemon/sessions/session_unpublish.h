@@ -4,6 +4,7 @@
 
 #include "base/net/wire.h"
 #include "gateway/catalog/catalog.h"
+#include "gateway/catalog/todos.h"
 
 struct tb_daemon;
 struct tb_worker_session;

@@ -14,7 +14,7 @@
 
 static void want_chunks(struct tb_staging *st, struct tb_staged_shard *sh, uint64_t *wanted)
 {
-    TB_ASSERT(sh->place.wanted == NULL);
+    TB_ASSERT(sh->owner.wanted == NULL);
     const struct tb_manifest *m = &sh->manifest;
     for (uint32_t k = 0; k < m->chunk_count; k++) {
         if (m->chunks[k].offset >= m->layout.bytes) (void)tb_bitmap_set(wanted, k); /* blobs */

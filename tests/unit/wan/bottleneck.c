@@ -1,4 +1,6 @@
-/* bottleneck.c - what holds a stream, and which ceiling holds a link. */
+/* bottleneck.c - the limit that holds a stream, and the ceiling that holds a link.
+ *
+ * Covers: wan/stream/bottleneck.c */
 #include "wan/stream/bottleneck.h"
 
 #include "tests/unit/check.h"
@@ -95,7 +97,7 @@ static void a_buffer_that_is_full_need_not_look_full(void **state)
     }
 }
 
-/* What is needed is named until the ceiling is that high, and again when that is too low once
+/* The ceiling that is needed is named until it is that high, and again when it is too low once
  * more. */
 static void a_ceiling_that_was_raised_is_named_no_more(void **state)
 {

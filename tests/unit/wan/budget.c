@@ -1,5 +1,7 @@
 /* A day's bytes: counted, warned of, held, and never more than the budget however often
- * the gateway is killed. */
+ * the gateway is killed.
+ *
+ * Covers: wan/send/budget.c */
 #include "wan/send/budget.h"
 
 #include "tests/unit/check.h"
@@ -24,8 +26,7 @@ static void it_warns_and_then_holds(void **state)
     assert_int_equal(tb_budget_left(&b), UINT64_MAX);
 }
 
-/* What is left is less than a chunk: that is the hold, it outlives a kill, and ends with the
- * day. */
+/* Less than a chunk is left: that is the hold. It outlives a kill, and ends with the day. */
 static void too_little_is_nothing(void **state)
 {
     (void)state;

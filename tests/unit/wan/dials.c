@@ -1,5 +1,7 @@
 /* dials.c - which dial ends which, and when the next may begin: a link by itself,
- * without a connection (P6). */
+ * without a connection (P6).
+ *
+ * Covers: wan/link/path/link_dial.c wan/link/path/segment_attempt.c wan/link/session/link_conn.c */
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,12 +15,13 @@
 /* A link in mid-race: both addresses were dialled and neither has answered. */
 struct racing {
     struct tb_links links;
-    struct link link;
+    struct tb_link link;
 };
 
 static void begin(struct racing *r)
 {
     memset(r, 0, sizeof *r);
+    r->link.path.has_address = true;
     r->link.links = &r->links;
     tb_race_begin(&r->link.path.race, 2, 0);
     for (tb_time_ns now = 0; r->link.path.race.next < 2; now += TB_RACE_DELAY)
@@ -27,7 +30,7 @@ static void begin(struct racing *r)
 
 static void won_by(struct racing *r, bool racing)
 {
-    struct conn won = {.links = &r->links, .link = &r->link, .dialled = true, .racing = racing};
+    struct tb_link_conn won = {.links = &r->links, .link = &r->link, .dialled = true, .racing = racing};
     tb_link_dial_won(&won);
 }
 
@@ -65,14 +68,14 @@ static void without_a_race_none_begins(void **state)
 
 /* Whether a fresh dial begins beside this one. There is no memory for a connection,
  * so it fails at once. */
-static bool dials_beside(const struct conn *beside)
+static bool dials_beside(const struct tb_link_conn *beside)
 {
     static struct racing r;
     begin(&r);
     r.link.path.address_count = 1;
     r.link.session.life.state = TB_LINK_SILENT;
     r.link.session.life.config.silent = TB_SECONDS(1);
-    struct conn c = *beside;
+    struct tb_link_conn c = *beside;
     c.links = &r.links;
     c.link = &r.link;
     c.dialled = true;
@@ -85,7 +88,7 @@ static bool dials_beside(const struct conn *beside)
 
 static bool dials_beside_opened(tb_time_ns ago)
 {
-    const struct conn open = {
+    const struct tb_link_conn open = {
         .identity.kind = TB_IDENTITY_GATEWAY, .opened_at = tb_clock_now() - ago, .greet_by = TB_TIME_NEVER};
     return dials_beside(&open);
 }
@@ -94,7 +97,7 @@ static bool dials_beside_opened(tb_time_ns ago)
 static bool dials_beside_connected(tb_time_ns ago, tb_time_ns took)
 {
     const tb_time_ns at = tb_clock_now() - ago;
-    const struct conn connected = {.connected_at = at, .greet_by = at - took + LINK_GREET_BY};
+    const struct tb_link_conn connected = {.connected_at = at, .greet_by = at - took + LINK_GREET_BY};
     return dials_beside(&connected);
 }
 
@@ -116,7 +119,7 @@ static void strangers_take_no_room_of_ours(void **state)
 static void our_dials_take_no_room_of_those_who_come(void **state)
 {
     static struct racing r;
-    static struct link silent[LINK_CONNS_MAX / LINK_CONNS_PER_PEER + 1];
+    static struct tb_link silent[LINK_CONNS_MAX / LINK_CONNS_PER_PEER + 1];
     (void)state;
     begin(&r);
     CHECK_OK(tb_tls_new_ephemeral(&r.links.options.tls));
@@ -124,7 +127,7 @@ static void our_dials_take_no_room_of_those_who_come(void **state)
         for (uint32_t dial = 0; dial < LINK_CONNS_PER_PEER; dial++)
             assert_non_null(tb_link_conn_new(&r.links, &silent[i]));
     assert_true(tb_links_have_room(&r.links, NULL));
-    struct conn *came = tb_link_conn_new(&r.links, NULL);
+    struct tb_link_conn *came = tb_link_conn_new(&r.links, NULL);
     assert_non_null(came);
     assert_int_equal(r.links.accepted_count, 1);
     came->link = &silent[0]; /* it has shown whose it is: came, all the same */
@@ -155,14 +158,15 @@ static void a_dial_that_is_answered_late_is_answered(void **state)
     assert_true(dials_beside_connected(TB_SECONDS(1), 0)); /* its TLS does not get through */
     assert_true(dials_beside_connected(TB_SECONDS(1), TB_SECONDS(3)));
     assert_true(dials_beside_connected(0, LINK_GREET_BY - TB_MS(900))); /* it ends before it can be greeted */
-    assert_true(dials_beside(&(const struct conn){.greet_by = TB_TIME_NEVER})); /* nothing came from there */
+    assert_true(
+        dials_beside(&(const struct tb_link_conn){.greet_by = TB_TIME_NEVER})); /* nothing came from there */
 }
 
 /* ---- a name that says other addresses while its session is up ---- */
 
 struct moving {
     struct racing r;
-    struct conn session;
+    struct tb_link_conn session;
 };
 
 static struct tb_address address(uint8_t last)
@@ -175,10 +179,11 @@ static struct tb_address address(uint8_t last)
 static void be_up(struct moving *m, bool dialled)
 {
     memset(m, 0, sizeof *m);
+    m->r.link.path.has_address = true;
     m->r.link.links = &m->r.links;
     m->r.link.session.conn_count = LINK_CONNS_PER_PEER; /* no room: each dial is counted, and fails at once */
-    m->session =
-        (struct conn){.links = &m->r.links, .link = &m->r.link, .dialled = dialled, .address = address(1)};
+    m->session = (struct tb_link_conn){
+        .links = &m->r.links, .link = &m->r.link, .dialled = dialled, .address = address(1)};
     m->r.link.session.control = &m->session;
     m->r.link.session.life.state = TB_LINK_UP;
 }

@@ -1,16 +1,24 @@
 /* feed.c - what streams and the main loop share: bases that go, notes that wait,
- * what the link carries. */
+ * what the link carries.
+ *
+ * Covers: wan/send/feed.c wan/send/feed_parcels.c wan/send/feed_landings.c
+ * Covers: wan/send/feed_choice.c wan/send/feed_day_budget.c wan/send/feed_rate_cap.c
+ * Covers: wan/send/shared_places.c */
 #include "wan/send/feed.h"
 
 #include <string.h>
 
 #include "tests/unit/check.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
 
-static struct tb_share *share_of(uint8_t n)
+static struct tb_shared_places *share_of(uint8_t n)
 {
     static const struct tb_place none;
     const struct tb_id uid = {{n}};
-    struct tb_share *s = tb_share_new(&uid, &none, 0, NULL);
+    struct tb_shared_places *s = tb_shared_places_new(&uid, &none, 0, NULL);
     assert_non_null(s);
     return s;
 }
@@ -29,26 +37,26 @@ static void a_base_that_goes_is_let_go_of(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
-    struct tb_share *version = share_of(2), *base = share_of(1);
+    struct tb_shared_places *version = share_of(2), *base = share_of(1);
     struct tb_feed_parcel p = {.share = version, .base = base, .crossing = 1, .parcel = {.count = 1}};
     atomic_bool hungry;
     atomic_init(&hungry, false);
     for (int i = 0; i < 2; i++) {
-        tb_share_ref(version);
-        tb_share_ref(base);
+        tb_shared_places_ref(version);
+        tb_shared_places_ref(base);
         assert_true(tb_feed_push(f, &p));
     }
-    assert_false(tb_share_only_ours(base));
+    assert_false(tb_shared_places_only_ours(base));
     tb_feed_base_gone(f, base);
-    assert_true(tb_share_only_ours(base));
+    assert_true(tb_shared_places_only_ours(base));
     CHECK_OK(tb_feed_pop(f, 1, 0, &hungry, &p));
     assert_null(p.base);
-    tb_share_unref(p.share);
+    tb_shared_places_unref(p.share);
     tb_feed_purge(f, 0);
-    assert_true(tb_share_only_ours(version));
+    assert_true(tb_shared_places_only_ours(version));
     tb_feed_free(f);
-    tb_share_free(version);
-    tb_share_free(base);
+    tb_shared_places_free(version);
+    tb_shared_places_free(base);
 }
 
 /* A chunk that was refused takes the parcel back that has it and was to go again, and no other. */
@@ -56,7 +64,7 @@ static void what_goes_again_can_be_recalled(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
-    struct tb_share *version = share_of(2);
+    struct tb_shared_places *version = share_of(2);
     static const struct {
         uint32_t crossing, shard, first;
         bool again;
@@ -68,7 +76,7 @@ static void what_goes_again_can_be_recalled(void **state)
             .crossing = rows[i].crossing,
             .again = rows[i].again,
             .parcel = {.shard = rows[i].shard, .first = rows[i].first, .count = 4}};
-        tb_share_ref(version);
+        tb_shared_places_ref(version);
         assert_true(tb_feed_push(f, &p));
     }
     struct tb_parcel parcel;
@@ -79,39 +87,39 @@ static void what_goes_again_can_be_recalled(void **state)
     assert_int_equal(tb_feed_ready(f), count - 1);
     assert_false(tb_feed_recall(f, &(struct tb_frame_refused){.crossing = 1, .chunk = 8}, &parcel));
     tb_feed_purge(f, 0);
-    assert_true(tb_share_only_ours(version));
+    assert_true(tb_shared_places_only_ours(version));
     tb_feed_free(f);
-    tb_share_free(version);
+    tb_shared_places_free(version);
 }
 
-/* Who asks for a landing hears that it had a base, also when that went: then a difference is no
- * mistake of the peer's. */
+/* A stream that asks for a landing hears that it had a base, also when that went: then a delta is
+ * no mistake of the peer's. */
 static void a_landing_remembers_that_it_had_a_base(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
-    struct tb_share *version = share_of(2), *base = share_of(1);
+    struct tb_shared_places *version = share_of(2), *base = share_of(1);
     struct tb_feed_landing l;
     const uint32_t based = tb_feed_landing_add(f, 0, version, base),
                    plain = tb_feed_landing_add(f, 0, version, NULL);
     assert_true(tb_feed_landing(f, based, &l));
     assert_true(l.based && l.share == version && l.base == base);
-    tb_share_unref(l.share);
-    tb_share_unref(l.base);
+    tb_shared_places_unref(l.share);
+    tb_shared_places_unref(l.base);
     tb_feed_base_gone(f, base);
     assert_true(tb_feed_landing(f, based, &l));
     assert_true(l.based && l.base == NULL);
-    tb_share_unref(l.share);
+    tb_shared_places_unref(l.share);
     assert_true(tb_feed_landing(f, plain, &l));
     assert_false(l.based);
-    tb_share_unref(l.share);
+    tb_shared_places_unref(l.share);
     tb_feed_landing_remove(f, based);
     assert_true(tb_feed_landing(f, based, &l)); /* over, and once given */
     assert_null(l.share);
     assert_false(tb_feed_landing(f, plain + 1, &l));
     tb_feed_free(f);
-    tb_share_free(version);
-    tb_share_free(base);
+    tb_shared_places_free(version);
+    tb_shared_places_free(base);
 }
 
 /* Before it lands, who asks hears that it may; then that it does, or never will. As
@@ -120,14 +128,14 @@ static void what_is_expected_may_land_yet(void **state)
 {
     (void)state;
     struct tb_feed *f = feed_new();
-    struct tb_share *version = share_of(2);
+    struct tb_shared_places *version = share_of(2);
     struct tb_feed_landing l;
     const uint32_t first = tb_feed_expect(f), second = tb_feed_expect(f);
     assert_true(second > first);
     assert_true(tb_feed_landing(f, first, &l) && l.expected && l.share == NULL);
     assert_int_equal(tb_feed_landing_add(f, first, version, NULL), first);
     assert_true(tb_feed_landing(f, first, &l) && !l.expected && l.share == version);
-    tb_share_unref(l.share);
+    tb_shared_places_unref(l.share);
     tb_feed_unexpect(f, second);
     assert_true(tb_feed_landing(f, second, &l) && !l.expected && l.share == NULL);
     assert_true(tb_feed_landing_add(f, 0, version, NULL) > second);
@@ -138,7 +146,7 @@ static void what_is_expected_may_land_yet(void **state)
     tb_feed_unexpect(f, 0);
     assert_true(tb_feed_expect(f) != 0);
     tb_feed_free(f);
-    tb_share_free(version);
+    tb_shared_places_free(version);
 }
 
 /* P7: who can wait leaves half of the notes to streams, which cannot. */

@@ -1,5 +1,7 @@
 /* frame.c - every message there and back, every truncation and tail refused; chunk frames and held
- * words at their limits (P7). */
+ * words at their limits (P7).
+ *
+ * Covers: wan/frame/frame.c */
 #include "wan/frame/frame.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
 /* hedge.c - when a parcel is late, and how much may go again. Parcels of one chunk of 1
- * MiB, in virtual time. */
+ * MiB, in virtual time.
+ *
+ * Covers: wan/send/hedge.c */
 #include "wan/send/hedge.h"
 
 #include <stdlib.h>
@@ -14,7 +16,7 @@
 struct fixture {
     struct small_place shard;
     struct tb_place place;
-    struct tb_crossing c;
+    struct tb_outbound c;
     struct tb_hedge h;
     uint64_t told[CHUNKS / 64 + 1];
     void *memory;
@@ -28,9 +30,9 @@ static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
     memset(f, 0, sizeof *f);
     small_place_init(&f->shard, chunks, CHUNK, &f->place);
     small_place_hold(&f->shard, 0, chunks);
-    f->memory = malloc(tb_crossing_bytes_for(&f->place, 1));
-    tb_crossing_init(&f->c, &f->place, 1, f->memory);
-    CHECK_OK(tb_crossing_start(&f->c));
+    f->memory = malloc(tb_outbound_bytes_for(&f->place, 1));
+    tb_outbound_init(&f->c, &f->place, 1, f->memory);
+    CHECK_OK(tb_outbound_start(&f->c));
     tb_hedge_init(&f->h, permille);
     f->now = TB_SECONDS(1);
     f->takes = TB_MS(100);
@@ -40,8 +42,8 @@ static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
 static uint32_t take(struct fixture *f, uint8_t slot)
 {
     struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = f->based};
-    assert_true(tb_crossing_next(&f->c, &way.parcel));
-    tb_crossing_taken(&f->c, &way.parcel, slot);
+    assert_true(tb_outbound_next(&f->c, &way.parcel));
+    tb_outbound_taken(&f->c, &way.parcel, slot);
     tb_hedge_taken(&f->h, f->now, &way, &f->c);
     return way.parcel.first;
 }
@@ -51,7 +53,7 @@ static void take_again(struct fixture *f, const struct tb_parcel *parcel, uint8_
 {
     const struct tb_hedge_way way = {
         .crossing = CROSSING, .slot = slot, .based = f->based, .again = true, .parcel = *parcel};
-    tb_crossing_taken(&f->c, parcel, slot);
+    tb_outbound_taken(&f->c, parcel, slot);
     tb_hedge_taken(&f->h, f->now, &way, &f->c);
 }
 
@@ -59,7 +61,7 @@ static void arrive(struct fixture *f, uint32_t chunk)
 {
     f->told[chunk / 64] |= UINT64_C(1) << (chunk % 64);
     const struct tb_span span = small_words(&(struct tb_held_word){chunk / 64, f->told[chunk / 64]}, 1);
-    CHECK_OK(tb_crossing_held(&f->c, 0, &span));
+    CHECK_OK(tb_outbound_held(&f->c, 0, &span));
     tb_hedge_held(&f->h, f->now, CROSSING, &f->c);
 }
 
@@ -79,12 +81,12 @@ static void rounds(struct fixture *f, uint32_t count, uint8_t from, uint8_t to)
 static bool next(struct fixture *f, struct tb_hedge_again *again_out)
 {
     if (!tb_hedge_next(&f->h, f->now, CROSSING, &f->c, again_out)) return false;
-    tb_crossing_again(&f->c, &again_out->parcel);
+    tb_outbound_again(&f->c, &again_out->parcel);
     f->hedged_bytes += again_out->parcel.bytes;
     return true;
 }
 
-/* What was pushed stood there until START: that is not how long parcels take. */
+/* A pushed parcel stood there until START: that is not how long parcels take. */
 static void time_before_start_is_not_learned(void **state)
 {
     (void)state;
@@ -110,7 +112,7 @@ static void the_last_parcel_of_a_stalled_stream_goes_again(void **state)
     setup(&f, 61, 20);
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 15, 1, 5);
-    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(tb_outbound_all_on_their_way(&f.c));
     assert_true(next(&f, &again));
     assert_int_equal(again.parcel.first, stuck);
     assert_int_equal(again.parcel.count, 1);
@@ -168,7 +170,7 @@ static void a_stalled_stream_loses_its_parcel_before_the_end(void **state)
     rounds(&f, 1, 1, 6);
     assert_true(next(&f, &again));
     assert_int_equal(again.parcel.first, stuck);
-    assert_false(tb_crossing_all_on_their_way(&f.c));
+    assert_false(tb_outbound_all_on_their_way(&f.c));
     free(f.memory);
 }
 
@@ -187,7 +189,7 @@ static void a_known_slow_stream_is_not_waited_for(void **state)
     const uint32_t last = take(&f, 0);
     f.now += TB_MS(1);
     assert_false(next(&f, &again)); /* nothing came by another since it was taken */
-    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(tb_outbound_all_on_their_way(&f.c));
     f.h.slots[1].moved_at = f.now;
     f.now += TB_MS(1);
     assert_true(next(&f, &again));
@@ -295,7 +297,7 @@ static void steps_say_nothing_of_a_full_copy(void **state)
         arrive(&f, k);
     for (uint8_t s = 1; s < 5; s++)
         (void)take(&f, s);
-    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(tb_outbound_all_on_their_way(&f.c));
     f.now += TB_MS(100);
     assert_false(next(&f, &again)); /* 190 ms of 2 x 100 + 20 */
     f.now += TB_MS(100);
@@ -347,7 +349,7 @@ static void a_chunk_without_its_base_is_no_step(void **state)
     uint32_t times;
     const struct tb_frame_refused no_base = {
         .crossing = CROSSING, .chunk = refused, .why = TB_REFUSAL_NO_BASE};
-    CHECK_OK(tb_crossing_refused(&f.c, &no_base, &times));
+    CHECK_OK(tb_outbound_refused(&f.c, &no_base, &times));
     rounds(&f, 4, 1, 5);
     for (uint8_t s = 1; s < 5; s++)
         (void)take(&f, s);
@@ -355,7 +357,7 @@ static void a_chunk_without_its_base_is_no_step(void **state)
     assert_int_equal(f.h.kinds[1].left_millibytes, 20 * 81 * CHUNK); /* over, above */
     assert_int_equal(f.h.credits[0].millibytes[1], 20 * 20 * CHUNK);
     assert_int_equal(f.h.credits[0].millibytes[0], 20 * CHUNK);
-    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(tb_outbound_all_on_their_way(&f.c));
     f.now += TB_MS(50);
     for (uint32_t k = 97; k < 101; k++)
         arrive(&f, k);
@@ -379,7 +381,7 @@ static void a_second_way_that_is_lost_is_made_up_for(void **state)
     assert_true(next(&f, &again));
     take_again(&f, &again.parcel, 1);
     assert_false(next(&f, &again));
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 1), 0);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 1), 0);
     tb_hedge_stream_gone(&f.h, 1);
     assert_true(next(&f, &again));
     assert_int_equal(again.parcel.first, stuck);
@@ -398,12 +400,12 @@ static void a_first_way_that_is_lost_leaves_the_second(void **state)
     rounds(&f, 15, 1, 5);
     assert_true(next(&f, &again));
     take_again(&f, &again.parcel, 1);
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 0);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 0), 0);
     tb_hedge_stream_gone(&f.h, 0);
-    assert_false(tb_crossing_next(&f.c, &parcel));
+    assert_false(tb_outbound_next(&f.c, &parcel));
     f.now += TB_MS(100);
     arrive(&f, stuck);
-    assert_true(tb_crossing_whole(&f.c));
+    assert_true(tb_outbound_whole(&f.c));
     assert_int_equal(f.h.way_count, 0);
     free(f.memory);
 }
@@ -420,12 +422,12 @@ static void a_chunk_that_was_refused_has_one_way(void **state)
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 10, 1, 5);
     const struct tb_frame_refused lost = {.crossing = CROSSING, .chunk = stuck, .why = TB_REFUSAL_LOST};
-    CHECK_OK(tb_crossing_refused(&f.c, &lost, &times));
+    CHECK_OK(tb_outbound_refused(&f.c, &lost, &times));
     tb_hedge_refused(&f.h, &lost, &f.c);
     assert_int_equal(f.h.way_count, 0);
     rounds(&f, 20, 1, 5);
     assert_int_equal(take(&f, 0), stuck);
-    assert_true(tb_crossing_all_on_their_way(&f.c));
+    assert_true(tb_outbound_all_on_their_way(&f.c));
     assert_false(
         next(&f, &again)); /* since the first time it took three seconds; since this one it is not late */
     assert_int_equal(f.h.way_count, 1);
@@ -442,7 +444,7 @@ static void what_came_with_a_refused_chunk_is_still_late(void **state)
     struct tb_hedge_way way = {.crossing = CROSSING, .parcel = {.first = 3, .count = 4, .bytes = 4 * CHUNK}};
     tb_hedge_taken(&f.h, f.now, &way, &f.c);
     const struct tb_frame_refused lost = {.crossing = CROSSING, .chunk = 5, .why = TB_REFUSAL_LOST};
-    CHECK_OK(tb_crossing_refused(&f.c, &lost, &times));
+    CHECK_OK(tb_outbound_refused(&f.c, &lost, &times));
     tb_hedge_refused(&f.h, &lost, &f.c);
     assert_int_equal(f.h.way_count, 2);
     for (uint32_t i = 0; i < 2; i++) {
@@ -455,8 +457,8 @@ static void what_came_with_a_refused_chunk_is_still_late(void **state)
     free(f.memory);
 }
 
-/* What came by its first way while the second waited for a stream is not on its way, and no sign of
- * the stream that took it then. */
+/* A chunk that came by its first way while the second waited for a stream is not on its way, and
+ * is no sign of the stream that took it then. */
 static void what_is_there_is_not_on_its_way(void **state)
 {
     (void)state;
@@ -487,10 +489,10 @@ static void what_lost_both_ways_is_sent_again(void **state)
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 15, 1, 5);
     assert_true(next(&f, &again));
-    tb_crossing_taken(&f.c, &again.parcel, 1);
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 1), 0);
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 1);
-    assert_true(tb_crossing_next(&f.c, &parcel));
+    tb_outbound_taken(&f.c, &again.parcel, 1);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 1), 0);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 0), 1);
+    assert_true(tb_outbound_next(&f.c, &parcel));
     assert_int_equal(parcel.first, stuck);
     free(f.memory);
 }
@@ -505,9 +507,9 @@ static void one_taken_back_from_the_queue_has_one_way(void **state)
     (void)take(&f, 0);
     rounds(&f, 15, 1, 5);
     assert_true(next(&f, &again));
-    tb_crossing_unqueued(&f.c, &again.parcel);
-    assert_true(tb_crossing_all_on_their_way(&f.c));
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 1);
+    tb_outbound_unqueued(&f.c, &again.parcel);
+    assert_true(tb_outbound_all_on_their_way(&f.c));
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 0), 1);
     free(f.memory);
 }
 

@@ -1,4 +1,6 @@
-/* landing.c - what the peer is told, how often, and what is asked for again. */
+/* landing.c - what the peer is told, how often, and what is asked for again.
+ *
+ * Covers: wan/send/inbound.c */
 #include "wan/send/inbound.h"
 
 #include <stdlib.h>

@@ -1,5 +1,7 @@
-/* link_session.c - all pairs of the table, the tie-break as both sides see it, who is refused, and
- * when is dialled again. */
+/* link_session.c - all pairs of the table, the tie-break as both sides see it, which newcomers are
+ * refused, and when a peer is dialled again.
+ *
+ * Covers: wan/link/session/link_session.c */
 #include "wan/link/session/link_session.h"
 
 #include <string.h>
@@ -324,8 +326,8 @@ static void greet_life(struct tb_link_session *s, bool dialled_by_us, const stru
     CHECK_OK(tb_link_session_step(s, &ev, &todo));
 }
 
-/* P6: two gateways with one identity. Whoever has a session that answers keeps it, whichever side
- * dialled, and whatever the other's incarnation is: both go on counting above each other. */
+/* P6: two gateways with one identity. The one whose session answers keeps it, whichever side
+ * dialled, and whatever the incarnation of the other is: both go on counting above each other. */
 static void a_twin_waits_while_the_session_answers(void **state)
 {
     (void)state;

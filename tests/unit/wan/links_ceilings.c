@@ -1,5 +1,7 @@
 /* links_ceilings.c - the kernel's ceilings, as they are now: an operator raises them while links
- * run. */
+ * run.
+ *
+ * Covers: wan/link/links.c wan/link/path/link_path.c wan/link/streams/link_tune.c */
 #include "base/net/tcp.h"
 #include "check.h"
 #include "links_world.h"

@@ -1,4 +1,6 @@
-/* links_corrupted.c - a chunk that changed after it was sealed is refused, and asked for again. */
+/* links_corrupted.c - a chunk that changed after it was sealed is refused, and asked for again.
+ *
+ * Covers: wan/link/traffic/link_land.c wan/stream/stream_receive.c */
 #include "check.h"
 #include "links_pair.h"
 

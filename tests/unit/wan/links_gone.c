@@ -1,7 +1,9 @@
-/* links_gone.c - what a link forgets when a version leaves, and how many versions
- * stand on it at once.
+/* links_gone.c - a link forgets a version that leaves, and bounds how many stand on it at once.
  *
- * P7: what a peer held is known for as long as the peer holds it. */
+ * P7: a version that a peer held is known for as long as the peer holds it.
+ *
+ * Covers: wan/link/traffic/offer_table.c wan/link/traffic/links_offers.c
+ * Covers: wan/link/traffic/landing_table.c */
 #include "links_world.h"
 
 #include "check.h"

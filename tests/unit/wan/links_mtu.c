@@ -1,6 +1,7 @@
 /* links_mtu.c - attempts with smaller segments, against an acceptor that lets TCP in at once and
- * TLS when the test wants it (P6). What a real path does to packets is in
- * tests/system/test_links.py. */
+ * TLS when the test wants it (P6). tests/system/test_links.py has real paths.
+ *
+ * Covers: wan/link/path/link_segment.c wan/link/path/segment_attempt.c */
 #include "links_world.h"
 
 #include <netinet/in.h>

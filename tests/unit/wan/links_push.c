@@ -1,5 +1,8 @@
 /* links_push.c - a version that is expected crosses before it is asked for; where it is not taken,
- * it is asked for as ever. */
+ * it is asked for as ever.
+ *
+ * Covers: wan/link/traffic/link_push.c wan/link/traffic/link_expected.c
+ * Covers: wan/link/traffic/push_table.c */
 #include "links_world.h"
 
 #include <string.h>
@@ -188,7 +191,7 @@ static void manifests_on_their_way_are_waited_for(void **state)
     steps_begin(&s);
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
     assert_non_null(l->traffic.pushes.pushed);
     assert_true(l->traffic.pushes.pushed->came > l->traffic.pushes.pushed->began);
@@ -234,8 +237,8 @@ static uint64_t manifest_memory(const struct truth *t)
     return bytes;
 }
 
-/* P7: all that nobody asked for has the room that one version may have. What finds none is
- * declined, and crosses when it is asked for. */
+/* P7: all manifests that nobody asked for have the room of one version. A version that finds none
+ * is declined, and crosses when it is asked for. */
 static void manifests_nobody_asked_for_share_one_room(void **state)
 {
     (void)state;
@@ -259,7 +262,7 @@ static void manifests_nobody_asked_for_share_one_room(void **state)
     WORLD_UNTIL(&s.w.net, s.west->landed == 2 && site_stats(s.east, 0).expected == 2);
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete);
     site_publish(s.east, &o2);
     WORLD_UNTIL(&s.w.net, site_stats(s.west, 0).pushes_declined == 1);
@@ -308,7 +311,7 @@ static void a_base_that_went_at_home_is_waited_for(void **state)
     s.west->no_land = true;
     site_publish(s.east, &s.v2);
     CHECK_OK(tb_links_retract(s.east->links, &s.v1.key.uid, TB_SUPERSEDED, NULL, NULL));
-    const struct link *l = &s.west->links->links[0];
+    const struct tb_link *l = &s.west->links->links[0];
     WORLD_UNTIL(&s.w.net, l->traffic.asks != NULL && l->traffic.asks->complete && s.west->gone == 1);
     fence(&s);
     assert_int_equal(site_stats(s.east, 0).pushed, 1);
@@ -319,7 +322,7 @@ static void a_base_that_went_at_home_is_waited_for(void **state)
     steps_free(&s);
 }
 
-/* What was expected is the next one: two at a time are asked for, but for the first. */
+/* The version that was expected is the next one: two at a time are asked for, but for the first. */
 static void a_second_one_is_not_pushed(void **state)
 {
     (void)state;
@@ -355,7 +358,7 @@ static void what_follows_another_is_not_pushed(void **state)
     truth_free(&other);
 }
 
-/* P5: home lost its arena. What it takes back and serves anew is no next version to a
+/* P5: home lost its arena. A version that it takes back and serves anew is no next version to a
  * site that has had it. */
 static void what_was_here_before_is_not_expected(void **state)
 {

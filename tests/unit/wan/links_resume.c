@@ -1,5 +1,8 @@
 /* links_resume.c - a crossing that is cut, slowed, stopped or restarted goes on, and repeats
- * nothing. */
+ * nothing.
+ *
+ * Covers: wan/link/traffic/link_move.c wan/link/traffic/landing_table.c
+ * Covers: wan/link/traffic/crossing_table.c wan/send/feed_gifts.c */
 #include <string.h>
 
 #include "check.h"
@@ -43,9 +46,9 @@ static void a_stream_that_is_acknowledged_is_not_idle(void **state)
     check_equal(site_copy(p->west, &p->t), &p->t);
 }
 
-/* P4, P6: one of four streams is let send 64 kB/s in the middle of a version. What it has
- * goes again by the others, lands once, and nobody waits for it: when all is there, bytes of
- * it are still under way. */
+/* P4, P6: one of four streams may send 64 kB/s in the middle of a version. Its chunks go again by
+ * the others, and land once. The version waits for none: when it is whole, bytes of that stream
+ * are still under way. */
 static void a_slow_stream_is_not_waited_for(void **state)
 {
     struct pair_of_sites *p = pair_of(state, 1, 96 << 20);

@@ -1,6 +1,11 @@
 /* links_rogue.c - a peer with a good certificate that breaks the protocol in what it says:
  * no greeting, words out of order, bases nobody has. P7, P10: it is dropped, counted, and
- * nobody else notices. */
+ * nobody else notices.
+ *
+ * Covers: wan/link/session/link_frames.c wan/link/session/link_conn.c
+ * Covers: wan/link/traffic/ask_table.c wan/link/traffic/links_tables.c
+ * Covers: wan/link/links_table_counts.c wan/link/traffic/link_manifest.c
+ * Covers: wan/link/traffic/link_serve.c */
 #include "rogue.h"
 
 #include "check.h"
@@ -51,8 +56,7 @@ static void what_is_no_greeting_is_refused(void **state)
     before_hello(bind_nothing, TB_PEER_TOKEN);
 }
 
-/* P7: refused from its header. What had been sent may be cut off, so the end is all the rogue
- * sees. */
+/* P7: refused from its header. Frames sent before may be cut off: the rogue sees the end alone. */
 static void a_frame_over_the_limit_is_refused(void **state)
 {
     (void)state;
@@ -371,8 +375,8 @@ static struct tb_links_usage usage_of(const struct rogue *r, enum tb_links_table
     return usage;
 }
 
-/* P6, P7: so many asks there may be, and those of a session before, which nobody may answer, give
- * way to new ones. Who asked hears it. */
+/* P6, P7: asks have a bound. Those of a session before, which may never be answered, give way to
+ * new ones, and the daemon hears it. */
 static void asks_that_nobody_will_answer_give_way(void **state)
 {
     (void)state;

@@ -1,5 +1,7 @@
-/* links_rogue_push.c - what a peer sends unasked: pushes out of order end its session (P7, P9),
- * honest ones that came too late do not. */
+/* links_rogue_push.c - versions that a peer sends unasked: pushes out of order end its session
+ * (P7, P9), honest ones that came too late do not.
+ *
+ * Covers: wan/link/traffic/link_push.c wan/link/traffic/link_manifest.c */
 #include "rogue.h"
 
 #include "check.h"
@@ -69,9 +71,9 @@ static void say_head(struct rogue *r, const struct truth *t, const struct tb_spa
                .page = {head->bytes + from, count});
 }
 
-/* An honest one: its PUSH is declined before its VERSION comes, and its manifests are
- * under way when they are asked for. What comes of them is passed over; the answer that
- * was asked for follows. */
+/* An honest one: its PUSH is declined before its VERSION comes, and its manifests are under way
+ * when they are asked for. Pages of the declined answer are passed over; the answer that was asked
+ * for follows. */
 static void manifests_of_a_declined_push_are_passed_over(void **state)
 {
     (void)state;

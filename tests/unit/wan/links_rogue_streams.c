@@ -1,6 +1,8 @@
-/* links_rogue_streams.c - data streams of a peer with a good certificate: what is no chunk frame,
- * or of nothing that was wanted, ends its session (P7, P8); what lands is held, and said to be,
- * whatever becomes of the stream (P4, P5, P6). */
+/* links_rogue_streams.c - data streams of a peer with a good certificate. Bytes that are no chunk
+ * frame, or a chunk of a version that was not wanted, end its session (P7, P8). A chunk that lands
+ * is held, and said to be, when its stream is gone.
+ *
+ * Covers: wan/stream/stream_receive.c wan/link/streams/link_streams.c wan/send/feed_gifts.c */
 #include "rogue.h"
 
 #include <string.h>
@@ -179,8 +181,8 @@ static void what_a_lost_stream_brought_is_told_first(void **state)
 }
 
 /* P4, P6: a chunk that another writer has claimed lands beside the place, and is moved there when
- * that writer gives up. What comes a third time is dropped, and where too many are dropped to be
- * remembered the peer is told at once. */
+ * that writer gives up. A third copy is dropped, and where too many are dropped to be remembered
+ * the peer is told at once. */
 static void what_another_writer_claimed_lands_beside_it(void **state)
 {
     (void)state;

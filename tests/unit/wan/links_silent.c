@@ -1,5 +1,8 @@
 /* links_silent.c - a path that goes silent, without a word to either end (P6): a proxy stands
- * between two gateways and freezes. */
+ * between two gateways and freezes.
+ *
+ * Covers: wan/link/session/link_heartbeat.c wan/link/streams/streams_ahead.c
+ * Covers: wan/link/path/link_dial.c */
 #include "links_world.h"
 
 #include <signal.h>
@@ -132,7 +135,7 @@ static uint16_t proxy_start(struct proxy *p, uv_loop_t *loop, uint16_t to_port)
     return ntohs(at.sin_port);
 }
 
-/* What goes through now goes nowhere from here on, without a word to either end. New
+/* Packets of connections that are open go nowhere from here on, without a word to either end. New
  * connections go through. */
 static void proxy_freeze(struct proxy *p)
 {

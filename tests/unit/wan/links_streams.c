@@ -1,4 +1,7 @@
-/* links_streams.c - how many loops and streams a link has, and when a stream is replaced. */
+/* links_streams.c - how many loops and streams a link has, and when a stream is replaced.
+ *
+ * Covers: wan/stream/stream.c wan/stream/stream_loop.c wan/stream/stream_thread.c
+ * Covers: wan/link/streams/link_tune.c wan/link/streams/stream_table.c wan/link/links_options.c */
 #include <dirent.h>
 #include <pthread.h>
 #include <sched.h>

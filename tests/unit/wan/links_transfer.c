@@ -1,5 +1,10 @@
 /* links_transfer.c - a version crosses, from one site or from several, and is the
- * same at the other end. */
+ * same at the other end.
+ *
+ * Covers: wan/link/links.c wan/link/links_wake.c wan/link/traffic/link_versions.c
+ * Covers: wan/link/traffic/announced.c wan/link/traffic/link_share.c
+ * Covers: wan/link/traffic/word_frames.c wan/link/traffic/link_traffic.c wan/link/links_check.c
+ * Covers: wan/link/session/session_check.c wan/link/traffic/traffic_check.c */
 #include <string.h>
 
 #include "check.h"

@@ -1,5 +1,7 @@
-/* links_why.c - what a link says of itself: each failure of a dial or a handshake has its name at
- * both ends, a session that comes up clears it, and a link that is down says since when (P10). */
+/* links_why.c - the reason that a link shows: each failure of a dial or a handshake has its name
+ * at both ends, a session that comes up clears it, and a link that is down says since when (P10).
+ *
+ * Covers: wan/link/path/link_why.c wan/link/session/link_twin.c */
 #include "rogue.h"
 
 #include <stdio.h>

@@ -32,7 +32,7 @@ void truth_make_of(struct truth *t, uint64_t seed, uint32_t shard_count, uint64_
 void truth_step(struct truth *t, const struct truth *from);
 void truth_free(struct truth *t);
 
-/* What one site has of a version. */
+/* The copy of a version at one site. */
 struct copy {
     bool used;
     struct tb_version_key key;

@@ -1,5 +1,7 @@
-/* recorded.c - P9: what the release before said is still understood, and what we say to it is
- * what it said itself. */
+/* recorded.c - P9: frames that the release before sent are still understood, and those that we
+ * send to it are the same as its own.
+ *
+ * Covers: wan/frame/frame.c */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -42,7 +42,8 @@
     S(version, TB_FRAME_VERSION, .key = RECORDED_KEY, .bytes = 1 << 30, .state = TB_FRAME_VERSION_READY)     \
     S(gone, TB_FRAME_GONE, .uid = RECORDED_ID(1), .status_negated = 603)                                     \
     S(ask, TB_FRAME_ASK, .uid = RECORDED_ID(1))                                                              \
-    S(head, TB_FRAME_HEAD, .uid = RECORDED_ID(1), .shard = 1, .total_bytes = 300, .offset = 16, .page = RECORDED_PAGE) \
+    S(head, TB_FRAME_HEAD, .uid = RECORDED_ID(1), .shard = 1, .total_bytes = 300, .offset = 16,     \
+      .page = RECORDED_PAGE)                                                                       \
     S(digests, TB_FRAME_DIGESTS, .uid = RECORDED_ID(1), .shard = 1, .first = 5, .page = RECORDED_PAGE)       \
     S(want, TB_FRAME_WANT, .crossing = 6, .uid = RECORDED_ID(1))                                             \
     S(held, TB_FRAME_HELD, .crossing = 6, .shard = 1, .words = RECORDED_WORDS)                               \

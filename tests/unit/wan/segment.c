@@ -1,5 +1,7 @@
 /* segment.c - which sizes are tried, and when one is guilty: two connections in a row, and nothing
- * that arrives between. */
+ * that arrives between.
+ *
+ * Covers: wan/link/path/segment.c */
 #include "wan/link/path/segment.h"
 
 #include "tests/unit/check.h"

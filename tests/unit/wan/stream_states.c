@@ -1,4 +1,6 @@
-/* stream_states.c - all pairs of the table, and the lives that a stream can have. */
+/* stream_states.c - all pairs of both tables, and the lives that a stream can have.
+ *
+ * Covers: wan/stream/stream_states.c wan/stream/stream_life.c */
 #include "wan/stream/stream_states.h"
 
 #include "tests/unit/check.h"
@@ -55,12 +57,39 @@ static void each_stream_ends(void **state)
     }
 }
 
+#define NONE    TB_STREAM_FAREWELL_NONE
+#define RETIRED TB_STREAM_FAREWELL_RETIRED
+#define TOLD    TB_STREAM_FAREWELL_TOLD
+#define HEARD   TB_STREAM_FAREWELL_HEARD
+#define BOTH    TB_STREAM_FAREWELL_BOTH
+
+/* Likewise of the farewell. A peer may say STREAM_GONE again: that is never refused. */
+static void every_pair_of_farewell_and_word(void **state)
+{
+    (void)state;
+    static const int then[TB_STREAM_FAREWELLS][TB_STREAM_WORDS] = {
+        /* RETIRE, TELL, HEAR */
+        [NONE] = {RETIRED, TOLD, HEARD}, [RETIRED] = {-1, -1, BOTH}, [TOLD] = {-1, -1, BOTH},
+        [HEARD] = {-1, BOTH, HEARD},     [BOTH] = {-1, -1, BOTH},
+    };
+    for (int from = 0; from < TB_STREAM_FAREWELLS; from++)
+        for (int word = 0; word < TB_STREAM_WORDS; word++) {
+            enum tb_stream_farewell f = (enum tb_stream_farewell)from;
+            const bool legal = tb_stream_farewell_step(&f, (enum tb_stream_word)word);
+            assert_int_equal(legal, then[from][word] >= 0);
+            assert_int_equal(f, legal ? then[from][word] : from);
+            assert_int_equal(tb_stream_farewell_heard(f), f == HEARD || f == BOTH);
+            assert_int_equal(tb_stream_farewell_told(f), f == RETIRED || f == TOLD || f == BOTH);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_pair_of_state_and_event),
         cmocka_unit_test(an_answer_to_no_question_is_refused),
         cmocka_unit_test(each_stream_ends),
+        cmocka_unit_test(every_pair_of_farewell_and_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 /* tuner.c - the number of streams against models of paths, in virtual time: it ends near the
- * best, and then it rests. */
+ * best, and then it rests.
+ *
+ * Covers: wan/stream/tuner.c */
 #include "wan/stream/tuner.h"
 
 #include <string.h>
@@ -8,8 +10,8 @@
 
 #define EVERY TB_MS(250)
 
-/* What n streams bring on a path: each at most `each`, all at most `all`, and `cost` of a
- * thousandth less for each above the cores. */
+/* The bytes/s that n streams bring on a path: each at most `each`, all at most `all`, and `cost`
+ * of a thousandth less for each above the cores. */
 struct path {
     uint64_t each, all;
     uint32_t cost;
@@ -120,7 +122,8 @@ static void a_good_first_number_is_settled_in_one_crossing(void **state)
     assert_int_equal(f.t.streams, 8);
 }
 
-/* What was found is where the next crossing begins, and what comes between is not looked at. */
+/* The next crossing begins with the number that was found, and gaps between crossings are not
+ * looked at. */
 static void a_path_is_remembered(void **state)
 {
     (void)state;
@@ -174,8 +177,8 @@ static void a_changed_path_is_searched_again(void **state)
     assert_int_equal(f.changes, 0);
 }
 
-/* What was found under an operator's limit, or at a path's busiest hour, is few: they are not
- * enough when that is over, and an earlier process's neither. */
+/* A number found under an operator's limit, or at a path's busiest hour, is small: it is not
+ * enough when that is over, and that of an earlier process neither. */
 static void a_path_that_became_wider_is_searched_again(void **state)
 {
     (void)state;
@@ -312,8 +315,8 @@ static void congestion_follows_the_path(void **state)
     assert_int_equal(tb_tuner_congestion(&none, TB_MS(80)), TB_CONGESTION_SYSTEM);
 }
 
-/* What an earlier process found is begun with and kept; only where it brings much
- * less is searched again. */
+/* The number of an earlier process is begun with and kept. It is searched again only where it
+ * brings much less. */
 static void a_number_that_was_found_is_recalled(void **state)
 {
     (void)state;

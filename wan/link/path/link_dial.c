@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
@@ -28,7 +29,7 @@
 #define ELSEWHERE_MIN 2u
 #define MOVE_EVERY    TB_SECONDS(30)
 
-struct tb_wire_options tb_links_wire_options(struct tb_links *ls, struct conn *c)
+struct tb_wire_options tb_links_wire_options(struct tb_links *ls, struct tb_link_conn *c)
 {
     const struct tb_wire_options options = {.chan = {.loop = ls->options.loop,
                                                      .tls = ls->options.tls,
@@ -41,7 +42,7 @@ struct tb_wire_options tb_links_wire_options(struct tb_links *ls, struct conn *c
 
 /* Nothing came from there: a connection that did not open in time, or was not greeted, or a network
  * that leads nowhere. That is no answer of the peer's, and not waited for like one. */
-static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach reach)
+static void attempt_ended(struct tb_link *l, enum tb_status why, enum tb_chan_reach reach)
 {
     struct tb_link_session_todo todo;
     const struct tb_link_session_event ev = {.nowhere = reach == TB_CHAN_NOWHERE};
@@ -49,17 +50,18 @@ static void attempt_ended(struct link *l, enum tb_status why, enum tb_chan_reach
     tb_link_step(l, unanswered ? TB_LINK_UNANSWERED : TB_LINK_FAILED, &ev, &todo);
 }
 
-static void give_up(struct link *l, enum tb_status why, enum tb_chan_reach reach)
+static void give_up(struct tb_link *l, enum tb_status why, enum tb_chan_reach reach)
 {
     tb_race_end(&l->path.race);
     attempt_ended(l, why, reach);
 }
 
 /* False: not even begun. */
-static bool dial_address(struct link *l, const struct tb_address *to, bool racing)
+static bool dial_address(struct tb_link *l, const struct tb_address *to, bool racing)
 {
+    TB_ASSERT(tb_link_can_dial(l)); /* it has an address */
     l->stats.dials++;
-    struct conn *c = tb_link_conn_new(l->links, l);
+    struct tb_link_conn *c = tb_link_conn_new(l->links, l);
     if (c == NULL) return false;
     struct tb_wire_options options = tb_links_wire_options(l->links, c);
     options.chan.expect.identity = l->identity;
@@ -75,9 +77,10 @@ static bool dial_address(struct link *l, const struct tb_address *to, bool racin
 
 /* ---- a race ---- */
 
-static void race_on(struct link *l, tb_time_ns now)
+static void race_on(struct tb_link *l, tb_time_ns now)
 {
     for (uint32_t at; (at = tb_race_due(&l->path.race, now)) != TB_RACE_NONE;) {
+        TB_ASSERT(at < l->path.address_count);
         if (dial_address(l, &l->path.addresses[at], true)) continue;
         l->stats.dials_failed++;
         if (!tb_race_failed(&l->path.race, now)) continue;
@@ -86,8 +89,8 @@ static void race_on(struct link *l, tb_time_ns now)
     }
 }
 
-/* What worked last is tried first. */
-static void good_first(struct link *l)
+/* The address of the last session is tried first. */
+static void good_first(struct tb_link *l)
 {
     for (uint32_t i = 1; i < l->path.address_count; i++) {
         if (!tb_link_same_address(&l->path.addresses[i], &l->path.good)) continue;
@@ -97,8 +100,9 @@ static void good_first(struct link *l)
     }
 }
 
-static void race_begin(struct link *l)
+static void race_begin(struct tb_link *l)
 {
+    TB_ASSERT(l->path.address_count > 0 && !l->path.race.on);
     const tb_time_ns now = tb_clock_now();
     good_first(l);
     l->path.address_at = 0;
@@ -107,11 +111,11 @@ static void race_begin(struct link *l)
     race_on(l, now);
 }
 
-/* One that came up later would replace the session, and all its streams, for nothing. What is open
- * already stays: the peer may have made it the session. */
-static void dials_end(struct link *l)
+/* A dial that opens later would replace the session, and all its streams, for nothing. A
+ * connection that is open already stays: the peer may have made it the session. */
+static void dials_end(struct tb_link *l)
 {
-    for (struct conn *c = l->links->conns; c != NULL; c = c->next) {
+    for (struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next) {
         if (c->link != l || !c->dialled || c->identity.kind != TB_IDENTITY_NONE || c->ended) continue;
         if (c->probe) continue;
         c->outrun = true;
@@ -119,15 +123,16 @@ static void dials_end(struct link *l)
     }
 }
 
-void tb_link_race_end(struct link *l)
+void tb_link_race_end(struct tb_link *l)
 {
     tb_race_end(&l->path.race);
     dials_end(l);
 }
 
-void tb_link_dial_won(struct conn *won)
+void tb_link_dial_won(struct tb_link_conn *won)
 {
-    struct link *l = won->link;
+    TB_ASSERT(won->dialled && won->link != NULL); /* an attempt of ours */
+    struct tb_link *l = won->link;
     l->path.good = won->address;
     tb_link_segment_won(won);
     dials_end(l);
@@ -139,7 +144,7 @@ void tb_link_dial_won(struct conn *won)
             &l->path.race); /* its addresses are closed: should this one fail, the name is asked again */
 }
 
-void tb_link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
+void tb_link_dial_ended(struct tb_link *l, bool racing, enum tb_status why, enum tb_chan_reach reach)
 {
     const tb_time_ns now = tb_clock_now();
     l->stats.dials_failed++;
@@ -156,17 +161,17 @@ void tb_link_dial_ended(struct link *l, bool racing, enum tb_status why, enum tb
 
 /* ---- names ---- */
 
-struct link_resolving {
-    struct link *link; /* NULL: nobody waits for the answer any more */
+struct tb_link_resolving {
+    struct tb_link *link; /* NULL: nobody waits for the answer any more */
 };
 
-void tb_link_forget_resolving(struct link *l)
+void tb_link_forget_resolving(struct tb_link *l)
 {
     if (l->path.resolving != NULL) l->path.resolving->link = NULL;
     l->path.resolving = NULL;
 }
 
-void tb_link_renew(struct link *l, tb_time_ns now)
+void tb_link_renew(struct tb_link *l, tb_time_ns now)
 {
     if (tb_link_life_state(l) != TB_LINK_UP || !tb_link_control(l)->dialled || l->path.race.on ||
         l->path.address_count == 0)
@@ -175,7 +180,7 @@ void tb_link_renew(struct link *l, tb_time_ns now)
     race_begin(l);
 }
 
-static bool is_elsewhere(const struct link *l)
+static bool is_elsewhere(const struct tb_link *l)
 {
     if (!tb_link_is_up(l) || !tb_link_control(l)->dialled) return false;
     for (uint32_t i = 0; i < l->path.address_count; i++)
@@ -184,7 +189,7 @@ static bool is_elsewhere(const struct link *l)
 }
 
 /* The session's address is none of the name's any more. */
-static void follow_the_name(struct link *l, tb_time_ns now)
+static void follow_the_name(struct tb_link *l, tb_time_ns now)
 {
     l->path.elsewhere = is_elsewhere(l) ? l->path.elsewhere + 1 : 0;
     if (l->path.elsewhere == 1)
@@ -194,9 +199,10 @@ static void follow_the_name(struct link *l, tb_time_ns now)
         tb_link_renew(l, now);
 }
 
-void tb_link_take_addresses(struct link *l, const struct tb_address *addresses, uint32_t count,
+void tb_link_take_addresses(struct tb_link *l, const struct tb_address *addresses, uint32_t count,
                             tb_time_ns now)
 {
+    TB_ASSERT(!l->path.race.on); /* a race counts addresses */
     const uint32_t before = l->path.address_count;
     const uint32_t after = count < TB_ADDRESSES_MAX ? count : TB_ADDRESSES_MAX;
     const bool same = before == after && memcmp(l->path.addresses, addresses, after * sizeof *addresses) == 0;
@@ -206,13 +212,15 @@ void tb_link_take_addresses(struct link *l, const struct tb_address *addresses, 
         memcpy(l->path.addresses, addresses, after * sizeof *addresses);
     }
     follow_the_name(l, now);
+    TB_ASSERT(l->path.address_count <= TB_ADDRESSES_MAX);
 }
 
 static void on_resolved(void *user, enum tb_status status, const struct tb_address *addresses, uint32_t count,
                         uint32_t ttl_s)
 {
-    struct link_resolving *r = user;
-    struct link *l = r->link;
+    struct tb_link_resolving *r = user;
+    struct tb_link *l = r->link;
+    TB_ASSERT(l == NULL || l->path.resolving == r); /* one query at a time */
     tb_free(r);
     if (l == NULL) return;
     l->path.resolving = NULL;
@@ -232,9 +240,10 @@ static void on_resolved(void *user, enum tb_status status, const struct tb_addre
     give_up(l, TB_PEER_UNREACHABLE, TB_CHAN_HEARD);
 }
 
-static bool resolve(struct link *l)
+static bool resolve(struct tb_link *l)
 {
-    struct link_resolving *r = tb_malloc(sizeof *r);
+    TB_ASSERT(l->path.resolving == NULL);
+    struct tb_link_resolving *r = tb_malloc(sizeof *r);
     if (r == NULL) return false;
     r->link = l;
     l->path.resolving = r;
@@ -243,14 +252,14 @@ static bool resolve(struct link *l)
     return true;
 }
 
-void tb_link_names_doubt(struct link *l)
+void tb_link_names_doubt(struct tb_link *l)
 {
     if (l->path.fresh_until != TB_TIME_NEVER) l->path.fresh_until = 0;
 }
 
 /* ---- dialling ---- */
 
-static bool is_number(struct link *l)
+static bool is_number(struct tb_link *l)
 {
     struct tb_address numeric;
     if (tb_endpoint_address(&l->path.endpoint, &numeric) != TB_OK) return false;
@@ -262,17 +271,18 @@ static bool is_number(struct link *l)
 
 /* A path that opens again is mostly found by a SYN that TCP repeats, of a dial of seconds ago: what
  * counts is when that was answered. */
-static void note_connected(const struct link *l, tb_time_ns now)
+static void note_connected(const struct tb_link *l, tb_time_ns now)
 {
-    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+    for (struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next)
         if (c->link == l && c->dialled && c->connected_at == 0 && !c->ended && c->wire != NULL &&
             tb_chan_connected(tb_wire_chan(c->wire)))
             c->connected_at = now;
 }
 
-/* What it waits for is TLS and the peer, or HELLO once it is open. What has taken as long as a
- * silent session is silent, too; and so is what has less time than that left. */
-static bool moves(const struct conn *c, tb_time_ns now)
+/* True: the dial still makes progress. It waits for TLS and the peer, or for HELLO once it is
+ * open. A dial that has taken as long as a silent session counts as silent. So does one with less
+ * time than that left. */
+static bool moves(const struct tb_link_conn *c, tb_time_ns now)
 {
     const tb_time_ns silent = tb_link_silent_after(c->link);
     if (c->opened_at != 0) return tb_time_since(c->opened_at, now) < silent;
@@ -282,25 +292,26 @@ static bool moves(const struct conn *c, tb_time_ns now)
 
 /* One of the last attempts that has come as far as TCP: another attempt would not be sooner. NULL:
  * none. */
-static struct conn *answered(const struct link *l)
+static struct tb_link_conn *answered(const struct tb_link *l)
 {
     const tb_time_ns now = tb_clock_now();
-    for (struct conn *c = l->links->conns; c != NULL; c = c->next)
+    for (struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next)
         if (c->link == l && c->dialled && !c->is_session && !c->ended && moves(c, now)) return c;
     return NULL;
 }
 
 /* A fresh dial. Where as many are under way as may be, each of them still asks. */
-static void dial_next(struct link *l)
+static void dial_next(struct tb_link *l)
 {
     const uint32_t count = l->path.address_count;
     if (count == 0 || tb_link_conn_count(l) >= LINK_CONNS_PER_PEER || answered(l) != NULL) return;
+    TB_ASSERT(l->path.address_count <= TB_ADDRESSES_MAX);
     if (dial_address(l, &l->path.addresses[l->path.address_at++ % count], false)) return;
     tb_link_dial_ended(l, false, TB_SITE_NOMEM, TB_CHAN_HEARD);
 }
 
 /* And since then nobody but a network has said no. */
-static bool asked_lately(const struct link *l)
+static bool asked_lately(const struct tb_link *l)
 {
     if (l->path.asked_at == 0 || l->path.resolving != NULL || l->path.race_reach == TB_CHAN_HEARD)
         return false;
@@ -310,7 +321,7 @@ static bool asked_lately(const struct link *l)
 /* A fresh dial to a peer that says nothing goes to an address that is known, each time to the next
  * one: waiting for a name server would be silence too. Otherwise the name is asked for first, since
  * the peer may have moved. */
-void tb_link_dial(struct link *l)
+void tb_link_dial(struct tb_link *l)
 {
     const bool raced = l->path.race.on && l->path.race.next == l->path.race.count;
     if ((tb_link_life_state(l) == TB_LINK_SILENT && l->path.address_count > 0) || raced) {
@@ -327,10 +338,10 @@ void tb_link_dial(struct link *l)
 
 /* A peer that was here before, and whose machine answers again: its data streams need not wait for
  * HELLO. Two round trips less until chunks move again. */
-static void dial_ahead(struct link *l)
+static void dial_ahead(struct tb_link *l)
 {
     const bool seeks = tb_link_life_state(l) == TB_LINK_SILENT || tb_link_life_state(l) == TB_LINK_DIALLING;
-    struct conn *c = seeks && tb_link_session_seq(l) > 0 ? answered(l) : NULL;
+    struct tb_link_conn *c = seeks && tb_link_session_seq(l) > 0 ? answered(l) : NULL;
     if (c == NULL) {
         tb_link_streams_ahead_end(l);
     } else if (!tb_link_streams_are_ahead(l) && !c->ahead) {
@@ -339,7 +350,7 @@ static void dial_ahead(struct link *l)
     }
 }
 
-void tb_link_dial_tick(struct link *l, tb_time_ns now)
+void tb_link_dial_tick(struct tb_link *l, tb_time_ns now)
 {
     race_on(l, now);
     note_connected(l, now);

@@ -7,7 +7,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_why.h"
 
-void tb_link_path_init(struct link *l, const struct tb_links_peer_options *p)
+void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p)
 {
     l->path.has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->path.endpoint) == TB_OK;
     l->path.tcp = l->links->tcp;
@@ -17,33 +17,33 @@ void tb_link_path_init(struct link *l, const struct tb_links_peer_options *p)
     l->path.tcp.congestion = l->path.congestion;
 }
 
-bool tb_link_can_dial(const struct link *l)
+bool tb_link_can_dial(const struct tb_link *l)
 {
     return l->path.has_address;
 }
 
-void tb_link_path_up(struct link *l)
+void tb_link_path_up(struct tb_link *l)
 {
     l->path.elsewhere = 0;
     l->path.control_at = 0;
 }
 
-const struct tb_tcp_path_options *tb_link_tcp_options(const struct link *l)
+const struct tb_tcp_path_options *tb_link_tcp_options(const struct tb_link *l)
 {
     return &l->path.tcp;
 }
 
-void tb_link_path_ceiling(struct link *l, uint64_t send_bytes)
+void tb_link_path_ceiling(struct tb_link *l, uint64_t send_bytes)
 {
     atomic_store_explicit(&l->path.tcp.send_ceiling_bytes, send_bytes, memory_order_relaxed);
 }
 
-uint32_t tb_link_segment_bytes(const struct link *l)
+uint32_t tb_link_segment_bytes(const struct tb_link *l)
 {
     return l->path.segment.bytes_max;
 }
 
-tb_time_ns tb_link_renewed_at(const struct link *l)
+tb_time_ns tb_link_renewed_at(const struct tb_link *l)
 {
     return l->path.renewed_at;
 }

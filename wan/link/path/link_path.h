@@ -8,11 +8,11 @@
 #include "wan/link/path/segment.h"
 #include "wan/stream/tcp_path.h"
 
-struct link;
-struct link_resolving;
+struct tb_link;
+struct tb_link_resolving;
 
-/* What a link says of itself (link_why.c). */
-struct link_said {
+/* The reason for which a link is down, or ails (link_why.c). */
+struct tb_link_said {
     enum tb_links_why why;
     bool up;      /* since `since`; else it is down since then */
     bool refused; /* down: a handshake or a BYE said no */
@@ -21,10 +21,10 @@ struct link_said {
     char error[TB_LINKS_ERROR_BYTES];
 };
 
-struct link_path {
+struct tb_link_path {
     bool has_address;
     struct tb_endpoint endpoint;
-    struct link_resolving *resolving; /* a query is under way */
+    struct tb_link_resolving *resolving; /* a query is under way */
     struct tb_address addresses[TB_ADDRESSES_MAX];
     uint32_t address_count, address_at;
     tb_time_ns asked_at;    /* for the name, last; 0: never */
@@ -34,7 +34,7 @@ struct link_path {
     tb_time_ns renewed_at;  /* a fresh connection was dialled beside a session that works; 0: never */
     struct tb_race race;
     enum tb_chan_reach race_reach; /* how far the best of its dials came */
-    struct link_said said;
+    struct tb_link_said said;
     struct tb_segment segment;
     tb_time_ns segment_at; /* it was looked at */
     uint64_t segment_seq;  /* streams of this session, up to the next, were counted as stalled */
@@ -45,17 +45,17 @@ struct link_path {
     char congestion[TB_TCP_CONGESTION_BYTES]; /* that tcp points to */
 };
 
-void tb_link_path_init(struct link *l, const struct tb_links_peer_options *p);
-bool tb_link_can_dial(const struct link *l);
+void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p);
+bool tb_link_can_dial(const struct tb_link *l);
 /* A session began. */
-void tb_link_path_up(struct link *l);
+void tb_link_path_up(struct tb_link *l);
 /* For each connection of the link. */
-const struct tb_tcp_path_options *tb_link_tcp_options(const struct link *l);
+const struct tb_tcp_path_options *tb_link_tcp_options(const struct tb_link *l);
 /* The kernel allows so many bytes under way. */
-void tb_link_path_ceiling(struct link *l, uint64_t send_bytes);
+void tb_link_path_ceiling(struct tb_link *l, uint64_t send_bytes);
 /* TCP_MAXSEG of new connections; 0: the path's own. */
-uint32_t tb_link_segment_bytes(const struct link *l);
+uint32_t tb_link_segment_bytes(const struct tb_link *l);
 /* A fresh connection was dialled beside a session that works; 0: never. */
-tb_time_ns tb_link_renewed_at(const struct link *l);
+tb_time_ns tb_link_renewed_at(const struct tb_link *l);
 
 #endif

@@ -14,6 +14,7 @@
  * probe: if it opens after all, the peer was only slow. */
 #include "wan/link/path/link_segment.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -28,7 +29,7 @@
 #define MOVED_BYTES (32u << 10) /* not to be made of small segments */
 
 /* P10: one line for each size. */
-static void tell(struct link *l, bool by_peer)
+static void tell(struct tb_link *l, bool by_peer)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -43,22 +44,24 @@ static void tell(struct link *l, bool by_peer)
     tb_link_said_mtu(l);
 }
 
-static void say(struct link *l)
+static void say(struct tb_link *l)
 {
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SEGMENT) return;
     LINK_SEND(l, TB_FRAME_SEGMENT, tb_frame_segment, LINK_SMALL, .bytes = l->path.segment.bytes_max);
 }
 
 /* The session's connections are larger. */
-static void renew(struct link *l)
+static void renew(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l)); /* it goes on over a fresh connection */
     const uint32_t of_session = tb_link_control(l)->segment_max;
     if (tb_link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         tb_link_renew(l, tb_clock_now());
 }
 
-static void try_own(struct link *l, tb_time_ns now)
+static void try_own(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
     tb_log(TB_LOG_INFO, "link.mtu_again", "peer=%s segment_bytes=%u", uri, l->path.segment.back);
@@ -68,7 +71,7 @@ static void try_own(struct link *l, tb_time_ns now)
     tb_link_renew(l, now);
 }
 
-static void lowered(struct link *l)
+static void lowered(struct tb_link *l)
 {
     tell(l, false);
     say(l);
@@ -87,7 +90,7 @@ static bool stream_moved(struct tb_stream *s)
 
 /* A heartbeat that was sent since then has been answered: small packets pass while
  * these segments do not. */
-static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns now)
+static bool stream_stalled(const struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     if (atomic_load_explicit(&s->stalled_segment, memory_order_relaxed) == 0) {
         s->stalled_at = 0;
@@ -102,13 +105,14 @@ static bool stream_stalled(const struct link *l, struct tb_stream *s, tb_time_ns
 
 /* Connections that stall at one time may have one fault, as on a path that comes and goes: what was
  * open then counts once. */
-static bool is_fresh(const struct link *l, const struct tb_stream *s)
+static bool is_fresh(const struct tb_link *l, const struct tb_stream *s)
 {
     return l->path.segment_seq != tb_link_session_seq(l) || s->plan.number > l->path.segment_number;
 }
 
-static bool count_stalled(struct link *l, uint32_t bytes)
+static bool count_stalled(struct tb_link *l, uint32_t bytes)
 {
+    TB_ASSERT(bytes > 0);
     l->path.segment_seq = tb_link_session_seq(l);
     l->path.segment_number = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
@@ -120,8 +124,9 @@ static bool count_stalled(struct link *l, uint32_t bytes)
 }
 
 /* Manifests fill it with full segments, and heartbeats wait behind them. */
-static void watch_control(struct link *l, tb_time_ns now)
+static void watch_control(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     struct tb_tcp_seen seen;
     if (!tb_tcp_look(tb_chan_fd(tb_wire_chan(tb_link_control(l)->wire)), &seen)) return;
     if (seen.bytes_acked == l->path.control_acked && l->path.control_at != 0) return;
@@ -129,7 +134,7 @@ static void watch_control(struct link *l, tb_time_ns now)
     l->path.control_at = now;
 }
 
-void tb_link_segment_tick(struct link *l, tb_time_ns now)
+void tb_link_segment_tick(struct tb_link *l, tb_time_ns now)
 {
     bool low = false, moved = false;
     if (!tb_link_is_up(l) || tb_time_since(l->path.segment_at, now) < LOOK_EVERY) return;
@@ -151,16 +156,18 @@ void tb_link_segment_tick(struct link *l, tb_time_ns now)
 
 /* The peer went on speaking on it while nothing of ours was acknowledged: a path that is cut
  * is silent both ways. */
-bool tb_link_segment_replaced(struct link *l, const struct conn *old)
+bool tb_link_segment_replaced(struct tb_link *l, const struct tb_link_conn *old)
 {
+    TB_ASSERT(!tb_link_is_up(l) || tb_link_control(l) == old); /* it is about to be replaced */
     const uint32_t bytes = tb_tcp_stalled(tb_chan_fd(tb_wire_chan(old->wire)));
     const bool heard = l->path.control_at != 0 &&
                        tb_wire_heard_at(old->wire) >= tb_time_add(l->path.control_at, HEARD_AFTER);
     return bytes != 0 && heard && tb_segment_stalled(&l->path.segment, bytes);
 }
 
-void tb_link_segment_up(struct link *l, bool low)
+void tb_link_segment_up(struct tb_link *l, bool low)
 {
+    TB_ASSERT(tb_link_is_up(l));
     if (low) {
         lowered(l);
     } else if (l->path.segment.proven) {
@@ -170,7 +177,7 @@ void tb_link_segment_up(struct link *l, bool low)
     }
 }
 
-enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_segment(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_segment m;
     const enum tb_status status = tb_frame_segment_decode(&f->payload, &m);
@@ -193,7 +200,7 @@ enum tb_status tb_link_on_segment(struct link *l, struct tb_wire_frame *f)
 /* ---- handshakes ---- */
 
 /* It opened after all, or never did. */
-void tb_link_segment_probed(struct link *l, bool opened)
+void tb_link_segment_probed(struct tb_link *l, bool opened)
 {
     if (opened && !l->path.segment.proven)
         l->path.segment = (struct tb_segment){0};

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -27,8 +28,9 @@ static unsigned rank(enum tb_links_why why, bool refused)
     return why == TB_LINKS_WHY_REFUSED && !refused ? 1 : 2;
 }
 
-static void set(struct link *l, enum tb_links_why why, bool refused, const char *format, va_list args)
+static void set(struct tb_link *l, enum tb_links_why why, bool refused, const char *format, va_list args)
 {
+    TB_ASSERT(why != TB_LINKS_WHY_NONE);
     const tb_time_ns now = tb_clock_now();
     const bool fresh = tb_time_since(l->path.said.at, now) < TB_MS(STANDS * l->links->options.retry_max_ms);
     if (fresh && rank(why, refused) < rank(l->path.said.why, l->path.said.refused)) return;
@@ -38,7 +40,7 @@ static void set(struct link *l, enum tb_links_why why, bool refused, const char 
     vsnprintf(l->path.said.error, sizeof l->path.said.error, format, args);
 }
 
-__attribute__((format(printf, 3, 4))) static void down_for(struct link *l, enum tb_links_why why,
+__attribute__((format(printf, 3, 4))) static void down_for(struct tb_link *l, enum tb_links_why why,
                                                            const char *format, ...)
 {
     va_list args;
@@ -49,7 +51,7 @@ __attribute__((format(printf, 3, 4))) static void down_for(struct link *l, enum 
 }
 
 /* A handshake or a BYE said no. */
-__attribute__((format(printf, 3, 4))) static void refused_for(struct link *l, enum tb_links_why why,
+__attribute__((format(printf, 3, 4))) static void refused_for(struct tb_link *l, enum tb_links_why why,
                                                               const char *format, ...)
 {
     va_list args;
@@ -59,14 +61,14 @@ __attribute__((format(printf, 3, 4))) static void refused_for(struct link *l, en
     va_end(args);
 }
 
-static const char *peer_of(const struct link *l)
+static const char *peer_of(const struct tb_link *l)
 {
     static char uri[TB_URI_BYTES_MAX]; /* the main loop's alone */
     tb_identity_format(&l->identity, uri);
     return uri;
 }
 
-static const char *us_of(const struct link *l)
+static const char *us_of(const struct tb_link *l)
 {
     static char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->links->identity, uri);
@@ -75,15 +77,17 @@ static const char *us_of(const struct link *l)
 
 /* ---- up and down ---- */
 
-void tb_link_said_up(struct link *l)
+void tb_link_said_up(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const tb_time_ns since = l->path.said.up ? l->path.said.since : tb_clock_now();
-    l->path.said = (struct link_said){.up = true, .since = since};
+    l->path.said = (struct tb_link_said){.up = true, .since = since};
 }
 
-void tb_link_said_down(struct link *l, enum tb_status why)
+void tb_link_said_down(struct tb_link *l, enum tb_status why)
 {
-    l->path.said = (struct link_said){.since = tb_clock_now()};
+    TB_ASSERT(!tb_link_is_up(l));
+    l->path.said = (struct tb_link_said){.since = tb_clock_now()};
     if (why == TB_STREAM_IDLE)
         down_for(l, TB_LINKS_WHY_DOWN, "nothing was heard from %s for %u ms", peer_of(l),
                  l->links->options.down_ms);
@@ -91,24 +95,24 @@ void tb_link_said_down(struct link *l, enum tb_status why)
         down_for(l, TB_LINKS_WHY_DOWN, "the session with %s ended: %s", peer_of(l), tb_status_text(why));
 }
 
-void tb_link_said_expired(struct link *l, bool ours)
+void tb_link_said_expired(struct tb_link *l, bool ours)
 {
     refused_for(l, TB_LINKS_WHY_CLOCK, "the certificate of %s ended, and with it the session",
                 ours ? us_of(l) : peer_of(l));
 }
 
-void tb_link_said_init(struct link *l)
+void tb_link_said_init(struct tb_link *l)
 {
     l->path.said.since = tb_clock_now();
     l->path.said.why = TB_LINKS_WHY_DOWN;
 }
 
-enum tb_links_why tb_link_why(const struct link *l)
+enum tb_links_why tb_link_why(const struct tb_link *l)
 {
     return l->path.said.why;
 }
 
-void tb_link_said_show(const struct link *l, struct tb_links_stats *stats_out)
+void tb_link_said_show(const struct tb_link *l, struct tb_links_stats *stats_out)
 {
     stats_out->turned_away = l->path.said.refused;
     stats_out->why = l->path.said.why;
@@ -142,8 +146,9 @@ static const char *told_by(enum tb_tls_fault fault)
     }
 }
 
-static void handshake_refused(struct link *l, const struct conn *c, const char *reason)
+static void handshake_refused(struct tb_link *l, const struct tb_link_conn *c, const char *reason)
 {
+    TB_ASSERT(c->wire != NULL);
     const struct tb_tls_refusal r = tb_chan_refusal(tb_wire_chan(c->wire));
     if (r.by_peer)
         refused_for(l, why_of_fault(r.fault), "%s at %s does not accept the certificate of %s: %s (%s)",
@@ -152,7 +157,7 @@ static void handshake_refused(struct link *l, const struct conn *c, const char *
         refused_for(l, why_of_fault(r.fault), "%s at %s: %s", peer_of(l), c->address_text, reason);
 }
 
-void tb_link_said_bye(struct link *l, enum tb_status why, bool by_peer)
+void tb_link_said_bye(struct tb_link *l, enum tb_status why, bool by_peer)
 {
     const char *text = tb_status_text(why);
     if (why == TB_PEER_TWIN)
@@ -179,8 +184,9 @@ void tb_link_said_bye(struct link *l, enum tb_status why, bool by_peer)
 
 /* ---- of a link that is up ---- */
 
-void tb_link_said_twin(struct link *l, const struct conn *twin)
+void tb_link_said_twin(struct tb_link *l, const struct tb_link_conn *twin)
 {
+    TB_ASSERT(tb_link_is_up(l));
     l->path.said.why = TB_LINKS_WHY_TWIN;
     snprintf(l->path.said.error, sizeof l->path.said.error,
              "two gateways are %s: the one at %s has the session, and the one at %s is refused; stop one of "
@@ -188,7 +194,7 @@ void tb_link_said_twin(struct link *l, const struct conn *twin)
              peer_of(l), tb_link_control(l)->address_text, twin->address_text);
 }
 
-void tb_link_said_no_twin(struct link *l)
+void tb_link_said_no_twin(struct tb_link *l)
 {
     if (l->path.said.why != TB_LINKS_WHY_TWIN) return;
     l->path.said.why = TB_LINKS_WHY_NONE;
@@ -196,7 +202,7 @@ void tb_link_said_no_twin(struct link *l)
     if (l->path.segment.proven) tb_link_said_mtu(l);
 }
 
-void tb_link_said_mtu(struct link *l)
+void tb_link_said_mtu(struct tb_link *l)
 {
     if (!tb_link_is_up(l)) return;
     l->path.said.why = TB_LINKS_WHY_MTU;
@@ -207,7 +213,7 @@ void tb_link_said_mtu(struct link *l)
         peer_of(l), l->path.segment.bytes_max);
 }
 
-void tb_link_said_no_mtu(struct link *l)
+void tb_link_said_no_mtu(struct tb_link *l)
 {
     if (l->path.said.why != TB_LINKS_WHY_MTU) return;
     l->path.said.why = TB_LINKS_WHY_NONE;
@@ -216,13 +222,13 @@ void tb_link_said_no_mtu(struct link *l)
 
 /* ---- dials ---- */
 
-void tb_link_said_unresolved(struct link *l, enum tb_status why)
+void tb_link_said_unresolved(struct tb_link *l, enum tb_status why)
 {
     down_for(l, TB_LINKS_WHY_DNS, "%s: the name %s has no address: %s", peer_of(l), l->path.endpoint.host,
              why == TB_OK ? "the answer is empty" : tb_status_text(why));
 }
 
-static enum tb_links_why why_of_dial(const struct conn *c, enum tb_status why)
+static enum tb_links_why why_of_dial(const struct tb_link_conn *c, enum tb_status why)
 {
     const struct tb_chan *chan = tb_wire_chan(c->wire);
     const struct tb_tls_refusal r = tb_chan_refusal(chan);
@@ -231,9 +237,9 @@ static enum tb_links_why why_of_dial(const struct conn *c, enum tb_status why)
     return TB_LINKS_WHY_DOWN;
 }
 
-void tb_link_said_undialled(struct conn *c, enum tb_status status)
+void tb_link_said_undialled(struct tb_link_conn *c, enum tb_status status)
 {
-    struct link *l = c->link;
+    struct tb_link *l = c->link;
     const enum tb_links_why why = why_of_dial(c, status);
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     if (reason[0] == '\0') reason = tb_status_text(status);
@@ -264,7 +270,7 @@ static bool same_host(const struct tb_address *a, const struct tb_address *b)
     return host_of(a, &x) && host_of(b, &y) && memcmp(&x, &y, sizeof x) == 0;
 }
 
-static bool lives_at(const struct link *l, const struct tb_address *from)
+static bool lives_at(const struct tb_link *l, const struct tb_address *from)
 {
     for (uint32_t i = 0; i < l->path.address_count; i++)
         if (same_host(&l->path.addresses[i], from)) return true;
@@ -272,10 +278,11 @@ static bool lives_at(const struct link *l, const struct tb_address *from)
 }
 
 /* The one peer for which `fits` holds; NULL: none, or several. */
-static struct link *only_one(struct tb_links *ls, bool (*fits)(const struct link *l, const struct conn *c),
-                             const struct conn *c)
+static struct tb_link *only_one(struct tb_links *ls,
+                                bool (*fits)(const struct tb_link *l, const struct tb_link_conn *c),
+                                const struct tb_link_conn *c)
 {
-    struct link *found = NULL;
+    struct tb_link *found = NULL;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         if (!fits(&ls->links[i], c)) continue;
         if (found != NULL) return NULL;
@@ -284,40 +291,40 @@ static struct link *only_one(struct tb_links *ls, bool (*fits)(const struct link
     return found;
 }
 
-static struct tb_identity claim_of(const struct conn *c)
+static struct tb_identity claim_of(const struct tb_link_conn *c)
 {
     return c->identity.kind != TB_IDENTITY_NONE ? c->identity
                                                 : tb_chan_refusal(tb_wire_chan(c->wire)).claimed;
 }
 
-static bool fits_claim(const struct link *l, const struct conn *c)
+static bool fits_claim(const struct tb_link *l, const struct tb_link_conn *c)
 {
     const struct tb_identity claim = claim_of(c);
     return tb_identity_equal(&l->identity, &claim);
 }
 
-static bool fits_address(const struct link *l, const struct conn *c)
+static bool fits_address(const struct tb_link *l, const struct tb_link_conn *c)
 {
     return lives_at(l, &c->address);
 }
 
 /* Its CA speaks for that site: another gateway of it than is configured. */
-static bool fits_site(const struct link *l, const struct conn *c)
+static bool fits_site(const struct tb_link *l, const struct tb_link_conn *c)
 {
     return c->identity.kind == TB_IDENTITY_GATEWAY && tb_name_equal(&l->identity.site, &c->identity.site);
 }
 
-/* Whoever scans the port breaks TLS in other ways. */
+/* A scanner of the port breaks TLS in other ways. */
 static bool is_judgement(enum tb_tls_fault fault)
 {
     return fault != TB_TLS_FAULT_NONE && fault != TB_TLS_FAULT_OTHER;
 }
 
-void tb_links_said_stranger(struct conn *c, enum tb_status why)
+void tb_links_said_stranger(struct tb_link_conn *c, enum tb_status why)
 {
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     char claim[TB_URI_BYTES_MAX];
-    struct link *l = only_one(c->links, fits_claim, c);
+    struct tb_link *l = only_one(c->links, fits_claim, c);
     if (l == NULL) l = only_one(c->links, fits_site, c);
     if (l == NULL) l = only_one(c->links, fits_address, c);
     if (l == NULL) return;

@@ -5,27 +5,29 @@
 
 #include "wan/link/links.h"
 
-struct conn;
-struct link;
+struct tb_link_conn;
+struct tb_link;
 
 /* a session began, or took the place of another */
-void tb_link_said_up(struct link *l);
-void tb_link_said_down(struct link *l, enum tb_status why); /* it ended */
-void tb_link_said_expired(struct link *l, bool ours);       /* and that because of a certificate */
-void tb_link_said_init(struct link *l);
+void tb_link_said_up(struct tb_link *l);
+void tb_link_said_down(struct tb_link *l, enum tb_status why); /* it ended */
+void tb_link_said_expired(struct tb_link *l, bool ours);       /* and that because of a certificate */
+void tb_link_said_init(struct tb_link *l);
 /* Why it is down, or what ails it. */
-enum tb_links_why tb_link_why(const struct link *l);
+enum tb_links_why tb_link_why(const struct tb_link *l);
 /* Likewise in the statistics. */
-void tb_link_said_show(const struct link *l, struct tb_links_stats *stats_out);
+void tb_link_said_show(const struct tb_link *l, struct tb_links_stats *stats_out);
 /* a session, or HELLO, was refused */
-void tb_link_said_bye(struct link *l, enum tb_status why, bool by_peer);
-void tb_link_said_twin(struct link *l, const struct conn *twin); /* it was refused, and the session stays */
-void tb_link_said_no_twin(struct link *l);
-void tb_link_said_mtu(struct link *l);
-void tb_link_said_no_mtu(struct link *l);
-void tb_link_said_unresolved(struct link *l, enum tb_status why);
-void tb_link_said_undialled(struct conn *c, enum tb_status status); /* a dial ended without a session */
+void tb_link_said_bye(struct tb_link *l, enum tb_status why, bool by_peer);
+void tb_link_said_twin(struct tb_link *l,
+                       const struct tb_link_conn *twin); /* it was refused, and the session stays */
+void tb_link_said_no_twin(struct tb_link *l);
+void tb_link_said_mtu(struct tb_link *l);
+void tb_link_said_no_mtu(struct tb_link *l);
+void tb_link_said_unresolved(struct tb_link *l, enum tb_status why);
+void tb_link_said_undialled(struct tb_link_conn *c,
+                            enum tb_status status); /* a dial ended without a session */
 /* whoever it was that came, and was refused */
-void tb_links_said_stranger(struct conn *c, enum tb_status why);
+void tb_links_said_stranger(struct tb_link_conn *c, enum tb_status why);
 
 #endif

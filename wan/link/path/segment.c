@@ -1,6 +1,8 @@
 /* segment.c - sizes, and the two connections that make one guilty. Pure. */
 #include "wan/link/path/segment.h"
 
+#include "base/assert.h"
+
 #define STALLED_MIN 2u
 
 /* Below Ethernet's, for tunnels and overlays; what a path of 1280 leaves; a margin; what must
@@ -13,6 +15,7 @@ uint32_t tb_segment_below(uint32_t bytes, uint32_t steps)
     if (steps == 0) return bytes;
     while (bytes != 0 && at < TB_SEGMENT_STEPS - 1 && sizes[at] >= bytes)
         at++;
+    TB_ASSERT(at < TB_SEGMENT_STEPS);
     at += steps - 1;
     return sizes[at < TB_SEGMENT_STEPS ? at : TB_SEGMENT_STEPS - 1];
 }
@@ -23,6 +26,7 @@ static void trial_failed(struct tb_segment *s)
     s->back = 0;
     const tb_time_ns twice = 2 * (s->wait != 0 ? s->wait : TB_SEGMENT_AGAIN_MIN);
     s->wait = twice < TB_SEGMENT_AGAIN_MAX ? twice : TB_SEGMENT_AGAIN_MAX;
+    TB_ASSERT(s->wait <= TB_SEGMENT_AGAIN_MAX);
 }
 
 static bool lower(struct tb_segment *s, uint32_t from, uint32_t to)
@@ -33,6 +37,7 @@ static bool lower(struct tb_segment *s, uint32_t from, uint32_t to)
     if (s->from == 0 || from < s->from) s->from = from;
     s->bytes_max = to;
     s->proven = true;
+    TB_ASSERT(s->bytes_max >= TB_SEGMENT_BYTES_MIN);
     return true;
 }
 

@@ -4,10 +4,10 @@
 
 #include "wan/link/links.h"
 
-struct conn;
-struct link;
+struct tb_link_conn;
+struct tb_link;
 
-uint32_t tb_link_segment_to_try(const struct link *l); /* of the next dial */
-void tb_link_segment_won(const struct conn *won);
+uint32_t tb_link_segment_to_try(const struct tb_link *l); /* of the next dial */
+void tb_link_segment_won(const struct tb_link_conn *won);
 
 #endif

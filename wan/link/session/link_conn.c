@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
@@ -12,14 +13,15 @@
 
 #define BYE_LINGER_MS 500
 
-void tb_link_conn_close(struct conn *c, enum tb_status why)
+void tb_link_conn_close(struct tb_link_conn *c, enum tb_status why)
 {
+    TB_ASSERT(c->wire != NULL);
     if (c->ended) return;
     c->ended = true;
     tb_wire_close(c->wire, why);
 }
 
-void tb_link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
+void tb_link_conn_bye(struct tb_link_conn *c, enum tb_status why, uint64_t detail)
 {
     if (c->ended) return;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_BYE, 0, LINK_SMALL);
@@ -31,11 +33,15 @@ void tb_link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail)
     tb_wire_finish(c->wire, why, BYE_LINGER_MS);
 }
 
-void tb_link_conn_free(struct conn *c)
+void tb_link_conn_free(struct tb_link_conn *c)
 {
-    struct conn **at = &c->links->conns;
-    while (*at != c)
+    TB_ASSERT(c->link == NULL || c->link->session.control != c); /* its session ended before */
+    TB_ASSERT(c->dialled || c->links->accepted_count > 0);
+    struct tb_link_conn **at = &c->links->conns;
+    while (*at != c) {
+        TB_ASSERT(*at != NULL); /* each connection is listed */
         at = &(*at)->next;
+    }
     *at = c->next;
     if (!c->dialled) c->links->accepted_count--;
     if (c->link != NULL) c->link->session.conn_count--;
@@ -44,18 +50,18 @@ void tb_link_conn_free(struct conn *c)
 
 /* P6: strangers take the room of those who come, and none of ours who dial; and our dials to peers
  * that are silent take none of those who come. */
-bool tb_links_have_room(const struct tb_links *ls, const struct link *l)
+bool tb_links_have_room(const struct tb_links *ls, const struct tb_link *l)
 {
     return l == NULL ? ls->accepted_count < LINK_CONNS_MAX : l->session.conn_count < LINK_CONNS_PER_PEER;
 }
 
-struct conn *tb_link_conn_new(struct tb_links *ls, struct link *l)
+struct tb_link_conn *tb_link_conn_new(struct tb_links *ls, struct tb_link *l)
 {
     if (!tb_links_have_room(ls, l)) {
         if (l == NULL) tb_links_table_refused(ls, TB_LINKS_TABLE_CONNS, NULL);
         return NULL;
     }
-    struct conn *c = tb_calloc(1, sizeof *c);
+    struct tb_link_conn *c = tb_calloc(1, sizeof *c);
     if (c == NULL) return NULL;
     c->links = ls;
     c->link = l;
@@ -69,25 +75,26 @@ struct conn *tb_link_conn_new(struct tb_links *ls, struct link *l)
         l->session.conn_count++;
     else
         tb_links_table_took(ls, TB_LINKS_TABLE_CONNS, ++ls->accepted_count);
+    TB_ASSERT(ls->accepted_count <= LINK_CONNS_MAX);
     return c;
 }
 
-uint32_t tb_link_conn_count(const struct link *l)
+uint32_t tb_link_conn_count(const struct tb_link *l)
 {
     return l->session.conn_count;
 }
 
-uint32_t tb_link_conn_accepted(const struct link *l)
+uint32_t tb_link_conn_accepted(const struct tb_link *l)
 {
     uint32_t count = 0;
-    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+    for (const struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next)
         count += !c->dialled && c->link == l;
     return count;
 }
 
-bool tb_link_has_candidate(const struct link *l)
+bool tb_link_has_candidate(const struct tb_link *l)
 {
-    for (const struct conn *c = l->links->conns; c != NULL; c = c->next)
+    for (const struct tb_link_conn *c = l->links->conns; c != NULL; c = c->next)
         if (c->link == l && c->dialled && !c->is_session && !c->ended && c->greet_by != 0) return true;
     return false;
 }

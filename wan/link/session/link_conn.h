@@ -5,7 +5,7 @@
 #include "base/net/wire.h"
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 struct tb_links;
 struct tb_stream;
 struct tb_wire;
@@ -16,10 +16,10 @@ struct tb_wire;
 #define LINK_GREET_BY       TB_SECONDS(5)
 
 /* One connection that is or may become a control stream. */
-struct conn {
-    struct conn *next;
+struct tb_link_conn {
+    struct tb_link_conn *next;
     struct tb_links *links;
-    struct link *link; /* NULL: accepted, and nobody knows yet who it is */
+    struct tb_link *link; /* NULL: accepted, and nobody knows yet who it is */
     struct tb_wire *wire;
     bool dialled;
     bool ended;           /* close or finish was called */
@@ -44,20 +44,20 @@ struct conn {
     uint64_t binding_session;
 };
 
-void tb_link_conn_close(struct conn *c, enum tb_status why);
+void tb_link_conn_close(struct tb_link_conn *c, enum tb_status why);
 /* Says why, then ends. */
-void tb_link_conn_bye(struct conn *c, enum tb_status why, uint64_t detail);
-void tb_link_conn_free(struct conn *c);
+void tb_link_conn_bye(struct tb_link_conn *c, enum tb_status why, uint64_t detail);
+void tb_link_conn_free(struct tb_link_conn *c);
 /* For one more: dialled by this link; NULL: accepted. */
-bool tb_links_have_room(const struct tb_links *ls, const struct link *l);
+bool tb_links_have_room(const struct tb_links *ls, const struct tb_link *l);
 /* likewise; NULL: no memory, or no room */
-struct conn *tb_link_conn_new(struct tb_links *ls, struct link *l);
+struct tb_link_conn *tb_link_conn_new(struct tb_links *ls, struct tb_link *l);
 /* Ours, and those of the peer that were identified. */
-uint32_t tb_link_conn_count(const struct link *l);
+uint32_t tb_link_conn_count(const struct tb_link *l);
 /* That came from outside, and turned out to be the peer's. */
-uint32_t tb_link_conn_accepted(const struct link *l);
+uint32_t tb_link_conn_accepted(const struct tb_link *l);
 /* An attempt of ours may still become the session. */
-bool tb_link_has_candidate(const struct link *l);
+bool tb_link_has_candidate(const struct tb_link *l);
 bool tb_link_same_address(const struct tb_address *a, const struct tb_address *b);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -12,7 +13,7 @@
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_conn.h"
 
-void tb_link_control_init(struct link *l, uint32_t lane)
+void tb_link_control_init(struct tb_link *l, uint32_t lane)
 {
     const struct tb_links_options *o = &l->links->options;
     const struct tb_link_session_config config = {.self = l->links->identity,
@@ -27,49 +28,49 @@ void tb_link_control_init(struct link *l, uint32_t lane)
     tb_link_session_init(&l->session.life, &config, tb_clock_now());
 }
 
-struct conn *tb_link_control(const struct link *l)
+struct tb_link_conn *tb_link_control(const struct tb_link *l)
 {
     return l->session.control;
 }
 
-uint32_t tb_link_protocol(const struct link *l)
+uint32_t tb_link_protocol(const struct tb_link *l)
 {
     return l->session.protocol;
 }
 
-uint64_t tb_link_session_seq(const struct link *l)
+uint64_t tb_link_session_seq(const struct tb_link *l)
 {
     return l->session.seq;
 }
 
-struct tb_id tb_link_session_id(const struct link *l)
+struct tb_id tb_link_session_id(const struct tb_link *l)
 {
     return l->session.id;
 }
 
-enum tb_link_session_state tb_link_life_state(const struct link *l)
+enum tb_link_session_state tb_link_life_state(const struct tb_link *l)
 {
     return l->session.life.state;
 }
 
-uint32_t tb_link_attempts(const struct link *l)
+uint32_t tb_link_attempts(const struct tb_link *l)
 {
     return l->session.life.attempts;
 }
 
-tb_time_ns tb_link_silent_after(const struct link *l)
+tb_time_ns tb_link_silent_after(const struct tb_link *l)
 {
     return l->session.life.config.silent;
 }
 
-tb_time_ns tb_link_answered_at(const struct link *l)
+tb_time_ns tb_link_answered_at(const struct tb_link *l)
 {
     return l->session.beat.answered;
 }
 
-void tb_link_session_show(const struct link *l, struct tb_links_stats *stats_out)
+void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_out)
 {
-    const struct conn *c = l->session.control;
+    const struct tb_link_conn *c = l->session.control;
     stats_out->up = c != NULL;
     if (c == NULL) {
         stats_out->up_since = 0;
@@ -81,24 +82,25 @@ void tb_link_session_show(const struct link *l, struct tb_links_stats *stats_out
     snprintf(stats_out->address, sizeof stats_out->address, "%s", c->address_text);
 }
 
-bool tb_link_is_up(const struct link *l)
+bool tb_link_is_up(const struct tb_link *l)
 {
     return l->session.control != NULL;
 }
 
-struct tb_writer *tb_link_begin(struct link *l, enum tb_frame_type type, size_t payload_max)
+struct tb_writer *tb_link_begin(struct tb_link *l, enum tb_frame_type type, size_t payload_max)
 {
     return l->session.control != NULL
                ? tb_wire_begin(l->session.control->wire, (uint16_t)type, 0, payload_max)
                : NULL;
 }
 
-void tb_link_end(struct link *l)
+void tb_link_end(struct tb_link *l)
 {
+    TB_ASSERT(l->session.control != NULL); /* tb_link_begin gave a writer */
     tb_wire_end(l->session.control->wire);
 }
 
-void tb_link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+void tb_link_log(const struct tb_link *l, enum tb_log_level level, const char *event, enum tb_status why,
                  const char *address)
 {
     struct tb_log_line line;
@@ -111,9 +113,10 @@ void tb_link_log(const struct link *l, enum tb_log_level level, const char *even
     tb_log_end(&line);
 }
 
-void tb_link_step(struct link *l, enum tb_link_session_event_kind kind,
+void tb_link_step(struct tb_link *l, enum tb_link_session_event_kind kind,
                   const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out)
 {
+    TB_ASSERT(kind < TB_LINK_EVENT_COUNT);
     struct tb_link_session_event ev = {0};
     if (more != NULL) ev = *more;
     ev.kind = kind;

@@ -7,61 +7,61 @@
 #include "wan/link/links.h"
 #include "wan/link/session/link_session.h"
 
-struct conn;
-struct link;
+struct tb_link_conn;
+struct tb_link;
 struct tb_writer;
 
 /* A second gateway with the peer's identity. */
-struct link_twin {
+struct tb_link_twin {
     tb_time_ns asked_at; /* the session was asked because a newcomer of another life came; 0: never */
     tb_time_ns vouched_at;
     tb_time_ns seen_at;         /* a twin was refused; 0: none in this session */
     struct tb_id life, process; /* its */
 };
 
-struct link_heartbeat {
+struct tb_link_heartbeat {
     tb_time_ns sent_at;
     tb_time_ns waiting_since; /* the oldest heartbeat without an answer; 0: none */
     tb_time_ns answered;      /* when that one was sent that was answered last */
     tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
 };
 
-struct link_session_part {
+struct tb_link_session_part {
     struct tb_link_session life;
-    struct conn *control; /* the control stream; NULL: down */
+    struct tb_link_conn *control; /* the control stream; NULL: down */
     /* The peer replaced the session by an attempt of ours that we have not heard of yet; 0: no. */
     tb_time_ns limbo_since;
     uint64_t seq; /* grows with each session, 1.. */
     struct tb_id id;
     uint32_t protocol;
     uint32_t conn_count;
-    struct link_heartbeat beat;
-    struct link_twin twin;
+    struct tb_link_heartbeat beat;
+    struct tb_link_twin twin;
 };
 
-void tb_link_control_init(struct link *l, uint32_t lane);
+void tb_link_control_init(struct tb_link *l, uint32_t lane);
 /* The control stream; NULL: the link is down. */
-struct conn *tb_link_control(const struct link *l);
-uint32_t tb_link_protocol(const struct link *l);
+struct tb_link_conn *tb_link_control(const struct tb_link *l);
+uint32_t tb_link_protocol(const struct tb_link *l);
 /* Grows with each session, 1.. */
-uint64_t tb_link_session_seq(const struct link *l);
-struct tb_id tb_link_session_id(const struct link *l);
-enum tb_link_session_state tb_link_life_state(const struct link *l);
+uint64_t tb_link_session_seq(const struct tb_link *l);
+struct tb_id tb_link_session_id(const struct tb_link *l);
+enum tb_link_session_state tb_link_life_state(const struct tb_link *l);
 /* That failed in a row. */
-uint32_t tb_link_attempts(const struct link *l);
+uint32_t tb_link_attempts(const struct tb_link *l);
 /* A heartbeat unanswered for so long is silence. */
-tb_time_ns tb_link_silent_after(const struct link *l);
+tb_time_ns tb_link_silent_after(const struct tb_link *l);
 /* When the heartbeat was sent that was answered last. */
-tb_time_ns tb_link_answered_at(const struct link *l);
-/* What the session says in the statistics. */
-void tb_link_session_show(const struct link *l, struct tb_links_stats *stats_out);
-bool tb_link_is_up(const struct link *l);
+tb_time_ns tb_link_answered_at(const struct tb_link *l);
+/* Fills in the fields of the session. */
+void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_out);
+bool tb_link_is_up(const struct tb_link *l);
 /* NULL: not up, or ending. */
-struct tb_writer *tb_link_begin(struct link *l, enum tb_frame_type type, size_t payload_max);
-void tb_link_end(struct link *l);
-void tb_link_log(const struct link *l, enum tb_log_level level, const char *event, enum tb_status why,
+struct tb_writer *tb_link_begin(struct tb_link *l, enum tb_frame_type type, size_t payload_max);
+void tb_link_end(struct tb_link *l);
+void tb_link_log(const struct tb_link *l, enum tb_log_level level, const char *event, enum tb_status why,
                  const char *address);
-void tb_link_step(struct link *l, enum tb_link_session_event_kind kind,
+void tb_link_step(struct tb_link *l, enum tb_link_session_event_kind kind,
                   const struct tb_link_session_event *more, struct tb_link_session_todo *todo_out);
 
 /* Sends a control message to the peer; nothing happens when the session is not up. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -34,7 +35,7 @@
 #define FULL_TOLD_EVERY TB_SECONDS(10)
 
 /* P10: one line for each stranger. */
-static void refuse_stranger(struct conn *c, enum tb_status why)
+static void refuse_stranger(struct tb_link_conn *c, enum tb_status why)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX] = "";
@@ -51,14 +52,14 @@ static void refuse_stranger(struct conn *c, enum tb_status why)
     tb_links_said_stranger(c, why);
 }
 
-static struct link *link_of_identity(struct tb_links *ls, const struct tb_identity *identity)
+static struct tb_link *link_of_identity(struct tb_links *ls, const struct tb_identity *identity)
 {
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         if (tb_identity_equal(&ls->links[i].identity, identity)) return &ls->links[i];
     return NULL;
 }
 
-static void send_hello(struct conn *c, const struct tb_id *session)
+static void send_hello(struct tb_link_conn *c, const struct tb_id *session)
 {
     const struct tb_links_options *o = &c->links->options;
     struct tb_writer *w = tb_wire_begin(c->wire, TB_FRAME_HELLO, 0, LINK_SMALL);
@@ -78,10 +79,11 @@ static void send_hello(struct conn *c, const struct tb_id *session)
     tb_wire_end(c->wire);
 }
 
-/* What is said on a control stream is small, but it is what a version waits for first. A data
- * stream is asked again when it has found its loop. */
-static void conn_path(struct conn *c)
+/* Messages on a control stream are small, but a version waits for them first: its congestion
+ * control matters too. A data stream is measured again once it is on its loop. */
+static void conn_path(struct tb_link_conn *c)
 {
+    TB_ASSERT(c->link != NULL && c->wire != NULL);
     struct tb_tcp_path path;
     tb_tcp_path_open(&path, tb_link_tcp_options(c->link), tb_chan_fd(tb_wire_chan(c->wire)), false);
     c->rtt = path.seen.rtt_min;
@@ -90,7 +92,7 @@ static void conn_path(struct conn *c)
 static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
     (void)w;
-    struct conn *c = user;
+    struct tb_link_conn *c = user;
     const struct tb_id none = {{0}};
     c->identity = peer->identity;
     c->opened_at = tb_clock_now();
@@ -110,7 +112,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         tb_link_subscribe(c->link, c->wire);
         return;
     }
-    struct link *l = link_of_identity(c->links, &peer->identity);
+    struct tb_link *l = link_of_identity(c->links, &peer->identity);
     if (l == NULL || l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
         refuse_stranger(c, TB_PEER_DENIED);
         tb_link_conn_bye(c, TB_PEER_DENIED, 0);
@@ -121,7 +123,7 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
     conn_path(c);
 }
 
-static void log_refused(const struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
+static void log_refused(const struct tb_link *l, enum tb_status why, uint64_t detail, bool by_peer)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -134,7 +136,7 @@ static void log_refused(const struct link *l, enum tb_status why, uint64_t detai
     tb_log_end(&line);
 }
 
-static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bool by_peer)
+static void tell_refused(struct tb_link *l, enum tb_status why, uint64_t detail, bool by_peer)
 {
     if (why == TB_PEER_DUPLICATE) return; /* nobody's fault: the other session stays */
     l->stats.refused++;
@@ -150,11 +152,12 @@ static void tell_refused(struct link *l, enum tb_status why, uint64_t detail, bo
 
 /* HELLO that is no part of a session yet. The dialler speaks first; the acceptor answers
  * with the session's id. */
-static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
+static enum tb_status on_hello(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
+    TB_ASSERT(c->link != NULL && !c->is_session);
     struct tb_frame_hello hello;
     struct tb_link_session_verdict verdict;
-    struct link *l = c->link;
+    struct tb_link *l = c->link;
     enum tb_status status = tb_frame_hello_decode(&f->payload, &hello);
     if (status != TB_OK) return status;
     if (tb_id_is_zero(&hello.session) != !c->dialled) return TB_PEER_GARBLED;
@@ -184,14 +187,15 @@ static enum tb_status on_hello(struct conn *c, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-static void session_refused(struct link *l, enum tb_status why)
+static void session_refused(struct tb_link *l, enum tb_status why)
 {
+    TB_ASSERT(tb_link_is_up(l));
     tb_link_session_end(l, why);
     if (why == TB_PEER_TWIN) tb_link_twin_is_us(l);
     if (why != TB_PEER_DUPLICATE) tb_link_said_bye(l, why, true);
 }
 
-static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
+static enum tb_status on_bye(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_bye bye;
     const enum tb_status status = tb_frame_bye_decode(&f->payload, &bye);
@@ -210,7 +214,7 @@ static enum tb_status on_bye(struct conn *c, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-typedef enum tb_status (*link_handler)(struct link *l, struct tb_wire_frame *f);
+typedef enum tb_status (*link_handler)(struct tb_link *l, struct tb_wire_frame *f);
 
 static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_PING] = tb_link_on_ping,
@@ -244,7 +248,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HOLDUP] = tb_link_on_holdup,
 };
 
-static void log_garbled(const struct conn *c, uint16_t type)
+static void log_garbled(const struct tb_link_conn *c, uint16_t type)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
@@ -256,7 +260,7 @@ static void log_garbled(const struct conn *c, uint16_t type)
     tb_log_end(&line);
 }
 
-static enum tb_status dispatch(struct conn *c, struct tb_wire_frame *f)
+static enum tb_status dispatch(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
     if (f->request != 0) return TB_PEER_GARBLED;
     if (f->type == TB_FRAME_BYE) return on_bye(c, f);
@@ -273,7 +277,7 @@ static enum tb_status dispatch(struct conn *c, struct tb_wire_frame *f)
 static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
 {
     (void)w;
-    struct conn *c = user;
+    struct tb_link_conn *c = user;
     if (c->ended) return TB_OK;
     const enum tb_status status = dispatch(c, f);
     if (status == TB_OK || c->ended) return TB_OK;
@@ -287,7 +291,7 @@ static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wir
 }
 
 /* Dialled beside this session, which is one that we dialled: a renewal, or a move. */
-static bool renews(const struct link *l, const struct conn *c)
+static bool renews(const struct tb_link *l, const struct tb_link_conn *c)
 {
     return l->session.life.state == TB_LINK_UP && l->session.control->dialled && c->racing &&
            c->greet_by >= l->stats.up_since + LINK_GREET_BY;
@@ -295,7 +299,7 @@ static bool renews(const struct link *l, const struct conn *c)
 
 /* P10: the first of a row that fails. A renewal that does leaves the session as it is, which ends
  * with its certificates. */
-static void tell_failed(struct link *l, struct conn *c, enum tb_status why)
+static void tell_failed(struct tb_link *l, struct tb_link_conn *c, enum tb_status why)
 {
     const char *reason = tb_chan_reason(tb_wire_chan(c->wire));
     if (c->fault_told || why == TB_CANCELLED) return;
@@ -310,8 +314,8 @@ static void tell_failed(struct link *l, struct conn *c, enum tb_status why)
 static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
 {
     (void)w;
-    struct conn *c = user;
-    struct link *l = c->link;
+    struct tb_link_conn *c = user;
+    struct tb_link *l = c->link;
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
     const bool said_no = c->fault_told; /* BYE, or what broke the protocol: that is told */
     if (was_session)
@@ -329,7 +333,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     tb_link_dial_ended(l, racing, why, reach);
 }
 
-const struct tb_wire_ops links_wire_ops = {
+const struct tb_wire_ops tb_links_wire_ops = {
     .on_open = on_wire_open, .on_frame = on_wire_frame, .on_closed = on_wire_closed};
 
 /* P10: a flood is no flood of lines. */
@@ -346,7 +350,7 @@ static void tell_full(struct tb_links *ls, const struct tb_address *from)
 void tb_links_on_accept(void *user, int fd, const struct tb_address *from)
 {
     struct tb_links *ls = user;
-    struct conn *c = tb_link_conn_new(ls, NULL);
+    struct tb_link_conn *c = tb_link_conn_new(ls, NULL);
     if (c == NULL) {
         tell_full(ls, from);
         close(fd); /* P7: whoever floods the port waits with the others */

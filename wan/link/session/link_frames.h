@@ -5,7 +5,7 @@
 #include "base/net/wire.h"
 #include "wan/link/links.h"
 
-extern const struct tb_wire_ops links_wire_ops;
+extern const struct tb_wire_ops tb_links_wire_ops;
 
 void tb_links_on_accept(void *user, int fd, const struct tb_address *from);
 

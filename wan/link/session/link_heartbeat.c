@@ -1,6 +1,7 @@
 /* link_heartbeat.c - the turn of a session: heartbeats, certificates that end, the next dial. */
 #include "wan/link/session/link_heartbeat.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -17,7 +18,7 @@
 #define RENEW_BEFORE_S 60u /* of a certificate's end */
 #define RENEW_EVERY    TB_SECONDS(10)
 
-enum tb_status tb_link_on_ping(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_ping(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_ping ping;
     const enum tb_status status = tb_frame_ping_decode(&f->payload, &ping);
@@ -25,7 +26,7 @@ enum tb_status tb_link_on_ping(struct link *l, struct tb_wire_frame *f)
     return status;
 }
 
-enum tb_status tb_link_on_pong(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_pong(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_pong pong;
     struct tb_link_session_todo todo;
@@ -46,7 +47,7 @@ enum tb_status tb_link_on_pong(struct link *l, struct tb_wire_frame *f)
 }
 
 /* When the first of a session's two certificates ends; 0: neither does. */
-static uint64_t session_expires(const struct conn *c)
+static uint64_t session_expires(const struct tb_link_conn *c)
 {
     const uint64_t ours = c->own_expires_wall_s, theirs = c->expires_wall_s;
     if (ours == 0 || theirs == 0) return ours + theirs;
@@ -55,23 +56,25 @@ static uint64_t session_expires(const struct conn *c)
 
 /* A dial that began before the newest certificates were read came up after, or a
  * renewal with them failed. */
-static bool shows_old_ones(const struct link *l)
+static bool shows_old_ones(const struct tb_link *l)
 {
     const struct tb_digest newest = tb_tls_shown(l->links->options.tls);
     return l->session.control->dialled && !tb_digest_equal(&l->session.control->own_shown, &newest);
 }
 
-static void end_with_certificate(struct link *l, bool ours)
+static void end_with_certificate(struct tb_link *l, bool ours)
 {
     tb_link_drop(l, TB_PEER_IDENTITY);
     tb_link_said_expired(l, ours);
 }
 
-/* A session does not outlive the certificate of either end. One that we dialled takes a fresh
- * connection before, in the hope of newer ones, as the peer's may have been renewed, and ours; and
- * at once where ours has been. What failed is tried again after a while. */
-static void watch_certificates(struct link *l, tb_time_ns now)
+/* A session does not outlive the certificate of either end. A session that we dialled takes a
+ * fresh connection a minute before, because either certificate may have been renewed by then.
+ * Where ours has been renewed it does so at once. A renewal that failed is tried again after a
+ * while. */
+static void watch_certificates(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const uint64_t wall_s = tb_clock_wall_ms() / 1000, expires = session_expires(l->session.control);
     const bool failed = tb_link_renewed_at(l) > l->stats.up_since;
     const bool rested = tb_time_since(tb_link_renewed_at(l), now) >= RENEW_EVERY;
@@ -82,10 +85,11 @@ static void watch_certificates(struct link *l, tb_time_ns now)
         tb_link_renew(l, now);
 }
 
-static void beat(struct link *l, tb_time_ns now)
+static void beat(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const struct tb_links_options *o = &l->links->options;
-    struct link_heartbeat *b = &l->session.beat;
+    struct tb_link_heartbeat *b = &l->session.beat;
     if (tb_time_since(b->sent_at, now) < TB_MS(o->heartbeat_ms)) return;
     b->sent_at = now;
     if (b->waiting_since == 0) b->waiting_since = now;
@@ -93,8 +97,9 @@ static void beat(struct link *l, tb_time_ns now)
     watch_certificates(l, now);
 }
 
-static void listen_for_beats(struct link *l, tb_time_ns now)
+static void listen_for_beats(struct tb_link *l, tb_time_ns now)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const struct tb_links_options *o = &l->links->options;
     struct tb_link_session_todo todo;
     tb_time_ns heard = tb_wire_heard_at(l->session.control->wire);
@@ -113,7 +118,7 @@ static void listen_for_beats(struct link *l, tb_time_ns now)
 }
 
 /* Our own loop stood still (a debugger, a stopped process): that is not the peer's silence. */
-static void forgive_gap(struct link *l, tb_time_ns now)
+static void forgive_gap(struct tb_link *l, tb_time_ns now)
 {
     const tb_time_ns gap = tb_time_since(l->links->ticked_at, now);
     if (gap < TB_MS(300)) return;
@@ -121,7 +126,7 @@ static void forgive_gap(struct link *l, tb_time_ns now)
     if (l->session.beat.waiting_since != 0) l->session.beat.waiting_since = now;
 }
 
-static void watch_limbo(struct link *l, tb_time_ns now)
+static void watch_limbo(struct tb_link *l, tb_time_ns now)
 {
     if (l->session.limbo_since == 0) return;
     if (tb_link_has_candidate(l) &&
@@ -130,7 +135,7 @@ static void watch_limbo(struct link *l, tb_time_ns now)
     tb_link_be_down(l, TB_STREAM_CLOSED);
 }
 
-void tb_link_up_tick(struct link *l, tb_time_ns now)
+void tb_link_up_tick(struct tb_link *l, tb_time_ns now)
 {
     struct tb_link_session_todo todo;
     if (tb_link_is_up(l)) forgive_gap(l, now);
@@ -145,7 +150,7 @@ void tb_link_up_tick(struct link *l, tb_time_ns now)
     if (todo.dial) tb_link_dial(l);
 }
 
-void tb_link_up_stop(struct link *l)
+void tb_link_up_stop(struct tb_link *l)
 {
     struct tb_link_session_todo todo;
     tb_link_step(l, TB_LINK_STOP, NULL, &todo);
@@ -157,7 +162,7 @@ void tb_link_up_stop(struct link *l)
 /* Connections that were never greeted, or that are to end. */
 void tb_links_conns_tick(struct tb_links *ls, tb_time_ns now)
 {
-    for (struct conn *c = ls->conns; c != NULL; c = c->next) {
+    for (struct tb_link_conn *c = ls->conns; c != NULL; c = c->next) {
         if (c->is_session || c->ended || c->binding != NULL) continue;
         if (ls->closing || now >= c->greet_by)
             tb_link_conn_close(c, ls->closing ? TB_CANCELLED : TB_STREAM_IDLE);

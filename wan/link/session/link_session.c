@@ -22,6 +22,7 @@ static void back_off(struct tb_link_session *s, const struct tb_link_session_eve
     s->attempts++;
     const tb_time_ns spread = bound > min ? ev->random % (bound - min + 1) : 0;
     s->next_dial_at = s->config.can_dial ? tb_time_add(ev->now, min + spread) : TB_TIME_NEVER;
+    TB_ASSERT(s->next_dial_at == TB_TIME_NEVER || s->config.can_dial);
 }
 
 static void lose(struct tb_link_session *s, const struct tb_link_session_event *ev,
@@ -34,6 +35,7 @@ static void lose(struct tb_link_session *s, const struct tb_link_session_event *
 static void dial(struct tb_link_session *s, const struct tb_link_session_event *ev,
                  struct tb_link_session_todo *todo)
 {
+    TB_ASSERT(s->config.can_dial);
     s->next_dial_at = tb_time_add(ev->now, s->config.fresh_dial);
     todo->dial = true;
 }
@@ -84,6 +86,7 @@ static void come_up(struct tb_link_session *s, const struct tb_link_session_even
     if (ev->incarnation > s->incarnation_seen) s->incarnation_seen = ev->incarnation;
     s->attempts = 0;
     s->next_dial_at = TB_TIME_NEVER;
+    TB_ASSERT(s->incarnation_seen >= s->incarnation);
 }
 
 static void replace(struct tb_link_session *s, const struct tb_link_session_event *ev,
@@ -154,6 +157,7 @@ void tb_link_session_init(struct tb_link_session *s, const struct tb_link_sessio
     char self[TB_URI_BYTES_MAX], peer[TB_URI_BYTES_MAX];
     memset(s, 0, sizeof *s);
     s->config = *config;
+    TB_ASSERT(s->config.protocol_max >= TB_LINK_PROTOCOL_MIN && s->config.protocol_max <= TB_LINK_PROTOCOL);
     tb_identity_format(&config->self, self);
     tb_identity_format(&config->peer, peer);
     s->peer_is_smaller = strcmp(peer, self) < 0;
@@ -183,6 +187,7 @@ tb_time_ns tb_link_session_patience(const struct tb_link_session *s)
     tb_time_ns quickest = 0;
     for (uint32_t i = 0; i < TB_LINK_ANSWERS; i++)
         if (s->answers[i] != 0 && (quickest == 0 || s->answers[i] < quickest)) quickest = s->answers[i];
+    TB_ASSERT(s->answer_at < TB_LINK_ANSWERS);
     return 2 * quickest > s->config.silent ? 2 * quickest : s->config.silent;
 }
 

@@ -1,22 +1,22 @@
-/* link_session.h - the life of a session with one peer: who dials when, which of two sessions
- * stays, whom we talk to at all.
+/* link_session.h - the life of a session with one peer: when to dial, which of two sessions stays,
+ * and whether a peer is accepted at all.
  *
- * Pure: time and randomness are passed in. Connections are the owner's; there may be several
- * attempts at once (ours, the peer's, fresh dials to a silent peer), and the session is whichever
- * was greeted and judged last.
+ * Pure: time and randomness are passed in. The owner has the connections. Several attempts may run
+ * at once: ours, the peer's, fresh dials to a silent peer. The attempt that was greeted and judged
+ * last is the session.
  *
- * Who says no is left alone for longer each time, with jitter. Who says nothing is dialled every
- * config.fresh_dial for as long as that lasts: nobody is burdened by what does not arrive, and the
- * first packet that does is the link's next session. TCP alone asks a silent path less and less
- * often, and would find it open late by as long as it was closed. While this machine itself has no
+ * A peer that says no is left alone for longer each time, with jitter. A peer that says nothing is
+ * dialled every config.fresh_dial for as long as that lasts. Such packets burden nobody, and the
+ * first one that arrives becomes the next session. TCP alone asks a silent path less and less
+ * often: it would find the path open late by as long as it was closed. While this machine has no
  * way to the peer, it looks every config.retry_min.
  *
  * A newcomer of another process is the peer after a restart, or a second gateway with the peer's
- * identity. (Of a peer that does not name its process one of another life is: a cloned arena has
- * the same.) What tells them apart is the session that is there: it answers for a gateway that
- * lives, and none of a dead one. So it is asked, and the newcomer comes again; it is a twin once
- * the session has answered. Incarnations say nothing here: each of two twins that is refused as
- * stale goes above the other's.
+ * identity. For a peer that does not name its process, another life stands for another process,
+ * though a cloned arena has the same life. The session that is there tells the two apart: it
+ * answers for a gateway that lives, and not for a dead one. So the session is asked, and the
+ * newcomer comes again; it is a twin once the session has answered. Incarnations do not help: each
+ * of two twins that is refused as stale goes above the other's.
  *
  * If both sides dialled, the session dialled by the lexically smaller gateway URI stays. Both
  * sides come to that by themselves, because both see both HELLOs. A silent session never stands in

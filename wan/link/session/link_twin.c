@@ -5,6 +5,7 @@
  * that answers for another process than the newcomer's stays. */
 #include "wan/link/session/link_twin.h"
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -16,8 +17,9 @@
 #define VOUCHED_FOR  TB_SECONDS(10) /* more than the longest wait between two dials of a twin */
 #define REMEMBER_FOR TB_SECONDS(30)
 
-void tb_link_twin_ask(struct link *l)
+void tb_link_twin_ask(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l));
     const tb_time_ns now = tb_clock_now();
     tb_link_session_vouch(&l->session.life, false);
     l->session.twin.asked_at = now;
@@ -26,7 +28,7 @@ void tb_link_twin_ask(struct link *l)
     LINK_SEND(l, TB_FRAME_PING, tb_frame_ping, LINK_SMALL, .stamp = now);
 }
 
-void tb_link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
+void tb_link_twin_answered(struct tb_link *l, tb_time_ns stamp, tb_time_ns now)
 {
     if (l->session.twin.asked_at == 0 || stamp < l->session.twin.asked_at) return;
     l->session.twin.asked_at = 0;
@@ -35,8 +37,10 @@ void tb_link_twin_answered(struct link *l, tb_time_ns stamp, tb_time_ns now)
 }
 
 /* P10: one line for each twin in a session. It comes again every few seconds. */
-void tb_link_twin_found(struct link *l, const struct conn *twin, const struct tb_frame_hello *hello)
+void tb_link_twin_found(struct tb_link *l, const struct tb_link_conn *twin,
+                        const struct tb_frame_hello *hello)
 {
+    TB_ASSERT(tb_link_is_up(l) && tb_link_control(l) != twin); /* the session stays */
     const struct tb_id process = tb_frame_hello_process(hello);
     const bool same =
         tb_id_equal(&l->session.twin.life, &hello->life) && tb_id_equal(&l->session.twin.process, &process);
@@ -62,7 +66,7 @@ void tb_link_twin_found(struct link *l, const struct conn *twin, const struct tb
 }
 
 /* One line until a session comes up. */
-void tb_link_twin_is_us(struct link *l)
+void tb_link_twin_is_us(struct tb_link *l)
 {
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX], hex[TB_HEX_CHARS];
@@ -79,9 +83,9 @@ void tb_link_twin_is_us(struct link *l)
     tb_log_end(&line);
 }
 
-void tb_link_twin_forget(struct link *l, tb_time_ns now)
+void tb_link_twin_forget(struct tb_link *l, tb_time_ns now)
 {
-    struct link_twin *t = &l->session.twin;
+    struct tb_link_twin *t = &l->session.twin;
     if (l->session.life.vouched && tb_time_since(t->vouched_at, now) >= VOUCHED_FOR)
         tb_link_session_vouch(&l->session.life, false);
     if (t->seen_at == 0 || tb_time_since(t->seen_at, now) < REMEMBER_FOR) return;

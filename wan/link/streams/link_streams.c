@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -17,7 +18,7 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/link_send.h"
 
-void tb_link_streams_end_old(struct link *l)
+void tb_link_streams_end_old(struct tb_link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
@@ -28,20 +29,22 @@ void tb_link_streams_end_old(struct link *l)
 
 /* ---- ours ---- */
 
-static bool dial_one(struct link *l)
+static bool dial_one(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_is_up(l) && tb_link_control(l)->dialled);
     const int slot = tb_link_stream_free_slot(l);
     if (slot < 0) return false;
     struct tb_stream_plan plan = tb_link_stream_dial_plan(l, (uint32_t)slot, &tb_link_control(l)->address);
     plan.number = ++l->traffic.streams.number;
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return false;
+    TB_ASSERT(l->traffic.streams.slots[slot] == NULL);
     l->traffic.streams.slots[slot] = s;
     tb_links_stream_to_loop(l->links, s);
     return true;
 }
 
-static void dial_missing(struct link *l, tb_time_ns now)
+static void dial_missing(struct tb_link *l, tb_time_ns now)
 {
     if (!tb_link_control(l)->dialled || now < l->traffic.streams.retry_at) return;
     uint32_t count = tb_link_streams_fresh(l);
@@ -51,14 +54,14 @@ static void dial_missing(struct link *l, tb_time_ns now)
 
 /* ---- the peer's ---- */
 
-static bool number_is_gone(const struct link *l, uint32_t number)
+static bool number_is_gone(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < LINK_GONE_MAX; i++)
         if (l->traffic.streams.gone_numbers[i] == number) return true;
     return false;
 }
 
-static bool number_is_used(const struct link *l, uint32_t number)
+static bool number_is_used(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         const struct tb_stream *s = l->traffic.streams.slots[i];
@@ -71,8 +74,9 @@ static bool number_is_used(const struct link *l, uint32_t number)
 /* The connection has left the main loop's hands, or was lost on the way. */
 static void on_detached(void *user, struct tb_chan *chan)
 {
-    struct conn *c = user;
-    struct link *l = c->link;
+    TB_ASSERT(((struct tb_link_conn *)user)->binding != NULL);
+    struct tb_link_conn *c = user;
+    struct tb_link *l = c->link;
     struct tb_stream *s = c->binding;
     const bool welcome =
         chan != NULL && !atomic_load(&s->ending) && c->binding_session == tb_link_session_seq(l);
@@ -87,10 +91,10 @@ static void on_detached(void *user, struct tb_chan *chan)
     uv_async_send(&l->links->wake);
 }
 
-enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
+enum tb_status tb_links_on_bind(struct tb_link_conn *c, struct tb_wire_frame *f)
 {
     struct tb_frame_bind m;
-    struct link *l = c->link;
+    struct tb_link *l = c->link;
     const enum tb_status status = tb_frame_bind_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     const struct tb_id session = tb_link_session_id(l);
@@ -104,6 +108,7 @@ enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
     const struct tb_stream_plan plan = tb_link_stream_plan(l, (uint32_t)slot, m.stream);
     struct tb_stream *s = tb_stream_new(&plan);
     if (s == NULL) return TB_SITE_NOMEM;
+    TB_ASSERT(l->traffic.streams.slots[slot] == NULL && c->binding == NULL);
     l->traffic.streams.slots[slot] = s;
     c->binding = s;
     c->binding_session = tb_link_session_seq(l);
@@ -113,7 +118,7 @@ enum tb_status tb_links_on_bind(struct conn *c, struct tb_wire_frame *f)
 
 /* ---- ends ---- */
 
-static struct tb_stream *by_number(const struct link *l, uint32_t number)
+static struct tb_stream *by_number(const struct tb_link *l, uint32_t number)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
         struct tb_stream *s = l->traffic.streams.slots[i];
@@ -122,7 +127,7 @@ static struct tb_stream *by_number(const struct link *l, uint32_t number)
     return NULL;
 }
 
-enum tb_status tb_link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stream_gone(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stream_gone m;
     const enum tb_status status = tb_frame_stream_gone_decode(&f->payload, &m);
@@ -130,38 +135,42 @@ enum tb_status tb_link_on_stream_gone(struct link *l, struct tb_wire_frame *f)
     l->traffic.streams.gone_numbers[l->traffic.streams.gone_at++ % LINK_GONE_MAX] = m.stream;
     struct tb_stream *s = by_number(l, m.stream);
     if (s == NULL) return TB_OK;
-    s->peer_gone = true;
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_HEAR);
+    TB_ASSERT(legal);
     tb_link_stream_end(s);
     return TB_OK;
 }
 
-static void forget_stream(struct link *l, uint32_t slot)
+static void forget_stream(struct tb_link *l, uint32_t slot)
 {
+    TB_ASSERT(l->traffic.streams.slots[slot] != NULL);
     tb_link_stream_add_stats(&l->stats, l->traffic.streams.slots[slot]);
     tb_stream_free(l->traffic.streams.slots[slot]);
     l->traffic.streams.slots[slot] = NULL;
 }
 
-/* A stream of this session is gone here. Whoever sees it first says so; what it had on its way is
- * sent again once both ends are closed and the peer has told what arrived. */
-static void tell_gone(struct link *l, struct tb_stream *s, tb_time_ns now)
+/* A stream of this session is gone here. The end that sees it first says so. Chunks that were on
+ * it are sent again once both ends are closed and the peer has told which arrived. */
+static void tell_gone(struct tb_link *l, struct tb_stream *s, tb_time_ns now)
 {
     const enum tb_status why = (enum tb_status)atomic_load(&s->why);
-    s->told_gone = true;
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_TELL);
+    TB_ASSERT(legal);
+    const bool heard = tb_stream_farewell_heard(s->farewell);
     tb_link_take_notes(l);
     if (!tb_link_is_up(l)) return;
     tb_link_tell_held(l, now);
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
-    if (s->peer_gone && why == TB_CANCELLED)
+    if (heard && why == TB_CANCELLED)
         return; /* the peer closed what is not needed, or lost it and counts it */
     l->stats.streams_lost++;
-    if (!s->peer_gone && why != TB_CANCELLED)
+    if (!heard && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
                tb_status_name(why));
     if (why == TB_PEER_GARBLED) l->traffic.streams.garbled = true;
 }
 
-static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns now)
+static void note_failure(struct tb_link *l, const struct tb_stream *s, tb_time_ns now)
 {
     const struct tb_links_options *o = &l->links->options;
     if (atomic_load(&s->was_bound)) l->traffic.streams.failures = 0;
@@ -171,29 +180,30 @@ static void note_failure(struct link *l, const struct tb_stream *s, tb_time_ns n
     l->traffic.streams.retry_at = now + TB_MS(tb_links_random() % (bound + 1));
 }
 
-static void stream_gone(struct link *l, uint32_t slot, tb_time_ns now)
+static void stream_gone(struct tb_link *l, uint32_t slot, tb_time_ns now)
 {
+    TB_ASSERT(tb_stream_phase(l->traffic.streams.slots[slot]) == TB_STREAM_GONE);
     struct tb_stream *s = l->traffic.streams.slots[slot];
     if (s->plan.session_seq != tb_link_session_seq(l) || !tb_link_is_up(l)) {
         forget_stream(l, slot);
         return;
     }
-    if (!s->told_gone) {
+    if (!tb_stream_farewell_told(s->farewell)) {
         note_failure(l, s, now);
         tell_gone(l, s, now);
     }
     /* Never bound: nothing was sent on it, so there is no word of the peer to wait for. */
-    if (tb_link_is_up(l) && !s->peer_gone && atomic_load(&s->was_bound)) return;
+    if (tb_link_is_up(l) && !tb_stream_farewell_heard(s->farewell) && atomic_load(&s->was_bound)) return;
     tb_link_out_stream_gone(l, slot);
     forget_stream(l, slot);
 }
 
-bool tb_link_streams_garbled(const struct link *l)
+bool tb_link_streams_garbled(const struct tb_link *l)
 {
     return l->traffic.streams.garbled;
 }
 
-void tb_link_streams_tick(struct link *l, tb_time_ns now)
+void tb_link_streams_tick(struct tb_link *l, tb_time_ns now)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX && !l->traffic.streams.garbled; i++)
         if (l->traffic.streams.slots[i] != NULL &&

@@ -8,6 +8,7 @@
  * nothing moves on it any more. */
 #include "wan/link/streams/link_tune.h"
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -15,6 +16,7 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/link_send.h"
+#include "wan/send/feed_parcels.h"
 
 #define LOOK_EVERY TB_MS(250)
 
@@ -23,7 +25,7 @@
 #define IDLE_BEFORE_WORN TB_MS(500)
 
 /* Slots of the bound streams with the lowest numbers, at most `most`. */
-static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_t *count_out)
+static uint64_t first_of(const struct tb_link *l, uint32_t most, bool worn, uint32_t *count_out)
 {
     uint64_t slots = 0;
     uint32_t after = 0;
@@ -38,6 +40,7 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
         }
         if (found < 0) break;
         after = l->traffic.streams.slots[found]->plan.number;
+        TB_ASSERT((slots >> found & 1) == 0);
         slots |= UINT64_C(1) << found;
     }
     return slots;
@@ -45,14 +48,14 @@ static uint64_t first_of(const struct link *l, uint32_t most, bool worn, uint32_
 
 /* ---- what is used ---- */
 
-static uint64_t used_now(const struct link *l, uint32_t *fresh_out)
+static uint64_t used_now(const struct tb_link *l, uint32_t *fresh_out)
 {
     uint32_t more = 0;
     const uint64_t fresh = first_of(l, l->traffic.streams.tuner.streams, false, fresh_out);
     return fresh | first_of(l, l->traffic.streams.tuner.streams - *fresh_out, true, &more);
 }
 
-static tb_time_ns least_rtt(const struct link *l)
+static tb_time_ns least_rtt(const struct tb_link *l)
 {
     tb_time_ns least = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
@@ -67,7 +70,7 @@ static tb_time_ns least_rtt(const struct link *l)
 
 /* ---- the kernel's ceilings ---- */
 
-static void tell_window(const struct link *l, const struct tb_window_seen *seen, uint64_t needs)
+static void tell_window(const struct tb_link *l, const struct tb_window_seen *seen, uint64_t needs)
 {
     struct tb_log_line line;
     tb_log_begin(&line, needs > 0 ? TB_LOG_WARN : TB_LOG_INFO, "link.window");
@@ -80,13 +83,13 @@ static void tell_window(const struct link *l, const struct tb_window_seen *seen,
 }
 
 /* Said when more is needed than was said before, and when the ceiling is high enough. */
-static void watch_window(const struct link *l, const struct tb_window_seen *seen, uint64_t *wanted_bytes)
+static void watch_window(const struct tb_link *l, const struct tb_window_seen *seen, uint64_t *wanted_bytes)
 {
     const uint64_t before = *wanted_bytes;
     if (tb_window_look(wanted_bytes, seen) || *wanted_bytes < before) tell_window(l, seen, *wanted_bytes);
 }
 
-static void watch_windows(struct link *l)
+static void watch_windows(struct tb_link *l)
 {
     const struct tb_tcp_ceilings *c = &l->links->ceilings;
     struct tb_window_seen sent = {.rtt = least_rtt(l), .ceiling_bytes = c->send_bytes};
@@ -114,7 +117,7 @@ static uint64_t window_of(const struct tb_tcp_ceilings *c)
     return c->receive_bytes / 2 < c->send_bytes ? c->receive_bytes / 2 : c->send_bytes;
 }
 
-static void look(struct link *l, tb_time_ns now)
+static void look(struct tb_link *l, tb_time_ns now)
 {
     const struct tb_tuner_seen seen = {.now = now,
                                        .rtt = least_rtt(l),
@@ -142,20 +145,21 @@ static void look(struct link *l, tb_time_ns now)
 /* ---- what is open ---- */
 
 /* The side that accepts cannot dial: it says how many would serve it. */
-static void tell_wanted(struct link *l)
+static void tell_wanted(struct tb_link *l)
 {
     const struct tb_links_options *o = &l->links->options;
     if (tb_link_control(l)->dialled || o->streams != 0 || tb_link_protocol(l) < TB_LINK_PROTOCOL_STREAMS)
         return;
     if (l->traffic.crossings.outs == NULL ||
         l->traffic.streams.told_wants == l->traffic.streams.tuner.streams)
-        return; /* who sends nothing wants nothing */
+        return;                                      /* who sends nothing wants nothing */
+    TB_ASSERT(l->traffic.streams.tuner.streams > 0); /* 0 breaks the protocol */
     l->traffic.streams.told_wants = l->traffic.streams.tuner.streams;
     LINK_SEND(l, TB_FRAME_STREAMS, tb_frame_streams, LINK_SMALL, .count = l->traffic.streams.told_wants);
 }
 
 /* A number of the operator's is not gone over. */
-enum tb_status tb_link_on_streams(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_streams(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_streams m;
     const enum tb_status status = tb_frame_streams_decode(&f->payload, &m);
@@ -176,16 +180,18 @@ static uint64_t moved(const struct tb_stream *s)
 
 /* Nothing is on its way on it: the peer is told first, so that it does not take the end for a
  * loss. */
-static void retire(struct link *l, struct tb_stream *s)
+static void retire(struct tb_link *l, struct tb_stream *s)
 {
-    s->retired = s->told_gone = true;
+    TB_ASSERT(tb_link_stream_is_bound(l, s));
+    const bool legal = tb_stream_farewell_step(&s->farewell, TB_STREAM_WORD_RETIRE);
+    TB_ASSERT(legal); /* close_idle asks for streams that are bound */
     if (tb_link_stream_is_worn(l, s)) l->stats.streams_rotated++;
     LINK_SEND(l, TB_FRAME_STREAM_GONE, tb_frame_stream_gone, LINK_SMALL, .stream = s->plan.number);
     tb_link_stream_end(s);
 }
 
 /* The dialler closes what is not among the first it wants, once nothing moved on it for a while. */
-static void close_idle(struct link *l, tb_time_ns now)
+static void close_idle(struct tb_link *l, tb_time_ns now)
 {
     uint32_t count = 0;
     const uint64_t needed = first_of(l, tb_link_streams_wanted(l), false, &count);
@@ -204,7 +210,7 @@ static void close_idle(struct link *l, tb_time_ns now)
     }
 }
 
-void tb_link_tune(struct link *l, tb_time_ns now)
+void tb_link_tune(struct tb_link *l, tb_time_ns now)
 {
     if (!tb_link_is_up(l)) return;
     uint32_t fresh = 0;

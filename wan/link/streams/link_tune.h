@@ -4,10 +4,10 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 struct tb_wire_frame;
 
-enum tb_status tb_link_on_streams(struct link *l, struct tb_wire_frame *f);
-void tb_link_tune(struct link *l, tb_time_ns now);
+enum tb_status tb_link_on_streams(struct tb_link *l, struct tb_wire_frame *f);
+void tb_link_tune(struct tb_link *l, tb_time_ns now);
 
 #endif

@@ -9,8 +9,9 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_control.h"
+#include "wan/stream/stream_loop.h"
 
-uint32_t tb_link_streams_count(const struct link *l)
+uint32_t tb_link_streams_count(const struct tb_link *l)
 {
     uint32_t count = l->traffic.streams.ahead_count;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
@@ -18,7 +19,7 @@ uint32_t tb_link_streams_count(const struct link *l)
     return count;
 }
 
-bool tb_link_streams_old(const struct link *l)
+bool tb_link_streams_old(const struct tb_link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->traffic.streams.slots[i] != NULL &&
@@ -27,20 +28,20 @@ bool tb_link_streams_old(const struct link *l)
     return false;
 }
 
-struct tb_stream *tb_link_stream_at(const struct link *l, uint32_t slot)
+struct tb_stream *tb_link_stream_at(const struct tb_link *l, uint32_t slot)
 {
     TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     return l->traffic.streams.slots[slot];
 }
 
-bool tb_link_streams_are_ahead(const struct link *l)
+bool tb_link_streams_are_ahead(const struct tb_link *l)
 {
     return l->traffic.streams.ahead_count > 0;
 }
 
-void tb_link_streams_up(struct link *l, tb_time_ns rtt)
+void tb_link_streams_up(struct tb_link *l, tb_time_ns rtt)
 {
-    struct link_streams *s = &l->traffic.streams;
+    struct tb_link_streams *s = &l->traffic.streams;
     s->number = 0;
     s->failures = 0;
     s->retry_at = 0;
@@ -58,7 +59,7 @@ void tb_link_stream_end(struct tb_stream *s)
         atomic_store(&s->ending, true); /* still on its way to a loop */
 }
 
-int tb_link_stream_free_slot(const struct link *l)
+int tb_link_stream_free_slot(const struct tb_link *l)
 {
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
         if (l->traffic.streams.slots[i] == NULL) return (int)i;
@@ -67,11 +68,13 @@ int tb_link_stream_free_slot(const struct link *l)
 
 void tb_links_stream_to_loop(struct tb_links *ls, struct tb_stream *s)
 {
+    TB_ASSERT(ls->loop_count > 0 && s->loop == NULL);
     tb_stream_loop_add(ls->loops[ls->loop_at++ % ls->loop_count], s);
 }
 
-struct tb_stream_plan tb_link_stream_plan(struct link *l, uint32_t slot, uint32_t number)
+struct tb_stream_plan tb_link_stream_plan(struct tb_link *l, uint32_t slot, uint32_t number)
 {
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     const struct tb_links_options *o = &l->links->options;
     return (struct tb_stream_plan){.feed = l->traffic.feed,
                                    .session_seq = tb_link_session_seq(l),
@@ -87,7 +90,7 @@ struct tb_stream_plan tb_link_stream_plan(struct link *l, uint32_t slot, uint32_
                                    .idle = TB_MS(o->stream_idle_ms)};
 }
 
-struct tb_stream_plan tb_link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to)
+struct tb_stream_plan tb_link_stream_dial_plan(struct tb_link *l, uint32_t slot, const struct tb_address *to)
 {
     struct tb_stream_plan plan = tb_link_stream_plan(l, slot, 0);
     plan.dialled = true;
@@ -112,7 +115,7 @@ void tb_link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream 
     to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
 }
 
-uint64_t tb_link_sent_bytes(const struct link *l)
+uint64_t tb_link_sent_bytes(const struct tb_link *l)
 {
     uint64_t bytes = l->stats.bytes_sent;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)
@@ -141,12 +144,13 @@ static void one_stream(const struct tb_stream *s, struct tb_links_stream_stats *
         .window_bytes = seen(&s->window_bytes),
         .records = seen(&s->records),
         .limit = (enum tb_limit)atomic_load_explicit(&s->limit, memory_order_relaxed)};
+    TB_ASSERT(to->limit < TB_LIMITS);
     to->kernel_sends = to->open && s->kernel_sends;
     to->own_records = to->open && s->own_records;
     if (to->open) snprintf(to->congestion, sizeof to->congestion, "%s", s->congestion);
 }
 
-void tb_link_stream_stats(const struct link *l, struct tb_links_stats *stats)
+void tb_link_stream_stats(const struct tb_link *l, struct tb_links_stats *stats)
 {
     stats->stream_count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++) {
@@ -160,23 +164,23 @@ void tb_link_stream_stats(const struct link *l, struct tb_links_stats *stats)
     stats->searching = l->traffic.streams.tuner.state != TB_TUNER_SETTLED;
 }
 
-bool tb_link_stream_is_worn(const struct link *l, const struct tb_stream *s)
+bool tb_link_stream_is_worn(const struct tb_link *l, const struct tb_stream *s)
 {
     return atomic_load_explicit(&s->records, memory_order_relaxed) >= l->links->options.records_max;
 }
 
-static bool is_ours(const struct link *l, const struct tb_stream *s)
+static bool is_ours(const struct tb_link *l, const struct tb_stream *s)
 {
     return s != NULL && s->plan.session_seq == tb_link_session_seq(l) &&
-           tb_stream_phase(s) != TB_STREAM_GONE && !s->retired;
+           tb_stream_phase(s) != TB_STREAM_GONE && !tb_stream_farewell_told(s->farewell);
 }
 
-bool tb_link_stream_is_bound(const struct link *l, const struct tb_stream *s)
+bool tb_link_stream_is_bound(const struct tb_link *l, const struct tb_stream *s)
 {
-    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !s->peer_gone;
+    return is_ours(l, s) && tb_stream_phase(s) == TB_STREAM_BOUND && !tb_stream_farewell_heard(s->farewell);
 }
 
-uint32_t tb_link_streams_wanted(const struct link *l)
+uint32_t tb_link_streams_wanted(const struct tb_link *l)
 {
     const uint32_t wanted = l->traffic.streams.tuner.streams > l->traffic.streams.peer_wants
                                 ? l->traffic.streams.tuner.streams
@@ -184,7 +188,7 @@ uint32_t tb_link_streams_wanted(const struct link *l)
     return wanted < TB_LINKS_STREAMS_MAX ? wanted : TB_LINKS_STREAMS_MAX;
 }
 
-uint32_t tb_link_streams_fresh(const struct link *l)
+uint32_t tb_link_streams_fresh(const struct tb_link *l)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < TB_LINKS_STREAMS_MAX; i++)

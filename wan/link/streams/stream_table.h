@@ -6,13 +6,13 @@
 #include "wan/stream/stream.h"
 #include "wan/stream/tuner.h"
 
-struct link;
+struct tb_link;
 struct tb_links;
 struct tb_stream;
 
 #define LINK_GONE_MAX 64u /* stream numbers that may not be bound any more */
 
-struct link_streams {
+struct tb_link_streams {
     struct tb_stream *slots[TB_LINKS_STREAMS_MAX];
     uint32_t number; /* the last one dialled, or the highest bound */
     /* Dialled beside a control stream that is not greeted yet. */
@@ -31,28 +31,28 @@ struct link_streams {
     bool garbled; /* a stream of the session ended so: the turn ends the session */
 };
 
-uint32_t tb_link_streams_count(const struct link *l);
-bool tb_link_streams_old(const struct link *l); /* some of an earlier session are not gone yet */
+uint32_t tb_link_streams_count(const struct tb_link *l);
+bool tb_link_streams_old(const struct tb_link *l); /* some of an earlier session are not gone yet */
 /* NULL: the slot is free. */
-struct tb_stream *tb_link_stream_at(const struct link *l, uint32_t slot);
-bool tb_link_streams_are_ahead(const struct link *l);
+struct tb_stream *tb_link_stream_at(const struct tb_link *l, uint32_t slot);
+bool tb_link_streams_are_ahead(const struct tb_link *l);
 /* A session began; the RTT of its control stream. */
-void tb_link_streams_up(struct link *l, tb_time_ns rtt);
+void tb_link_streams_up(struct tb_link *l, tb_time_ns rtt);
 void tb_link_stream_end(struct tb_stream *s);
 /* -1: all are taken. */
-int tb_link_stream_free_slot(const struct link *l);
+int tb_link_stream_free_slot(const struct tb_link *l);
 /* Gives it to the next loop. */
 void tb_links_stream_to_loop(struct tb_links *ls, struct tb_stream *s);
-struct tb_stream_plan tb_link_stream_plan(struct link *l, uint32_t slot, uint32_t number);
-struct tb_stream_plan tb_link_stream_dial_plan(struct link *l, uint32_t slot, const struct tb_address *to);
+struct tb_stream_plan tb_link_stream_plan(struct tb_link *l, uint32_t slot, uint32_t number);
+struct tb_stream_plan tb_link_stream_dial_plan(struct tb_link *l, uint32_t slot, const struct tb_address *to);
 void tb_link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s);
-uint64_t tb_link_sent_bytes(const struct link *l); /* of chunk frames, on all streams since ever */
-void tb_link_stream_stats(const struct link *l, struct tb_links_stats *stats);
+uint64_t tb_link_sent_bytes(const struct tb_link *l); /* of chunk frames, on all streams since ever */
+void tb_link_stream_stats(const struct tb_link *l, struct tb_links_stats *stats);
 /* Under its keys as many records went as may. */
-bool tb_link_stream_is_worn(const struct link *l, const struct tb_stream *s);
+bool tb_link_stream_is_worn(const struct tb_link *l, const struct tb_stream *s);
 /* Bound in this session, and the peer has not ended it. */
-bool tb_link_stream_is_bound(const struct link *l, const struct tb_stream *s);
-uint32_t tb_link_streams_wanted(const struct link *l); /* that are to be open, where we dial */
-uint32_t tb_link_streams_fresh(const struct link *l);  /* that are, or are on their way, and are not worn */
+bool tb_link_stream_is_bound(const struct tb_link *l, const struct tb_stream *s);
+uint32_t tb_link_streams_wanted(const struct tb_link *l); /* that are to be open, where we dial */
+uint32_t tb_link_streams_fresh(const struct tb_link *l); /* that are, or are on their way, and are not worn */
 
 #endif

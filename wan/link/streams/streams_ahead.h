@@ -4,14 +4,14 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 
 /* Dials them before the session is greeted; each is adopted by a session at that
  * address, or ends. */
-void tb_link_streams_ahead(struct link *l, const struct tb_address *to);
-void tb_link_streams_ahead_end(struct link *l);
-void tb_link_streams_adopt(struct link *l); /* a session began */
+void tb_link_streams_ahead(struct tb_link *l, const struct tb_address *to);
+void tb_link_streams_ahead_end(struct tb_link *l);
+void tb_link_streams_adopt(struct tb_link *l); /* a session began */
 /* Frees those that are gone. */
-void tb_link_streams_ahead_gone(struct link *l);
+void tb_link_streams_ahead_gone(struct tb_link *l);
 
 #endif

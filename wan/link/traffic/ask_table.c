@@ -1,13 +1,14 @@
 /* ask_table.c - manifests that are asked for, or that follow a PUSH, until they are complete. */
 #include "wan/link/traffic/ask_table.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced.h"
 
-void tb_link_ask_clear(struct ask *a)
+void tb_link_ask_clear(struct tb_link_ask *a)
 {
     for (uint32_t s = 0; a->memories != NULL && s < a->key.shard_count; s++)
         tb_free(a->memories[s]);
@@ -22,26 +23,36 @@ void tb_link_ask_clear(struct ask *a)
     a->sent = a->complete = false;
 }
 
-struct ask **tb_link_ask_find(struct link *l, const struct tb_id *uid)
+struct tb_link_ask **tb_link_ask_find(struct tb_link *l, const struct tb_id *uid)
 {
-    struct ask **at = &l->traffic.asks;
+    struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
         at = &(*at)->next;
     return at;
 }
 
-void tb_link_ask_free(struct ask **at)
+void tb_link_ask_free(struct tb_link_ask **at)
 {
-    struct ask *a = *at;
+    TB_ASSERT(*at != NULL);
+    struct tb_link_ask *a = *at;
     *at = a->next;
     tb_link_ask_clear(a);
     tb_free(a);
 }
 
-/* What nobody asked for is not waited for. */
-void tb_link_asks_rewind(struct link *l)
+/* Answers that the peer may have in hand: more than TB_LINKS_ASKS_SENT_MAX break the protocol. */
+static uint32_t asks_sent(const struct tb_link *l)
 {
-    struct ask **at = &l->traffic.asks;
+    uint32_t count = l->traffic.skipped_asks;
+    for (const struct tb_link_ask *a = l->traffic.asks; a != NULL; a = a->next)
+        count += !a->unasked && a->sent;
+    return count;
+}
+
+/* Manifests that follow a PUSH, and that nobody here asked for, are not waited for. */
+void tb_link_asks_rewind(struct tb_link *l)
+{
+    struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL) {
         if ((*at)->unasked) {
             tb_link_ask_free(at);
@@ -51,70 +62,65 @@ void tb_link_asks_rewind(struct link *l)
         at = &(*at)->next;
     }
     l->traffic.skipped_asks = 0;
+    TB_ASSERT(asks_sent(l) == 0); /* each is sent again */
 }
 
-void tb_link_asks_free(struct link *l)
+void tb_link_asks_free(struct tb_link *l)
 {
     while (l->traffic.asks != NULL)
         tb_link_ask_free(&l->traffic.asks);
 }
 
-static enum tb_status ask_begin(struct ask *a)
+static enum tb_status ask_begin(struct tb_link_ask *a)
 {
+    TB_ASSERT(a->key.shard_count > 0 && a->manifests == NULL && a->memories == NULL);
     a->manifests = tb_calloc(a->key.shard_count, sizeof *a->manifests);
     a->memories = tb_calloc(a->key.shard_count, sizeof *a->memories);
     return a->manifests != NULL && a->memories != NULL ? TB_OK : TB_SITE_NOMEM;
 }
 
-uint32_t tb_link_ask_count(const struct link *l)
+uint32_t tb_link_ask_count(const struct tb_link *l)
 {
     uint32_t count = 0;
-    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
+    for (const struct tb_link_ask *a = l->traffic.asks; a != NULL; a = a->next)
         count += !a->unasked;
     return count;
 }
 
-/* Answers that the peer may have in hand: more than TB_LINKS_ASKS_SENT_MAX break the protocol. */
-static uint32_t asks_sent(const struct link *l)
-{
-    uint32_t count = l->traffic.skipped_asks;
-    for (const struct ask *a = l->traffic.asks; a != NULL; a = a->next)
-        count += !a->unasked && a->sent;
-    return count;
-}
-
-void tb_link_ask_passed(struct link *l, const struct ask *a)
+void tb_link_ask_passed(struct tb_link *l, const struct tb_link_ask *a)
 {
     if (a->seq > l->traffic.skipped_seq) l->traffic.skipped_asks = 0;
 }
 
-void tb_link_ask_skip(struct link *l, const struct ask *a)
+void tb_link_ask_skip(struct tb_link *l, const struct tb_link_ask *a)
 {
     if (!a->sent || a->seq == 0) return;
     l->traffic.skipped_asks++;
     if (a->seq > l->traffic.skipped_seq) l->traffic.skipped_seq = a->seq;
 }
 
-static void ask_add(struct link *l, struct ask *a)
+static void ask_add(struct tb_link *l, struct tb_link_ask *a)
 {
-    struct ask **at = &l->traffic.asks;
+    TB_ASSERT(a->next == NULL);
+    struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL)
         at = &(*at)->next;
     *at = a;
 }
 
-void tb_link_asks_send(struct link *l)
+void tb_link_asks_send(struct tb_link *l)
 {
     uint32_t sent = asks_sent(l);
-    for (struct ask *a = l->traffic.asks; a != NULL && tb_link_is_up(l) && sent < TB_LINKS_ASKS_SENT_MAX;
-         a = a->next) {
-        const struct announced *known = tb_link_announced(l, &a->uid);
+    for (struct tb_link_ask *a = l->traffic.asks;
+         a != NULL && tb_link_is_up(l) && sent < TB_LINKS_ASKS_SENT_MAX; a = a->next) {
+        const struct tb_announced *known = tb_link_announced(l, &a->uid);
         if (a->sent || known == NULL) continue;
         a->key = known->key;
         if (ask_begin(a) != TB_OK) {
             tb_link_ask_clear(a);
             continue; /* again at the next tick */
         }
+        TB_ASSERT(!a->complete && a->shard == 0);
         a->sent = true;
         a->seq = ++l->traffic.ask_seq;
         sent++;
@@ -124,19 +130,19 @@ void tb_link_asks_send(struct link *l)
 
 /* P7: all that nobody asked for, together, is kept within what one version may take. So many are
  * free. */
-uint64_t tb_link_ask_room(const struct link *l, const struct ask *whose)
+uint64_t tb_link_ask_room(const struct tb_link *l, const struct tb_link_ask *whose)
 {
     const uint64_t most = l->links->options.manifest_bytes_max;
     uint64_t used = whose->memory_bytes;
-    for (const struct ask *a = l->traffic.asks; whose->unasked && a != NULL; a = a->next)
+    for (const struct tb_link_ask *a = l->traffic.asks; whose->unasked && a != NULL; a = a->next)
         if (a->unasked && a != whose) used += a->memory_bytes + a->head_total;
     return used < most ? most - used : 0;
 }
 
 /* At most TB_FEED_EXPECTED_MAX: each is of a number that is expected. */
-enum tb_status tb_link_ask_pushed(struct link *l, const struct tb_version_key *key)
+enum tb_status tb_link_ask_pushed(struct tb_link *l, const struct tb_version_key *key)
 {
-    struct ask *a = *tb_link_ask_find(l, &key->uid);
+    struct tb_link_ask *a = *tb_link_ask_find(l, &key->uid);
     const bool fresh = a == NULL;
     if (fresh) a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
@@ -154,23 +160,23 @@ enum tb_status tb_link_ask_pushed(struct link *l, const struct tb_version_key *k
     return status;
 }
 
-void tb_link_ask_declined(struct link *l, const struct tb_id *uid)
+void tb_link_ask_declined(struct tb_link *l, const struct tb_id *uid)
 {
-    struct ask **at = tb_link_ask_find(l, uid);
+    struct tb_link_ask **at = tb_link_ask_find(l, uid);
     if (*at != NULL && (*at)->unasked) tb_link_ask_free(at); /* pages that follow are skipped */
 }
 
-static void tell_failed(struct link *l, const struct tb_id *uid, enum tb_status why)
+static void tell_failed(struct tb_link *l, const struct tb_id *uid, enum tb_status why)
 {
     const struct tb_links_ops *ops = l->links->options.ops;
     if (ops->on_failed != NULL) ops->on_failed(l->links->options.user, l->index, uid, why);
 }
 
-/* Asks wait for the peer's next session, and go on in it. What the peer does not announce by then
- * may never be answered: such gives way when there are too many. */
-static struct ask **ask_stale(struct link *l)
+/* Asks wait for the peer's next session, and go on in it. A version that the peer does not
+ * announce by then may never be answered: its ask gives way when there are too many. */
+static struct tb_link_ask **ask_stale(struct tb_link *l)
 {
-    struct ask **at = &l->traffic.asks;
+    struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL && tb_link_announced(l, &(*at)->uid) != NULL)
         at = &(*at)->next;
     return at;
@@ -178,9 +184,10 @@ static struct ask **ask_stale(struct link *l)
 
 enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_id *uid)
 {
-    struct link *l = &ls->links[peer];
-    const struct announced *known = tb_link_announced(l, uid);
-    struct ask *pushed = *tb_link_ask_find(l, uid);
+    TB_ASSERT(peer < ls->options.peer_count);
+    struct tb_link *l = &ls->links[peer];
+    const struct tb_announced *known = tb_link_announced(l, uid);
+    struct tb_link_ask *pushed = *tb_link_ask_find(l, uid);
     if (pushed != NULL && pushed->unasked) { /* they are on their way, or here */
         pushed->unasked = false;
         tb_links_busy(ls);
@@ -189,12 +196,12 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     if (pushed != NULL) return TB_DONE_BEFORE;
     if (known == NULL) return TB_NOT_FOUND;
     const uint32_t count = tb_link_ask_count(l);
-    struct ask **stale = count >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
+    struct tb_link_ask **stale = count >= TB_LINKS_ASKS_MAX ? ask_stale(l) : NULL;
     if (stale != NULL && *stale == NULL) {
         tb_links_table_refused(ls, TB_LINKS_TABLE_ASKS, l);
         return TB_SITE_NOMEM;
     }
-    struct ask *a = tb_calloc(1, sizeof *a);
+    struct tb_link_ask *a = tb_calloc(1, sizeof *a);
     if (a == NULL) return TB_SITE_NOMEM;
     a->uid = *uid;
     a->key = known->key;
@@ -207,9 +214,9 @@ enum tb_status tb_links_ask(struct tb_links *ls, uint32_t peer, const struct tb_
     return TB_OK;
 }
 
-void tb_link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+void tb_link_ask_fail(struct tb_link *l, const struct tb_id *uid, enum tb_status why)
 {
-    struct ask **at = tb_link_ask_find(l, uid);
+    struct tb_link_ask **at = tb_link_ask_find(l, uid);
     const struct tb_id id = *uid;
     if (*at == NULL) return;
     const bool unasked = (*at)->unasked;

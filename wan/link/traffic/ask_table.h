@@ -4,11 +4,11 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 
 /* Manifests on their way to us. */
-struct ask {
-    struct ask *next;
+struct tb_link_ask {
+    struct tb_link_ask *next;
     struct tb_id uid;
     struct tb_version_key key;
     bool sent;    /* in this session */
@@ -25,23 +25,26 @@ struct ask {
     void **memories;
 };
 
-void tb_link_ask_clear(struct ask *a);
+void tb_link_ask_clear(struct tb_link_ask *a);
 /* Points to NULL where there is none. */
-struct ask **tb_link_ask_find(struct link *l, const struct tb_id *uid);
-void tb_link_ask_free(struct ask **at);
-void tb_link_asks_rewind(struct link *l);
-void tb_link_asks_free(struct link *l);
-uint32_t tb_link_ask_count(const struct link *l); /* without those that nobody here asked for */
+struct tb_link_ask **tb_link_ask_find(struct tb_link *l, const struct tb_id *uid);
+void tb_link_ask_free(struct tb_link_ask **at);
+void tb_link_asks_rewind(struct tb_link *l);
+void tb_link_asks_free(struct tb_link *l);
+uint32_t tb_link_ask_count(const struct tb_link *l); /* without those that nobody here asked for */
 /* The peer answers in the order in which it was asked: what was asked before this one is over
  * there. */
-void tb_link_ask_passed(struct link *l, const struct ask *a);
-void tb_link_ask_skip(struct link *l, const struct ask *a); /* ends here; the peer may still answer it */
-void tb_link_asks_send(struct link *l); /* those the peer announced and that were not sent in this session */
+void tb_link_ask_passed(struct tb_link *l, const struct tb_link_ask *a);
+void tb_link_ask_skip(struct tb_link *l,
+                      const struct tb_link_ask *a); /* ends here; the peer may still answer it */
+void tb_link_asks_send(
+    struct tb_link *l); /* those the peer announced and that were not sent in this session */
 /* Bytes of manifests that may still be kept for this one. */
-uint64_t tb_link_ask_room(const struct link *l, const struct ask *whose);
+uint64_t tb_link_ask_room(const struct tb_link *l, const struct tb_link_ask *whose);
 /* Its manifests follow PUSH. TB_TOO_LARGE, TB_SITE_NOMEM: they are not kept. */
-TB_MUST_USE enum tb_status tb_link_ask_pushed(struct link *l, const struct tb_version_key *key);
-void tb_link_ask_declined(struct link *l, const struct tb_id *uid); /* they are kept if they were asked for */
-void tb_link_ask_fail(struct link *l, const struct tb_id *uid, enum tb_status why);
+TB_MUST_USE enum tb_status tb_link_ask_pushed(struct tb_link *l, const struct tb_version_key *key);
+void tb_link_ask_declined(struct tb_link *l,
+                          const struct tb_id *uid); /* they are kept if they were asked for */
+void tb_link_ask_fail(struct tb_link *l, const struct tb_id *uid, enum tb_status why);
 
 #endif

@@ -7,21 +7,20 @@
 #include "wan/send/hedge.h"
 #include "wan/send/shared_places.h"
 
-struct link;
-struct offer;
-struct tb_share;
+struct tb_link;
+struct tb_offer;
+struct tb_shared_places;
 
 /* A version that the peer draws from us. */
-struct out {
-    struct out *next;
+struct tb_link_out {
+    struct tb_link_out *next;
     uint32_t crossing;
-    struct offer *offer;
+    struct tb_offer *offer;
     /* of an offer, or ours (tb_links_past_new): what the peer holds whole; NULL: none, or gone
      * here */
-    struct tb_share *base;
-    bool based;        /* BASE came, or EXPECT named it */
+    struct tb_shared_places *base;
     bool no_base_told; /* the log says that the peer's base went */
-    struct tb_crossing core;
+    struct tb_outbound core;
     void *memory;
     tb_time_ns began_at;
     tb_time_ns have_at; /* what is held here was told, in a shared crossing */
@@ -29,8 +28,8 @@ struct out {
     struct tb_fair_bill bill;
 };
 
-struct link_crossings {
-    struct out *outs;
+struct tb_link_crossings {
+    struct tb_link_out *outs;
     uint32_t want_last; /* the highest crossing number the peer gave */
     struct tb_fair fair;
     struct tb_hedge hedge;
@@ -41,17 +40,17 @@ struct link_crossings {
 };
 
 /* NULL: there is none. */
-struct out *tb_link_out_find(const struct link *l, uint32_t crossing);
-void tb_link_out_free(struct link *l, struct out *out);
+struct tb_link_out *tb_link_out_find(const struct tb_link *l, uint32_t crossing);
+void tb_link_out_free(struct tb_link *l, struct tb_link_out *out);
 /* A session began. */
-void tb_link_crossings_up(struct link *l);
-void tb_link_outs_drop(struct link *l, const struct offer *o); /* NULL: all */
-uint32_t tb_link_out_count(const struct link *l);
-enum tb_status tb_link_out_new(struct link *l, uint32_t crossing, struct offer *offer);
+void tb_link_crossings_up(struct tb_link *l);
+void tb_link_outs_drop(struct tb_link *l, const struct tb_offer *o); /* NULL: all */
+uint32_t tb_link_out_count(const struct tb_link *l);
+enum tb_status tb_link_out_new(struct tb_link *l, uint32_t crossing, struct tb_offer *offer);
 /* A crossing that the peer expects begins. */
-TB_MUST_USE enum tb_status tb_link_out_push(struct link *l, uint32_t crossing, struct offer *o,
-                                            struct tb_share *base);
+TB_MUST_USE enum tb_status tb_link_out_push(struct tb_link *l, uint32_t crossing, struct tb_offer *o,
+                                            struct tb_shared_places *base);
 /* The crossing a message is about. NULL and TB_OK: one that is over, which is no mistake. */
-enum tb_status tb_link_out_of(const struct link *l, uint32_t crossing, struct out **out_out);
+enum tb_status tb_link_out_of(const struct tb_link *l, uint32_t crossing, struct tb_link_out **out_out);
 
 #endif

@@ -5,32 +5,34 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
 
-struct in *tb_link_in_find(const struct link *l, uint32_t crossing)
+struct tb_link_in *tb_link_in_find(const struct tb_link *l, uint32_t crossing)
 {
-    struct in *in = l->traffic.ins;
+    struct tb_link_in *in = l->traffic.ins;
     while (in != NULL && (crossing == 0 || in->crossing != crossing))
         in = in->next;
     return in;
 }
 
-struct in *tb_link_in_of(const struct link *l, const struct tb_id *uid)
+struct tb_link_in *tb_link_in_of(const struct tb_link *l, const struct tb_id *uid)
 {
-    struct in *in = l->traffic.ins;
+    struct tb_link_in *in = l->traffic.ins;
     while (in != NULL && !tb_id_equal(&in->key.uid, uid))
         in = in->next;
     return in;
 }
 
 /* No stream begins to land a chunk of it any more. */
-void tb_link_in_unlist(struct link *l, struct in *in)
+void tb_link_in_unlist(struct tb_link *l, struct tb_link_in *in)
 {
     if (in->crossing != 0) tb_feed_landing_remove(l->traffic.feed, in->crossing);
     if (in->draining != 0) tb_feed_landing_remove(l->traffic.feed, in->draining);
     in->draining = 0;
 }
 
-void tb_link_in_stop(struct link *l, struct in *in)
+void tb_link_in_stop(struct tb_link *l, struct tb_link_in *in)
 {
     tb_link_in_unlist(l, in);
     if (in->crossing != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = in->crossing);
@@ -38,9 +40,9 @@ void tb_link_in_stop(struct link *l, struct in *in)
     in->base = NULL;
 }
 
-void tb_link_in_free(struct link *l, struct in *in)
+void tb_link_in_free(struct tb_link *l, struct tb_link_in *in)
 {
-    struct in **at = &l->traffic.ins;
+    struct tb_link_in **at = &l->traffic.ins;
     while (*at != in)
         at = &(*at)->next;
     *at = in->next;
@@ -48,15 +50,15 @@ void tb_link_in_free(struct link *l, struct in *in)
     tb_free(in);
 }
 
-void tb_link_ins_free(struct link *l)
+void tb_link_ins_free(struct tb_link *l)
 {
     while (l->traffic.ins != NULL) {
-        tb_share_free(l->traffic.ins->share);
+        tb_shared_places_free(l->traffic.ins->share);
         tb_link_in_free(l, l->traffic.ins);
     }
 }
 
-bool tb_link_in_all_held(const struct in *in)
+bool tb_link_in_all_held(const struct tb_link_in *in)
 {
     for (uint32_t s = 0; s < in->share->shard_count; s++)
         if (!tb_place_whole(&in->share->places[s])) return false;
@@ -66,7 +68,7 @@ bool tb_link_in_all_held(const struct in *in)
 /* P6: one that failed begins anew, in the same places and with what is held there; else a
  * chunk that came wrong three times would keep its version, and all that wait behind it,
  * from this peer for ever. */
-static enum tb_status land_again(struct link *l, struct in *in)
+static enum tb_status land_again(struct tb_link *l, struct tb_link_in *in)
 {
     if (!in->finished || tb_link_in_all_held(in)) return TB_DONE_BEFORE;
     tb_inbound_init(&in->core, in->share->places, in->share->shard_count, in->memory);
@@ -75,18 +77,18 @@ static enum tb_status land_again(struct link *l, struct in *in)
     return TB_OK;
 }
 
-uint32_t tb_link_in_count(const struct link *l)
+uint32_t tb_link_in_count(const struct tb_link *l)
 {
     uint32_t count = 0;
-    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         count++;
     return count;
 }
 
-uint32_t tb_link_in_crossings(const struct link *l)
+uint32_t tb_link_in_crossings(const struct tb_link *l)
 {
     uint32_t count = 0;
-    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         count += in->crossing != 0;
     return count;
 }
@@ -94,23 +96,23 @@ uint32_t tb_link_in_crossings(const struct link *l)
 enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key,
                              const struct tb_place *places)
 {
-    struct link *l = &ls->links[peer];
-    struct in *known = tb_link_in_of(l, &key->uid);
+    struct tb_link *l = &ls->links[peer];
+    struct tb_link_in *known = tb_link_in_of(l, &key->uid);
     if (known != NULL) return land_again(l, known);
     const uint32_t count = tb_link_in_count(l);
     if (count >= TB_LINKS_OFFERS_MAX) {
         tb_links_table_refused(ls, TB_LINKS_TABLE_LANDINGS, l);
         return TB_SITE_NOMEM;
     }
-    struct in *in = tb_calloc(1, sizeof *in);
+    struct tb_link_in *in = tb_calloc(1, sizeof *in);
     if (in == NULL) return TB_SITE_NOMEM;
-    in->share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    in->share = tb_shared_places_new(&key->uid, places, key->shard_count, &ls->wake);
     if (in->share == NULL) goto undo_in;
     in->memory = tb_malloc(tb_inbound_bytes_for(places, key->shard_count));
     if (in->memory == NULL) goto undo_share;
     in->key = *key;
     tb_inbound_init(&in->core, in->share->places, key->shard_count, in->memory);
-    struct in **at = &l->traffic.ins;
+    struct tb_link_in **at = &l->traffic.ins;
     while (*at != NULL)
         at = &(*at)->next;
     *at = in;
@@ -119,13 +121,13 @@ enum tb_status tb_links_land(struct tb_links *ls, uint32_t peer, const struct tb
     return TB_OK;
 
 undo_share:
-    tb_share_free(in->share);
+    tb_shared_places_free(in->share);
 undo_in:
     tb_free(in);
     return TB_SITE_NOMEM;
 }
 
-void tb_link_in_end(struct link *l, struct in *in, enum tb_status why)
+void tb_link_in_end(struct tb_link *l, struct tb_link_in *in, enum tb_status why)
 {
     const struct tb_links_options *o = &l->links->options;
     const struct tb_version_key key = in->key;
@@ -140,8 +142,8 @@ void tb_link_in_end(struct link *l, struct in *in, enum tb_status why)
     if (why != TB_OK && o->ops->on_failed != NULL) o->ops->on_failed(o->user, l->index, &key.uid, why);
 }
 
-void tb_link_in_fail(struct link *l, const struct tb_id *uid, enum tb_status why)
+void tb_link_in_fail(struct tb_link *l, const struct tb_id *uid, enum tb_status why)
 {
-    struct in *in = tb_link_in_of(l, uid);
+    struct tb_link_in *in = tb_link_in_of(l, uid);
     if (in != NULL && !in->finished) tb_link_in_end(l, in, why);
 }

@@ -5,7 +5,7 @@
 #include "wan/link/link.h"
 #include "wan/link/session/link_control.h"
 
-void tb_link_spent_tell(struct link *l)
+void tb_link_spent_tell(struct tb_link *l)
 {
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SPENT ||
         l->traffic.crossings.told_spent == l->traffic.crossings.spent)
@@ -14,7 +14,7 @@ void tb_link_spent_tell(struct link *l)
     LINK_SEND(l, TB_FRAME_SPENT, tb_frame_spent, LINK_SMALL, .spent = l->traffic.crossings.spent);
 }
 
-enum tb_status tb_link_on_spent(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_spent(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_spent m;
     const enum tb_status status = tb_frame_spent_decode(&f->payload, &m);

@@ -4,10 +4,10 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 struct tb_wire_frame;
 
-void tb_link_spent_tell(struct link *l); /* link.spent may have changed */
-enum tb_status tb_link_on_spent(struct link *l, struct tb_wire_frame *f);
+void tb_link_spent_tell(struct tb_link *l); /* link.spent may have changed */
+enum tb_status tb_link_on_spent(struct tb_link *l, struct tb_wire_frame *f);
 
 #endif

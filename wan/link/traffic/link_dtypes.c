@@ -9,7 +9,7 @@
 #include "wan/link/traffic/announced.h"
 #include "wan/link/traffic/offer_table.h"
 
-static const struct tb_tensor *first_other(const struct offer *o)
+static const struct tb_tensor *first_other(const struct tb_offer *o)
 {
     for (uint32_t s = 0; s < o->share->shard_count; s++) {
         const struct tb_layout *layout = &o->share->places[s].manifest->layout;
@@ -19,7 +19,7 @@ static const struct tb_tensor *first_other(const struct offer *o)
     return NULL;
 }
 
-bool tb_link_may_read(const struct link *l, const struct offer *o)
+bool tb_link_may_read(const struct tb_link *l, const struct tb_offer *o)
 {
     if (tb_link_protocol(l) >= TB_LINK_PROTOCOL_DTYPES) return true;
     for (uint32_t s = 0; s < o->share->shard_count; s++)
@@ -27,7 +27,7 @@ bool tb_link_may_read(const struct link *l, const struct offer *o)
     return true;
 }
 
-void tb_link_refuse_dtypes(struct link *l, const struct offer *o)
+void tb_link_refuse_dtypes(struct tb_link *l, const struct tb_offer *o)
 {
     const struct tb_tensor *t = first_other(o);
     l->stats.dtypes_refused++;

@@ -4,12 +4,12 @@
 
 #include "wan/link/links.h"
 
-struct link;
-struct offer;
+struct tb_link;
+struct tb_offer;
 
 /* The session's protocol can say every layout of the version. */
-bool tb_link_may_read(const struct link *l, const struct offer *o);
+bool tb_link_may_read(const struct tb_link *l, const struct tb_offer *o);
 /* It cannot: GONE, a counter, and a line in the log for each model of a session. */
-void tb_link_refuse_dtypes(struct link *l, const struct offer *o);
+void tb_link_refuse_dtypes(struct tb_link *l, const struct tb_offer *o);
 
 #endif

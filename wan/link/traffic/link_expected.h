@@ -4,12 +4,12 @@
 
 #include "wan/link/links.h"
 
-struct link;
-struct offer;
+struct tb_link;
+struct tb_offer;
 struct tb_wire_frame;
 
-enum tb_status tb_link_on_expect(struct link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_expect(struct tb_link *l, struct tb_wire_frame *f);
 /* before VERSION; true: its manifests are to follow that */
-bool tb_link_push(struct link *l, struct offer *o);
+bool tb_link_push(struct tb_link *l, struct tb_offer *o);
 
 #endif

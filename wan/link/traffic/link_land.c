@@ -14,8 +14,13 @@
 #include "wan/link/traffic/link_share.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_landings.h"
+#include "wan/send/inbound.h"
+#include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_loop.h"
 
-static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
+static bool tell_differences(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
     uint32_t shard = 0, count = 0;
@@ -28,20 +33,20 @@ static bool tell_differences(struct link *l, struct in *in, tb_time_ns now)
     return any;
 }
 
-/* The newest version that is whole here and that the peer says it serves too; where there is none,
- * the newest older one: the peer may know by which steps it got from there. */
-static struct tb_share *choose_base(const struct link *l, const struct in *in)
+/* The newest version that is whole here and that the peer says it serves too. Where there is none:
+ * the newest older one, for the peer may have deltas that lead from there. */
+static struct tb_shared_places *choose_base(const struct tb_link *l, const struct tb_link_in *in)
 {
-    const struct offer *best = NULL;
+    const struct tb_offer *best = NULL;
     bool shared = false;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return NULL;
-    for (const struct offer *o = l->links->offers; o != NULL; o = o->next) {
+    for (const struct tb_offer *o = l->links->offers; o != NULL; o = o->next) {
         const bool served = tb_link_announced(l, &o->key.uid) != NULL;
         if (!o->whole || tb_id_equal(&o->key.uid, &in->key.uid)) continue;
         if (!tb_name_equal(&o->key.model, &in->key.model) || (shared && !served)) continue;
         if (!served && tb_version_key_compare(&o->key, &in->key) > 0) continue;
         if (best != NULL && shared == served && tb_version_key_compare(&o->key, &best->key) < 0) continue;
-        if (!tb_share_layouts_meet(in->share, o->share)) continue;
+        if (!tb_shared_places_layouts_meet(in->share, o->share)) continue;
         best = o;
         shared = served;
     }
@@ -58,7 +63,7 @@ static void copies_free(struct tb_stream_copy *copies)
 }
 
 /* One copy for each loop, or none: a part of the same chunks that nobody makes would never come. */
-static struct tb_stream_copy *copies_new(const struct link *l, const struct in *in)
+static struct tb_stream_copy *copies_new(const struct tb_link *l, const struct tb_link_in *in)
 {
     const struct tb_links *ls = l->links;
     struct tb_stream_copy *copies = NULL;
@@ -75,15 +80,15 @@ static struct tb_stream_copy *copies_new(const struct link *l, const struct in *
                                         .part = part,
                                         .parts = ls->loop_count,
                                         .chunk = part};
-        tb_share_ref(copy->share);
-        tb_share_ref(copy->base);
+        tb_shared_places_ref(copy->share);
+        tb_shared_places_ref(copy->base);
         copies = copy;
     }
     return copies;
 }
 
-/* What is the same in the base is made here, by all loops. */
-static void copies_begin(struct link *l, const struct in *in, struct tb_stream_copy *copies)
+/* Chunks that are the same in the base are copied here, by all loops. */
+static void copies_begin(struct tb_link *l, const struct tb_link_in *in, struct tb_stream_copy *copies)
 {
     while (copies != NULL) {
         struct tb_stream_copy *copy = copies;
@@ -94,7 +99,7 @@ static void copies_begin(struct link *l, const struct in *in, struct tb_stream_c
     }
 }
 
-static void say_want(struct link *l, const struct in *in)
+static void say_want(struct tb_link *l, const struct tb_link_in *in)
 {
     LINK_SEND(l, TB_FRAME_WANT, tb_frame_want, LINK_SMALL, .crossing = in->crossing, .uid = in->key.uid);
     if (in->base != NULL)
@@ -104,7 +109,7 @@ static void say_want(struct link *l, const struct in *in)
 
 /* WANT, the base, all that is held, START. The first two were said before it was there, by EXPECT,
  * where it comes pushed. */
-static void in_begin(struct link *l, struct in *in, tb_time_ns now)
+static void in_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
     tb_turn_begin(&in->turn, now);
     tb_link_in_unlist(l, in);
@@ -130,7 +135,7 @@ static void in_begin(struct link *l, struct in *in, tb_time_ns now)
     if (pushed != 0) tb_links_heed(l->links); /* what waited for it lands */
 }
 
-static void refuse(struct link *l, const struct in *in, const struct tb_inbound_chunk *chunk,
+static void refuse(struct tb_link *l, const struct tb_link_in *in, const struct tb_inbound_chunk *chunk,
                    enum tb_refusal why)
 {
     /* Held since, by another way, and told: to refuse it now would break the protocol. */
@@ -140,7 +145,7 @@ static void refuse(struct link *l, const struct in *in, const struct tb_inbound_
 }
 
 /* P1: a chunk with a wrong digest was not landed. It is asked for again, but not for ever. */
-static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
+static void take_bad(struct tb_link *l, struct tb_link_in *in, const struct tb_note *n)
 {
     const struct tb_links_options *o = &l->links->options;
     const struct tb_inbound_chunk chunk = {n->shard, n->chunk};
@@ -156,7 +161,7 @@ static void take_bad(struct link *l, struct in *in, const struct tb_note *n)
 }
 
 /* P10: the base went, or a chunk of it failed its re-verification, which the arena has told. */
-static void take_no_base(struct link *l, struct in *in, const struct tb_inbound_chunk *chunk)
+static void take_no_base(struct tb_link *l, struct tb_link_in *in, const struct tb_inbound_chunk *chunk)
 {
     l->stats.chunks_no_base++;
     if (!in->no_base_told)
@@ -166,10 +171,10 @@ static void take_no_base(struct link *l, struct in *in, const struct tb_inbound_
     refuse(l, in, chunk, TB_REFUSAL_NO_BASE);
 }
 
-void tb_link_in_note(struct link *l, const struct tb_note *n)
+void tb_link_in_note(struct tb_link *l, const struct tb_note *n)
 {
     const struct tb_inbound_chunk chunk = {n->shard, n->chunk};
-    struct in *in = tb_link_in_find(l, n->crossing);
+    struct tb_link_in *in = tb_link_in_find(l, n->crossing);
     if (in == NULL) return;
     if (n->kind == TB_NOTE_BAD && n->why == TB_REFUSAL_NO_BASE)
         take_no_base(l, in, &chunk);
@@ -180,7 +185,7 @@ void tb_link_in_note(struct link *l, const struct tb_note *n)
 }
 
 /* One landing's turn. True: it ended, and the list may have changed. */
-static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
+static bool in_tick(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
 {
     struct tb_inbound_chunk chunk;
     if (in->finished) return false;
@@ -212,15 +217,15 @@ static bool in_tick(struct link *l, struct in *in, tb_time_ns now)
     return true;
 }
 
-void tb_link_ins_tick(struct link *l, tb_time_ns now)
+void tb_link_ins_tick(struct tb_link *l, tb_time_ns now)
 {
-    struct in *in = l->traffic.ins;
+    struct tb_link_in *in = l->traffic.ins;
     while (in != NULL)
         in = in_tick(l, in, now) ? l->traffic.ins : in->next;
 }
 
-void tb_link_tell_held(struct link *l, tb_time_ns now)
+void tb_link_tell_held(struct tb_link *l, tb_time_ns now)
 {
-    for (struct in *in = l->traffic.ins; in != NULL && tb_link_is_up(l); in = in->next)
+    for (struct tb_link_in *in = l->traffic.ins; in != NULL && tb_link_is_up(l); in = in->next)
         if (in->crossing != 0) (void)tell_differences(l, in, now);
 }

@@ -5,10 +5,10 @@
 #include "wan/link/links.h"
 #include "wan/send/feed.h"
 
-struct link;
+struct tb_link;
 
-void tb_link_in_note(struct link *l, const struct tb_note *n);
-void tb_link_ins_tick(struct link *l, tb_time_ns now);
-void tb_link_tell_held(struct link *l, tb_time_ns now); /* all differences, now */
+void tb_link_in_note(struct tb_link *l, const struct tb_note *n);
+void tb_link_ins_tick(struct tb_link *l, tb_time_ns now);
+void tb_link_tell_held(struct tb_link *l, tb_time_ns now); /* all words that changed, now */
 
 #endif

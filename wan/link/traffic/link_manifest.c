@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -20,7 +21,7 @@
 
 /* ---- asking ---- */
 
-static void ask_too_large(struct link *l, struct ask **at)
+static void ask_too_large(struct tb_link *l, struct tb_link_ask **at)
 {
     const struct tb_links_ops *ops = l->links->options.ops;
     const struct tb_id id = (*at)->uid;
@@ -32,8 +33,9 @@ static void ask_too_large(struct link *l, struct ask **at)
 /* ---- receiving ---- */
 
 /* Grows with what came: at most twice of it. */
-static enum tb_status head_append(struct ask *a, const struct tb_span *page)
+static enum tb_status head_append(struct tb_link_ask *a, const struct tb_span *page)
 {
+    TB_ASSERT(a->head_got + page->count <= a->head_total);
     const uint32_t need = a->head_got + page->count;
     uint8_t *more = tb_realloc(a->head, need < a->head_total / 2 ? (size_t)need * 2 : a->head_total);
     if (more == NULL) return TB_SITE_NOMEM;
@@ -43,8 +45,9 @@ static enum tb_status head_append(struct ask *a, const struct tb_span *page)
     return TB_OK;
 }
 
-static enum tb_status head_done(struct link *l, struct ask *a)
+static enum tb_status head_done(struct tb_link *l, struct tb_link_ask *a)
 {
+    TB_ASSERT(a->shard < a->key.shard_count && a->memories[a->shard] == NULL);
     const size_t bytes = tb_manifest_decode_bytes(a->head, a->head_total);
     if (bytes == 0) return TB_PEER_GARBLED;
     a->needed_bytes = a->memory_bytes + bytes;
@@ -63,7 +66,7 @@ static enum tb_status head_done(struct link *l, struct ask *a)
 }
 
 /* All manifests are here: do they make up the version that was announced? */
-static bool roots_agree(const struct ask *a)
+static bool roots_agree(const struct tb_link_ask *a)
 {
     struct tb_digest *roots = tb_malloc(a->key.shard_count * sizeof *roots);
     if (roots == NULL) return false;
@@ -74,9 +77,10 @@ static bool roots_agree(const struct ask *a)
     return tb_digest_equal(&root, &a->key.root);
 }
 
-static void deliver(struct link *l, struct ask **at)
+static void deliver(struct tb_link *l, struct tb_link_ask **at)
 {
-    struct ask *a = *at;
+    TB_ASSERT((*at)->complete && !(*at)->unasked);
+    struct tb_link_ask *a = *at;
     *at = a->next; /* the daemon may ask again from inside the callback */
     if (l->links->options.ops->on_manifests != NULL)
         l->links->options.ops->on_manifests(l->links->options.user, l->index, &a->key, a->manifests);
@@ -84,7 +88,7 @@ static void deliver(struct link *l, struct ask **at)
     tb_free(a);
 }
 
-static enum tb_status all_done(struct link *l, struct ask **at)
+static enum tb_status all_done(struct tb_link *l, struct tb_link_ask **at)
 {
     if (!roots_agree(*at)) return TB_PEER_GARBLED;
     (*at)->complete = true;
@@ -95,36 +99,37 @@ static enum tb_status all_done(struct link *l, struct ask **at)
 }
 
 /* Those that followed a PUSH, and were asked for since. */
-static struct ask **ask_over(struct link *l)
+static struct tb_link_ask **ask_over(struct tb_link *l)
 {
-    struct ask **at = &l->traffic.asks;
+    struct tb_link_ask **at = &l->traffic.asks;
     while (*at != NULL && (!(*at)->complete || (*at)->unasked))
         at = &(*at)->next;
     return at;
 }
 
-void tb_link_asks_tick(struct link *l)
+void tb_link_asks_tick(struct tb_link *l)
 {
-    for (struct ask **at; *(at = ask_over(l)) != NULL;)
+    for (struct tb_link_ask **at; *(at = ask_over(l)) != NULL;)
         deliver(l, at);
 }
 
-static enum tb_status shard_done(struct link *l, struct ask **at)
+static enum tb_status shard_done(struct tb_link *l, struct tb_link_ask **at)
 {
-    struct ask *a = *at;
+    struct tb_link_ask *a = *at;
     const struct tb_digest root = tb_manifest_root(&a->manifests[a->shard]);
     if (!tb_digest_equal(&root, &a->manifests[a->shard].root)) return TB_PEER_GARBLED;
+    TB_ASSERT(a->shard < a->key.shard_count);
     a->shard++;
     a->head_total = a->head_got = a->digests_got = 0;
     return a->shard == a->key.shard_count ? all_done(l, at) : TB_OK;
 }
 
-/* What cannot be helped by dropping the peer ends the ask alone; the rest of its
- * answer is skipped. */
-static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_status status)
+/* A failure that dropping the peer would not mend ends the ask alone. The rest of its answer is
+ * skipped. */
+static enum tb_status judge(struct tb_link *l, const struct tb_id *uid, enum tb_status status)
 {
     if (status != TB_TOO_LARGE && status != TB_SITE_NOMEM) return status;
-    struct ask **at = tb_link_ask_find(l, uid);
+    struct tb_link_ask **at = tb_link_ask_find(l, uid);
     if (*at != NULL) tb_link_ask_skip(l, *at);
     if (*at != NULL && (*at)->unasked)
         tb_link_push_too_much(l, uid);
@@ -137,17 +142,17 @@ static enum tb_status judge(struct link *l, const struct tb_id *uid, enum tb_sta
 
 /* Answers to one uid follow one another, each from its first page to its last: what comes before a
  * first page is the rest of an answer that was given up, or came with a PUSH that was declined. */
-static bool is_rest(const struct ask *a, bool first_page)
+static bool is_rest(const struct tb_link_ask *a, bool first_page)
 {
     return a->shard == 0 && a->head_got == 0 && a->memories[0] == NULL && !first_page;
 }
 
-enum tb_status tb_link_on_head(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_head(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_head m;
     enum tb_status status = tb_frame_head_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
+    struct tb_link_ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent) return TB_OK; /* given up meanwhile */
     if (is_rest(a, m.shard == 0 && m.offset == 0)) return TB_OK;
     tb_link_push_moved(l, &m.uid);
@@ -168,12 +173,12 @@ enum tb_status tb_link_on_head(struct link *l, struct tb_wire_frame *f)
     return judge(l, &m.uid, status);
 }
 
-enum tb_status tb_link_on_digests(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_digests(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_digests m;
     const enum tb_status status = tb_frame_digests_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
+    struct tb_link_ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent || is_rest(a, false)) return TB_OK;
     tb_link_push_moved(l, &m.uid);
     if (m.shard != a->shard || m.shard >= a->key.shard_count || a->memories[a->shard] == NULL)

@@ -4,11 +4,11 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 struct tb_wire_frame;
 
-void tb_link_asks_tick(struct link *l); /* those that are complete */
-enum tb_status tb_link_on_head(struct link *l, struct tb_wire_frame *f);
-enum tb_status tb_link_on_digests(struct link *l, struct tb_wire_frame *f);
+void tb_link_asks_tick(struct tb_link *l); /* those that are complete */
+enum tb_status tb_link_on_head(struct tb_link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_digests(struct tb_link *l, struct tb_wire_frame *f);
 
 #endif

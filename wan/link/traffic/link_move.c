@@ -2,6 +2,7 @@
  * goes for both when a session or a base does. link_send.c and link_land.c do it. */
 #include "wan/link/traffic/link_move.h"
 
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
@@ -12,30 +13,32 @@
 #include "wan/link/traffic/link_push.h"
 #include "wan/link/traffic/link_send.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_gifts.h"
 
-void tb_link_base_gone(struct link *l, const struct offer *o, bool steps_stay)
+void tb_link_base_gone(struct tb_link *l, const struct tb_offer *o, bool deltas_stay)
 {
-    struct tb_share *base = o->share;
-    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
+    struct tb_shared_places *base = o->share;
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
         if (out->base != base) continue;
-        out->base = steps_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
+        out->base = deltas_stay ? tb_links_past_new(l->links, &o->key.uid, &o->key.model) : NULL;
     }
-    for (struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         if (in->base == base) in->base = NULL;
     tb_feed_base_gone(l->traffic.feed, base);
 }
 
-bool tb_link_base_used(const struct link *l, const struct tb_share *base)
+bool tb_link_base_used(const struct tb_link *l, const struct tb_shared_places *base)
 {
     bool used = false;
-    for (const struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
+    for (const struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
         used |= out->base == base;
-    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         used |= in->base == base;
     return used;
 }
 
-void tb_link_take_notes(struct link *l)
+void tb_link_take_notes(struct tb_link *l)
 {
     static _Thread_local struct tb_note notes[TB_FEED_NOTES_MAX];
     tb_link_take_taken(l);
@@ -47,7 +50,7 @@ void tb_link_take_notes(struct link *l)
             tb_link_in_note(l, &notes[i]);
 }
 
-void tb_link_move_tick(struct link *l, tb_time_ns now)
+void tb_link_move_tick(struct tb_link *l, tb_time_ns now)
 {
     if (tb_feed_gifts_settle(l->traffic.feed))
         tb_links_heed(l->links); /* before what was dropped is asked for again */
@@ -59,22 +62,23 @@ void tb_link_move_tick(struct link *l, tb_time_ns now)
     tb_link_spent_tell(l);
 }
 
-void tb_link_move_down(struct link *l)
+void tb_link_move_down(struct tb_link *l)
 {
     tb_link_outs_drop(l, NULL);
-    for (struct in *in = l->traffic.ins; in != NULL; in = in->next) {
+    for (struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next) {
         if (in->crossing != 0)
             in->draining = in->crossing; /* stays listed: what had arrived is landed (P5) */
         in->crossing = 0;
         in->base = NULL;
     }
+    TB_ASSERT(l->traffic.crossings.outs == NULL);
 }
 
-bool tb_link_moves(const struct link *l)
+bool tb_link_moves(const struct tb_link *l)
 {
     bool moves = l->traffic.crossings.outs != NULL || l->traffic.serves != NULL || l->traffic.asks != NULL ||
                  l->traffic.pushes.pushed != NULL;
-    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         moves |= !in->finished;
     return moves;
 }

@@ -8,7 +8,7 @@
 #include "wan/link/session/link_control.h"
 
 /* TB_OK: the peer is up and knows the two frames. */
-static enum tb_status knows(const struct link *l)
+static enum tb_status knows(const struct tb_link *l)
 {
     if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     return tb_link_protocol(l) >= TB_LINK_PROTOCOL_RUNS ? TB_OK : TB_PEER_PROTOCOL;
@@ -17,7 +17,7 @@ static enum tb_status knows(const struct link *l)
 enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t peer, const struct tb_name *model)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    struct link *l = &links->links[peer];
+    struct tb_link *l = &links->links[peer];
     const enum tb_status status = knows(l);
     if (status == TB_OK) LINK_SEND(l, TB_FRAME_RUNS, tb_frame_runs, LINK_SMALL, .model = *model);
     return status;
@@ -26,7 +26,7 @@ enum tb_status tb_links_runs_ask(struct tb_links *links, uint32_t peer, const st
 enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer, const struct tb_links_run *run)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    struct link *l = &links->links[peer];
+    struct tb_link *l = &links->links[peer];
     const enum tb_status status = knows(l);
     if (status == TB_OK)
         LINK_SEND(l, TB_FRAME_RUN_TOLD, tb_frame_run_told, LINK_SMALL, .model = run->model,
@@ -34,7 +34,7 @@ enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer, const st
     return status;
 }
 
-enum tb_status tb_link_on_runs(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_runs(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_runs m;
     const enum tb_status status = tb_frame_runs_decode(&f->payload, &m);
@@ -49,7 +49,7 @@ enum tb_status tb_link_on_runs(struct link *l, struct tb_wire_frame *f)
     return tb_links_run_tell(l->links, l->index, &none);
 }
 
-enum tb_status tb_link_on_run_told(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_run_told(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_run_told m;
     const enum tb_status status = tb_frame_run_told_decode(&f->payload, &m);

@@ -4,10 +4,10 @@
 
 #include "wan/link/links.h"
 
-struct link;
+struct tb_link;
 struct tb_wire_frame;
 
-enum tb_status tb_link_on_runs(struct link *l, struct tb_wire_frame *f);
-enum tb_status tb_link_on_run_told(struct link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_runs(struct tb_link *l, struct tb_wire_frame *f);
+enum tb_status tb_link_on_run_told(struct tb_link *l, struct tb_wire_frame *f);
 
 #endif

@@ -18,17 +18,22 @@
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
+#include "wan/send/feed_parcels.h"
+#include "wan/send/inbound.h"
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 
-enum tb_status tb_link_on_want(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_want(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_want m;
     enum tb_status status = tb_frame_want_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     if (m.crossing <= l->traffic.crossings.want_last) return TB_PEER_GARBLED;
     l->traffic.crossings.want_last = m.crossing;
-    struct offer *o = tb_offer_find(l->links, &m.uid);
+    struct tb_offer *o = tb_offer_find(l->links, &m.uid);
     if (o == NULL || !tb_link_granted(l, &o->key.model)) {
         tb_link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;
@@ -46,13 +51,13 @@ enum tb_status tb_link_on_want(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-/* The peer holds that version whole. We may not: then steps that were kept may lead from
- * it, or the chunks go as they are. Another model's bytes are no base: the difference to
- * them would tell of them. */
-static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
+/* The peer holds that version whole. We may not: then deltas that were kept may lead from it, or
+ * the chunks go as they are. A version of another model is no base: a delta to it would tell of
+ * its bytes. */
+static void base_find(struct tb_link *l, struct tb_link_out *out, const struct tb_id *uid)
 {
     const struct tb_version_key *key = &out->offer->key;
-    const struct offer *o = tb_offer_find(l->links, uid);
+    const struct tb_offer *o = tb_offer_find(l->links, uid);
     if (tb_id_equal(uid, &key->uid)) return;
     if (o == NULL)
         out->base = tb_links_past_new(l->links, uid, &key->model);
@@ -60,39 +65,40 @@ static void base_find(struct link *l, struct out *out, const struct tb_id *uid)
         out->base = o->share;
 }
 
-enum tb_status tb_link_on_base(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_base(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_base m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_base_decode(&f->payload, &m);
     if (status == TB_OK && tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES) return TB_PEER_GARBLED;
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    if (out->based || out->core.started) return TB_PEER_GARBLED;
-    out->based = true;
+    status = tb_outbound_name_base(&out->core);
+    if (status != TB_OK) return status;
     base_find(l, out, &m.uid);
-    if (out->base != NULL) tb_crossing_base(&out->core, out->base->places, out->base->shard_count);
+    if (out->base != NULL) tb_outbound_base(&out->core, out->base->places, out->base->shard_count);
     return TB_OK;
 }
 
 /* The peer's word is the only one that counts. */
-static void out_progress(struct link *l, struct out *out)
+static void out_progress(struct tb_link *l, struct tb_link_out *out)
 {
-    struct offer *o = out->offer;
+    TB_ASSERT(out->core.peer_held <= out->offer->chunks);
+    struct tb_offer *o = out->offer;
     o->peers[l->index].held_chunks = (uint32_t)out->core.peer_held;
-    if (!out->core.started || !tb_crossing_whole(&out->core)) return;
+    if (!tb_outbound_state_started(out->core.state) || !tb_outbound_whole(&out->core)) return;
     tb_link_out_free(l, out);
     tb_link_peer_held(l, o);
 }
 
-enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_held(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_held m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_held_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    status = tb_crossing_held(&out->core, m.shard, &m.words);
+    status = tb_outbound_held(&out->core, m.shard, &m.words);
     if (status != TB_OK) return status;
     tb_hedge_held(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing, &out->core);
     tb_feed_purge_held(l->traffic.feed, m.crossing, &out->core);
@@ -100,15 +106,15 @@ enum tb_status tb_link_on_held(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_take_taken(struct link *l)
+void tb_link_take_taken(struct tb_link *l)
 {
     struct tb_feed_taken taken[TB_FEED_TAKEN_MAX];
     const uint32_t count = tb_feed_collect_taken(l->traffic.feed, taken);
     const tb_time_ns now = tb_clock_now();
     for (uint32_t i = 0; i < count; i++) {
-        struct out *out = tb_link_out_find(l, taken[i].crossing);
+        struct tb_link_out *out = tb_link_out_find(l, taken[i].crossing);
         if (out == NULL) continue;
-        tb_crossing_taken(&out->core, &taken[i].parcel, taken[i].slot);
+        tb_outbound_taken(&out->core, &taken[i].parcel, taken[i].slot);
         const struct tb_hedge_way way = {.crossing = taken[i].crossing,
                                          .parcel = taken[i].parcel,
                                          .slot = (uint8_t)taken[i].slot,
@@ -118,29 +124,30 @@ void tb_link_take_taken(struct link *l)
     }
 }
 
-enum tb_status tb_link_on_start(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_start(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_start m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_start_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    status = tb_crossing_start(&out->core);
+    const bool pushed = out->core.state == TB_OUTBOUND_PUSHED;
+    status = tb_outbound_start(&out->core);
     if (status != TB_OK) return status;
     tb_link_take_taken(l);
     tb_hedge_started(&l->traffic.crossings.hedge, tb_clock_now(), m.crossing);
     tb_log(TB_LOG_INFO, "crossing.begun",
            "peer=%s model=%s number=%llu held_chunks=%llu chunks=%llu pushed=%d", l->label.text,
            out->offer->key.model.text, (unsigned long long)out->offer->key.number,
-           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, out->core.pushed);
+           (unsigned long long)out->core.peer_held, (unsigned long long)out->core.chunks, pushed);
     out_progress(l, out);
     return TB_OK;
 }
 
-enum tb_status tb_link_on_stop(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_stop(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_stop m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     enum tb_status status = tb_frame_stop_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status == TB_OK && out != NULL) tb_link_out_free(l, out);
@@ -148,7 +155,7 @@ enum tb_status tb_link_on_stop(struct link *l, struct tb_wire_frame *f)
 }
 
 /* P10: counted each time, told once a crossing. */
-static void out_no_base(struct link *l, struct out *out)
+static void out_no_base(struct tb_link *l, struct tb_link_out *out)
 {
     l->stats.chunks_no_base++;
     if (out->no_base_told) return;
@@ -157,10 +164,11 @@ static void out_no_base(struct link *l, struct out *out)
            l->label.text, out->offer->key.model.text, (unsigned long long)out->offer->key.number);
 }
 
-/* P1: the peer decoded it, on the base that both hold, and it is not the chunk. It may be of a
- * rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that went so; of
- * others a peer can say nothing. */
-static void object_bad(const struct link *l, const struct out *out, const struct tb_frame_refused *m)
+/* P1: the peer decoded the delta, on the base that both hold, and the chunk is wrong. The delta
+ * may be of a rank, and nobody looked at it here: no other peer gets it. P7: only a chunk that
+ * went as a delta counts. Of others a peer can say nothing. */
+static void delta_bad(const struct tb_link *l, const struct tb_link_out *out,
+                      const struct tb_frame_refused *m)
 {
     if (out->base == NULL || l->links->options.objects == NULL) return;
     const struct tb_object_name name =
@@ -170,35 +178,35 @@ static void object_bad(const struct link *l, const struct out *out, const struct
 
 /* The chunk did not land, and goes again as any other: a second way of it that waits for a stream
  * is taken back first. A stream that took it may be ahead of us. */
-static void out_recall(struct link *l, struct out *out, const struct tb_frame_refused *m)
+static void out_recall(struct tb_link *l, struct tb_link_out *out, const struct tb_frame_refused *m)
 {
     struct tb_parcel parcel;
     if (tb_feed_recall(l->traffic.feed, m, &parcel)) {
-        tb_crossing_unqueued(&out->core, &parcel);
+        tb_outbound_unqueued(&out->core, &parcel);
         tb_hedge_unqueued(&l->traffic.crossings.hedge, m->crossing, &parcel);
     }
     tb_link_take_taken(l);
 }
 
-enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
     const uint8_t most = tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
     if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    if (m.why == TB_REFUSAL_NO_BASE && !out->based) return TB_PEER_GARBLED;
+    if (m.why == TB_REFUSAL_NO_BASE && !tb_outbound_state_based(out->core.state)) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
-    const bool on_base = tb_crossing_on_base(&out->core, m.shard, m.chunk);
-    status = tb_crossing_refused(&out->core, &m, &times);
+    const bool on_base = tb_outbound_on_base(&out->core, m.shard, m.chunk);
+    status = tb_outbound_refused(&out->core, &m, &times);
     if (status == TB_OK) tb_hedge_refused(&l->traffic.crossings.hedge, &m, &out->core);
     if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
     if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
     l->stats.chunks_refused++;
-    if (on_base) object_bad(l, out, &m);
+    if (on_base) delta_bad(l, out, &m);
     struct tb_links_bad_chunk bad = {
         .uid = out->offer->key.uid, .shard = m.shard, .chunk = m.chunk, .times = times, .ours = true};
     if (on_base && out->base != NULL) bad.base = out->base->uid;
@@ -207,37 +215,40 @@ enum tb_status tb_link_on_refused(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_out_unsent(struct link *l, const struct tb_note *n)
+void tb_link_out_unsent(struct tb_link *l, const struct tb_note *n)
 {
     uint32_t times = 0;
-    struct out *out = tb_link_out_find(l, n->crossing);
+    struct tb_link_out *out = tb_link_out_find(l, n->crossing);
     const struct tb_frame_refused lost = {
         .crossing = n->crossing, .shard = n->shard, .chunk = n->chunk, .why = TB_REFUSAL_LOST};
     if (out == NULL) return;
     out_recall(l, out, &lost);
-    if (tb_crossing_refused(&out->core, &lost, &times) == TB_OK)
+    if (tb_outbound_refused(&out->core, &lost, &times) == TB_OK)
         tb_hedge_refused(&l->traffic.crossings.hedge, &lost, &out->core);
 }
 
-void tb_link_out_stream_gone(struct link *l, uint32_t slot)
+void tb_link_out_stream_gone(struct tb_link *l, uint32_t slot)
 {
-    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
-        (void)tb_crossing_stream_gone(&out->core, slot);
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
+        (void)tb_outbound_stream_gone(&out->core, slot);
     tb_hedge_stream_gone(&l->traffic.crossings.hedge, slot);
 }
 
-static bool push(struct link *l, const struct tb_feed_parcel *p)
+static bool push(struct tb_link *l, const struct tb_feed_parcel *p)
 {
-    tb_share_ref(p->share);
-    if (p->base != NULL) tb_share_ref(p->base);
+    TB_ASSERT(p->share != NULL && !tb_shared_places_revoked(p->share));
+    tb_shared_places_ref(p->share);
+    if (p->base != NULL) tb_shared_places_ref(p->base);
     const bool fits = tb_feed_push(l->traffic.feed, p);
     TB_ASSERT(fits); /* only the main loop pushes, and it looked */
     return true;
 }
 
 /* P6: what is late on its stream goes again by another, before anything new. */
-static bool hedge(struct link *l, struct out *out, tb_time_ns now)
+static bool hedge(struct tb_link *l, struct tb_link_out *out, tb_time_ns now)
 {
+    TB_ASSERT(tb_outbound_state_started(out->core.state));
     struct tb_hedge_again again;
     bool pushed = false;
     while (tb_feed_ready(l->traffic.feed) < TB_FEED_READY_MAX &&
@@ -248,25 +259,26 @@ static bool hedge(struct link *l, struct out *out, tb_time_ns now)
                                          .parcel = again.parcel,
                                          .again = true,
                                          .avoid = again.avoid};
-        tb_crossing_again(&out->core, &p.parcel);
+        tb_outbound_again(&out->core, &p.parcel);
         pushed = push(l, &p);
     }
     return pushed;
 }
 
-/* P6: a model whose steps cross as a hundredth does not pay for the whole of them. */
-static uint64_t owes(struct out *out, uint64_t bytes)
+/* P6: a model whose deltas are a hundredth of its chunks does not pay for the whole of them. */
+static uint64_t owes(struct tb_link_out *out, uint64_t bytes)
 {
     struct tb_sent_sum sum;
     tb_sent_look(out->offer->share->sent, &sum);
     return tb_fair_owes(&out->bill, bytes, sum.raw_bytes, sum.bytes);
 }
 
-/* Objects are sparse differences; a link that would not take them does not wait for them. */
-static bool takes_objects(struct link *l)
+/* Encoded chunks that are kept are sparse deltas. A link that would not take them does not wait
+ * for them. */
+static bool takes_deltas(struct tb_link *l)
 {
     struct tb_choice choice;
-    const struct out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
+    const struct tb_link_out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
     while (out != NULL && out->base == NULL)
         out = out->next;
     if (out == NULL) return false;
@@ -275,12 +287,13 @@ static bool takes_objects(struct link *l)
     return tb_choice_classes(&choice, &any) > 0;
 }
 
-/* Chunks whose difference to the peer's base its publisher, or another link, is making go when that
- * is done: to make it here as well would take a core twice, and be no sooner. */
-static void await_objects(const struct link *l, struct out *out, bool takes, tb_time_ns now)
+/* The publisher of a version, or another link, may be making deltas to the peer's base. Their
+ * chunks go when that is done: to make them here as well would take a core twice, and be no
+ * sooner. */
+static void await_deltas(const struct tb_link *l, struct tb_link_out *out, bool takes, tb_time_ns now)
 {
     struct tb_objects *objects = l->links->options.objects;
-    const struct tb_share *share = out->offer->share;
+    const struct tb_shared_places *share = out->offer->share;
     for (uint32_t s = 0; objects != NULL && s < share->shard_count; s++) {
         uint64_t *wait = out->core.shards[s].wait;
         const struct tb_object_name name =
@@ -290,12 +303,12 @@ static void await_objects(const struct link *l, struct out *out, bool takes, tb_
     }
 }
 
-/* P7: who may not take it after all gets no more of it than that, by what went so
- * far, and nothing whole. */
-static bool far_ahead(const struct out *out)
+/* P7: a peer that may not take the version after all gets no more of it than that, by what went so
+ * far, and no chunk whole. */
+static bool far_ahead(const struct tb_link_out *out)
 {
     struct tb_sent_sum sum;
-    if (out->core.started) return false;
+    if (tb_outbound_state_started(out->core.state)) return false;
     if (out->base == NULL) return true;
     tb_sent_look(out->offer->share->sent, &sum);
     return tb_fair_handed(&out->bill, sum.raw_bytes, sum.bytes) >= AHEAD_BYTES;
@@ -303,13 +316,13 @@ static bool far_ahead(const struct out *out)
 
 /* The next parcel of the model whose turn it is; those that have nothing to send now are passed
  * over. */
-static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
+static bool next_parcel(struct tb_link *l, struct tb_feed_parcel *p_out)
 {
     uint32_t silent = 0;
     for (uint32_t flow; (flow = tb_fair_next(&l->traffic.crossings.fair, silent)) != TB_FAIR_NONE;
          silent |= 1u << flow) {
-        for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
-            if (out->flow != flow || far_ahead(out) || !tb_crossing_next(&out->core, &p_out->parcel))
+        for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next) {
+            if (out->flow != flow || far_ahead(out) || !tb_outbound_next(&out->core, &p_out->parcel))
                 continue;
             p_out->share = out->offer->share;
             p_out->base = out->base;
@@ -324,7 +337,7 @@ static bool next_parcel(struct link *l, struct tb_feed_parcel *p_out)
 /* Fills the feed: two parcels a stream, so a stream finds one when it comes back and none waits
  * long on a slow one. Whether a chunk fits into the day's bytes its stream sees, which knows what
  * it comes to; once one does not, no more are handed out. */
-bool tb_link_refill(struct link *l, tb_time_ns now)
+bool tb_link_refill(struct tb_link *l, tb_time_ns now)
 {
     const uint32_t target =
         l->traffic.streams.usable * 2 < TB_FEED_READY_MAX ? l->traffic.streams.usable * 2 : TB_FEED_READY_MAX;
@@ -333,46 +346,50 @@ bool tb_link_refill(struct link *l, tb_time_ns now)
                spent = l->traffic.crossings.spent = tb_feed_spent(l->traffic.feed, NULL);
     struct tb_feed_parcel p = {0};
     bool pushed = false;
-    const bool takes = takes_objects(l);
+    const bool takes = takes_deltas(l);
     if (before && !spent) tb_links_heed(l->links); /* streams have parcels in hand */
-    for (struct out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
-        await_objects(l, out, takes, now);
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL; out = out->next)
+        await_deltas(l, out, takes, now);
     while (!spent && ready < target && next_parcel(l, &p)) {
         pushed = push(l, &p);
         ready++;
     }
-    for (struct out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
-        pushed |= out->core.started && hedge(l, out, now); /* of one that is not, nothing is late */
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && !spent; out = out->next)
+        if (tb_outbound_state_started(out->core.state)) /* of one that is not, nothing is late */
+            pushed |= hedge(l, out, now);
     l->traffic.crossings.queued = tb_feed_ready(l->traffic.feed);
     l->traffic.crossings.full = l->traffic.crossings.full && l->traffic.crossings.queued > 0 && !spent;
     return pushed;
 }
 
-bool tb_link_slot_idle(const struct link *l, uint32_t slot)
+bool tb_link_slot_idle(const struct tb_link *l, uint32_t slot)
 {
+    TB_ASSERT(slot < TB_LINKS_STREAMS_MAX);
     for (uint32_t i = 0; i < l->traffic.crossings.hedge.way_count; i++)
         if (l->traffic.crossings.hedge.ways[i].slot == slot) return false;
     return true;
 }
 
-enum tb_status tb_link_on_take(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_take(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_take m;
-    struct out *out = NULL;
+    struct tb_link_out *out = NULL;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_SHARED) return TB_PEER_GARBLED;
     enum tb_status status = tb_frame_take_decode(&f->payload, &m);
     if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    return tb_crossing_take(&out->core, m.shard, &m.words);
+    return tb_outbound_take(&out->core, m.shard, &m.words);
 }
 
-void tb_link_outs_have(struct link *l, tb_time_ns now)
+void tb_link_outs_have(struct tb_link *l, tb_time_ns now)
 {
     static _Thread_local struct tb_held_word words[LINK_WORDS_MAX];
-    for (struct out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l); out = out->next) {
-        if (!out->core.shared || tb_time_since(out->have_at, now) < TB_HELD_EVERY) continue;
+    for (struct tb_link_out *out = l->traffic.crossings.outs; out != NULL && tb_link_is_up(l);
+         out = out->next) {
+        if (out->core.takes == TB_OUTBOUND_TAKES_ALL || tb_time_since(out->have_at, now) < TB_HELD_EVERY)
+            continue;
         for (uint32_t shard = 0, count;
-             (count = tb_crossing_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
+             (count = tb_outbound_have(&out->core, &shard, words, LINK_WORDS_MAX)) > 0;)
             tb_link_send_words(l, TB_FRAME_HAVE, out->crossing, shard, words, count);
         out->have_at = now;
     }

@@ -1,6 +1,7 @@
 /* link_serve.c - manifests that the peer asked for, or that follow a PUSH, go to it in pages. */
 #include "wan/link/traffic/link_serve.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -13,30 +14,33 @@
 #define SERVES_MAX       TB_LINKS_ASKS_SENT_MAX
 #define DIGESTS_PER_PAGE (TB_LINK_PAGE_BYTES / TB_DIGEST_BYTES)
 
-static void serve_free(struct link *l, struct serve *s)
+static void serve_free(struct tb_link *l, struct tb_link_serve *s)
 {
-    struct serve **at = &l->traffic.serves;
-    while (*at != s)
+    struct tb_link_serve **at = &l->traffic.serves;
+    while (*at != s) {
+        TB_ASSERT(*at != NULL); /* each answer is listed */
         at = &(*at)->next;
+    }
     *at = s->next;
     tb_free(s->head);
     tb_free(s);
 }
 
-void tb_link_serves_drop(struct link *l, const struct offer *o)
+void tb_link_serves_drop(struct tb_link *l, const struct tb_offer *o)
 {
-    for (struct serve *s = l->traffic.serves, *next; s != NULL; s = next) {
+    for (struct tb_link_serve *s = l->traffic.serves, *next; s != NULL; s = next) {
         next = s->next;
         if (o == NULL || s->offer == o) serve_free(l, s);
     }
 }
 
-static const struct tb_manifest *manifest_of(const struct serve *s)
+static const struct tb_manifest *manifest_of(const struct tb_link_serve *s)
 {
+    TB_ASSERT(s->shard < s->offer->share->shard_count);
     return s->offer->share->places[s->shard].manifest;
 }
 
-static bool encode_head(struct serve *s)
+static bool encode_head(struct tb_link_serve *s)
 {
     struct tb_writer w;
     s->head_bytes = (uint32_t)tb_manifest_head_bytes(manifest_of(s));
@@ -44,11 +48,13 @@ static bool encode_head(struct serve *s)
     if (s->head == NULL) return false;
     tb_writer_init(&w, s->head, s->head_bytes);
     tb_manifest_head_encode(manifest_of(s), &w);
+    TB_ASSERT(!w.full && w.used == s->head_bytes); /* tb_manifest_head_bytes counted the same */
     return true;
 }
 
-static void send_head_page(struct link *l, struct serve *s)
+static void send_head_page(struct tb_link *l, struct tb_link_serve *s)
 {
+    TB_ASSERT(s->head != NULL && s->at < s->head_bytes);
     const uint32_t left = s->head_bytes - s->at;
     const struct tb_span page = {s->head + s->at, left < TB_LINK_PAGE_BYTES ? left : TB_LINK_PAGE_BYTES};
     LINK_SEND(l, TB_FRAME_HEAD, tb_frame_head, LINK_SMALL + page.count, .uid = s->offer->key.uid,
@@ -61,8 +67,9 @@ static void send_head_page(struct link *l, struct serve *s)
     s->head = NULL;
 }
 
-static void send_digests_page(struct link *l, struct serve *s)
+static void send_digests_page(struct tb_link *l, struct tb_link_serve *s)
 {
+    TB_ASSERT(s->head_done && s->at < manifest_of(s)->chunk_count);
     const struct tb_manifest *m = manifest_of(s);
     const uint32_t left = m->chunk_count - s->at;
     const uint32_t count = left < DIGESTS_PER_PAGE ? left : DIGESTS_PER_PAGE;
@@ -73,7 +80,7 @@ static void send_digests_page(struct link *l, struct serve *s)
 }
 
 /* One page further. False: all was sent, or there is no memory and the peer was told so. */
-static bool serve_step(struct link *l, struct serve *s)
+static bool serve_step(struct tb_link *l, struct tb_link_serve *s)
 {
     if (!s->head_done) {
         if (s->head == NULL && !encode_head(s)) {
@@ -91,29 +98,29 @@ static bool serve_step(struct link *l, struct serve *s)
     return s->shard < s->offer->key.shard_count;
 }
 
-void tb_link_serves_tick(struct link *l)
+void tb_link_serves_tick(struct tb_link *l)
 {
     while (tb_link_is_up(l) && l->traffic.serves != NULL &&
            tb_wire_queued_bytes(tb_link_control(l)->wire) < LINK_QUEUE_BYTES)
         if (!serve_step(l, l->traffic.serves)) serve_free(l, l->traffic.serves);
 }
 
-static uint32_t serve_count(const struct link *l)
+static uint32_t serve_count(const struct tb_link *l)
 {
     uint32_t count = 0;
-    for (const struct serve *s = l->traffic.serves; s != NULL; s = s->next)
+    for (const struct tb_link_serve *s = l->traffic.serves; s != NULL; s = s->next)
         count += s->asked;
     return count;
 }
 
-void tb_link_serve(struct link *l, struct offer *o, bool asked)
+void tb_link_serve(struct tb_link *l, struct tb_offer *o, bool asked)
 {
-    struct serve *s = tb_calloc(1, sizeof *s);
+    struct tb_link_serve *s = tb_calloc(1, sizeof *s);
     if (s == NULL) {
         tb_link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
         return;
     }
-    struct serve **at = &l->traffic.serves;
+    struct tb_link_serve **at = &l->traffic.serves;
     while (*at != NULL)
         at = &(*at)->next;
     s->offer = o;
@@ -123,12 +130,12 @@ void tb_link_serve(struct link *l, struct offer *o, bool asked)
     tb_link_serves_tick(l);
 }
 
-enum tb_status tb_link_on_ask(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_ask(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_ask m;
     const enum tb_status status = tb_frame_ask_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct offer *o = tb_offer_find(l->links, &m.uid);
+    struct tb_offer *o = tb_offer_find(l->links, &m.uid);
     if (o == NULL || !tb_link_granted(l, &o->key.model)) {
         tb_link_send_gone(l, &m.uid, TB_NOT_FOUND);
         return TB_OK;

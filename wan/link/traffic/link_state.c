@@ -14,7 +14,7 @@
 
 /* ---- a new life ---- */
 
-void tb_link_life(struct link *l, const struct tb_id *life)
+void tb_link_life(struct tb_link *l, const struct tb_id *life)
 {
     const struct tb_links_options *o = &l->links->options;
     if (!tb_id_equal(&l->traffic.peer_life, life) && !tb_id_is_zero(&l->traffic.peer_life))
@@ -27,7 +27,7 @@ void tb_link_life(struct link *l, const struct tb_id *life)
 
 /* P8: a state names versions. Only those hear it who may read the model, or from
  * whom this site reads it. */
-static bool concerns(const struct link *l, const struct tb_name *model)
+static bool concerns(const struct tb_link *l, const struct tb_name *model)
 {
     if (tb_link_granted(l, model)) return true;
     for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
@@ -38,7 +38,7 @@ static bool concerns(const struct link *l, const struct tb_name *model)
 enum tb_status tb_links_tell_state(struct tb_links *links, uint32_t peer, const struct tb_site_state *s)
 {
     TB_ASSERT(peer < links->options.peer_count && s->held_count <= TB_SITE_HELD_MAX);
-    struct link *l = &links->links[peer];
+    struct tb_link *l = &links->links[peer];
     uint8_t held[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
     if (!tb_link_is_up(l)) return TB_PEER_UNREACHABLE;
     if (tb_link_protocol(l) < TB_LINK_PROTOCOL_STATE) return TB_PEER_PROTOCOL;
@@ -75,7 +75,7 @@ static enum tb_status state_of(const struct tb_frame_state *m, struct tb_site_st
     return tb_site_held_decode(&m->held, s);
 }
 
-enum tb_status tb_link_on_state(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_state(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_state m;
     static struct tb_site_state s; /* large; the main loop's alone */
@@ -124,7 +124,7 @@ enum tb_limit tb_links_most_limit(const struct tb_links_stats *stats)
     return (enum tb_limit)most;
 }
 
-/* Differences since the last look. A counter that fell was begun anew. */
+/* The growth since the last look. A counter that fell was begun anew. */
 static uint64_t grew(uint64_t *before, uint64_t now)
 {
     const uint64_t by = now > *before ? now - *before : 0;
@@ -132,7 +132,7 @@ static uint64_t grew(uint64_t *before, uint64_t now)
     return by;
 }
 
-void tb_link_holdup_tick(struct link *l, tb_time_ns now)
+void tb_link_holdup_tick(struct tb_link *l, tb_time_ns now)
 {
     static struct tb_links_stats stats; /* large; the main loop's alone */
     if (!tb_link_is_up(l) || tb_time_since(l->traffic.holdup.at, now) < HOLDUP_EVERY) return;
@@ -150,7 +150,7 @@ void tb_link_holdup_tick(struct link *l, tb_time_ns now)
     LINK_SEND(l, TB_FRAME_HOLDUP, tb_frame_holdup, LINK_SMALL, .holdup = (uint8_t)holdup);
 }
 
-enum tb_status tb_link_on_holdup(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_holdup(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_holdup m;
     const enum tb_status status = tb_frame_holdup_decode(&f->payload, &m);
@@ -160,7 +160,7 @@ enum tb_status tb_link_on_holdup(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_state_up(struct link *l)
+void tb_link_state_up(struct tb_link *l)
 {
     l->traffic.holdup.told = l->stats.holdup = l->stats.peer_holdup = TB_HOLDUP_NONE;
     l->traffic.holdup.at = 0;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -17,6 +18,10 @@
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/send/codec_trial.h"
+#include "wan/send/feed.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_gifts.h"
+#include "wan/send/feed_limits.h"
 
 _Static_assert(TB_HEDGE_CROSSINGS_MAX >= TB_LINKS_CROSSINGS_MAX, "each crossing may hedge");
 
@@ -30,10 +35,10 @@ static const struct tb_choice_speed *machine_speeds(void)
     return speeds;
 }
 
-enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_options *p)
+enum tb_status tb_link_traffic_init(struct tb_link *l, const struct tb_links_peer_options *p)
 {
     const struct tb_links_options *o = &l->links->options;
-    struct link_traffic *t = &l->traffic;
+    struct tb_link_traffic *t = &l->traffic;
     t->feed = tb_feed_new(o->codec, o->threads);
     if (t->feed == NULL) return TB_SITE_NOMEM;
     if (o->codec == TB_CHOICE_AUTO) tb_feed_seed(t->feed, machine_speeds());
@@ -52,8 +57,9 @@ enum tb_status tb_link_traffic_init(struct link *l, const struct tb_links_peer_o
     return TB_OK;
 }
 
-void tb_link_traffic_fini(struct link *l)
+void tb_link_traffic_fini(struct tb_link *l)
 {
+    TB_ASSERT(tb_link_streams_count(l) == 0);
     tb_link_pushes_down(l);
     tb_link_pushes_forget(l);
     tb_link_asks_free(l);
@@ -65,8 +71,9 @@ void tb_link_traffic_fini(struct link *l)
     tb_free(l->traffic.models.wanted);
 }
 
-void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt)
+void tb_link_traffic_up(struct tb_link *l, const struct tb_id *life, tb_time_ns rtt)
 {
+    TB_ASSERT(tb_link_is_up(l));
     tb_link_life(l, life);
     tb_link_state_up(l);
     tb_link_versions_up(l);
@@ -75,8 +82,9 @@ void tb_link_traffic_up(struct link *l, const struct tb_id *life, tb_time_ns rtt
     tb_feed_session(l->traffic.feed, tb_link_session_seq(l), tb_link_protocol(l));
 }
 
-void tb_link_traffic_down(struct link *l)
+void tb_link_traffic_down(struct tb_link *l)
 {
+    TB_ASSERT(!tb_link_is_up(l));
     tb_link_versions_down(l);
     tb_link_move_down(l);
     l->traffic.streams.garbled = false;
@@ -84,12 +92,12 @@ void tb_link_traffic_down(struct link *l)
     tb_feed_session(l->traffic.feed, 0, TB_LINK_PROTOCOL_MIN);
 }
 
-void tb_link_traffic_end(struct link *l)
+void tb_link_traffic_end(struct tb_link *l)
 {
     tb_feed_gifts_drop(l->traffic.feed);
 }
 
-void tb_link_traffic_limit(struct link *l, const struct tb_links_limit *limit)
+void tb_link_traffic_limit(struct tb_link *l, const struct tb_links_limit *limit)
 {
     tb_feed_cap(l->traffic.feed, limit->bytes_per_s);
     tb_feed_until(l->traffic.feed, limit->until_bytes);

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
@@ -21,19 +22,19 @@
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 
-static const struct tb_links_ops *ops_of(const struct link *l)
+static const struct tb_links_ops *ops_of(const struct tb_link *l)
 {
     return l->links->options.ops;
 }
 
-static void *user_of(const struct link *l)
+static void *user_of(const struct tb_link *l)
 {
     return l->links->options.user;
 }
 
-void tb_link_announce(struct link *l, struct offer *o)
+void tb_link_announce(struct tb_link *l, struct tb_offer *o)
 {
-    struct offer_peer *p = &o->peers[l->index];
+    struct tb_offer_peer *p = &o->peers[l->index];
     if (!tb_link_is_up(l) || p->announced == tb_link_session_seq(l) || !tb_link_granted(l, &o->key.model))
         return;
     const bool pushed = tb_link_may_read(l, o) && tb_link_push(l, o);
@@ -42,7 +43,7 @@ void tb_link_announce(struct link *l, struct offer *o)
     if (pushed) tb_link_serve(l, o, false);
 }
 
-void tb_link_subscribe(struct link *l, struct tb_wire *wire)
+void tb_link_subscribe(struct tb_link *l, struct tb_wire *wire)
 {
     for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++) {
         struct tb_frame_subscribe m = {.model = l->traffic.models.wanted[i]};
@@ -55,19 +56,19 @@ void tb_link_subscribe(struct link *l, struct tb_wire *wire)
     }
 }
 
-void tb_link_versions_up(struct link *l)
+void tb_link_versions_up(struct tb_link *l)
 {
     l->traffic.models.granted_count = 0;
     l->traffic.models.refused_count = 0;
     memset(l->traffic.models.denied, 0, sizeof l->traffic.models.denied);
     l->traffic.models.missed = 0;
-    for (struct offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
+    for (struct tb_offer *o = l->links->offers; o != NULL; o = o->next) { /* it says again what it holds */
         o->peers[l->index].whole = false;
         o->peers[l->index].held_chunks = 0;
     }
 }
 
-void tb_link_versions_down(struct link *l)
+void tb_link_versions_down(struct tb_link *l)
 {
     l->traffic.models.announced_count = 0;
     tb_link_pushes_down(l);
@@ -76,24 +77,25 @@ void tb_link_versions_down(struct link *l)
 }
 
 /* P8: denied unless the daemon says yes. */
-static bool may_read(const struct link *l, const struct tb_frame_subscribe *m)
+static bool may_read(const struct tb_link *l, const struct tb_frame_subscribe *m)
 {
     return ops_of(l)->may_read != NULL && ops_of(l)->may_read(user_of(l), l->index, &m->model, &m->home);
 }
 
-static void grant(struct link *l, const struct tb_name *model)
+static void grant(struct tb_link *l, const struct tb_name *model)
 {
     struct tb_links *ls = l->links;
+    TB_ASSERT(l->traffic.models.granted_count < TB_LINKS_MODELS_MAX);
     l->traffic.models.granted[l->traffic.models.granted_count++] = *model;
     for (uint32_t i = 0; i < ls->withdrawn_count; i++)
         if (tb_name_equal(&ls->withdrawn[i].model, model)) tb_link_tell_withdrawn(l, &ls->withdrawn[i]);
-    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+    for (struct tb_offer *o = ls->offers; o != NULL; o = o->next)
         if (tb_name_equal(&o->key.model, model)) tb_link_announce(l, o);
     if (ops_of(l)->on_granted != NULL) ops_of(l)->on_granted(user_of(l), l->index, model);
 }
 
 /* A peer that names models without end has the first of them remembered. */
-static void refuse(struct link *l, const struct tb_name *model)
+static void refuse(struct tb_link *l, const struct tb_name *model)
 {
     l->stats.refused++;
     for (uint32_t i = 0; i < l->traffic.models.refused_count; i++)
@@ -102,7 +104,7 @@ static void refuse(struct link *l, const struct tb_name *model)
         l->traffic.models.refused[l->traffic.models.refused_count++] = *model;
 }
 
-enum tb_status tb_link_on_subscribe(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_subscribe(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_subscribe m;
     const enum tb_status status = tb_frame_subscribe_decode(&f->payload, &m);
@@ -118,7 +120,7 @@ enum tb_status tb_link_on_subscribe(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status tb_link_on_denied(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_denied(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_denied m;
     const enum tb_status status = tb_frame_denied_decode(&f->payload, &m);
@@ -131,7 +133,7 @@ enum tb_status tb_link_on_denied(struct link *l, struct tb_wire_frame *f)
 }
 
 /* Room for one more; the table is bounded, and grows with what the peer really announced. */
-static enum tb_status announced_room(struct link *l)
+static enum tb_status announced_room(struct tb_link *l)
 {
     if (l->traffic.models.announced_count < l->traffic.models.announced_cap) return TB_OK;
     if (l->traffic.models.announced_cap >= TB_LINKS_OFFERS_MAX) {
@@ -139,16 +141,16 @@ static enum tb_status announced_room(struct link *l)
         return TB_PEER_GARBLED;
     }
     const uint32_t cap = l->traffic.models.announced_cap == 0 ? 16 : l->traffic.models.announced_cap * 2;
-    struct announced *more = tb_realloc(l->traffic.models.announced, cap * sizeof *more);
+    struct tb_announced *more = tb_realloc(l->traffic.models.announced, cap * sizeof *more);
     if (more == NULL) return TB_SITE_NOMEM;
     l->traffic.models.announced = more;
     l->traffic.models.announced_cap = cap;
     return TB_OK;
 }
 
-static void tell_whole(struct link *l, struct offer *o)
+static void tell_whole(struct tb_link *l, struct tb_offer *o)
 {
-    struct offer_peer *p = &o->peers[l->index];
+    struct tb_offer_peer *p = &o->peers[l->index];
     if (!o->whole || p->told_whole == tb_link_session_seq(l) || tb_link_announced(l, &o->key.uid) == NULL)
         return;
     p->told_whole = tb_link_session_seq(l);
@@ -156,24 +158,26 @@ static void tell_whole(struct link *l, struct offer *o)
     tb_link_expect(l, o);
 }
 
-static enum tb_status version_ready(struct link *l, const struct tb_frame_version *m)
+static enum tb_status version_ready(struct tb_link *l, const struct tb_frame_version *m)
 {
     const struct tb_digest zero = {{0}};
     if (tb_digest_equal(&m->key.root, &zero) || tb_link_announced(l, &m->key.uid) != NULL)
         return TB_PEER_GARBLED;
     const enum tb_status status = announced_room(l);
     if (status != TB_OK) return status;
-    l->traffic.models.announced[l->traffic.models.announced_count++] = (struct announced){m->key, m->bytes};
+    TB_ASSERT(l->traffic.models.announced_count < l->traffic.models.announced_cap);
+    l->traffic.models.announced[l->traffic.models.announced_count++] =
+        (struct tb_announced){m->key, m->bytes};
     tb_links_table_took(l->links, TB_LINKS_TABLE_ANNOUNCED, l->traffic.models.announced_count);
     const enum tb_status pushed = tb_link_is_pushed(l, &m->key.uid) ? tb_link_ask_pushed(l, &m->key) : TB_OK;
     if (pushed != TB_OK) tb_link_push_too_much(l, &m->key.uid);
-    struct offer *o = tb_offer_find(l->links, &m->key.uid);
+    struct tb_offer *o = tb_offer_find(l->links, &m->key.uid);
     if (o != NULL) tell_whole(l, o);
     tb_link_asks_send(l);
     return TB_OK;
 }
 
-enum tb_status tb_link_on_version(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_version(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_version m;
     enum tb_status status = tb_frame_version_decode(&f->payload, &m);
@@ -190,13 +194,13 @@ enum tb_status tb_link_on_version(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status tb_link_on_gone(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_gone(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_gone m;
     const enum tb_status status = tb_frame_gone_decode(&f->payload, &m);
     if (status != TB_OK) return status;
     const enum tb_status why = tb_frame_status_of(m.status_negated);
-    const struct announced *a = tb_link_announced(l, &m.uid);
+    const struct tb_announced *a = tb_link_announced(l, &m.uid);
     if (a == NULL) { /* it only said that it holds it; or our question and its farewell crossed */
         if (tb_status_scope(why) == TB_SCOPE_SITE) return TB_OK;
         tb_link_peer_dropped(l, &m.uid);
@@ -208,9 +212,10 @@ enum tb_status tb_link_on_gone(struct link *l, struct tb_wire_frame *f)
         tb_link_in_fail(l, &m.uid, why);
         return TB_OK;
     }
-    const struct announced was = *a;
+    const struct tb_announced was = *a;
     tb_link_peer_dropped(l, &m.uid);
     tb_link_push_gone(l, &m.uid);
+    TB_ASSERT(l->traffic.models.announced_count > 0 && a >= l->traffic.models.announced);
     l->traffic.models.announced[a - l->traffic.models.announced] =
         l->traffic.models.announced[--l->traffic.models.announced_count];
     const uint64_t session = tb_link_session_seq(l);
@@ -221,12 +226,12 @@ enum tb_status tb_link_on_gone(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status tb_link_on_whole(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_whole(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_whole m;
     const enum tb_status status = tb_frame_whole_decode(&f->payload, &m);
     if (status != TB_OK) return status;
-    struct offer *o = tb_offer_find(l->links, &m.uid);
+    struct tb_offer *o = tb_offer_find(l->links, &m.uid);
     if (o == NULL) return TB_OK; /* retracted meanwhile */
     if (!tb_link_granted(l, &o->key.model)) return TB_PEER_GARBLED;
     tb_link_outs_drop(l, o);
@@ -234,7 +239,7 @@ enum tb_status tb_link_on_whole(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-enum tb_status tb_link_on_report(struct link *l, struct tb_wire_frame *f)
+enum tb_status tb_link_on_report(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_report m;
     const enum tb_status status = tb_frame_report_decode(&f->payload, &m);
@@ -246,11 +251,11 @@ enum tb_status tb_link_on_report(struct link *l, struct tb_wire_frame *f)
     return TB_OK;
 }
 
-void tb_link_versions_tick(struct link *l)
+void tb_link_versions_tick(struct tb_link *l)
 {
     if (!tb_link_is_up(l)) return;
     tb_link_asks_send(l);
     tb_link_asks_tick(l);
-    for (struct offer *o = l->links->offers; o != NULL && tb_link_is_up(l); o = o->next)
+    for (struct tb_offer *o = l->links->offers; o != NULL && tb_link_is_up(l); o = o->next)
         if (o->peers[l->index].told_whole != tb_link_session_seq(l)) tell_whole(l, o);
 }

@@ -15,12 +15,14 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
+#include "wan/send/feed_choice.h"
+#include "wan/send/feed_limits.h"
 
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
-        const struct announced *a = tb_link_announced(&links->links[i], uid);
+        const struct tb_announced *a = tb_link_announced(&links->links[i], uid);
         if (a != NULL && a->bytes > bytes) bytes = a->bytes;
     }
     return bytes;
@@ -29,7 +31,8 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out)
 {
-    const struct link *l = &links->links[peer];
+    TB_ASSERT(peer < links->options.peer_count);
+    const struct tb_link *l = &links->links[peer];
     if (*cursor >= l->traffic.models.announced_count) return false;
     *key_out = l->traffic.models.announced[*cursor].key;
     *bytes_out = l->traffic.models.announced[*cursor].bytes;
@@ -41,7 +44,7 @@ uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *ui
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        for (const struct in *in = ls->links[i].traffic.ins; in != NULL; in = in->next) {
+        for (const struct tb_link_in *in = ls->links[i].traffic.ins; in != NULL; in = in->next) {
             if (!tb_id_equal(&in->key.uid, uid)) continue;
             bytes += atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed);
         }
@@ -51,7 +54,7 @@ uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *ui
 
 enum tb_status tb_links_sent(const struct tb_links *ls, const struct tb_id *uid, struct tb_sent_sum *sent_out)
 {
-    const struct offer *o = ls->offers;
+    const struct tb_offer *o = ls->offers;
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
         o = o->next;
     if (o == NULL) return TB_NOT_FOUND;
@@ -62,15 +65,16 @@ enum tb_status tb_links_sent(const struct tb_links *ls, const struct tb_id *uid,
 enum tb_status tb_links_peer_progress(const struct tb_links *ls, uint32_t peer, const struct tb_id *uid,
                                       struct tb_links_progress *progress_out)
 {
-    const struct offer *o = ls->offers;
+    const struct tb_offer *o = ls->offers;
     TB_ASSERT(peer < ls->options.peer_count);
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
         o = o->next;
     if (o == NULL) return TB_NOT_FOUND;
-    const struct offer_peer *p = &o->peers[peer];
+    const struct tb_offer_peer *p = &o->peers[peer];
     *progress_out =
         (struct tb_links_progress){.chunks = o->chunks, .held_chunks = p->held_chunks, .whole = p->whole};
-    for (const struct out *out = ls->links[peer].traffic.crossings.outs; out != NULL; out = out->next) {
+    for (const struct tb_link_out *out = ls->links[peer].traffic.crossings.outs; out != NULL;
+         out = out->next) {
         if (out->offer != o) continue;
         progress_out->crossing = true;
         progress_out->begun_for = tb_time_since(out->began_at, tb_clock_now());
@@ -84,9 +88,9 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
     tb_feed_choice(links->links[peer].traffic.feed, choice_out);
 }
 
-/* It draws that model, or did before it went away, and may come back while steps still
- * lead from what it has. */
-static bool draws(const struct link *l, const struct tb_name *model)
+/* The peer draws that model, or did before it went away. It may come back while deltas still lead
+ * from the version that it has. */
+static bool draws(const struct tb_link *l, const struct tb_name *model)
 {
     return tb_link_granted(l, model) &&
            (tb_link_is_up(l) ||
@@ -99,7 +103,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
     static struct tb_choice choice; /* large; the main loop's alone */
     unsigned most = 0;
     for (uint32_t i = 0; i < links->options.peer_count; i++) {
-        struct link *l = &links->links[i];
+        struct tb_link *l = &links->links[i];
         if (!draws(l, model)) continue;
         tb_feed_choice(l->traffic.feed, &choice);
         if (!tb_link_is_up(l)) choice.protocol = links->options.protocol_max; /* of no session */
@@ -111,7 +115,7 @@ unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *mo
 
 bool tb_links_base_used(const struct tb_links *ls, const struct tb_id *uid)
 {
-    const struct offer *o = ls->offers;
+    const struct tb_offer *o = ls->offers;
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
         o = o->next;
     for (uint32_t i = 0; o != NULL && i < ls->options.peer_count; i++)
@@ -135,6 +139,7 @@ uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
 
 const char *tb_links_why_name(enum tb_links_why why)
 {
+    TB_ASSERT(why <= TB_LINKS_WHY_MTU);
     static const char *const names[] = {
 #define TB_LINKS_WHY_NAME(name, text) [name] = text,
         TB_LINKS_WHYS(TB_LINKS_WHY_NAME)
@@ -163,7 +168,7 @@ static const struct tb_name *marked(const struct tb_name *names, const bool *mar
 const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    const struct link *l = &links->links[peer];
+    const struct tb_link *l = &links->links[peer];
     return tb_link_is_up(l) ? marked(l->traffic.models.wanted, l->traffic.models.denied,
                                      l->traffic.models.wanted_count, at)
                             : NULL;
@@ -172,23 +177,23 @@ const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t 
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    const struct link *l = &links->links[peer];
+    const struct tb_link *l = &links->links[peer];
     return tb_link_is_up(l) && at < l->traffic.models.refused_count ? &l->traffic.models.refused[at] : NULL;
 }
 
 void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out)
 {
     TB_ASSERT(peer < links->options.peer_count);
-    const struct link *l = &links->links[peer];
+    const struct tb_link *l = &links->links[peer];
     *stats_out = l->stats;
     stats_out->queued_parcels = l->traffic.crossings.queued;
     (void)tb_feed_spent(links->links[peer].traffic.feed, &stats_out->short_bytes);
-    for (const struct push *p = l->traffic.pushes.expected; p != NULL; p = p->next)
+    for (const struct tb_push *p = l->traffic.pushes.expected; p != NULL; p = p->next)
         stats_out->expected++;
     tb_link_stream_stats(l, stats_out);
-    for (const struct out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
+    for (const struct tb_link_out *o = l->traffic.crossings.outs; o != NULL; o = o->next)
         stats_out->crossings++;
-    for (const struct in *in = l->traffic.ins; in != NULL; in = in->next)
+    for (const struct tb_link_in *in = l->traffic.ins; in != NULL; in = in->next)
         stats_out->landings += !in->finished;
     tb_link_said_show(l, stats_out);
     tb_link_session_show(l, stats_out);

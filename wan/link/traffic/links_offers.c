@@ -1,5 +1,6 @@
 /* links_offers.c - versions of which the links have places: offered to peers, taken back when no
  * stream touches them any more. */
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
@@ -34,14 +35,14 @@ static uint64_t chunks_of(const struct tb_place *places, uint32_t shard_count, u
     return chunks;
 }
 
-static struct tb_share *share_of_offer(struct tb_links *ls, const struct tb_version_key *key,
-                                       const struct tb_place *places, uint32_t chunks)
+static struct tb_shared_places *share_of_offer(struct tb_links *ls, const struct tb_version_key *key,
+                                               const struct tb_place *places, uint32_t chunks)
 {
-    struct tb_share *share = tb_share_new(&key->uid, places, key->shard_count, &ls->wake);
+    struct tb_shared_places *share = tb_shared_places_new(&key->uid, places, key->shard_count, &ls->wake);
     if (share == NULL) return NULL;
     share->sent = tb_sent_new(ls->options.peer_count, chunks);
     if (share->sent != NULL) return share;
-    tb_share_free(share);
+    tb_shared_places_free(share);
     return NULL;
 }
 
@@ -57,7 +58,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
         tb_links_table_refused(ls, TB_LINKS_TABLE_OFFERS, NULL);
         return TB_SITE_NOMEM;
     }
-    struct offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
+    struct tb_offer *o = tb_calloc(1, sizeof *o + ls->options.peer_count * sizeof o->peers[0]);
     if (o == NULL) return TB_SITE_NOMEM;
     o->share = share_of_offer(ls, key, places, (uint32_t)chunks);
     if (o->share == NULL) {
@@ -68,7 +69,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     o->key = *key;
     o->bytes = bytes;
     o->chunks = (uint32_t)chunks;
-    struct offer **at = &ls->offers;
+    struct tb_offer **at = &ls->offers;
     while (*at != NULL)
         at = &(*at)->next;
     *at = o;
@@ -83,17 +84,18 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
 enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, enum tb_status why,
                                 void (*done)(void *user), void *user)
 {
-    struct offer **at = &ls->offers;
+    struct tb_offer **at = &ls->offers;
     while (*at != NULL && !tb_id_equal(&(*at)->key.uid, uid))
         at = &(*at)->next;
-    struct offer *o = *at;
+    struct tb_offer *o = *at;
     if (o == NULL) return TB_NOT_FOUND;
-    struct retired *call = tb_links_retired_new(ls, done, user);
+    struct tb_retired *call = tb_links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     *at = o->next;
+    TB_ASSERT(ls->offer_count > 0);
     ls->offer_count--;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        struct link *l = &ls->links[i];
+        struct tb_link *l = &ls->links[i];
         tb_link_outs_drop(l, o);
         tb_link_serves_drop(l, o);
         tb_link_base_gone(l, o, why == TB_SUPERSEDED);
@@ -123,6 +125,7 @@ enum tb_status tb_links_withdrawn(struct tb_links *ls, const struct tb_version_k
 
 void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb_version_key *key)
 {
+    TB_ASSERT(peer < ls->options.peer_count);
     tb_link_tell_withdrawn(&ls->links[peer], key);
 }
 
@@ -131,12 +134,12 @@ void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb
 enum tb_status tb_links_land_stop(struct tb_links *ls, const struct tb_id *uid, void (*done)(void *user),
                                   void *user)
 {
-    struct retired *call = tb_links_retired_new(ls, done, user);
+    struct tb_retired *call = tb_links_retired_new(ls, done, user);
     if (call == NULL) return TB_SITE_NOMEM;
     tb_links_share_end(ls, uid);
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        struct link *l = &ls->links[i];
-        for (struct in *in = l->traffic.ins, *next; in != NULL; in = next) {
+        struct tb_link *l = &ls->links[i];
+        for (struct tb_link_in *in = l->traffic.ins, *next; in != NULL; in = next) {
             next = in->next;
             if (!tb_id_equal(&in->key.uid, uid)) continue;
             tb_link_in_stop(l, in);

@@ -1,4 +1,5 @@
 /* links_tables.c - how full the tables of the links are, and which peer or model fills them. */
+#include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_conn.h"
@@ -6,7 +7,7 @@
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/offer_table.h"
 
-static uint32_t announced_count(const struct link *l)
+static uint32_t announced_count(const struct tb_link *l)
 {
     return l->traffic.models.announced_count;
 }
@@ -19,7 +20,7 @@ static const char *const names[] = {
 
 static const struct {
     uint32_t bound;
-    uint32_t (*rows_of)(const struct link *l); /* NULL: no link's */
+    uint32_t (*rows_of)(const struct tb_link *l); /* NULL: no link's */
 } tables[] = {
     [TB_LINKS_TABLE_OFFERS] = {TB_LINKS_OFFERS_MAX, NULL},
     [TB_LINKS_TABLE_ANNOUNCED] = {TB_LINKS_OFFERS_MAX, announced_count},
@@ -30,6 +31,7 @@ static const struct {
 
 static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
 {
+    TB_ASSERT(tables[table].rows_of != NULL); /* each peer has it for itself */
     uint32_t most = 0;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
         const uint32_t rows = tables[table].rows_of(&ls->links[i]);
@@ -40,6 +42,7 @@ static uint32_t most_rows(const struct tb_links *ls, enum tb_links_table table)
 
 void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out)
 {
+    TB_ASSERT(table < TB_LINKS_TABLES_COUNT);
     *usage_out = (struct tb_links_usage){
         .name = names[table],
         .used = tables[table].rows_of != NULL   ? most_rows(ls, table)
@@ -54,7 +57,7 @@ void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct
 static uint32_t offers_of(const struct tb_links *ls, const struct tb_name *model)
 {
     uint32_t count = 0;
-    for (const struct offer *o = ls->offers; o != NULL; o = o->next)
+    for (const struct tb_offer *o = ls->offers; o != NULL; o = o->next)
         count += tb_name_equal(&o->key.model, model);
     return count;
 }
@@ -64,7 +67,7 @@ static uint32_t offers_most(const struct tb_links *ls, struct tb_name *model_out
 {
     const struct tb_name *last = NULL;
     uint32_t most = 0;
-    for (const struct offer *o = ls->offers; o != NULL; o = o->next) {
+    for (const struct tb_offer *o = ls->offers; o != NULL; o = o->next) {
         if (last != NULL && tb_name_equal(last, &o->key.model)) continue;
         last = &o->key.model;
         const uint32_t count = offers_of(ls, last);

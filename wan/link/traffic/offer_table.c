@@ -2,14 +2,15 @@
  * retire. */
 #include "wan/link/traffic/offer_table.h"
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
 
-struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
+struct tb_offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
 {
-    struct offer *o = ls->offers;
+    struct tb_offer *o = ls->offers;
     while (o != NULL && !tb_id_equal(&o->key.uid, uid))
         o = o->next;
     return o;
@@ -17,25 +18,26 @@ struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
 
 static void sweep_shares(struct tb_links *ls)
 {
-    struct tb_share **at = &ls->retiring;
+    struct tb_shared_places **at = &ls->retiring;
     while (*at != NULL) {
-        struct tb_share *s = *at;
-        if (!tb_share_only_ours(s)) {
+        struct tb_shared_places *s = *at;
+        if (!tb_shared_places_only_ours(s)) {
             at = &s->next;
             continue;
         }
         *at = s->next;
+        TB_ASSERT(s->call->left > 0); /* a call waits for its shares */
         s->call->left--;
-        tb_share_free(s);
+        tb_shared_places_free(s);
     }
 }
 
 void tb_links_sweep_retired(struct tb_links *ls)
 {
     sweep_shares(ls);
-    struct retired **at = &ls->retired;
+    struct tb_retired **at = &ls->retired;
     while (*at != NULL) {
-        struct retired *r = *at;
+        struct tb_retired *r = *at;
         if (r->left > 0) {
             at = &r->next;
             continue;
@@ -49,9 +51,9 @@ void tb_links_sweep_retired(struct tb_links *ls)
     }
 }
 
-struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
+struct tb_retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user)
 {
-    struct retired *r = tb_calloc(1, sizeof *r);
+    struct tb_retired *r = tb_calloc(1, sizeof *r);
     if (r == NULL) return NULL;
     r->done = done;
     r->user = user;
@@ -60,26 +62,28 @@ struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *use
     return r;
 }
 
-void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call)
+void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct tb_retired *call)
 {
+    TB_ASSERT(call != NULL);
     share->call = call;
     share->next = ls->retiring;
     ls->retiring = share;
     call->left++;
-    tb_share_revoke(share);
+    tb_shared_places_revoke(share);
 }
 
-struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model)
+struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
+                                           const struct tb_name *model)
 {
     struct tb_objects *objects = ls->options.objects;
     struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
     if (known == NULL) return NULL;
     uint32_t shard_count;
     const struct tb_place *places = tb_known_places(known, &shard_count);
-    struct tb_share *share = tb_share_new(uid, places, shard_count, &ls->wake);
-    struct retired *call = share != NULL ? tb_links_retired_new(ls, NULL, NULL) : NULL;
+    struct tb_shared_places *share = tb_shared_places_new(uid, places, shard_count, &ls->wake);
+    struct tb_retired *call = share != NULL ? tb_links_retired_new(ls, NULL, NULL) : NULL;
     if (call == NULL) {
-        if (share != NULL) tb_share_free(share);
+        if (share != NULL) tb_shared_places_free(share);
         tb_known_unref(objects, known);
         return NULL;
     }
@@ -90,28 +94,30 @@ struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
     return share;
 }
 
-void tb_links_past_free(struct tb_links *ls, struct tb_share *past)
+void tb_links_past_free(struct tb_links *ls, struct tb_shared_places *past)
 {
+    TB_ASSERT(past->known != NULL && past->call != NULL); /* tb_links_past_new made it */
     past->next = ls->retiring;
     ls->retiring = past;
-    tb_share_revoke(past);
+    tb_shared_places_revoke(past);
     tb_links_busy(ls);
 }
 
 void tb_links_offers_free(struct tb_links *ls)
 {
     while (ls->offers != NULL) {
-        struct offer *o = ls->offers;
+        struct tb_offer *o = ls->offers;
         ls->offers = o->next;
-        tb_share_free(o->share);
+        tb_shared_places_free(o->share);
         tb_free(o);
     }
 }
 
-void tb_link_peer_held(struct link *l, struct offer *o)
+void tb_link_peer_held(struct tb_link *l, struct tb_offer *o)
 {
+    TB_ASSERT(l->index < l->links->options.peer_count);
     const struct tb_links_options *options = &l->links->options;
-    struct offer_peer *p = &o->peers[l->index];
+    struct tb_offer_peer *p = &o->peers[l->index];
     p->whole = true;
     p->held_chunks = o->chunks;
     if (p->told_held == tb_link_session_seq(l)) return;
@@ -120,7 +126,7 @@ void tb_link_peer_held(struct link *l, struct offer *o)
     if (options->ops->on_peer_held != NULL) options->ops->on_peer_held(options->user, l->index, &uid);
 }
 
-static bool whole_here(const struct offer *o)
+static bool whole_here(const struct tb_offer *o)
 {
     for (uint32_t s = 0; s < o->share->shard_count; s++)
         if (!tb_place_whole(&o->share->places[s])) return false;
@@ -129,14 +135,14 @@ static bool whole_here(const struct offer *o)
 
 void tb_links_offers_tick(struct tb_links *ls)
 {
-    for (struct offer *o = ls->offers; o != NULL; o = o->next)
+    for (struct tb_offer *o = ls->offers; o != NULL; o = o->next)
         if (!o->whole) o->whole = whole_here(o);
 }
 
-/* What left the peer is not held there any more, and is no news once it comes back. */
-void tb_link_peer_dropped(struct link *l, const struct tb_id *uid)
+/* A version that left the peer is not held there any more, and is no news once it comes back. */
+void tb_link_peer_dropped(struct tb_link *l, const struct tb_id *uid)
 {
-    struct offer *o = tb_offer_find(l->links, uid);
+    struct tb_offer *o = tb_offer_find(l->links, uid);
     if (o == NULL) return;
     o->peers[l->index].whole = false;
     o->peers[l->index].held_chunks = 0;
@@ -145,9 +151,9 @@ void tb_link_peer_dropped(struct link *l, const struct tb_id *uid)
 
 /* The peer's arena lost what the earlier life held. Its HELD and WHOLE of that life say
  * nothing any more (P10). */
-void tb_link_peer_forgets(struct link *l)
+void tb_link_peer_forgets(struct tb_link *l)
 {
-    for (struct offer *o = l->links->offers; o != NULL; o = o->next) {
+    for (struct tb_offer *o = l->links->offers; o != NULL; o = o->next) {
         o->peers[l->index].whole = false;
         o->peers[l->index].held_chunks = 0;
         o->peers[l->index].told_held = 0;

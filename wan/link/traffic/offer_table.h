@@ -5,53 +5,55 @@
 #include "wan/link/links.h"
 #include "wan/send/shared_places.h"
 
-struct link;
+struct tb_link;
 struct tb_links;
-struct tb_share;
+struct tb_shared_places;
 
 /* A version that is offered here. */
-struct offer_peer {
+struct tb_offer_peer {
     uint64_t announced;  /* in this session_seq; 0: never */
     uint64_t told_whole; /* we told the peer that it is whole here, in this session_seq */
     uint64_t told_held;  /* we told the daemon that the peer holds it, in this session_seq */
     uint32_t held_chunks;
     bool whole;
 };
-struct offer {
-    struct offer *next;
+struct tb_offer {
+    struct tb_offer *next;
     struct tb_version_key key;
-    struct tb_share *share;
+    struct tb_shared_places *share;
     uint64_t bytes;
     uint32_t chunks;
     bool whole; /* here */
-    struct offer_peer peers[];
+    struct tb_offer_peer peers[];
 };
 
 /* A call that took places back; `done` comes when no stream touches them any more. */
-struct retired {
-    struct retired *next;
+struct tb_retired {
+    struct tb_retired *next;
     uint32_t left; /* shares */
     void (*done)(void *user);
     void *user;
 };
 
-struct offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid);
+struct tb_offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid);
 void tb_links_sweep_retired(
     struct tb_links *ls); /* calls `done` of those whose places no stream touches any more */
 /* A call that takes places back. NULL: no memory. */
-struct retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
+struct tb_retired *tb_links_retired_new(struct tb_links *ls, void (*done)(void *user), void *user);
 /* The share goes once no stream has a hand on it. */
-void tb_links_retire(struct tb_links *ls, struct tb_share *share, struct retired *call);
-/* A version that left, while its chunks are known (encoded_chunks.h): what a peer holds, and steps
- * may lead from. NULL: it is not, or no memory. */
-struct tb_share *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid, const struct tb_name *model);
-void tb_links_past_free(struct tb_links *ls, struct tb_share *past); /* once no stream has a hand on it */
+void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct tb_retired *call);
+/* A version that left, while its chunks are known (encoded_chunks.h): a peer holds it, and deltas
+ * may lead from it. NULL: it is not known, or no memory. */
+struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
+                                           const struct tb_name *model);
+void tb_links_past_free(struct tb_links *ls,
+                        struct tb_shared_places *past); /* once no stream has a hand on it */
 void tb_links_offers_free(struct tb_links *ls);
-void tb_link_peer_held(struct link *l, struct offer *o);
+void tb_link_peer_held(struct tb_link *l, struct tb_offer *o);
 void tb_links_offers_tick(struct tb_links *ls);
 /* The version left the peer, and is news once it comes back. */
-void tb_link_peer_dropped(struct link *l, const struct tb_id *uid);
+void tb_link_peer_dropped(struct tb_link *l, const struct tb_id *uid);
 /* The peer lost all that it held. */
-void tb_link_peer_forgets(struct link *l);
+void tb_link_peer_forgets(struct tb_link *l);
 
 #endif

@@ -3,38 +3,41 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "wan/link/link.h"
+#include "wan/send/feed_landings.h"
 
-struct push **tb_push_find_model(struct push **at, const struct tb_name *model)
+struct tb_push **tb_push_find_model(struct tb_push **at, const struct tb_name *model)
 {
     while (*at != NULL && !tb_name_equal(&(*at)->model, model))
         at = &(*at)->next;
     return at;
 }
 
-struct push **tb_push_find_uid(struct push **at, const struct tb_id *uid)
+struct tb_push **tb_push_find_uid(struct tb_push **at, const struct tb_id *uid)
 {
     while (*at != NULL && !tb_id_equal(&(*at)->uid, uid))
         at = &(*at)->next;
     return at;
 }
 
-struct push *tb_push_take_out(struct push **at)
+struct tb_push *tb_push_take_out(struct tb_push **at)
 {
-    struct push *p = *at;
+    TB_ASSERT(*at != NULL);
+    struct tb_push *p = *at;
     *at = p->next;
     return p;
 }
 
-static void free_all(struct push **at)
+static void free_all(struct tb_push **at)
 {
     while (*at != NULL)
         tb_free(tb_push_take_out(at));
 }
 
-void tb_link_pushes_down(struct link *l)
+void tb_link_pushes_down(struct tb_link *l)
 {
     free_all(&l->traffic.pushes.expecting);
     free_all(&l->traffic.pushes.pushed);
@@ -43,7 +46,7 @@ void tb_link_pushes_down(struct link *l)
     tb_feed_unexpect(l->traffic.feed, 0); /* streams hear of it as they end */
 }
 
-void tb_link_pushes_forget(struct link *l)
+void tb_link_pushes_forget(struct tb_link *l)
 {
     free_all(&l->traffic.pushes.resting);
 }
@@ -53,22 +56,22 @@ bool tb_push_is_newer(const struct tb_version_key *key, const struct tb_version_
     return tb_name_equal(&key->model, &than->model) && tb_version_key_compare(key, than) > 0;
 }
 
-bool tb_link_is_pushed(const struct link *l, const struct tb_id *uid)
+bool tb_link_is_pushed(const struct tb_link *l, const struct tb_id *uid)
 {
-    const struct push *p = l->traffic.pushes.pushed;
+    const struct tb_push *p = l->traffic.pushes.pushed;
     while (p != NULL && !tb_id_equal(&p->uid, uid))
         p = p->next;
     return p != NULL;
 }
 
-void tb_link_push_moved(struct link *l, const struct tb_id *uid)
+void tb_link_push_moved(struct tb_link *l, const struct tb_id *uid)
 {
-    struct push *p = *tb_push_find_uid(&l->traffic.pushes.pushed, uid);
+    struct tb_push *p = *tb_push_find_uid(&l->traffic.pushes.pushed, uid);
     if (p != NULL) p->came = tb_clock_now();
 }
 
-void tb_link_expected_ends(struct link *l, const struct tb_name *model)
+void tb_link_expected_ends(struct tb_link *l, const struct tb_name *model)
 {
-    struct push **at = tb_push_find_model(&l->traffic.pushes.expected, model);
+    struct tb_push **at = tb_push_find_model(&l->traffic.pushes.expected, model);
     if (*at != NULL) tb_free(tb_push_take_out(at));
 }

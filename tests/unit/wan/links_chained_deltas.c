@@ -1,6 +1,9 @@
-/* links_steps.c - a peer that stands on a version which its source has given back gets on by the
- * steps that were kept: bit for bit, in a small part of the bytes. Where a step lacks, or is wrong,
- * its chunks come whole. */
+/* links_chained_deltas.c - a peer that stands on a version which its source has given back gets on
+ * by chained deltas that were kept: bit for bit, in a small part of the bytes. Where a delta
+ * lacks, or is wrong, the chunk comes whole.
+ *
+ * Covers: wan/send/encoded_chunks_chain.c wan/stream/stream_send.c
+ * Covers: wan/link/traffic/links_known.c */
 #include "links_world.h"
 
 #include <stdlib.h>
@@ -167,7 +170,7 @@ static void who_is_behind_gets_on_by_steps(void **state)
     assert_int_equal(site_stats(s->west, 0).chunks_no_base, 0);
 }
 
-/* What came so is kept as it came: it leads from the first to the last, for whoever comes
+/* Chained deltas are kept as they came: they lead from the first version to the last, for a peer
  * behind. */
 static void a_relay_keeps_steps_as_they_came(void **state)
 {
@@ -257,8 +260,8 @@ static void a_base_that_leaves_in_mid_crossing_leaves_its_steps(void **state)
     assert_int_equal(site_stats(s->west, 0).chunks_bad, 0);
 }
 
-/* Who went away is encoded for a while: for as many versions as steps are joined, and no longer
- * (P7). */
+/* Deltas are encoded for a peer that went away: for as many versions as may be chained, and no
+ * longer (P7). */
 static void who_went_away_is_thought_of_for_a_while(void **state)
 {
     struct story *s = *state;

@@ -1,6 +1,8 @@
-/* Peers that send a version by turns, in virtual time (P6): who brings something goes on, who
- * brings nothing is followed by whoever waits longest, and sites that draw from each other come to
- * the one that has it. */
+/* Peers that send a version by turns, in virtual time (P6). A peer that brings something goes on.
+ * A peer that brings nothing is followed by the one that waits longest. Sites that draw from each
+ * other come to the one that has it.
+ *
+ * Covers: wan/send/sender_turn.c */
 #include "wan/send/sender_turn.h"
 
 #include <string.h>

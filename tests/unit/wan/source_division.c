@@ -1,243 +1,29 @@
-/* Several sites send one version: fastest most, nothing twice but what was on its way, and nobody
- * holds it up. Virtual time: a source sends what it may, at its rate, and what it sends is here
- * half a round trip later. */
-#include "wan/send/source_division.h"
+/* Several sites send one version: the fastest sends most, nothing comes twice but chunks that were
+ * on their way, and no source holds it up. Virtual time: a source sends chunks that it may send,
+ * at its rate, and they are here half a round trip later.
+ *
+ * Covers: wan/send/source_division.c wan/send/source_division_table.c */
+#include "source_division_world.h"
 
 #include <string.h>
 
-#include "small_places.h"
 #include "tests/unit/check.h"
-
-#define CHUNKS      200u
-#define CHUNK_BYTES (1u << 20)
-#define STEP_MS     5u
-#define STREAMS_MAX 8u
-
-struct sender {
-    uint32_t source;
-    uint64_t bytes_per_s;
-    uint64_t dropped_per_s; /* bytes beside those, of which no chunk becomes */
-    uint32_t rtt_ms;
-    uint64_t has[4], take[4], sent[4]; /* as it knows them */
-    uint32_t on_way[CHUNKS];           /* ms of arrival; 0: not */
-    struct {
-        uint32_t begun; /* the chunk it is in; CHUNKS: none */
-        double credit;  /* bytes it may send now */
-    } streams[STREAMS_MAX];
-    uint32_t stream_count, next; /* where it looks for the next one */
-    bool aimed;
-    uint32_t chunks_sent;
-    double received; /* of parts of chunks, too */
-};
-
-struct world {
-    struct small_place small;
-    struct tb_place place;
-    struct tb_divide d;
-    uint8_t *memory;
-    uint32_t ms, held, twice, goal;
-    struct sender senders[3];
-    uint32_t count;
-};
-
-static tb_time_ns at(const struct world *w)
-{
-    return TB_SECONDS(100) + TB_MS(w->ms);
-}
-
-/* The first `small` chunks have a sixteenth of the others' bytes. */
-static void world_init_uneven(struct world *w, uint16_t start, uint32_t small)
-{
-    memset(w, 0, sizeof *w);
-    w->goal = CHUNKS;
-    small_place_init(&w->small, CHUNKS, CHUNK_BYTES, &w->place);
-    for (uint32_t k = 0; k < small; k++)
-        w->small.chunks[k].bytes = CHUNK_BYTES / 16;
-    w->memory = test_malloc(tb_divide_bytes_for(&w->place, 1));
-    tb_divide_init(&w->d, &w->place, 1, start, w->memory);
-}
-
-static void world_init(struct world *w, uint16_t start)
-{
-    world_init_uneven(w, start, 0);
-}
-
-static void world_fini(struct world *w)
-{
-    test_free(w->memory);
-}
-
-static void have(struct world *w, struct sender *s)
-{
-    struct tb_held_word words[4];
-    for (uint32_t i = 0; i < 4; i++)
-        words[i] = (struct tb_held_word){i, s->has[i]};
-    const struct tb_span span = small_words(words, 4);
-    CHECK_OK(tb_divide_has(&w->d, s->source, 0, &span));
-}
-
-/* Holds chunks first to end. */
-static struct sender *source(struct world *w, uint64_t bytes_per_s, uint32_t rtt_ms, uint32_t first,
-                             uint32_t end)
-{
-    struct sender *s = &w->senders[w->count++];
-    *s = (struct sender){.bytes_per_s = bytes_per_s, .rtt_ms = rtt_ms, .stream_count = 1};
-    s->source = tb_divide_join(&w->d, at(w));
-    assert_true(s->source != TB_DIVIDE_NONE);
-    for (uint32_t i = 0; i < STREAMS_MAX; i++)
-        s->streams[i].begun = CHUNKS;
-    tb_divide_rtt(&w->d, s->source, TB_MS(rtt_ms));
-    for (uint32_t k = first; k < end; k++)
-        tb_bitmap_set(s->has, k);
-    have(w, s);
-    return s;
-}
-
-static void arrive(struct world *w, struct sender *s)
-{
-    for (uint32_t k = 0; k < CHUNKS; k++) {
-        if (s->on_way[k] == 0 || s->on_way[k] > w->ms) continue;
-        s->on_way[k] = 0;
-        if (tb_bitmap_test(w->small.held, k)) {
-            w->twice++;
-            continue;
-        }
-        tb_bitmap_set(w->small.held, k);
-        w->held++;
-    }
-}
-
-static uint32_t next_chunk(const struct world *w, const struct sender *s)
-{
-    for (uint32_t i = 0; i < CHUNKS; i++) {
-        const uint32_t k = (s->next + i) % CHUNKS;
-        const uint64_t may = s->has[k / 64] & s->take[k / 64] & ~s->sent[k / 64];
-        if ((may >> (k % 64) & 1) != 0 && !tb_bitmap_test(w->small.held, k)) return k;
-    }
-    return CHUNKS;
-}
-
-/* A chunk that was begun is sent to its end. */
-static void stream_more(struct world *w, struct sender *s, uint32_t stream)
-{
-    uint32_t *begun = &s->streams[stream].begun;
-    double *credit = &s->streams[stream].credit;
-    *credit += (double)s->bytes_per_s * STEP_MS / 1e3 / s->stream_count;
-    s->received += (double)s->bytes_per_s * STEP_MS / 1e3 / s->stream_count;
-    for (;;) {
-        if (*begun == CHUNKS && (*begun = next_chunk(w, s)) == CHUNKS) break;
-        const uint32_t bytes = w->small.chunks[*begun].bytes;
-        tb_bitmap_set(s->sent, *begun);
-        tb_bitmap_set(w->small.claimed, *begun);
-        if (*credit < bytes) return;
-        s->on_way[*begun] = w->ms + s->rtt_ms / 2;
-        s->next = *begun + 1;
-        *begun = CHUNKS;
-        *credit -= bytes;
-        s->chunks_sent++;
-    }
-    s->received -= *credit;
-    *credit = 0; /* idle time is not saved up */
-}
-
-static void send_more(struct world *w, struct sender *s)
-{
-    s->received += (double)s->dropped_per_s * STEP_MS / 1e3;
-    for (uint32_t i = 0; i < s->stream_count; i++)
-        stream_more(w, s, i);
-}
-
-/* What is told is known half a round trip later; here: at once, and the way back takes all of
- * it. */
-static void told(struct world *w, struct sender *s)
-{
-    struct tb_held_word words[8];
-    uint32_t shard = 0, count;
-    while ((count = tb_divide_news(&w->d, s->source, &shard, words, 8)) > 0)
-        for (uint32_t i = 0; i < count; i++) {
-            s->take[words[i].index] = words[i].word;
-            if (s->aimed || words[i].word == 0) continue;
-            s->aimed = true;
-            s->next = words[i].index * 64 + (uint32_t)__builtin_ctzll(words[i].word);
-        }
-}
-
-/* ---- what is counted as it changes is what there is ---- */
-
-struct sums {
-    uint64_t ours_lacking, theirs_lacking, given, given_ours, landed;
-};
-
-static void add_chunk(const struct world *w, uint32_t source, uint32_t k, struct sums *sums)
-{
-    const struct tb_divide_shard *s = &w->d.shards[0];
-    const uint64_t one = UINT64_C(1) << (k % 64), bytes = w->small.chunks[k].bytes;
-    const bool is_ours = (s->ours[k / 64] & one) != 0;
-    bool near = false;
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
-        const struct tb_divide_source *from = &w->d.sources[i];
-        near |= from->on && from->near && !from->silent && (s->of[i].has[k / 64] & one) != 0;
-    }
-    if (((s->seen[k / 64] | s->given[k / 64]) & one) == 0 && !near)
-        *(is_ours ? &sums->ours_lacking : &sums->theirs_lacking) += bytes;
-    if ((s->of[source].mine[k / 64] & one) != 0) {
-        sums->given += bytes;
-        sums->given_ours += is_ours ? bytes : 0;
-    }
-    if (!is_ours && (s->of[source].has[k / 64] & ~s->far[k / 64] & one) != 0) sums->landed += bytes;
-}
-
-static void counts_agree(const struct world *w)
-{
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
-        const struct tb_divide_source *from = &w->d.sources[i];
-        struct sums sums = {0};
-        if (!from->on) continue;
-        for (uint32_t k = 0; k < CHUNKS; k++)
-            add_chunk(w, i, k, &sums);
-        assert_int_equal(w->d.ours_lacking_bytes, sums.ours_lacking);
-        assert_int_equal(w->d.theirs_lacking_bytes, sums.theirs_lacking);
-        assert_int_equal(from->given_bytes, sums.given);
-        assert_int_equal(from->given_ours_bytes, sums.given_ours);
-        if (from->near) assert_int_equal(from->landed_bytes, sums.landed);
-    }
-}
-
-/* Until it is whole or so many milliseconds have passed. */
-static void run(struct world *w, uint32_t until_ms)
-{
-    for (; w->ms < until_ms && w->held < w->goal; w->ms += STEP_MS) {
-        for (uint32_t i = 0; i < w->count; i++) {
-            struct sender *s = &w->senders[i];
-            arrive(w, s);
-            if (w->d.sources[s->source].on)
-                tb_divide_received(&w->d, s->source, (uint64_t)s->received, at(w));
-        }
-        tb_divide_step(&w->d, at(w));
-        counts_agree(w);
-        for (uint32_t i = 0; i < w->count; i++) {
-            if (!w->d.sources[w->senders[i].source].on) continue;
-            told(w, &w->senders[i]);
-            send_more(w, &w->senders[i]);
-        }
-    }
-}
 
 /* P5: two that hold all, one four times as fast: the work is divided so, and little comes twice. */
 static void the_fastest_brings_most(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    const struct sender *fast = source(&w, 80 << 20, 40, 0, CHUNKS);
-    const struct sender *slow = source(&w, 20 << 20, 80, 0, CHUNKS);
-    run(&w, 20000);
+    divide_world_init(&w, 0);
+    const struct sender *fast = divide_world_source(&w, 80 << 20, 40, 0, CHUNKS);
+    const struct sender *slow = divide_world_source(&w, 20 << 20, 80, 0, CHUNKS);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.ms, 2000, 3000); /* 200 MiB at 100 MiB/s */
     assert_in_range(fast->chunks_sent, 130, 175);
     assert_in_range(slow->chunks_sent, 25, 70);
     assert_in_range(w.twice, 0, 4);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* P6: each has what the other has not; home is cut off. */
@@ -245,14 +31,14 @@ static void halves_complete_each_other(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 30000);
-    (void)source(&w, 50 << 20, 40, 0, 120);
-    (void)source(&w, 50 << 20, 40, 80, CHUNKS);
-    run(&w, 20000);
+    divide_world_init(&w, 30000);
+    (void)divide_world_source(&w, 50 << 20, 40, 0, 120);
+    (void)divide_world_source(&w, 50 << 20, 40, 80, CHUNKS);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.ms, 2000, 3200);
     assert_in_range(w.twice, 0, 4);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* P6: one falls silent with chunks that it was given: they come from the other, a second later. */
@@ -260,35 +46,35 @@ static void who_falls_silent_is_done_without(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    struct sender *one = source(&w, 50 << 20, 40, 0, CHUNKS);
-    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
-    run(&w, 500);
+    divide_world_init(&w, 0);
+    struct sender *one = divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    (void)divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    divide_world_run(&w, 500);
     one->bytes_per_s = 0;
-    run(&w, 20000);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.ms, 3000, 6000);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
-/* P6: one brings no chunk any more, and still bytes: a trickle, or many that are dropped. What it
- * was given comes from the other. */
+/* P6: one source brings no chunk any more, and still bytes: a trickle, or many that are dropped.
+ * The other brings the chunks that it was given. */
 static void who_brings_bytes_and_no_chunks_is_done_without(void **state)
 {
     (void)state;
     for (uint64_t dropped = 0; dropped <= (uint64_t)50 << 20; dropped += (uint64_t)50 << 20) {
         struct world w;
-        world_init(&w, 0);
-        struct sender *one = source(&w, 50 << 20, 40, 0, CHUNKS);
-        (void)source(&w, 50 << 20, 40, 0, CHUNKS);
-        run(&w, 500);
+        divide_world_init(&w, 0);
+        struct sender *one = divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+        (void)divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+        divide_world_run(&w, 500);
         one->bytes_per_s = 1 << 10;
         one->dropped_per_s = dropped;
-        run(&w, 60000);
+        divide_world_run(&w, 60000);
         assert_int_equal(w.held, CHUNKS);
         assert_in_range(w.ms, 3000, 6000);
         assert_in_range(w.twice, 0, 1);
-        world_fini(&w);
+        divide_world_fini(&w);
     }
 }
 
@@ -297,15 +83,15 @@ static void who_leaves_gives_back(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
-    const struct sender *two = source(&w, 50 << 20, 40, 0, CHUNKS);
-    run(&w, 300);
+    divide_world_init(&w, 0);
+    (void)divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    const struct sender *two = divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    divide_world_run(&w, 300);
     tb_divide_leave(&w.d, two->source);
     assert_int_equal(tb_divide_count(&w.d), 1);
-    run(&w, 20000);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* A relay has more with time: what it says it has is asked of it then. */
@@ -313,18 +99,18 @@ static void a_source_that_fills_is_asked_for_what_it_has(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    struct sender *relay = source(&w, 100 << 20, 20, 0, 0);
-    run(&w, 1000);
+    divide_world_init(&w, 0);
+    struct sender *relay = divide_world_source(&w, 100 << 20, 20, 0, 0);
+    divide_world_run(&w, 1000);
     assert_int_equal(w.held, 0);
     for (uint32_t k = 0; k < CHUNKS; k += 20) {
         for (uint32_t i = k; i < k + 20; i++)
             tb_bitmap_set(relay->has, i);
-        have(&w, relay);
-        run(&w, w.ms + 600);
+        divide_world_have(&w, relay);
+        divide_world_run(&w, w.ms + 600);
         assert_int_equal(w.held, k + 20);
     }
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* P5: a chunk may take longer than a silence. */
@@ -332,15 +118,15 @@ static void a_large_chunk_on_a_slow_path_is_no_silence(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    (void)source(&w, 128 << 10, 40, 0, 12); /* a chunk takes 8 s */
-    (void)source(&w, 128 << 10, 40, 0, 12);
+    divide_world_init(&w, 0);
+    (void)divide_world_source(&w, 128 << 10, 40, 0, 12); /* a chunk takes 8 s */
+    (void)divide_world_source(&w, 128 << 10, 40, 0, 12);
     w.goal = 12;
-    run(&w, 100000);
+    divide_world_run(&w, 100000);
     assert_int_equal(w.held, 12);
     assert_in_range(w.ms, 48000, 64100);
     assert_int_equal(w.twice, 0);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* P5: neither is a time in which our own process stood still. */
@@ -348,20 +134,20 @@ static void our_own_sleep_is_nobodys_silence(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
-    (void)source(&w, 50 << 20, 40, 0, CHUNKS);
-    run(&w, 500);
+    divide_world_init(&w, 0);
+    (void)divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    (void)divide_world_source(&w, 50 << 20, 40, 0, CHUNKS);
+    divide_world_run(&w, 500);
     const uint64_t before[2] = {w.d.sources[0].given_bytes, w.d.sources[1].given_bytes};
     assert_true(before[0] > 0 && before[1] > 0);
     w.ms += 3000; /* what comes meanwhile was not read */
-    tb_divide_step(&w.d, at(&w));
+    tb_divide_step(&w.d, divide_world_now(&w));
     assert_true(w.d.sources[0].given_bytes >= before[0] && w.d.sources[1].given_bytes >= before[1]);
     assert_false(w.d.sources[0].silent || w.d.sources[1].silent);
-    run(&w, 20000);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.twice, 0, 4);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* ---- lanes: two gateways of one site, each with a far source of its own and the other one near
@@ -371,20 +157,20 @@ static void our_own_sleep_is_nobodys_silence(void **state)
 
 static void lane_init(struct world *w, uint16_t start, uint32_t lane, uint64_t bytes_per_s)
 {
-    world_init(w, start);
+    divide_world_init(w, start);
     tb_divide_lane(&w->d, lane, 2);
-    (void)source(w, bytes_per_s, 40, 0, CHUNKS);
-    const struct sender *other = source(w, NEAR_PER_S, 1, 0, 0);
+    (void)divide_world_source(w, bytes_per_s, 40, 0, CHUNKS);
+    const struct sender *other = divide_world_source(w, NEAR_PER_S, 1, 0, 0);
     tb_divide_near(&w->d, other->source);
 }
 
-/* What one holds is what the other's near source has. */
+/* The near source of each lane has the chunks that the other lane holds. */
 static void see(struct world *w, const struct world *other)
 {
     struct sender *near = &w->senders[1];
     if (!w->d.sources[near->source].on) return;
     memcpy(near->has, other->small.held, sizeof near->has);
-    have(w, near);
+    divide_world_have(w, near);
 }
 
 static uint32_t run_both(struct world *a, struct world *b, uint32_t until_ms)
@@ -393,8 +179,8 @@ static uint32_t run_both(struct world *a, struct world *b, uint32_t until_ms)
         see(a, b);
         see(b, a);
         const uint32_t next = a->ms + STEP_MS;
-        run(a, next);
-        run(b, next);
+        divide_world_run(a, next);
+        divide_world_run(b, next);
         a->ms = b->ms = next;
     }
     return a->ms;
@@ -413,8 +199,8 @@ static void two_lanes_are_twice_one(void **state)
         assert_int_equal(a.held + b.held, 2 * CHUNKS);
         assert_in_range(ms, 5000, 5263); /* 200 MiB at 40 MiB/s; 1.9 of one */
         assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 4);
-        world_fini(&a);
-        world_fini(&b);
+        divide_world_fini(&a);
+        divide_world_fini(&b);
     }
 }
 
@@ -436,8 +222,8 @@ static void what_another_lane_has_in_hand_is_left_to_it(void **state)
             const uint32_t ms = run_both(&a, &b, 60000);
             assert_in_range(ms, rows[i].least_ms, rows[i].most_ms);
             assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
-            world_fini(&a);
-            world_fini(&b);
+            divide_world_fini(&a);
+            divide_world_fini(&b);
         }
 }
 
@@ -455,8 +241,8 @@ static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void *
     const uint32_t ms = run_both(&a, &b, 200000);
     assert_int_equal(a.held + b.held, 2 * CHUNKS);
     assert_in_range(ms, 25000, 45000);
-    world_fini(&a);
-    world_fini(&b);
+    divide_world_fini(&a);
+    divide_world_fini(&b);
 }
 
 /* Far away and fast: a path has the content of half a second, and is full from the first round trip
@@ -473,8 +259,8 @@ static void a_share_is_given_whole(void **state)
     const uint32_t ms = run_both(&a, &b, 20000);
     assert_in_range(ms, 600, 680); /* half of 200 MiB, and half a round trip */
     assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
-    world_fini(&a);
-    world_fini(&b);
+    divide_world_fini(&a);
+    divide_world_fini(&b);
 }
 
 /* A share is counted in bytes: a version's small chunks stand together. */
@@ -485,12 +271,12 @@ static void shares_have_as_many_bytes(void **state)
         struct world w;
         uint64_t sums[3] = {0}, all = 0;
         for (uint32_t lane = 0; lane < 3; lane++) {
-            world_init_uneven(&w, (uint16_t)start, 90);
+            divide_world_init_uneven(&w, (uint16_t)start, 90);
             all = w.d.ours_lacking_bytes;
             tb_divide_lane(&w.d, lane, 3);
             sums[lane] = w.d.ours_lacking_bytes;
             assert_int_equal(sums[lane] + w.d.theirs_lacking_bytes, all);
-            world_fini(&w);
+            divide_world_fini(&w);
         }
         assert_int_equal(sums[0] + sums[1] + sums[2], all);
         for (uint32_t lane = 0; lane < 3; lane++)
@@ -504,17 +290,17 @@ static void who_joins_gets_a_part(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 40000);
-    (void)source(&w, 20 << 20, 40, 0, CHUNKS);
-    run(&w, 1000);
+    divide_world_init(&w, 40000);
+    (void)divide_world_source(&w, 20 << 20, 40, 0, CHUNKS);
+    divide_world_run(&w, 1000);
     assert_int_equal(w.d.sources[0].given_bytes, (uint64_t)(CHUNKS - w.held) * CHUNK_BYTES);
-    const struct sender *two = source(&w, 20 << 20, 40, 0, CHUNKS);
-    run(&w, 20000);
+    const struct sender *two = divide_world_source(&w, 20 << 20, 40, 0, CHUNKS);
+    divide_world_run(&w, 20000);
     assert_int_equal(w.held, CHUNKS);
     assert_in_range(w.ms, 5300, 6000); /* 20 MiB alone, and the rest by two */
     assert_in_range(two->chunks_sent, 80, 100);
     assert_in_range(w.twice, 0, 3);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 /* P6: a lane with a slow path is helped, from its end. */
@@ -529,8 +315,8 @@ static void a_slow_lane_is_helped(void **state)
         ms, 5000,
         6000); /* as much by both paths as before; a chunk takes the slow one a quarter of a second */
     assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 8);
-    world_fini(&a);
-    world_fini(&b);
+    divide_world_fini(&a);
+    divide_world_fini(&b);
 }
 
 /* P6: the other lane's gateway is killed: its share comes by the path that is left, and none
@@ -546,11 +332,11 @@ static void a_lane_that_goes_is_done_without(void **state)
     assert_in_range(held, 60, 80);
     const uint32_t before = a.senders[0].chunks_sent;
     tb_divide_leave(&a.d, a.senders[1].source);
-    run(&a, 20000);
+    divide_world_run(&a, 20000);
     assert_int_equal(a.held, CHUNKS);
     assert_in_range(a.senders[0].chunks_sent - before, CHUNKS - held - 4, CHUNKS - held + 1);
-    world_fini(&a);
-    world_fini(&b);
+    divide_world_fini(&a);
+    divide_world_fini(&b);
 }
 
 /* P6: another lane that has everything and is slow: what the path from far takes over from
@@ -560,18 +346,19 @@ static void what_is_stolen_stays_stolen(void **state)
     (void)state;
     struct world w;
     uint32_t stolen = 0, undone = 0;
-    world_init(&w, 0);
+    divide_world_init(&w, 0);
     tb_divide_lane(&w.d, 0, 2);
-    struct sender *far = source(&w, 20 << 20, 40, 0, CHUNKS), *near = source(&w, 1 << 20, 1, 0, 0);
+    struct sender *far = divide_world_source(&w, 20 << 20, 40, 0, CHUNKS),
+                  *near = divide_world_source(&w, 1 << 20, 1, 0, 0);
     tb_divide_near(&w.d, near->source);
-    run(&w, 500);
+    divide_world_run(&w, 500);
     memcpy(near->has, far->has, sizeof near->has);
-    have(&w, near);
-    run(&w, 500 + STEP_MS);
+    divide_world_have(&w, near);
+    divide_world_run(&w, 500 + STEP_MS);
     for (uint32_t i = 0; i < 200; i++) {
         uint64_t before[4];
         memcpy(before, far->take, sizeof before);
-        run(&w, w.ms + STEP_MS);
+        divide_world_run(&w, w.ms + STEP_MS);
         for (uint32_t k = 0; k < 4; k++) {
             stolen += (uint32_t)__builtin_popcountll(far->take[k] & ~before[k]);
             undone += (uint32_t)__builtin_popcountll(before[k] & ~far->take[k] & ~w.small.held[k]);
@@ -579,15 +366,15 @@ static void what_is_stolen_stays_stolen(void **state)
     }
     assert_int_equal(undone, 0);
     assert_in_range(stolen, 1, CHUNKS);
-    world_fini(&w);
+    divide_world_fini(&w);
 }
 
 static void nobody_is_told_of_chunks_that_are_not(void **state)
 {
     (void)state;
     struct world w;
-    world_init(&w, 0);
-    const struct sender *s = source(&w, 1, 1, 0, 0);
+    divide_world_init(&w, 0);
+    const struct sender *s = divide_world_source(&w, 1, 1, 0, 0);
     const struct tb_held_word past = {3, UINT64_C(1) << 8}, far = {4, 1}; /* chunk 200; word 4 */
     struct tb_span words = small_words(&past, 1);
     CHECK_STATUS(tb_divide_has(&w.d, s->source, 0, &words), TB_PEER_GARBLED);
@@ -595,9 +382,9 @@ static void nobody_is_told_of_chunks_that_are_not(void **state)
     CHECK_STATUS(tb_divide_has(&w.d, s->source, 0, &words), TB_PEER_GARBLED);
     CHECK_STATUS(tb_divide_has(&w.d, s->source, 1, &words), TB_PEER_GARBLED);
     for (uint32_t i = 1; i < TB_DIVIDE_SOURCES_MAX; i++)
-        assert_int_equal(tb_divide_join(&w.d, at(&w)), i);
-    assert_int_equal(tb_divide_join(&w.d, at(&w)), TB_DIVIDE_NONE);
-    world_fini(&w);
+        assert_int_equal(tb_divide_join(&w.d, divide_world_now(&w)), i);
+    assert_int_equal(tb_divide_join(&w.d, divide_world_now(&w)), TB_DIVIDE_NONE);
+    divide_world_fini(&w);
 }
 
 int main(void)

@@ -1,5 +1,7 @@
 /* A link's cap in virtual time: streams that wake late, a rate that changes, and no
- * second above it by 2 %. */
+ * second above it by 2 %.
+ *
+ * Covers: wan/send/rate_cap.c */
 #include "wan/send/rate_cap.h"
 
 #include <string.h>

@@ -1,5 +1,7 @@
-/* objects.c - what is kept is found as it was put, under its budget, and the oldest goes first
- * (P7). */
+/* encoded_chunks.c - encoded chunks that are kept are found as they were put, under their budget,
+ * and the oldest go first (P7).
+ *
+ * Covers: wan/send/encoded_chunks.c wan/send/encoded_chunks_chain.c */
 #include "wan/send/encoded_chunks.h"
 
 #include <stdio.h>
@@ -228,8 +230,8 @@ static void what_is_on_its_way_is_waited_for(void **state)
     tb_objects_free(o);
 }
 
-/* P6: nobody brings what was said to come. What is made here in the meantime does not
- * make anybody wait again. */
+/* P6: encoded chunks that were said to come do not. One that is made here in the meantime does not
+ * make a link wait again. */
 static void what_does_not_come_is_not_waited_for_again(void **state)
 {
     (void)state;
@@ -352,7 +354,8 @@ static void an_object_that_is_damaged_where_it_stands_goes(void **state)
 
 /* ---- steps ---- */
 
-/* What version v's chunk k is: chunk 0 changes in each version, chunk 1 in every second one. */
+/* The digest of chunk k of version v: chunk 0 changes in each version, chunk 1 in every second
+ * one. */
 static struct tb_digest digest_of(unsigned v, uint32_t k)
 {
     struct tb_digest d = {{0}};
@@ -431,7 +434,7 @@ static void steps_lead_from_one_version_to_another(void **state)
     tb_objects_free(o);
 }
 
-/* What leaves of itself stays known; who was withdrawn leads nowhere. */
+/* A version that leaves of itself stays known; one that was withdrawn leads nowhere. */
 static void only_what_is_known_leads_anywhere(void **state)
 {
     (void)state;

@@ -1,4 +1,6 @@
-/* choice_trial.c - every way but raw is tried, and what is not known stays not known. */
+/* codec_trial.c - every way but raw is tried, and a speed that is not known stays not known.
+ *
+ * Covers: wan/send/codec_trial.c */
 #include "wan/send/codec_trial.h"
 
 #include "base/fault.h"

@@ -1,5 +1,7 @@
 /* Models that share a link: by weight while they want it, all of it when they are alone, nothing
- * for what they let pass. */
+ * for what they let pass.
+ *
+ * Covers: wan/send/fair_queue.c */
 #include "wan/send/fair_queue.h"
 
 #include "base/time.h"

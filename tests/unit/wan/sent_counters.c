@@ -1,4 +1,6 @@
-/* sent.c - what goes a second time to one peer is told from what goes to two. */
+/* sent_counters.c - chunks that go a second time to one peer are told from those that go to two.
+ *
+ * Covers: wan/send/sent_counters.c */
 #include "wan/send/sent_counters.h"
 
 #include <string.h>

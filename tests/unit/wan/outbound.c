@@ -1,4 +1,6 @@
-/* crossing.c - what goes next, what is on its way, and whose word ends that. */
+/* outbound.c - which chunks go next, which are on their way, and by whose word that ends.
+ *
+ * Covers: wan/send/outbound.c */
 #include "wan/send/outbound.h"
 
 #include <stdlib.h>
@@ -10,7 +12,7 @@
 struct fixture {
     struct small_place shards[2];
     struct tb_place places[2];
-    struct tb_crossing c;
+    struct tb_outbound c;
     void *memory;
 };
 
@@ -18,20 +20,20 @@ static void setup(struct fixture *f, uint32_t chunks, uint32_t chunk_bytes)
 {
     for (int s = 0; s < 2; s++)
         small_place_init(&f->shards[s], chunks, chunk_bytes, &f->places[s]);
-    f->memory = malloc(tb_crossing_bytes_for(f->places, 2));
-    tb_crossing_init(&f->c, f->places, 2, f->memory);
+    f->memory = malloc(tb_outbound_bytes_for(f->places, 2));
+    tb_outbound_init(&f->c, f->places, 2, f->memory);
 }
 
 static enum tb_status held(struct fixture *f, uint32_t shard, uint32_t index, uint64_t word)
 {
     const struct tb_span span = small_words(&(struct tb_held_word){index, word}, 1);
-    return tb_crossing_held(&f->c, shard, &span);
+    return tb_outbound_held(&f->c, shard, &span);
 }
 
 #define CHECK_NEXT(f, s, a, n)                                                                               \
     do {                                                                                                     \
         struct tb_parcel p_;                                                                                 \
-        assert_true(tb_crossing_next(&(f)->c, &p_));                                                         \
+        assert_true(tb_outbound_next(&(f)->c, &p_));                                                         \
         assert_int_equal(p_.shard, s);                                                                       \
         assert_int_equal(p_.first, a);                                                                       \
         assert_int_equal(p_.count, n);                                                                       \
@@ -39,7 +41,7 @@ static enum tb_status held(struct fixture *f, uint32_t shard, uint32_t index, ui
 #define CHECK_NOTHING(f)                                                                                     \
     do {                                                                                                     \
         struct tb_parcel p_;                                                                                 \
-        assert_false(tb_crossing_next(&(f)->c, &p_));                                                        \
+        assert_false(tb_outbound_next(&(f)->c, &p_));                                                        \
     } while (0)
 
 static void nothing_goes_before_start(void **state)
@@ -49,23 +51,24 @@ static void nothing_goes_before_start(void **state)
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 4);
     CHECK_NOTHING(&f);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NEXT(&f, 0, 0, 1);
-    CHECK_STATUS(tb_crossing_start(&f.c), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_outbound_start(&f.c), TB_PEER_GARBLED);
     free(f.memory);
 }
 
-/* The twin: unless the peer expects it. What it then says that it holds does not go again. */
+/* The twin: unless the peer expects it. Chunks that it then says it holds do not go again. */
 static void what_is_expected_goes_before_start(void **state)
 {
     (void)state;
     struct fixture f;
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 4);
-    tb_crossing_push(&f.c);
+    CHECK_OK(tb_outbound_name_base(&f.c));
+    tb_outbound_push(&f.c);
     CHECK_NEXT(&f, 0, 0, 1);
     CHECK_OK(held(&f, 0, 0, 3));
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NEXT(&f, 0, 2, 1);
     CHECK_NEXT(&f, 0, 3, 1);
     CHECK_NOTHING(&f);
@@ -75,7 +78,7 @@ static void what_is_expected_goes_before_start(void **state)
 static enum tb_status take(struct fixture *f, uint32_t shard, uint32_t index, uint64_t word)
 {
     const struct tb_span span = small_words(&(struct tb_held_word){index, word}, 1);
-    return tb_crossing_take(&f->c, shard, &span);
+    return tb_outbound_take(&f->c, shard, &span);
 }
 
 /* Of what TAKE names, what it named first goes first, and then what is behind that and around. */
@@ -86,7 +89,7 @@ static void what_is_named_first_goes_first(void **state)
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 4);
     small_place_hold(&f.shards[1], 0, 4);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_OK(take(&f, 0, 0, 0));
     CHECK_NOTHING(&f);
     CHECK_OK(take(&f, 0, 0, 0xc));
@@ -112,7 +115,7 @@ static void parcels_close_by_bytes(void **state)
         struct fixture f;
         setup(&f, 200, rows[i].chunk_bytes);
         small_place_hold(&f.shards[0], 0, 200);
-        CHECK_OK(tb_crossing_start(&f.c));
+        CHECK_OK(tb_outbound_start(&f.c));
         CHECK_NEXT(&f, 0, 0, rows[i].count);
         free(f.memory);
     }
@@ -121,7 +124,7 @@ static void parcels_close_by_bytes(void **state)
     setup(&f, 2, 200 << 10);
     f.shards[0].chunks[1].bytes = 900 << 10;
     small_place_hold(&f.shards[0], 0, 2);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NEXT(&f, 0, 0, 1);
     CHECK_NEXT(&f, 0, 1, 1);
     free(f.memory);
@@ -133,7 +136,7 @@ static void only_what_is_held_goes(void **state)
     (void)state;
     struct fixture f;
     setup(&f, 130, 100 << 10);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NOTHING(&f);
     small_place_hold(&f.shards[1], 127, 129);
     small_place_hold(&f.shards[0], 3, 4);
@@ -145,7 +148,7 @@ static void only_what_is_held_goes(void **state)
     free(f.memory);
 }
 
-/* What the owner waits for does not go, but for chunks that go whole. */
+/* A chunk for which the owner waits does not go, unless it goes whole. */
 static void what_is_waited_for_does_not_go_yet(void **state)
 {
     (void)state;
@@ -153,14 +156,14 @@ static void what_is_waited_for_does_not_go_yet(void **state)
     uint32_t times = 0;
     setup(&f, 8, 1 << 20);
     small_place_hold(&f.shards[0], 0, 8);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     const struct tb_frame_refused no_base = {.shard = 0, .chunk = 1, .why = TB_REFUSAL_NO_BASE};
-    CHECK_OK(tb_crossing_refused(&f.c, &no_base, &times));
+    CHECK_OK(tb_outbound_refused(&f.c, &no_base, &times));
     f.c.shards[0].wait[0] = 0xf7;
     CHECK_NEXT(&f, 0, 1, 1);
     CHECK_NEXT(&f, 0, 3, 1);
     CHECK_NOTHING(&f);
-    assert_false(tb_crossing_all_on_their_way(&f.c));
+    assert_false(tb_outbound_all_on_their_way(&f.c));
     f.c.shards[0].wait[0] = 0xff;
     CHECK_NOTHING(&f); /* that one is on its way */
     f.c.shards[0].wait[0] = 0;
@@ -176,7 +179,7 @@ static void what_the_peer_holds_does_not_go(void **state)
     setup(&f, 8, 1 << 20);
     small_place_hold(&f.shards[0], 0, 8);
     CHECK_OK(held(&f, 0, 0, 0x0f));
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NEXT(&f, 0, 4, 1);
     CHECK_OK(held(&f, 0, 0, 0x7f)); /* another link brought 5 and 6 */
     CHECK_NEXT(&f, 0, 7, 1);
@@ -189,11 +192,11 @@ static void whole_is_the_peer_s_word_alone(void **state)
     (void)state;
     struct fixture f;
     setup(&f, 2, 1 << 20);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_OK(held(&f, 0, 0, 3));
-    assert_false(tb_crossing_whole(&f.c));
+    assert_false(tb_outbound_whole(&f.c));
     CHECK_OK(held(&f, 1, 0, 3));
-    assert_true(tb_crossing_whole(&f.c));
+    assert_true(tb_outbound_whole(&f.c));
     CHECK_OK(held(&f, 1, 0, 3)); /* P4: once more changes nothing */
     assert_int_equal(f.c.peer_held, 4);
     free(f.memory);
@@ -222,16 +225,16 @@ static void a_lost_stream_gives_back_what_did_not_arrive(void **state)
     struct tb_parcel p;
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 4);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     for (uint32_t k = 0; k < 4; k++) {
-        assert_true(tb_crossing_next(&f.c, &p));
-        tb_crossing_taken(&f.c, &p, k % 2);
+        assert_true(tb_outbound_next(&f.c, &p));
+        tb_outbound_taken(&f.c, &p, k % 2);
     }
     CHECK_OK(held(&f, 0, 0, 0x01)); /* 0 of stream 0 arrived, 2 did not */
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 1);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 0), 1);
     CHECK_NEXT(&f, 0, 2, 1);
     CHECK_NOTHING(&f);
-    assert_int_equal(tb_crossing_stream_gone(&f.c, 0), 0);
+    assert_int_equal(tb_outbound_stream_gone(&f.c, 0), 0);
     free(f.memory);
 }
 
@@ -242,10 +245,10 @@ static void a_parcel_nobody_took_goes_back(void **state)
     struct tb_parcel p;
     setup(&f, 4, 1 << 20);
     small_place_hold(&f.shards[0], 0, 1);
-    CHECK_OK(tb_crossing_start(&f.c));
-    assert_true(tb_crossing_next(&f.c, &p));
+    CHECK_OK(tb_outbound_start(&f.c));
+    assert_true(tb_outbound_next(&f.c, &p));
     CHECK_NOTHING(&f);
-    tb_crossing_unqueued(&f.c, &p);
+    tb_outbound_unqueued(&f.c, &p);
     CHECK_NEXT(&f, 0, 0, 1);
     free(f.memory);
 }
@@ -261,29 +264,29 @@ static void a_refused_chunk_goes_again(void **state)
     struct tb_frame_refused r = {.shard = 0, .chunk = 1, .why = TB_REFUSAL_DIGEST};
     setup(&f, 2, 1 << 20);
     small_place_hold(&f.shards[0], 0, 2);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     for (uint32_t k = 0; k < 2; k++) {
-        assert_true(tb_crossing_next(&f.c, &p));
-        tb_crossing_taken(&f.c, &p, 0);
+        assert_true(tb_outbound_next(&f.c, &p));
+        tb_outbound_taken(&f.c, &p, 0);
     }
     for (uint32_t i = 1; i < 4; i++) {
-        CHECK_OK(tb_crossing_refused(&f.c, &r, &times));
+        CHECK_OK(tb_outbound_refused(&f.c, &r, &times));
         assert_int_equal(times, i);
-        assert_true(tb_crossing_next(&f.c, &p));
+        assert_true(tb_outbound_next(&f.c, &p));
         assert_int_equal(p.first, 1);
-        CHECK_OK(tb_crossing_refused(&f.c, &(struct tb_frame_refused){.chunk = 1, .why = TB_REFUSAL_LOST},
+        CHECK_OK(tb_outbound_refused(&f.c, &(struct tb_frame_refused){.chunk = 1, .why = TB_REFUSAL_LOST},
                                      &times));
         assert_int_equal(times, 0);
         CHECK_NOTHING(&f); /* queued: it is on its way again already */
-        tb_crossing_taken(&f.c, &p, 0);
+        tb_outbound_taken(&f.c, &p, 0);
     }
     CHECK_OK(held(&f, 0, 0, 0x01));
     r.chunk = 0;
-    CHECK_STATUS(tb_crossing_refused(&f.c, &r, &times), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_outbound_refused(&f.c, &r, &times), TB_PEER_GARBLED);
     r.chunk = 2;
-    CHECK_STATUS(tb_crossing_refused(&f.c, &r, &times), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_outbound_refused(&f.c, &r, &times), TB_PEER_GARBLED);
     r.shard = 2;
-    CHECK_STATUS(tb_crossing_refused(&f.c, &r, &times), TB_PEER_GARBLED);
+    CHECK_STATUS(tb_outbound_refused(&f.c, &r, &times), TB_PEER_GARBLED);
     free(f.memory);
 }
 
@@ -291,7 +294,7 @@ static void refusals_are_counted_in_bounded_memory(void **state)
 {
     (void)state;
     struct tb_refusals r = {0};
-    for (uint32_t k = 0; k < TB_CROSSING_REFUSALS_MAX; k++)
+    for (uint32_t k = 0; k < TB_OUTBOUND_REFUSALS_MAX; k++)
         assert_int_equal(tb_refusals_add(&r, 0, k), 1);
     assert_int_equal(tb_refusals_add(&r, 0, 3), 2);
     assert_int_equal(tb_refusals_add(&r, 9, 9), 1);
@@ -304,10 +307,10 @@ static void a_shard_without_chunks_is_no_obstacle(void **state)
     struct fixture f;
     small_place_init(&f.shards[0], 0, 1, &f.places[0]);
     small_place_init(&f.shards[1], 1, 1, &f.places[1]);
-    f.memory = malloc(tb_crossing_bytes_for(f.places, 2));
-    tb_crossing_init(&f.c, f.places, 2, f.memory);
+    f.memory = malloc(tb_outbound_bytes_for(f.places, 2));
+    tb_outbound_init(&f.c, f.places, 2, f.memory);
     small_place_hold(&f.shards[1], 0, 1);
-    CHECK_OK(tb_crossing_start(&f.c));
+    CHECK_OK(tb_outbound_start(&f.c));
     CHECK_NEXT(&f, 1, 0, 1);
     CHECK_NOTHING(&f);
     free(f.memory);
@@ -350,8 +353,9 @@ static void what_is_the_same_in_the_base_is_not_sent(void **state)
     (void)state;
     struct based b;
     setup_based(&b, 1 << 20);
-    tb_crossing_base(&b.f.c, b.places, 2);
-    CHECK_OK(tb_crossing_start(&b.f.c));
+    CHECK_OK(tb_outbound_name_base(&b.f.c));
+    tb_outbound_base(&b.f.c, b.places, 2);
+    CHECK_OK(tb_outbound_start(&b.f.c));
     for (uint32_t k = 1; k < 8; k += 2)
         CHECK_NEXT(&b.f, 0, k, 1);
     for (uint32_t k = 0; k < 8; k++)
@@ -359,7 +363,7 @@ static void what_is_the_same_in_the_base_is_not_sent(void **state)
     CHECK_NOTHING(&b.f);
     CHECK_OK(held(&b.f, 0, 0, 0xff)); /* the peer made the others itself */
     CHECK_OK(held(&b.f, 1, 0, 0xff));
-    assert_true(tb_crossing_whole(&b.f.c));
+    assert_true(tb_outbound_whole(&b.f.c));
     free(b.f.memory);
 }
 
@@ -373,8 +377,9 @@ static void a_base_that_does_not_fit_is_none(void **state)
         if (way == 0) b.base[0].manifest.layout.id.bytes[5] = 1;
         if (way == 1) b.base[0].chunks[2].bytes--;
         if (way == 2) b.base[0].manifest.chunk_count = 2;
-        tb_crossing_base(&b.f.c, b.places, way == 3 ? 0 : 2);
-        CHECK_OK(tb_crossing_start(&b.f.c));
+        CHECK_OK(tb_outbound_name_base(&b.f.c));
+        tb_outbound_base(&b.f.c, b.places, way == 3 ? 0 : 2);
+        CHECK_OK(tb_outbound_start(&b.f.c));
         if (way == 0 || way == 3) CHECK_NEXT(&b.f, 0, 0, 1);
         CHECK_NEXT(&b.f, 0, 1, 1);
         CHECK_NEXT(&b.f, 0, 2, 1);
@@ -392,21 +397,22 @@ static void a_chunk_without_a_base_goes_whole(void **state)
     struct tb_parcel p;
     uint32_t times = 9;
     setup_based(&b, 1 << 20);
-    tb_crossing_base(&b.f.c, b.places, 2);
-    CHECK_OK(tb_crossing_start(&b.f.c));
+    CHECK_OK(tb_outbound_name_base(&b.f.c));
+    tb_outbound_base(&b.f.c, b.places, 2);
+    CHECK_OK(tb_outbound_start(&b.f.c));
     struct tb_frame_refused r = refusal(2, TB_REFUSAL_NO_BASE);
-    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    CHECK_OK(tb_outbound_refused(&b.f.c, &r, &times));
     assert_int_equal(times, 0);
     r = refusal(4, TB_REFUSAL_LOST);
-    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    CHECK_OK(tb_outbound_refused(&b.f.c, &r, &times));
     assert_int_equal(times, 0);
     r = refusal(5, TB_REFUSAL_DIGEST);
-    CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+    CHECK_OK(tb_outbound_refused(&b.f.c, &r, &times));
     assert_int_equal(times, 1);
     static const bool plain[8] = {[2] = true, [5] = true};
     for (uint32_t k = 1; k < 8; k++) {
         if (k == 6) continue;
-        assert_true(tb_crossing_next(&b.f.c, &p));
+        assert_true(tb_outbound_next(&b.f.c, &p));
         assert_int_equal(p.first, k);
         assert_int_equal(p.plain, plain[k]);
     }
@@ -420,17 +426,17 @@ static void a_parcel_is_whole_or_not(void **state)
     struct tb_parcel p;
     uint32_t times;
     setup_based(&b, 1 << 10);
-    CHECK_OK(tb_crossing_start(&b.f.c));
+    CHECK_OK(tb_outbound_start(&b.f.c));
     for (uint32_t k = 2; k < 4; k++) {
         const struct tb_frame_refused r = refusal(k, TB_REFUSAL_NO_BASE);
-        CHECK_OK(tb_crossing_refused(&b.f.c, &r, &times));
+        CHECK_OK(tb_outbound_refused(&b.f.c, &r, &times));
     }
     static const struct {
         uint32_t first, count;
         bool plain;
     } rows[] = {{0, 2, false}, {2, 2, true}, {4, 4, false}};
     for (int i = 0; i < 3; i++) {
-        assert_true(tb_crossing_next(&b.f.c, &p));
+        assert_true(tb_outbound_next(&b.f.c, &p));
         assert_int_equal(p.first, rows[i].first);
         assert_int_equal(p.count, rows[i].count);
         assert_int_equal(p.plain, rows[i].plain);

@@ -1,6 +1,8 @@
-/* A peer k versions behind is sent one difference that is the k steps merged, or whole chunks where
- * these are fewer bytes: never more than the k steps one by one. Over made weights with the
- * statistics of real ones, small steps and huge ones. */
+/* A peer k versions behind is sent one delta that is k deltas merged, or whole chunks where these
+ * are fewer bytes: never more than the k deltas one by one. Over made weights with the statistics
+ * of real ones.
+ *
+ * Covers: wan/send/codec_choice.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,7 +78,7 @@ static size_t coded_bytes(struct world *w, uint32_t from, uint32_t to, enum tb_c
     return coded.count;
 }
 
-/* What `auto` sends of a chunk of a step from one version to another once it has seen some;
+/* The bytes that `auto` sends of a chunk of one version on another, once it has seen some;
  * *all_out of `chunks` of them. */
 static size_t chosen_of(struct world *w, struct tb_choice *c, uint32_t from, uint32_t to, uint32_t chunks,
                         size_t *all_out)

@@ -1,0 +1,41 @@
+/* outbound_states.c - the table. A pair that is not here cannot happen. Pure. */
+#include "wan/send/outbound_states.h"
+
+#include "base/assert.h"
+
+#define OUTBOUND_ROWS(ROW)                                                                                   \
+    ROW(WANTED, BASE, BASED)                                                                                 \
+    ROW(WANTED, START, STARTED)                                                                              \
+    ROW(BASED, PUSH, PUSHED)                                                                                 \
+    ROW(BASED, START, STARTED_BASED)                                                                         \
+    ROW(PUSHED, START, STARTED_BASED)
+
+static const struct {
+    bool legal;
+    enum tb_outbound_state then;
+} rows[TB_OUTBOUND_STATES][TB_OUTBOUND_EVENTS] = {
+#define OUTBOUND_ROW(state, event, then)                                                                     \
+    [TB_OUTBOUND_##state][TB_OUTBOUND_EVENT_##event] = {true, TB_OUTBOUND_##then},
+    OUTBOUND_ROWS(OUTBOUND_ROW)
+#undef OUTBOUND_ROW
+};
+
+bool tb_outbound_state_step(enum tb_outbound_state *state, enum tb_outbound_event event)
+{
+    TB_ASSERT(*state < TB_OUTBOUND_STATES && event < TB_OUTBOUND_EVENTS);
+    if (!rows[*state][event].legal) return false;
+    *state = rows[*state][event].then;
+    return true;
+}
+
+bool tb_outbound_state_based(enum tb_outbound_state state)
+{
+    TB_ASSERT(state < TB_OUTBOUND_STATES);
+    return state == TB_OUTBOUND_BASED || state == TB_OUTBOUND_PUSHED || state == TB_OUTBOUND_STARTED_BASED;
+}
+
+bool tb_outbound_state_started(enum tb_outbound_state state)
+{
+    TB_ASSERT(state < TB_OUTBOUND_STATES);
+    return state >= TB_OUTBOUND_STARTED;
+}
