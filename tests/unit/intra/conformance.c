@@ -1,7 +1,7 @@
 /* conformance.c - runs what every way to move bytes inside a site must do (conformance.h) over each
  * way; and how a way is chosen.
  *
- * Covers: intra/hop/hop_run.c intra/fabric/fabric.c */
+ * Covers: intra/hop/hop_run.c intra/fabric/fabric.c intra/fabric/pace_gate.c */
 #include <stdio.h>
 #include <string.h>
 
