@@ -41,7 +41,7 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 /* Manifests first; TB_NOT_FOUND: that peer has not announced it in this session. */
 static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
 {
-    TB_ASSERT(!copy->evicting && !copy->whole);
+    TB_ASSERT(!copy->evicting);
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     copy->asked = true;
