@@ -96,7 +96,6 @@ static void catalog_shards(struct tb_copy *copy, const struct tb_manifest *manif
 enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifest *manifests)
 {
     char error[TB_ARENA_ERROR_BYTES] = "";
-    TB_ASSERT(!tb_copy_leaves(copy));
     enum tb_status status = reserve(copy, manifests, error);
     struct no_room n = {.why = error, .needed_bytes = manifests_bytes(&copy->key, manifests)};
     copy->lacks_room = status == TB_TOO_LARGE || status == TB_SITE_NOMEM;

@@ -42,7 +42,7 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 /* Manifests first; TB_NOT_FOUND: that peer has not announced it in this session. */
 static enum tb_status ask_from(struct tb_copy *copy, uint32_t peer)
 {
-    TB_ASSERT(!tb_copy_leaves(copy) && !tb_copy_is_whole(copy));
+    TB_ASSERT(!tb_copy_leaves(copy));
     const enum tb_status status = tb_links_ask(copy->d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return status;
     tb_copy_life_step(&copy->life, TB_COPY_ASKS);

@@ -172,7 +172,8 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
-    if (state == TB_LINKS_WITHDRAWN && status != TB_CONFLICT) tb_withdrawn_heard(d, key);
+    const bool sound = status == TB_OK || status == TB_SUPERSEDED || status == TB_SITE_NOMEM;
+    if (state == TB_LINKS_WITHDRAWN && sound) tb_withdrawn_heard(d, key);
     if (state == TB_LINKS_READY) tb_site_own(d, &key->model)->refused_full = status == TB_SITE_NOMEM;
     if (status == TB_TOO_LARGE)
         tb_log(TB_LOG_WARN, "crossing.refused",

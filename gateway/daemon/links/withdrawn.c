@@ -48,7 +48,6 @@ void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_withdrawn *w = &d->withdrawn;
     struct tb_name home;
     uint32_t oldest = 0;
-    TB_ASSERT(!tb_id_is_zero(&key->uid));
     if (!tb_home_of(d, &key->model, &home) || find(d, &key->uid) != NULL) return;
     uint32_t rows = rows_of(d, &key->model, &oldest);
     if (rows == TB_STORE_WITHDRAWN_MAX) {
@@ -97,6 +96,7 @@ void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key)
 {
     struct tb_catalog_version_view known;
     struct tb_name home;
+    TB_ASSERT(!tb_id_is_zero(&key->uid) && key->shard_count > 0); /* or the next start refuses the row */
     if (!tb_home_of(d, &key->model, &home) || tb_name_equal(&home, &d->site)) return;
     if (find(d, &key->uid) != NULL || !tb_persist_saved(d, &key->uid)) return;
     if (tb_catalog_version_get(d->catalog, &key->uid, &known)) return;

@@ -27,7 +27,8 @@ bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id 
  * is the site or a relay on the way to it. */
 void tb_withdrawn_answer_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *state);
 /* A peer says that a version was withdrawn. Where the catalog has no row for it, this gateway
- * remembers the withdrawal all the same, because sites behind it may hold the version. */
+ * remembers the withdrawal all the same, because sites behind it may hold the version. The catalog
+ * has found the key sound. */
 void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key);
 void tb_withdrawn_opened(struct tb_daemon *d); /* the links are new */
 void tb_withdrawn_free(struct tb_daemon *d);
