@@ -188,30 +188,45 @@ static void out_recall(struct tb_link *l, struct tb_link_out *out, const struct 
     tb_link_take_taken(l);
 }
 
+static bool is_refusal(const struct tb_link *l, uint8_t why)
+{
+    const bool bases = tb_link_protocol(l) >= TB_LINK_PROTOCOL_BASES;
+    return why >= TB_REFUSAL_DIGEST && why <= (bases ? TB_REFUSAL_NO_BASE : TB_REFUSAL_LOST);
+}
+
+/* P10: wrong bytes. The daemon tells an operator. */
+static void out_bad(struct tb_link *l, const struct tb_link_out *out, const struct tb_frame_refused *m,
+                    uint32_t times, bool on_base)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct tb_links_bad_chunk bad = {
+        .uid = out->offer->key.uid, .shard = m->shard, .chunk = m->chunk, .times = times, .ours = true};
+    l->stats.chunks_refused++;
+    if (on_base) delta_bad(l, out, m);
+    if (on_base && out->base != NULL) bad.base = out->base->uid;
+    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+}
+
 enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_refused m;
     struct tb_link_out *out = NULL;
     uint32_t times = 0;
     enum tb_status status = tb_frame_refused_decode(&f->payload, &m);
-    const uint8_t most = tb_link_protocol(l) < TB_LINK_PROTOCOL_BASES ? TB_REFUSAL_LOST : TB_REFUSAL_NO_BASE;
-    if (status == TB_OK && (m.why < TB_REFUSAL_DIGEST || m.why > most)) return TB_PEER_GARBLED;
-    if (status == TB_OK) status = tb_link_out_of(l, m.crossing, &out);
+    if (status != TB_OK) return status;
+    if (!is_refusal(l, m.why)) return TB_PEER_GARBLED;
+    status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
     if (m.why == TB_REFUSAL_NO_BASE && !tb_outbound_state_based(out->core.state)) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
     const bool on_base = tb_outbound_on_base(&out->core, m.shard, m.chunk);
     status = tb_outbound_refused(&out->core, &m, &times);
-    if (status == TB_OK) tb_hedge_refused(&l->traffic.crossings.hedge, &m, &out->core);
-    if (status == TB_OK && m.why == TB_REFUSAL_NO_BASE) out_no_base(l, out);
-    if (status != TB_OK || m.why == TB_REFUSAL_LOST || m.why == TB_REFUSAL_NO_BASE) return status;
-    l->stats.chunks_refused++;
-    if (on_base) delta_bad(l, out, &m);
-    struct tb_links_bad_chunk bad = {
-        .uid = out->offer->key.uid, .shard = m.shard, .chunk = m.chunk, .times = times, .ours = true};
-    if (on_base && out->base != NULL) bad.base = out->base->uid;
-    const struct tb_links_options *o = &l->links->options;
-    if (o->ops->on_chunk_bad != NULL) o->ops->on_chunk_bad(o->user, l->index, &bad);
+    if (status != TB_OK) return status;
+    tb_hedge_refused(&l->traffic.crossings.hedge, &m, &out->core);
+    if (m.why == TB_REFUSAL_NO_BASE)
+        out_no_base(l, out);
+    else if (m.why != TB_REFUSAL_LOST)
+        out_bad(l, out, &m, times, on_base);
     return TB_OK;
 }
 
