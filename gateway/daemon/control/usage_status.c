@@ -96,7 +96,7 @@ static void held_replies_users(struct tb_daemon *d, json_t *users)
 static void parked_users(struct tb_daemon *d, json_t *users)
 {
     for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next) {
-        const struct tb_worker_session *s = tb_session_find(d, &p->session);
+        const struct tb_worker_session *s = tb_worker_find(d, &p->session);
         if (s != NULL) user_add_identity(users, &s->identity, p->bytes);
     }
 }
@@ -135,7 +135,7 @@ static void tokens_users(struct tb_daemon *d, json_t *users)
 static void session_user(void *user, const struct tb_id *session)
 {
     const struct readers *r = user;
-    const struct tb_worker_session *s = tb_session_find(r->d, session);
+    const struct tb_worker_session *s = tb_worker_find(r->d, session);
     if (s != NULL) user_add_identity(r->users, &s->identity, 1);
 }
 
@@ -247,7 +247,7 @@ static void withdrawals_users(struct tb_daemon *d, json_t *users)
 
 static struct usage sources(struct tb_daemon *d)
 {
-    return of_gauge(&d->source_bytes, tb_session_sources_max());
+    return of_gauge(&d->source_bytes, tb_worker_sources_max());
 }
 
 static void sources_users(struct tb_daemon *d, json_t *users)

@@ -168,7 +168,7 @@ static void said(struct sealed *s, uint8_t found)
     tb_session_doubted_encode(&m, &w);
     struct tb_wire_frame frame = {.type = TB_SESSION_DOUBTED};
     tb_reader_init(&frame.payload, bytes, w.used);
-    CHECK_OK(tb_session_doubted_frame(&rank, &frame));
+    CHECK_OK(tb_worker_doubted_frame(&rank, &frame));
     tb_daemon_turn(s->home.d);
 }
 
