@@ -1,5 +1,5 @@
-/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog hears
- * of chunks that landed or rotted since the last tick before it decides.
+/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog
+ * hears of chunks that landed or rotted since the last tick before it decides.
  *
  * Covers: gateway/daemon/copies/copies.c gateway/daemon/sessions/session_unpublish.c
  * Covers: gateway/daemon/sessions/sessions.c */

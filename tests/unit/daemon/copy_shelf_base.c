@@ -1,5 +1,6 @@
-/* copy_shelf_base.c - which older version the encoded chunks beside a copy are deltas to: the newest
- * one of its model that is older, whole, ready and cut alike; and the work ends where that one goes.
+/* copy_shelf_base.c - which older version the encoded chunks beside a copy are deltas to: the
+ * newest one of its model that is older, whole, ready and cut alike; and the work ends where
+ * that one goes.
  *
  * Covers: gateway/daemon/copies/copy_shelf.c */
 #include <string.h>

@@ -1,5 +1,5 @@
-/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the holder
- * digests its own copy, and a liar gains nothing (P1, P7).
+/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the
+ * holder digests its own copy, and a liar gains nothing (P1, P7).
  *
  * Covers: gateway/daemon/copies/repair.c gateway/daemon/copies/copy_sweep.c
  * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_repair.c */

@@ -1,5 +1,5 @@
-/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each UNPUBLISH
- * is answered once, with the status of the shards that it asked for (P1, P3).
+/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each
+ * UNPUBLISH is answered once, with the status of the shards that it asked for (P1, P3).
  *
  * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/sessions/session_unpublish.c
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */

@@ -1,5 +1,5 @@
-/* superseded.c - versions that are superseded before they cross: nothing of them stays at the follower
- * (P7).
+/* superseded.c - versions that are superseded before they cross: nothing of them stays at the
+ * follower (P7).
  *
  * Covers: gateway/daemon/copies/copies.c gateway/daemon/copies/copy_table.c */
 #include <stdio.h>
