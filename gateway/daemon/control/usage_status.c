@@ -142,7 +142,7 @@ static void session_user(void *user, const struct tb_id *session)
 /* This gateway reads under the name of its own site. */
 static void grants_users(struct tb_daemon *d, json_t *users)
 {
-    for (const struct tb_grant *g = d->grants.first; g != NULL; g = g->next) {
+    for (const struct tb_grant_wait *g = d->grants.first; g != NULL; g = g->next) {
         if (tb_id_is_zero(&g->reader))
             user_add(users, d->site.text, 1);
         else

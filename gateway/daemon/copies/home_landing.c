@@ -261,7 +261,7 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     return status;
 }
 
-static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant *grant)
+static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant_wait *grant)
 {
     const struct tb_copy *copy = tb_copy_find(d, &grant->uid);
     struct tb_copy_hop *h = copy != NULL ? copy->hops : NULL;
@@ -272,7 +272,7 @@ static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_gr
 }
 
 /* A rank that did not answer in time is asked again. */
-static void hop_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
+static void hop_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
     struct tb_copy_hop *h = hop_that_asks(d, grant);
     struct tb_worker_session *s = tb_worker_find(d, &grant->owner);
@@ -301,7 +301,8 @@ static void hop_start(struct tb_copy_hop *h)
     TB_ASSERT(h->hop == NULL && !h->asks);
     h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
     if (export == NULL) return;
-    struct tb_grant grant = {.answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
+    struct tb_grant_wait grant = {
+        .answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
     tb_random_bytes(&grant.token, sizeof grant.token);
     if (tb_grant_ask(s, &grant, &d->endpoint.fingerprint) != TB_OK) return;
     h->token = grant.token;

@@ -13,7 +13,7 @@
 
 #define GRANT_WAIT_NS TB_SECONDS(1)
 
-enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant *grant,
+enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wait *grant,
                             const struct tb_fingerprint *reader)
 {
     struct tb_daemon *d = owner->d;
@@ -33,7 +33,7 @@ enum tb_status tb_worker_granted_frame(struct tb_worker_session *s, struct tb_wi
 {
     struct tb_daemon *d = s->d;
     struct tb_session_granted m;
-    struct tb_grant grant;
+    struct tb_grant_wait grant;
     if (tb_session_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const enum tb_status status = tb_session_status_get(m.status_negated);
     if (status > TB_OK || status == TB_PEER_GARBLED) return TB_PEER_GARBLED;
@@ -43,7 +43,7 @@ enum tb_status tb_worker_granted_frame(struct tb_worker_session *s, struct tb_wi
 
 void tb_grants_tick(struct tb_daemon *d, tb_time_ns now)
 {
-    struct tb_grant grant;
+    struct tb_grant_wait grant;
     while (tb_grants_take_late(&d->grants, now, &grant))
         grant.answer(d, &grant, TB_STREAM_IDLE);
 }

@@ -82,7 +82,7 @@ static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const str
 
 /* The plan may be over by now: its reader is whole or gone, its source is lost, or there is a newer
  * plan. */
-static void plan_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
+static void plan_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
     struct tb_worker_session *reader = tb_worker_find(d, &grant->reader);
     struct tb_catalog_reference_view view;
@@ -103,11 +103,11 @@ static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_tod
                                 const struct tb_worker_session *reader, const struct plan_source *source)
 {
     struct tb_worker_session *owner = tb_worker_find(d, &todo->source_session);
-    struct tb_grant grant = {.answer = plan_granted,
-                             .reader = todo->session,
-                             .uid = todo->uid,
-                             .export_id = source->export_id,
-                             .plan = todo->plan};
+    struct tb_grant_wait grant = {.answer = plan_granted,
+                                  .reader = todo->session,
+                                  .uid = todo->uid,
+                                  .export_id = source->export_id,
+                                  .plan = todo->plan};
     TB_ASSERT(owner != NULL);
     tb_random_bytes(&grant.token, sizeof grant.token);
     return tb_grant_ask(owner, &grant, &reader->endpoint.fingerprint);
