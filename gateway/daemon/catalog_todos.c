@@ -23,10 +23,10 @@
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     d->counters.sessions_lost++;
     tb_log(TB_LOG_WARN, "session.lost", "worker=%s reason=lease action=replan", todo->name.text);
-    if (s != NULL) tb_session_over(s, TB_PEER_LEASE);
+    if (s != NULL) tb_worker_over(s, TB_PEER_LEASE);
 }
 
 static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
@@ -82,22 +82,22 @@ void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         session_lost(d, todo);
         break;
     case TB_CATALOG_TELL:
-        tb_session_tell(d, todo);
+        tb_worker_tell(d, todo);
         break;
     case TB_CATALOG_GO:
-        tb_session_go(d, todo);
+        tb_worker_go(d, todo);
         break;
     case TB_CATALOG_PLAN:
-        tb_session_plan(d, todo);
+        tb_worker_plan(d, todo);
         break;
     case TB_CATALOG_PLAN_END:
         plan_end(d, todo);
         break;
     case TB_CATALOG_ANSWER:
-        tb_session_answer(d, todo);
+        tb_worker_answer(d, todo);
         break;
     case TB_CATALOG_UNPUBLISHED:
-        tb_session_unpublished(d, todo);
+        tb_worker_unpublished(d, todo);
         break;
     }
 }

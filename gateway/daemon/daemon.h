@@ -90,8 +90,8 @@ struct tb_daemon {
     struct tb_parked_seal *parked;
     struct tb_withdrawn withdrawn;
     struct tb_home_runs *home_runs; /* of models whose home is here */
-    bool new_home;           /* the operator says that no other site remembers a run (tombolod --new-home) */
-    struct tb_grants grants; /* tokens that workers were asked to accept */
+    bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
+    struct tb_grant_table grants; /* tokens that workers were asked to accept */
     uint64_t next_export_id, next_wait, next_hop;
     struct tb_choice_pace paces[TB_CONFIG_LIST_MAX]; /* of config->models: the last delta, from its ranks */
     struct tb_counters counters;

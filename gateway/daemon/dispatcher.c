@@ -40,12 +40,12 @@ static void requests_again(struct tb_daemon *d)
 {
     struct tb_waiting_request *w;
     while ((w = tb_home_runs_ready(d)) != NULL) {
-        struct tb_worker_session *s = tb_session_find(d, &w->session);
+        struct tb_worker_session *s = tb_worker_find(d, &w->session);
         struct tb_wire_frame frame = {.type = w->type, .request = w->request};
         tb_reader_init(&frame.payload, w->payload, w->bytes);
         if (s != NULL)
-            TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_session_run_open_frame(s, &frame)
-                                                   : tb_session_version_open_frame(s, &frame));
+            TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_worker_run_open_frame(s, &frame)
+                                                   : tb_worker_version_open_frame(s, &frame));
         tb_free(w);
     }
 }

@@ -267,12 +267,12 @@ bool __wrap_tb_catalog_next(struct tb_catalog *c, struct tb_catalog_todo *todo_o
 
 /* ---- P2: what a group is told ---- */
 
-void __real_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void __wrap_tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void __real_tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     world_check_go(the->current->site, &todo->session, world_version_find(&todo->uid));
-    __real_tb_session_go(d, todo);
+    __real_tb_worker_go(d, todo);
 }
 
 /* ---- when a rank's memory is its own again, and when it is told ---- */
@@ -285,12 +285,12 @@ void __wrap_tb_reference_end(struct tb_catalog *c, uint32_t reference)
     world_check_let_go(c);
 }
 
-void __real_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void __wrap_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void __wrap_tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void __real_tb_worker_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_worker_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void __wrap_tb_worker_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     if (todo->status == TB_OK) world_check_unpublished(the->current->site, &todo->uid);
-    __real_tb_session_unpublished(d, todo);
+    __real_tb_worker_unpublished(d, todo);
 }
 
 /* ---- P5 within a crossing: what the peer said it holds is put into no parcel ---- */

@@ -8,7 +8,7 @@ import sys
 FOLDERS = ("base", "wan", "intra", "gateway/arena", "gateway/catalog", "gateway/config", "gateway/store", "gateway/daemon")
 LEVELS = r"TB_LOG_(?:ERROR|WARN)"
 EVENT = re.compile(r'"([a-z]+\.[a-z_]+)"')
-CALL = re.compile(r'\b(?:tb_log|tb_log_begin|tb_link_log|tb_session_refusal_log)\(((?:"[^"]*"|[^;"])*?)\);', re.S)
+CALL = re.compile(r'\b(?:tb_log|tb_log_begin|tb_link_log|tb_worker_refusal_log)\(((?:"[^"]*"|[^;"])*?)\);', re.S)
 
 
 def events(root):

@@ -76,7 +76,7 @@ static void put_nic(struct chains *a, json_t *o, uint64_t said, uint32_t fan_out
 
 static json_t *feed_row(struct chains *a, const struct tb_copy_hop *h)
 {
-    const struct tb_worker_session *s = tb_session_find(a->d, &h->session);
+    const struct tb_worker_session *s = tb_worker_find(a->d, &h->session);
     struct tb_hop_stats stats;
     tb_hop_stats(h->hop, &stats);
     const double seconds = (double)tb_time_since(stats.open_at, stats.last_at) / 1e9;

@@ -199,7 +199,7 @@ static void session_models(struct tb_daemon *d, const struct tb_id *session, jso
         append(subscribes, json_string(member.model.text));
         member_update(d, &member, updates);
     }
-    const struct tb_worker_session *s = tb_session_find(d, session);
+    const struct tb_worker_session *s = tb_worker_find(d, session);
     struct tb_name last = {""};
     for (const struct tb_worker_export *e = s != NULL ? s->exports : NULL; e != NULL; e = e->next) {
         const struct tb_copy *copy = tb_copy_find(d, &e->uid);
@@ -222,7 +222,7 @@ static json_t *sessions_json(struct tb_daemon *d)
     struct tb_catalog_session_view v;
     while (json_array_size(list) < SESSIONS_MAX && tb_catalog_session_at(d->catalog, &cursor, &v)) {
         json_t *o = json_object();
-        const struct tb_worker_session *s = tb_session_find(d, &v.session.id);
+        const struct tb_worker_session *s = tb_worker_find(d, &v.session.id);
         set_text(o, "name", v.session.name.text);
         set_text(o, "host", v.session.host.text);
         set_text(o, "identity", v.session.identity);
@@ -280,7 +280,7 @@ static void landing_hops(struct tb_daemon *d, json_t *list)
 {
     for (const struct tb_copy *copy = d->copies; copy != NULL; copy = copy->next) {
         for (const struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
-            const struct tb_worker_session *s = tb_session_find(d, &h->session);
+            const struct tb_worker_session *s = tb_worker_find(d, &h->session);
             struct tb_hop_stats stats;
             if (h->hop == NULL || json_array_size(list) >= HOPS_MAX) continue;
             tb_hop_stats(h->hop, &stats);

@@ -98,7 +98,7 @@ static void held_replies_users(struct tb_daemon *d, json_t *users)
 static void parked_users(struct tb_daemon *d, json_t *users)
 {
     for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next) {
-        const struct tb_worker_session *s = tb_session_find(d, &p->session);
+        const struct tb_worker_session *s = tb_worker_find(d, &p->session);
         if (s != NULL) user_add_identity(users, &s->identity, p->bytes);
     }
 }
@@ -137,14 +137,14 @@ static void tokens_users(struct tb_daemon *d, json_t *users)
 static void session_user(void *user, const struct tb_id *session)
 {
     const struct readers *r = user;
-    const struct tb_worker_session *s = tb_session_find(r->d, session);
+    const struct tb_worker_session *s = tb_worker_find(r->d, session);
     if (s != NULL) user_add_identity(r->users, &s->identity, 1);
 }
 
 /* This gateway reads under the name of its own site. */
 static void grants_users(struct tb_daemon *d, json_t *users)
 {
-    for (const struct tb_grant *g = d->grants.first; g != NULL; g = g->next) {
+    for (const struct tb_grant_wait *g = d->grants.first; g != NULL; g = g->next) {
         if (tb_id_is_zero(&g->reader))
             user_add(users, d->site.text, 1);
         else
@@ -249,7 +249,7 @@ static void withdrawals_users(struct tb_daemon *d, json_t *users)
 
 static struct usage sources(struct tb_daemon *d)
 {
-    return of_gauge(&d->source_bytes, tb_session_sources_max());
+    return of_gauge(&d->source_bytes, tb_worker_sources_max());
 }
 
 static void sources_users(struct tb_daemon *d, json_t *users)

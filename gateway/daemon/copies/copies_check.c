@@ -15,7 +15,7 @@ static bool is_row(const struct tb_daemon *d, const struct tb_copy *copy)
 
 static bool is_asked(const struct tb_daemon *d, const struct tb_copy_hop *h)
 {
-    const struct tb_grant *g = d->grants.first;
+    const struct tb_grant_wait *g = d->grants.first;
     while (g != NULL && !tb_id_equal(&g->token, &h->token))
         g = g->next;
     return g != NULL && tb_id_equal(&g->uid, &h->copy->key.uid) && tb_id_equal(&g->owner, &h->session);

@@ -237,7 +237,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
 static const struct tb_worker_export *hop_source(const struct tb_copy_hop *h, struct tb_worker_session *s)
 {
     if (s == NULL || s->wire == NULL || h->copy->region == NULL || tb_copy_leaves(h->copy)) return NULL;
-    return tb_session_export_find(s, &h->copy->key.uid, h->shard);
+    return tb_worker_export_find(s, &h->copy->key.uid, h->shard);
 }
 
 static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *s)
@@ -262,7 +262,7 @@ static enum tb_status hop_open(struct tb_copy_hop *h, struct tb_worker_session *
     return status;
 }
 
-static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant *grant)
+static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_grant_wait *grant)
 {
     const struct tb_copy *copy = tb_copy_find(d, &grant->uid);
     struct tb_copy_hop *h = copy != NULL ? copy->hops : NULL;
@@ -273,10 +273,10 @@ static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_gr
 }
 
 /* A rank that did not answer in time is asked again. */
-static void hop_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
+static void hop_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
     struct tb_copy_hop *h = hop_that_asks(d, grant);
-    struct tb_worker_session *s = tb_session_find(d, &grant->owner);
+    struct tb_worker_session *s = tb_worker_find(d, &grant->owner);
     TB_ASSERT(h->hop == NULL);
     h->asks = false;
     h->retry_at = status == TB_STREAM_IDLE ? 0 : tb_time_add(tb_clock_now(), HOP_RETRY_NS);
@@ -297,12 +297,13 @@ static void ask_end(struct tb_copy_hop *h)
 static void hop_start(struct tb_copy_hop *h)
 {
     struct tb_daemon *d = h->copy->d;
-    struct tb_worker_session *s = tb_session_find(d, &h->session);
+    struct tb_worker_session *s = tb_worker_find(d, &h->session);
     const struct tb_worker_export *export = hop_source(h, s);
     TB_ASSERT(h->hop == NULL && !h->asks);
     h->retry_at = tb_time_add(tb_clock_now(), HOP_RETRY_NS);
     if (export == NULL) return;
-    struct tb_grant grant = {.answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
+    struct tb_grant_wait grant = {
+        .answer = hop_granted, .uid = h->copy->key.uid, .export_id = export->export_id};
     tb_random_bytes(&grant.token, sizeof grant.token);
     if (tb_grant_ask(s, &grant, &d->endpoint.fingerprint) != TB_OK) return;
     h->token = grant.token;
@@ -479,7 +480,7 @@ static bool ask_rank(struct tb_copy_hop *h, const struct tb_hop_event *event)
 static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
 {
     struct tb_daemon *d = h->copy->d;
-    const struct tb_worker_session *s = tb_session_find(d, &h->session);
+    const struct tb_worker_session *s = tb_worker_find(d, &h->session);
     struct tb_name rank = {.text = "gone"};
     if (s != NULL) rank = s->name;
     d->counters.chunks_bad++;
@@ -560,7 +561,7 @@ static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
             hop_free(h);
             break;
         }
-        const struct tb_worker_session *s = tb_session_find(d, &h->session);
+        const struct tb_worker_session *s = tb_worker_find(d, &h->session);
         d->counters.hops_lost++;
         tb_log(TB_LOG_WARN, "landing.hop_lost", "rank=%s shard=%u status=%s action=retry",
                s != NULL ? s->name.text : "gone", h->shard, tb_status_name(note->event.why));

@@ -121,7 +121,7 @@ static bool serves(const struct tb_worker_session *s, const struct tb_id *uid)
 
 bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct tb_report *r)
 {
-    struct tb_worker_session *s = tb_session_find(d, holder);
+    struct tb_worker_session *s = tb_worker_find(d, holder);
     if (s == NULL || s->wire == NULL || !serves(s, &r->uid) || !may_look(d, r, number_of(holder)))
         return false;
     TB_ASSERT(d->asked_next < TB_DOUBTS_MAX);
@@ -130,7 +130,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;
     const struct tb_session_doubt m = {
         .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .object = r->object};
-    TB_SESSION_SEND(s, TB_SESSION_DOUBT, 0, &m, TB_SESSION_SMALL, tb_session_doubt_encode);
+    TB_WORKER_SEND(s, TB_SESSION_DOUBT, 0, &m, TB_WORKER_SMALL, tb_session_doubt_encode);
     return true;
 }
 

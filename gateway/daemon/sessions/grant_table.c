@@ -4,21 +4,21 @@
 #include "base/assert.h"
 #include "base/fault.h"
 
-static struct tb_grant **row_of(struct tb_grants *t, const struct tb_id *token)
+static struct tb_grant_wait **row_of(struct tb_grant_table *t, const struct tb_id *token)
 {
-    struct tb_grant **at = &t->first;
+    struct tb_grant_wait **at = &t->first;
     while (*at != NULL && !tb_id_equal(&(*at)->token, token))
         at = &(*at)->next;
     return at;
 }
 
-enum tb_status tb_grants_put(struct tb_grants *t, uint64_t bound, const struct tb_grant *grant)
+enum tb_status tb_grants_put(struct tb_grant_table *t, uint64_t bound, const struct tb_grant_wait *grant)
 {
     TB_ASSERT(grant->answer != NULL && !tb_id_is_zero(&grant->owner));
     TB_ASSERT(!tb_id_is_zero(&grant->token) && *row_of(t, &grant->token) == NULL);
     const bool full = t->gauge.used >= bound;
     t->gauge.refused += full;
-    struct tb_grant *row = full ? NULL : tb_malloc(sizeof *row);
+    struct tb_grant_wait *row = full ? NULL : tb_malloc(sizeof *row);
     if (row == NULL) return TB_SITE_NOMEM;
     *row = *grant;
     row->next = t->first;
@@ -27,9 +27,9 @@ enum tb_status tb_grants_put(struct tb_grants *t, uint64_t bound, const struct t
     return TB_OK;
 }
 
-static void take(struct tb_grants *t, struct tb_grant **at, struct tb_grant *grant_out)
+static void take(struct tb_grant_table *t, struct tb_grant_wait **at, struct tb_grant_wait *grant_out)
 {
-    struct tb_grant *row = *at;
+    struct tb_grant_wait *row = *at;
     TB_ASSERT(t->gauge.used > 0);
     *at = row->next;
     *grant_out = *row;
@@ -38,18 +38,18 @@ static void take(struct tb_grants *t, struct tb_grant **at, struct tb_grant *gra
     tb_free(row);
 }
 
-bool tb_grants_take(struct tb_grants *t, const struct tb_id *owner, const struct tb_id *token,
-                    struct tb_grant *grant_out)
+bool tb_grants_take(struct tb_grant_table *t, const struct tb_id *owner, const struct tb_id *token,
+                    struct tb_grant_wait *grant_out)
 {
-    struct tb_grant **at = row_of(t, token);
+    struct tb_grant_wait **at = row_of(t, token);
     if (*at == NULL || !tb_id_equal(&(*at)->owner, owner)) return false;
     take(t, at, grant_out);
     return true;
 }
 
-bool tb_grants_take_late(struct tb_grants *t, tb_time_ns now, struct tb_grant *grant_out)
+bool tb_grants_take_late(struct tb_grant_table *t, tb_time_ns now, struct tb_grant_wait *grant_out)
 {
-    struct tb_grant **at = &t->first;
+    struct tb_grant_wait **at = &t->first;
     while (*at != NULL && now < (*at)->deadline)
         at = &(*at)->next;
     if (*at == NULL) return false;
@@ -57,24 +57,24 @@ bool tb_grants_take_late(struct tb_grants *t, tb_time_ns now, struct tb_grant *g
     return true;
 }
 
-void tb_grants_drop(struct tb_grants *t, const struct tb_id *token)
+void tb_grants_drop(struct tb_grant_table *t, const struct tb_id *token)
 {
-    struct tb_grant dropped, **at = row_of(t, token);
+    struct tb_grant_wait dropped, **at = row_of(t, token);
     TB_ASSERT(*at != NULL);
     take(t, at, &dropped);
 }
 
-void tb_grants_free(struct tb_grants *t)
+void tb_grants_free(struct tb_grant_table *t)
 {
-    struct tb_grant freed;
+    struct tb_grant_wait freed;
     while (t->first != NULL)
         take(t, &t->first, &freed);
 }
 
-void tb_grants_check(const struct tb_grants *t)
+void tb_grants_check(const struct tb_grant_table *t)
 {
     uint64_t count = 0;
-    for (const struct tb_grant *g = t->first; g != NULL; g = g->next, count++) {
+    for (const struct tb_grant_wait *g = t->first; g != NULL; g = g->next, count++) {
         TB_ASSERT(g->answer != NULL && !tb_id_is_zero(&g->token) && !tb_id_is_zero(&g->owner));
         TB_ASSERT((g->plan == 0) == tb_id_is_zero(&g->reader));
     }

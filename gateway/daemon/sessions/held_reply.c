@@ -18,13 +18,13 @@ static void send_or_fail(struct tb_worker_session *s, const struct tb_held_reply
         return;
     }
     if (h->failed != NULL) h->failed(s, h, status);
-    tb_session_reply(s, h->request, status, "");
+    tb_worker_reply(s, h->request, status, "");
 }
 
 static void held_reply_done(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
 {
     struct tb_held_reply *h = (struct tb_held_reply *)(void *)held;
-    struct tb_worker_session *s = tb_session_find(d, &h->session);
+    struct tb_worker_session *s = tb_worker_find(d, &h->session);
     if (status == TB_OK && h->saved != NULL) h->saved(d, h);
     if (s != NULL) send_or_fail(s, h, status);
     tb_free(h);
@@ -52,5 +52,5 @@ void tb_reply_when_saved(struct tb_worker_session *s, const struct tb_held_reply
     TB_ASSERT(reply->send != NULL && reply->request != 0 && s->welcomed);
     const enum tb_status status = hold(s, reply);
     if (status != TB_OK)
-        tb_session_reply(s, reply->request, status, "too many requests wait for the gateway's store");
+        tb_worker_reply(s, reply->request, status, "too many requests wait for the gateway's store");
 }

@@ -241,7 +241,7 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
     tb_log_str(&l, "no_answer_from", left);
     tb_log_str(&l, "action", "start these peers, or start tombolod with --new-home once");
     tb_log_end(&l);
-    tb_session_reply(s, request, TB_SITE_DOUBT, why);
+    tb_worker_reply(s, request, TB_SITE_DOUBT, why);
 }
 
 /* P7: as many in all as there may be sessions, because requests of a session that ended stay until
@@ -270,7 +270,7 @@ static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb
     const uint32_t bytes = (uint32_t)frame->payload.left;
     struct tb_waiting_request *w = may_wait(s->d, &s->id, bytes) ? tb_malloc(sizeof *w) : NULL;
     if (w == NULL) {
-        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
+        tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
         return;
     }
     TB_ASSERT(bytes <= sizeof w->payload);
@@ -344,7 +344,7 @@ void tb_home_runs_tick(struct tb_daemon *d, tb_time_ns now)
         const struct model_runs *m = &h->models[w->model];
         const bool waits = m->doubted && tb_run_asking_judge(&m->asking, mute, now) == TB_RUN_ASKING_WAIT_ON;
         next = w->next;
-        if (tb_session_find(d, &w->session) == NULL)
+        if (tb_worker_find(d, &w->session) == NULL)
             waiting_free(d, w);
         else
             put_last(waits ? &h->waiting : &h->ready, w);

@@ -35,21 +35,21 @@ static bool cannot_read(struct tb_worker_session *s)
 {
     struct tb_fabric_endpoint door;
     tb_fabric_endpoint(s->d->fabric, &door);
-    if (!s->apart || !tb_session_is_loopback(door.tcp)) return false;
+    if (!s->apart || !tb_worker_is_loopback(door.tcp)) return false;
     s->d->counters.sessions_refused++;
     tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=fabric_listen_is_loopback tcp=%s",
            s->name.text, tb_status_name(TB_SITE_CONFIG), door.tcp);
     return true;
 }
 
-enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_subscribe m;
     if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
-    enum tb_status status = tb_session_may(s, &m.model, false);
+    enum tb_status status = tb_worker_may(s, &m.model, false);
     if (status == TB_OK && cannot_read(s)) {
-        tb_session_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
+        tb_worker_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
         return TB_OK;
     }
     const struct tb_catalog_member member = {
@@ -64,17 +64,17 @@ enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb
     if (status == TB_OK) tb_home_runs_worker(s->d, &m.model, m.active_run_order, m.active_number);
     const char *why =
         status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
-    tb_session_reply(s, frame->request, status, why);
+    tb_worker_reply(s, frame->request, status, why);
     return TB_OK;
 }
 
-enum tb_status tb_session_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unsubscribe m;
     if (tb_session_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
-    tb_session_reply(s, frame->request,
-                     tb_catalog_unsubscribe(s->d->catalog, tb_clock_now(), &s->id, m.subscription), "");
+    tb_worker_reply(s, frame->request,
+                    tb_catalog_unsubscribe(s->d->catalog, tb_clock_now(), &s->id, m.subscription), "");
     return TB_OK;
 }
 
@@ -104,12 +104,12 @@ static enum tb_status wait_begin(struct tb_worker_session *s, uint64_t request, 
     return TB_OK;
 }
 
-enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_wait m;
     if (tb_session_wait_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     if (m.kind > TB_CATALOG_WAIT_NEXT) return TB_PEER_GARBLED;
-    enum tb_status status = tb_session_may(s, &m.model, false);
+    enum tb_status status = tb_worker_may(s, &m.model, false);
     struct tb_catalog_wait wait = {.kind = (enum tb_catalog_wait_kind)m.kind,
                                    .model = m.model,
                                    .run_order = m.run_order,
@@ -117,7 +117,7 @@ enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire
                                    .after = m.after,
                                    .deadline = wait_deadline(m.timeout_ms)};
     if (status == TB_OK) status = wait_begin(s, frame->request, &wait);
-    if (status != TB_OK) tb_session_reply(s, frame->request, status, "");
+    if (status != TB_OK) tb_worker_reply(s, frame->request, status, "");
     return TB_OK;
 }
 
@@ -132,10 +132,10 @@ static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb
     }
     const bool over = tb_catalog_state_status(view.state) != TB_OK;
     if (over && tb_rights_may(s->d->config, &view.key.model, &s->identity, true)) return TB_OK;
-    return tb_session_may(s, &view.key.model, false);
+    return tb_worker_may(s, &view.key.model, false);
 }
 
-enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_wait_site m;
     if (tb_session_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
@@ -148,11 +148,11 @@ enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb
                                    .site = m.site,
                                    .deadline = wait_deadline(m.timeout_ms)};
     if (status == TB_OK) status = wait_begin(s, frame->request, &wait);
-    if (status != TB_OK) tb_session_reply(s, frame->request, status, "");
+    if (status != TB_OK) tb_worker_reply(s, frame->request, status, "");
     return TB_OK;
 }
 
-enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_cancel m;
     if (tb_session_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
@@ -164,9 +164,9 @@ enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wi
     return TB_OK;
 }
 
-void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL;
          at = &(*at)->next) {
         struct tb_pending_wait *w = *at;
@@ -174,10 +174,9 @@ void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         *at = w->next;
         if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
             const struct tb_session_version m = {todo->key, todo->bytes, todo->whole, 0};
-            TB_SESSION_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_SESSION_SMALL,
-                            tb_session_version_encode);
+            TB_WORKER_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_WORKER_SMALL, tb_session_version_encode);
         } else {
-            tb_session_reply(s, w->request, todo->status, "");
+            tb_worker_reply(s, w->request, todo->status, "");
         }
         tb_free(w);
         return;
@@ -194,7 +193,7 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
     TB_ASSERT(head != 0);
     struct tb_writer *w =
         s->wire == NULL ? NULL
-                        : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_SESSION_SMALL);
+                        : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_WORKER_SMALL);
     if (w == NULL) return; /* the wire is being closed: it did not read */
     /* struct tb_session_manifest, written without a copy of its head */
     tb_write_id(w, uid);
@@ -235,14 +234,14 @@ static void obstacle_text(const struct tb_worker_session *s, uint32_t subscripti
     }
 }
 
-enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_stage m;
     if (tb_session_stage_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     struct tb_catalog_version_view view;
     enum tb_status status = tb_catalog_version_get(d->catalog, &m.uid, &view) ? TB_OK : TB_NOT_FOUND;
-    if (status == TB_OK) status = tb_session_may(s, &view.key.model, false);
+    if (status == TB_OK) status = tb_worker_may(s, &view.key.model, false);
     struct tb_copy *copy = tb_copy_find(d, &m.uid);
     if (status == TB_OK &&
         (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region))) {
@@ -258,12 +257,12 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
         tb_id_format(&instead, hex);
         if (status == TB_BAD_STATE) obstacle_text(s, m.subscription, &m.uid, why);
         if (status == TB_CONFLICT) snprintf(why, sizeof why, "the group stages %s", hex);
-        tb_session_reply(s, frame->request, status, why);
+        tb_worker_reply(s, frame->request, status, why);
         return TB_OK;
     }
     const struct tb_session_manifests reply = {view.key, view.key.shard_count};
-    TB_SESSION_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_SESSION_SMALL,
-                    tb_session_manifests_encode);
+    TB_WORKER_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_WORKER_SMALL,
+                   tb_session_manifests_encode);
     for (uint32_t i = 0; i < view.key.shard_count; i++) {
         manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
     }
@@ -273,24 +272,24 @@ enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wir
 /* P8: a worker that exports its staging is given a source, and counts as a copy: so it needs the
  * right to read. It showed that right when it staged, but maybe to an earlier life of this
  * gateway. P7: an export of a version that the catalog does not know is not kept. */
-enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_catalog *c = s->d->catalog;
     struct tb_session_export m;
     struct tb_catalog_version_view view;
     if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     if (!tb_catalog_version_get(c, &m.uid, &view)) return TB_OK;
-    if (tb_session_may(s, &view.key.model, false) != TB_OK) return TB_OK;
+    if (tb_worker_may(s, &view.key.model, false) != TB_OK) return TB_OK;
     const enum tb_status told =
         tb_catalog_export(c, tb_clock_now(), &s->id, &m.uid, m.export_id, m.held_chunks, m.whole);
     const struct tb_worker_export export = {
         .uid = m.uid, .shard = TB_CATALOG_ALL_SHARDS, .export_id = m.export_id};
     /* For want of memory it is not found when it is planned, and another source is. */
-    if (told == TB_OK && m.export_id != 0) TB_MOOT(tb_session_export_put(s, &export, &m.source));
+    if (told == TB_OK && m.export_id != 0) TB_MOOT(tb_worker_export_put(s, &export, &m.source));
     return TB_OK;
 }
 
-enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_progress m;
     if (tb_session_progress_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
@@ -303,7 +302,7 @@ enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_
                                           .transport = m.transport};
     /* of a version that ended meanwhile: nothing to do */
     TB_MOOT(tb_catalog_progress(s->d->catalog, tb_clock_now(), &p));
-    if (m.whole) tb_session_staging_whole(s, &m.uid);
+    if (m.whole) tb_worker_staging_whole(s, &m.uid);
     return TB_OK;
 }
 
@@ -317,7 +316,7 @@ static void note_silent(struct tb_worker_session *s, const struct tb_session_hop
         tb_catalog_session_silent(s->d->catalog, tb_clock_now(), &view.upstream);
 }
 
-enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_hop_lost m;
     if (tb_session_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
@@ -331,7 +330,7 @@ enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_
 
 /* ---- activating ---- */
 
-enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_activate m;
     if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
@@ -340,11 +339,11 @@ enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_
     const enum tb_status status =
         tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid);
     if (status == TB_BAD_STATE) obstacle_text(s, m.subscription, &m.uid, why);
-    tb_session_reply(s, frame->request, status, why);
+    tb_worker_reply(s, frame->request, status, why);
     return TB_OK;
 }
 
-enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_activated m;
     if (tb_session_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
@@ -355,7 +354,7 @@ enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb
     return TB_OK;
 }
 
-enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_updated m;
     if (tb_session_updated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
@@ -371,7 +370,7 @@ enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
-enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_release m;
     if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
@@ -381,11 +380,11 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
         const struct tb_worker_export *e = *at;
         if (e->shard == TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, &m.uid))
-            tb_session_export_drop(s, at);
+            tb_worker_export_drop(s, at);
         else
             at = &(*at)->next;
     }
-    tb_session_reply(s, frame->request, status == TB_DONE_BEFORE ? TB_OK : status, "");
+    tb_worker_reply(s, frame->request, status == TB_DONE_BEFORE ? TB_OK : status, "");
     return TB_OK;
 }
 
@@ -394,30 +393,30 @@ enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_w
 static enum tb_status may_look(struct tb_worker_session *s)
 {
     if (tb_rights_any(s->d->config, &s->identity)) return TB_OK;
-    tb_session_denied(s, "status", "no right to any model");
+    tb_worker_denied(s, "status", "no right to any model");
     s->denied_model = (struct tb_name){{0}};
     return TB_PEER_DENIED;
 }
 
-enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_status m;
     if (tb_session_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     const enum tb_status may = may_look(s);
     if (may != TB_OK) {
-        tb_session_reply(s, frame->request, may, "");
+        tb_worker_reply(s, frame->request, may, "");
         return TB_OK;
     }
     json_t *state = tb_status_site(s->d);
     char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
     json_decref(state);
     if (text == NULL) {
-        tb_session_reply(s, frame->request, TB_SITE_NOMEM, "");
+        tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "");
         return TB_OK;
     }
     const struct tb_session_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};
-    TB_SESSION_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, &reply, strlen(text) + TB_SESSION_SMALL,
-                    tb_session_status_text_encode);
+    TB_WORKER_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, &reply, strlen(text) + TB_WORKER_SMALL,
+                   tb_session_status_text_encode);
     free(text);
     return TB_OK;
 }
@@ -444,22 +443,22 @@ static bool has_sealed(const struct tb_worker_session *s, const struct tb_id *ui
 /* P7: a version that ends takes its references along, and nobody unpublishes it any more. */
 static void exports_end(struct tb_worker_session *s, const struct tb_id *uid)
 {
-    if (has_sealed(s, uid) && !publishes(s, uid)) tb_session_exports_drop(s, uid, TB_CATALOG_ALL_SHARDS);
+    if (has_sealed(s, uid) && !publishes(s, uid)) tb_worker_exports_drop(s, uid, TB_CATALOG_ALL_SHARDS);
 }
 
-void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     if (s == NULL) return;
     if (todo->status < TB_OK) exports_end(s, &todo->uid);
     const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
-    TB_SESSION_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_SESSION_SMALL, tb_session_version_state_encode);
+    TB_WORKER_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_WORKER_SMALL, tb_session_version_state_encode);
 }
 
-void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     if (s == NULL) return;
     const struct tb_session_go m = {todo->subscription, todo->uid};
-    TB_SESSION_SEND(s, TB_SESSION_GO, 0, &m, TB_SESSION_SMALL, tb_session_go_encode);
+    TB_WORKER_SEND(s, TB_SESSION_GO, 0, &m, TB_WORKER_SMALL, tb_session_go_encode);
 }

@@ -9,22 +9,22 @@
 struct tb_daemon;
 struct tb_worker_session;
 
-enum tb_status tb_session_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-void tb_session_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_session_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_session_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
 #endif

@@ -13,7 +13,7 @@
 
 #define GRANT_WAIT_NS TB_SECONDS(1)
 
-enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant *grant,
+enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wait *grant,
                             const struct tb_fingerprint *reader)
 {
     struct tb_daemon *d = owner->d;
@@ -23,17 +23,17 @@ enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant *gr
     const enum tb_status status = tb_grants_put(&d->grants, d->bounds.references, grant);
     if (status != TB_OK) return status;
     const struct tb_session_grant m = {grant->export_id, grant->token, *reader};
-    TB_SESSION_SEND(owner, TB_SESSION_GRANT, 0, &m, TB_SESSION_SMALL, tb_session_grant_encode);
+    TB_WORKER_SEND(owner, TB_SESSION_GRANT, 0, &m, TB_WORKER_SMALL, tb_session_grant_encode);
     return TB_OK;
 }
 
 /* An answer counts once, and only from the owner that was asked. Any other one is late, and is
  * ignored: its reader was given another plan, or asked again. */
-enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_granted m;
-    struct tb_grant grant;
+    struct tb_grant_wait grant;
     if (tb_session_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const enum tb_status status = tb_session_status_get(m.status_negated);
     if (status > TB_OK || status == TB_PEER_GARBLED) return TB_PEER_GARBLED;
@@ -43,7 +43,7 @@ enum tb_status tb_session_granted_frame(struct tb_worker_session *s, struct tb_w
 
 void tb_grants_tick(struct tb_daemon *d, tb_time_ns now)
 {
-    struct tb_grant grant;
+    struct tb_grant_wait grant;
     while (tb_grants_take_late(&d->grants, now, &grant))
         grant.answer(d, &grant, TB_STREAM_IDLE);
 }

@@ -38,15 +38,15 @@ static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, stru
 static const struct tb_worker_export *export_of(struct tb_worker_session *s, const struct tb_id *uid,
                                                 uint64_t export_id)
 {
-    const struct tb_worker_export *e = tb_session_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
-    if (e == NULL || e->export_id != export_id) e = tb_session_export_find(s, uid, 0);
+    const struct tb_worker_export *e = tb_worker_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
+    if (e == NULL || e->export_id != export_id) e = tb_worker_export_find(s, uid, 0);
     return e != NULL && e->export_id == export_id ? e : NULL;
 }
 
 static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, const struct tb_id *uid,
                              uint64_t export_id, struct plan_source *out)
 {
-    struct tb_worker_session *s = tb_session_find(d, owner);
+    struct tb_worker_session *s = tb_worker_find(d, owner);
     const struct tb_worker_export *e = s != NULL ? export_of(s, uid, export_id) : NULL;
     if (e == NULL || s->wire == NULL) return false;
     *out = (struct plan_source){s->name, &s->endpoint, e->export_id, {e->source, e->source_bytes}};
@@ -71,8 +71,8 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
     reader->d->counters.plans++;
     tb_log(TB_LOG_INFO, "plan", "worker=%s source=%s plan=%llu", reader->name.text, source->name.text,
            (unsigned long long)plan);
-    TB_SESSION_SEND(reader, TB_SESSION_PLAN, 0, &m, source->source.count + TB_SESSION_SMALL,
-                    tb_session_plan_encode);
+    TB_WORKER_SEND(reader, TB_SESSION_PLAN, 0, &m, source->source.count + TB_WORKER_SMALL,
+                   tb_session_plan_encode);
     TB_MOOT(tb_catalog_plan_told(reader->d->catalog, tb_clock_now(), &reader->id, uid, plan));
 }
 
@@ -85,9 +85,9 @@ static void plan_fail(struct tb_daemon *d, const struct tb_id *reader, const str
 
 /* The plan may be over by now: its reader is whole or gone, its source is lost, or there is a newer
  * plan. */
-static void plan_granted(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
+static void plan_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
-    struct tb_worker_session *reader = tb_session_find(d, &grant->reader);
+    struct tb_worker_session *reader = tb_worker_find(d, &grant->reader);
     struct tb_catalog_reference_view view;
     struct plan_source source;
     if (status == TB_STREAM_IDLE) tb_catalog_session_silent(d->catalog, tb_clock_now(), &grant->owner);
@@ -105,12 +105,12 @@ static void plan_granted(struct tb_daemon *d, const struct tb_grant *grant, enum
 static enum tb_status grant_ask(struct tb_daemon *d, const struct tb_catalog_todo *todo,
                                 const struct tb_worker_session *reader, const struct plan_source *source)
 {
-    struct tb_worker_session *owner = tb_session_find(d, &todo->source_session);
-    struct tb_grant grant = {.answer = plan_granted,
-                             .reader = todo->session,
-                             .uid = todo->uid,
-                             .export_id = source->export_id,
-                             .plan = todo->plan};
+    struct tb_worker_session *owner = tb_worker_find(d, &todo->source_session);
+    struct tb_grant_wait grant = {.answer = plan_granted,
+                                  .reader = todo->session,
+                                  .uid = todo->uid,
+                                  .export_id = source->export_id,
+                                  .plan = todo->plan};
     TB_ASSERT(owner != NULL);
     tb_random_bytes(&grant.token, sizeof grant.token);
     return tb_grant_ask(owner, &grant, &reader->endpoint.fingerprint);
@@ -142,9 +142,9 @@ static enum tb_status from_worker(struct tb_daemon *d, const struct tb_catalog_t
 }
 
 /* TB_NOT_FOUND: the source that the catalog planned is gone already. */
-void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_worker_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    struct tb_worker_session *reader = tb_session_find(d, &todo->session);
+    struct tb_worker_session *reader = tb_worker_find(d, &todo->session);
     if (reader == NULL) return;
     TB_ASSERT(todo->plan != 0);
     const enum tb_status status =

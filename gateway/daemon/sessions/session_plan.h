@@ -8,6 +8,6 @@ struct tb_daemon;
 
 /* TB_CATALOG_PLAN: PLAN is sent at once where this gateway is the source, and once the source's
  * owner has answered GRANT where a worker is. */
-void tb_session_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
+void tb_worker_plan(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
 #endif

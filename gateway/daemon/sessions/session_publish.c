@@ -17,7 +17,7 @@
 static bool store_refuses(struct tb_worker_session *s, uint64_t request)
 {
     if (!s->d->store_down) return false;
-    tb_session_reply(s, request, TB_SITE_STORE, "the gateway's store cannot be written; see its log");
+    tb_worker_reply(s, request, TB_SITE_STORE, "the gateway's store cannot be written; see its log");
     return true;
 }
 
@@ -63,7 +63,7 @@ static const char *publish_why(struct tb_daemon *d, const struct tb_name *model,
 
 static void run_send(struct tb_worker_session *s, const struct tb_held_reply *h)
 {
-    TB_SESSION_SEND(s, TB_SESSION_RUN, h->request, &h->run, TB_SESSION_SMALL, tb_session_run_encode);
+    TB_WORKER_SEND(s, TB_SESSION_RUN, h->request, &h->run, TB_WORKER_SMALL, tb_session_run_encode);
 }
 
 static void run_saved(struct tb_daemon *d, const struct tb_held_reply *h)
@@ -73,13 +73,13 @@ static void run_saved(struct tb_daemon *d, const struct tb_held_reply *h)
 
 static void version_send(struct tb_worker_session *s, const struct tb_held_reply *h)
 {
-    TB_SESSION_SEND(s, TB_SESSION_VERSION, h->request, &h->version, TB_SESSION_SMALL,
-                    tb_session_version_encode);
+    TB_WORKER_SEND(s, TB_SESSION_VERSION, h->request, &h->version, TB_WORKER_SMALL,
+                   tb_session_version_encode);
 }
 
 /* ---- runs and versions ---- */
 
-enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_run_open m;
@@ -87,7 +87,7 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
-    enum tb_status status = tb_session_may(s, &m.model, true);
+    enum tb_status status = tb_worker_may(s, &m.model, true);
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_run_request q = {
         .session = s->id, .model = m.model, .key = m.key.text, .joins = m.joins, .was_order = m.was_order};
@@ -99,7 +99,7 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
         char why[TB_TEXT_BYTES_MAX + 1];
         publish_why(d, &m.model, status, why);
         if (status == TB_FENCED) say_fenced(d, &m, why);
-        tb_session_reply(s, frame->request, status, why);
+        tb_worker_reply(s, frame->request, status, why);
         return TB_OK;
     }
     const struct tb_held_reply reply = {.request = frame->request,
@@ -120,7 +120,7 @@ enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_
     return TB_OK;
 }
 
-enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_version_open m;
@@ -128,7 +128,7 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
     if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
-    enum tb_status status = tb_session_may(s, &m.model, true);
+    enum tb_status status = tb_worker_may(s, &m.model, true);
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_version_request q = {
         .session = s->id, .model = m.model, .run = m.run, .number = m.number, .shard_count = m.shard_count};
@@ -142,7 +142,7 @@ enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct
         if (status == TB_NOT_FOUND)
             snprintf(why, sizeof why, "this gateway does not know that run of %s: open the run again",
                      m.model.text);
-        tb_session_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
+        tb_worker_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
         return TB_OK;
     }
     const struct tb_held_reply reply = {.request = frame->request,

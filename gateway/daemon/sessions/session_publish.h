@@ -7,7 +7,7 @@
 
 struct tb_worker_session;
 
-enum tb_status tb_session_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 
 #endif

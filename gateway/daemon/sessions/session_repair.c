@@ -45,7 +45,7 @@ static void look_at_source(struct tb_worker_session *s, uint64_t plan, const str
            report->chunk, action);
 }
 
-enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_chunk_bad m;
@@ -79,7 +79,7 @@ static const char *found_action(uint8_t found)
     }
 }
 
-enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
     struct tb_session_doubted m;
@@ -89,7 +89,7 @@ enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_w
     if (!tb_repair_asked(d, &s->id, &m)) return TB_OK;
     d->counters.chunks_rotted += m.found != TB_SESSION_FOUND_GOOD;
     d->counters.chunks_repaired += m.found == TB_SESSION_FOUND_MENDED;
-    struct tb_worker_export *staging = tb_session_export_find(s, &m.uid, TB_CATALOG_ALL_SHARDS);
+    struct tb_worker_export *staging = tb_worker_export_find(s, &m.uid, TB_CATALOG_ALL_SHARDS);
     if (staging != NULL) staging->again += m.found == TB_SESSION_FOUND_AGAIN;
     tb_id_format(&m.uid, uid);
     tb_log(TB_LOG_WARN, "holder.looked", "worker=%s uid=%s shard=%u chunk=%u action=%s", s->name.text, uid,
@@ -98,9 +98,9 @@ enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
-void tb_session_staging_whole(struct tb_worker_session *s, const struct tb_id *uid)
+void tb_worker_staging_whole(struct tb_worker_session *s, const struct tb_id *uid)
 {
-    struct tb_worker_export *staging = tb_session_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
+    struct tb_worker_export *staging = tb_worker_export_find(s, uid, TB_CATALOG_ALL_SHARDS);
     char hex[TB_HEX_CHARS];
     if (staging == NULL || staging->again == 0) return;
     s->d->counters.chunks_repaired += staging->again;

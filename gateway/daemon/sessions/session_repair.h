@@ -8,9 +8,9 @@
 struct tb_id;
 struct tb_worker_session;
 
-enum tb_status tb_session_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-enum tb_status tb_session_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 /* The worker's staging is whole: chunks of it that were damaged are right again. */
-void tb_session_staging_whole(struct tb_worker_session *s, const struct tb_id *uid);
+void tb_worker_staging_whole(struct tb_worker_session *s, const struct tb_id *uid);
 
 #endif

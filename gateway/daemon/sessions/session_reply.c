@@ -24,15 +24,15 @@ static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_B
                  s->denied_model.text, s->denied_publish ? "publish" : "read", identity);
 }
 
-void tb_session_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
+void tb_worker_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
 {
     struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
     snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
     if (status == TB_PEER_DENIED && reply.why.text[0] == '\0') denied_say(s, reply.why.text);
-    TB_SESSION_SEND(s, TB_SESSION_REPLY, request, &reply, TB_SESSION_SMALL, tb_session_reply_encode);
+    TB_WORKER_SEND(s, TB_SESSION_REPLY, request, &reply, TB_WORKER_SMALL, tb_session_reply_encode);
 }
 
-void tb_session_refusal_log(struct tb_worker_session *s, const char *event, const char *what, const char *why)
+void tb_worker_refusal_log(struct tb_worker_session *s, const char *event, const char *what, const char *why)
 {
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -45,19 +45,19 @@ void tb_session_refusal_log(struct tb_worker_session *s, const char *event, cons
     tb_log_end(&l);
 }
 
-void tb_session_denied(struct tb_worker_session *s, const char *what, const char *why)
+void tb_worker_denied(struct tb_worker_session *s, const char *what, const char *why)
 {
     s->d->counters.denied++;
-    tb_session_refusal_log(s, "session.denied", what, why);
+    tb_worker_refusal_log(s, "session.denied", what, why);
 }
 
-enum tb_status tb_session_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
+enum tb_status tb_worker_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)
 {
     TB_ASSERT(s->welcomed);
     if (tb_rights_may(s->d->config, model, &s->identity, publish)) return TB_OK;
     char why[TB_NAME_BYTES_MAX + 40];
     snprintf(why, sizeof why, "models.%s.%s does not list it", model->text, publish ? "publish" : "read");
-    tb_session_denied(s, model->text, why);
+    tb_worker_denied(s, model->text, why);
     s->denied_model = *model;
     s->denied_publish = publish;
     return TB_PEER_DENIED;

@@ -49,7 +49,7 @@ static void seal_failed(struct tb_worker_session *s, const struct tb_held_reply 
 static void seal_send(struct tb_worker_session *s, const struct tb_held_reply *h)
 {
     if (h->status == TB_OK) s->d->counters.seals++;
-    tb_session_reply(s, h->request, h->status, "");
+    tb_worker_reply(s, h->request, h->status, "");
 }
 
 /* ---- one seal ---- */
@@ -196,7 +196,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     struct tb_daemon *d = s->d;
     struct tb_catalog_version_view view;
     if (!tb_catalog_version_get(d->catalog, &seal->m.uid, &view)) return TB_NOT_FOUND;
-    enum tb_status status = tb_session_may(s, &view.key.model, true);
+    enum tb_status status = tb_worker_may(s, &view.key.model, true);
     if (status != TB_OK) return status;
     const struct tb_catalog_seal c = {.session = s->id,
                                       .uid = seal->m.uid,
@@ -224,12 +224,12 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (status != TB_OK) return status;
     const struct tb_worker_export export = {
         .uid = seal->m.uid, .base = seal->m.base, .shard = seal->m.shard, .export_id = seal->m.export_id};
-    const bool sealed = tb_session_export_find(s, &seal->m.uid, seal->m.shard) != NULL;
-    status = tb_session_export_put(s, &export, &seal->m.source);
+    const bool sealed = tb_worker_export_find(s, &seal->m.uid, seal->m.shard) != NULL;
+    status = tb_worker_export_put(s, &export, &seal->m.source);
     if (status != TB_OK) return status;
     status = tb_catalog_seal(d->catalog, tb_clock_now(), &c);
     if (status != TB_OK && status != TB_DONE_BEFORE) { /* P7: nobody would take it away */
-        if (!sealed) tb_session_exports_drop(s, &seal->m.uid, seal->m.shard);
+        if (!sealed) tb_worker_exports_drop(s, &seal->m.uid, seal->m.shard);
         return status;
     }
     if (!tb_copy_is_ready(seal->copy) &&
@@ -261,7 +261,7 @@ static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *
     s->d->parked_bytes.refused += !may;
     struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + seal->bytes) : NULL;
     if (p == NULL) {
-        tb_session_reply(s, seal->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
+        tb_worker_reply(s, seal->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");
         return;
     }
     *p = *seal;
@@ -291,7 +291,7 @@ static void seal_answer(struct tb_worker_session *s, uint64_t request, const str
     TB_ASSERT(status != TB_AGAIN);
     if (status < 0) {
         seal_refused(s, seal->m.shard, status, seal->why);
-        tb_session_reply(s, request, status, seal->why);
+        tb_worker_reply(s, request, status, seal->why);
         return;
     }
     const struct tb_held_reply reply = {.request = request,
@@ -335,7 +335,7 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
     return TB_OK;
 }
 
-enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     return seal_handle(s, frame, 0);
 }
@@ -347,7 +347,7 @@ void tb_seals_retry(struct tb_daemon *d)
     while (list != NULL) {
         struct tb_parked_seal *p = list;
         list = p->next;
-        struct tb_worker_session *s = tb_session_find(d, &p->session);
+        struct tb_worker_session *s = tb_worker_find(d, &p->session);
         struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = p->request};
         tb_reader_init(&frame.payload, p->payload, p->bytes);
         if (s != NULL && seal_handle(s, &frame, p->deadline) != TB_OK && s->wire != NULL) {
@@ -377,7 +377,7 @@ bool tb_seals_unpark(struct tb_worker_session *s, const struct tb_id *uid, uint3
             continue;
         }
         *at = p->next;
-        tb_session_reply(s, p->request, TB_CANCELLED, "it was taken back while it waited for room");
+        tb_worker_reply(s, p->request, TB_CANCELLED, "it was taken back while it waited for room");
         parked_free(s->d, p);
         any = true;
     }

@@ -22,7 +22,7 @@ struct tb_parked_seal {
 };
 
 /* Anything but TB_OK ends the session, as the peer broke the protocol. */
-enum tb_status tb_session_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
+enum tb_status tb_worker_seal_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 void tb_seals_retry(struct tb_daemon *d); /* after something was evicted */
 /* The rank takes the shard back, or all: a seal that waits for room is answered TB_CANCELLED, as
  * it would name an export that is closed. True: there was one. */

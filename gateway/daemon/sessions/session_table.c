@@ -17,7 +17,7 @@ static struct tb_worker_session **bucket_of(struct tb_daemon *d, const struct tb
     return &d->session_buckets[(id->bytes[0] | (uint32_t)id->bytes[1] << 8) % TB_SESSION_BUCKETS];
 }
 
-struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id)
+struct tb_worker_session *tb_worker_find(struct tb_daemon *d, const struct tb_id *id)
 {
     for (struct tb_worker_session *s = *bucket_of(d, id); s != NULL; s = s->bucket_next) {
         if (s->welcomed && tb_id_equal(&s->id, id)) return s;
@@ -25,7 +25,7 @@ struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_i
     return NULL;
 }
 
-struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local)
+struct tb_worker_session *tb_worker_new(struct tb_daemon *d, bool local)
 {
     struct tb_worker_session *s = tb_calloc(1, sizeof *s);
     if (s == NULL) return NULL;
@@ -41,9 +41,9 @@ struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local)
 }
 
 /* It has its id now. */
-void tb_session_enlist(struct tb_worker_session *s)
+void tb_worker_enlist(struct tb_worker_session *s)
 {
-    TB_ASSERT(!s->bucketed && !tb_id_is_zero(&s->id) && tb_session_find(s->d, &s->id) == NULL);
+    TB_ASSERT(!s->bucketed && !tb_id_is_zero(&s->id) && tb_worker_find(s->d, &s->id) == NULL);
     struct tb_worker_session **bucket = bucket_of(s->d, &s->id);
     s->bucket_next = *bucket;
     *bucket = s;
@@ -66,13 +66,13 @@ static void session_unlist(struct tb_worker_session *s)
     *at = s->bucket_next;
 }
 
-bool tb_session_is_loopback(const char *tcp)
+bool tb_worker_is_loopback(const char *tcp)
 {
     return tcp[0] == '\0' || strncmp(tcp, "127.", 4) == 0 || strncmp(tcp, "[::1]", 5) == 0;
 }
 
-struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
-                                                uint32_t shard)
+struct tb_worker_export *tb_worker_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                               uint32_t shard)
 {
     for (struct tb_worker_export *e = s->exports; e != NULL; e = e->next) {
         if (e->shard == shard && tb_id_equal(&e->uid, uid)) return e;
@@ -80,7 +80,7 @@ struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, con
     return NULL;
 }
 
-void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
+void tb_worker_export_drop(struct tb_worker_session *s, struct tb_worker_export **at)
 {
     struct tb_worker_export *e = *at;
     TB_ASSERT(s->d->worker_exports.used > 0 && s->d->source_bytes.used >= e->source_bytes);
@@ -90,7 +90,7 @@ void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export
     tb_free(e);
 }
 
-void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
+void tb_worker_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard)
 {
     const bool all = shard == TB_CATALOG_ALL_SHARDS;
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
@@ -100,7 +100,7 @@ void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *ui
         if (!named || (all && tb_catalog_unpublishing(s->d->catalog, &s->id, uid, e->shard)))
             at = &(*at)->next;
         else
-            tb_session_export_drop(s, at);
+            tb_worker_export_drop(s, at);
     }
 }
 
@@ -116,7 +116,7 @@ static bool exports_full(struct tb_daemon *d)
 #define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
 #define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
 
-uint64_t tb_session_sources_max(void)
+uint64_t tb_worker_sources_max(void)
 {
     return SOURCE_BYTES_MAX;
 }
@@ -135,10 +135,10 @@ static bool sources_full(struct tb_worker_session *s, const struct tb_worker_exp
 }
 
 /* A new export of the same shard replaces the old one. */
-enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
-                                     const struct tb_span *source)
+enum tb_status tb_worker_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                    const struct tb_span *source)
 {
-    const struct tb_worker_export *known = tb_session_export_find(s, &export->uid, export->shard);
+    const struct tb_worker_export *known = tb_worker_export_find(s, &export->uid, export->shard);
     if (known == NULL && exports_full(s->d)) return TB_SITE_NOMEM;
     if (sources_full(s, known, source->count)) return TB_SITE_NOMEM;
     struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
@@ -149,7 +149,7 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
     for (struct tb_worker_export **at = &s->exports; *at != NULL; at = &(*at)->next) {
         if ((*at)->shard != export->shard || !tb_id_equal(&(*at)->uid, &export->uid)) continue;
         e->again = (*at)->again;
-        tb_session_export_drop(s, at);
+        tb_worker_export_drop(s, at);
         break;
     }
     tb_gauge_add(&s->d->worker_exports, 1);
@@ -159,12 +159,12 @@ enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct t
     return TB_OK;
 }
 
-void tb_session_free(struct tb_worker_session *s)
+void tb_worker_free(struct tb_worker_session *s)
 {
     TB_ASSERT(s->wire == NULL);
     session_unlist(s);
     while (s->exports != NULL)
-        tb_session_export_drop(s, &s->exports);
+        tb_worker_export_drop(s, &s->exports);
     for (struct tb_pending_wait *w = s->waits, *n; w != NULL; w = n) {
         n = w->next;
         tb_free(w);

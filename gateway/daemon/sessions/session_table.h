@@ -48,7 +48,7 @@ struct tb_worker_session {
      * be reached by its name */
     bool apart;
     bool local; /* by the unix socket */
-    /* The last refusal of tb_session_may: the reply to it names the list. */
+    /* The last refusal of tb_worker_may: the reply to it names the list. */
     struct tb_name denied_model;
     bool denied_publish;
     struct tb_identity identity;
@@ -65,20 +65,20 @@ struct tb_worker_session {
 #define TB_SESSION_BUCKETS 4096u
 
 /* A connection's row; NULL: no memory. */
-struct tb_worker_session *tb_session_new(struct tb_daemon *d, bool local);
-void tb_session_enlist(struct tb_worker_session *s); /* it has its id now */
-void tb_session_free(struct tb_worker_session *s);   /* its row, exports and waits */
-struct tb_worker_session *tb_session_find(struct tb_daemon *d, const struct tb_id *id);
+struct tb_worker_session *tb_worker_new(struct tb_daemon *d, bool local);
+void tb_worker_enlist(struct tb_worker_session *s); /* it has its id now */
+void tb_worker_free(struct tb_worker_session *s);   /* its row, exports and waits */
+struct tb_worker_session *tb_worker_find(struct tb_daemon *d, const struct tb_id *id);
 /* An address of a door; "" has none, and counts as well. */
-bool tb_session_is_loopback(const char *tcp);
-struct tb_worker_export *tb_session_export_find(struct tb_worker_session *s, const struct tb_id *uid,
-                                                uint32_t shard);
+bool tb_worker_is_loopback(const char *tcp);
+struct tb_worker_export *tb_worker_export_find(struct tb_worker_session *s, const struct tb_id *uid,
+                                               uint32_t shard);
 /* TB_SITE_NOMEM, also where there are as many as there can be references. */
-enum tb_status tb_session_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
-                                     const struct tb_span *source);
-uint64_t tb_session_sources_max(void); /* bytes of the descriptors of all exports */
-void tb_session_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
+enum tb_status tb_worker_export_put(struct tb_worker_session *s, const struct tb_worker_export *export,
+                                    const struct tb_span *source);
+uint64_t tb_worker_sources_max(void); /* bytes of the descriptors of all exports */
+void tb_worker_export_drop(struct tb_worker_session *s, struct tb_worker_export **at);
 /* Exports of sealed shards: one, or all except those whose end is told by itself. */
-void tb_session_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
+void tb_worker_exports_drop(struct tb_worker_session *s, const struct tb_id *uid, uint32_t shard);
 
 #endif

@@ -55,7 +55,7 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
  * connection was cut) are read until that drain ends: the answer waits for it as well. Where
  * nothing is hidden anew, the earlier status still counts: some shards may have come back into
  * sight. */
-enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
+enum tb_status tb_worker_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_session_unpublish m;
     if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
@@ -71,7 +71,7 @@ enum tb_status tb_session_unpublish_frame(struct tb_worker_session *s, struct tb
     }
     if (status != TB_OK) {
         tb_free(u);
-        tb_session_reply(s, frame->request, status == TB_NOT_FOUND && unparked ? TB_OK : status, "");
+        tb_worker_reply(s, frame->request, status == TB_NOT_FOUND && unparked ? TB_OK : status, "");
         return TB_OK;
     }
     *u = (struct tb_unpublish_wait){
@@ -128,12 +128,12 @@ static bool unpublish_over(const struct tb_worker_session *s, struct tb_unpublis
     return !tb_catalog_unpublishing(s->d->catalog, &s->id, &u->uid, u->shard);
 }
 
-void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+void tb_worker_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     if (todo->status == TB_PEER_REVOKED) tell_gone(todo);
-    struct tb_worker_session *s = tb_session_find(d, &todo->session);
+    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     if (s == NULL) return;
-    if (todo->status != TB_TIMEOUT) tb_session_exports_drop(s, &todo->uid, todo->shard);
+    if (todo->status != TB_TIMEOUT) tb_worker_exports_drop(s, &todo->uid, todo->shard);
     for (struct tb_unpublish_wait **at = &s->unpublishes; *at != NULL;) {
         struct tb_unpublish_wait *u = *at;
         if (!unpublish_over(s, u, todo)) {
@@ -141,7 +141,7 @@ void tb_session_unpublished(struct tb_daemon *d, const struct tb_catalog_todo *t
             continue;
         }
         *at = u->next;
-        tb_session_reply(s, u->request, u->status, unpublished_why(u->status));
+        tb_worker_reply(s, u->request, u->status, unpublished_why(u->status));
         d->unpublish_waits.used--;
         tb_free(u);
     }

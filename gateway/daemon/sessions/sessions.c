@@ -36,10 +36,10 @@
 
 #define GREETING        TB_BOUNDS_GREETING
 
-void tb_session_over(struct tb_worker_session *s, enum tb_status why)
+void tb_worker_over(struct tb_worker_session *s, enum tb_status why)
 {
     if (s->wire == NULL) {
-        tb_session_free(s);
+        tb_worker_free(s);
         return;
     }
     s->welcomed = false; /* nobody finds it any more; its close frees it */
@@ -62,7 +62,7 @@ static void welcome(struct tb_worker_session *s, uint64_t request)
                                    .drain_ms = d->config->drain_ms};
     snprintf(w.peer_address.text, sizeof w.peer_address.text, "%s",
              tb_chan_peer(tb_wire_chan(s->wire))->address);
-    TB_SESSION_SEND(s, TB_SESSION_WELCOME, request, &w, TB_SESSION_SMALL, tb_session_welcome_encode);
+    TB_WORKER_SEND(s, TB_SESSION_WELCOME, request, &w, TB_WORKER_SMALL, tb_session_welcome_encode);
 }
 
 static void endpoint_from(struct tb_worker_session *s, const struct tb_session_hello *hello)
@@ -82,7 +82,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
     struct tb_daemon *d = s->d;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
-    struct tb_worker_session *old = tb_session_find(d, id);
+    struct tb_worker_session *old = tb_worker_find(d, id);
     if (old == NULL || old->local || s->local) return false;
     if (tb_catalog_session_resume(d->catalog, tb_clock_now(), id, identity) != TB_OK) return false;
     TB_ASSERT(s->exports == NULL && s->unpublishes == NULL); /* it says HELLO first */
@@ -92,7 +92,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
     s->since_wall_ms = old->since_wall_ms;
     old->exports = NULL;
     old->unpublishes = NULL;
-    tb_session_over(old, TB_PEER_DUPLICATE);
+    tb_worker_over(old, TB_PEER_DUPLICATE);
     return true;
 }
 
@@ -117,7 +117,7 @@ static void hello_refused(struct tb_worker_session *s, uint64_t request, enum tb
 {
     s->d->counters.sessions_refused++;
     s->refused = true;
-    tb_session_reply(s, request, status, why);
+    tb_worker_reply(s, request, status, why);
 }
 
 /* P9: the worker's frames have other fields. Worker and gateway both log why. */
@@ -166,7 +166,7 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
     }
     if (tb_session_hello_decode(&frame->payload, &hello) != TB_OK) return TB_PEER_GARBLED;
     s->apart = s->local && is_apart(&hello);
-    if (s->apart && tb_session_is_loopback(hello.tcp.text)) {
+    if (s->apart && tb_worker_is_loopback(hello.tcp.text)) {
         apart_refused(s, frame->request, &hello);
         return TB_OK;
     }
@@ -179,10 +179,10 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         status = session_begin(s, &hello);
     }
     if (status != TB_OK) {
-        tb_session_reply(s, frame->request, status, tb_catalog_full(d->catalog));
+        tb_worker_reply(s, frame->request, status, tb_catalog_full(d->catalog));
         return TB_OK;
     }
-    tb_session_enlist(s);
+    tb_worker_enlist(s);
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -205,27 +205,27 @@ typedef enum tb_status (*frame_fn)(struct tb_worker_session *s, struct tb_wire_f
 static const frame_fn frame_fns[TB_SESSION_TYPE_END] = {
     [TB_SESSION_HELLO] = hello_frame,
     [TB_SESSION_RENEW] = renew_frame,
-    [TB_SESSION_RUN_OPEN] = tb_session_run_open_frame,
-    [TB_SESSION_VERSION_OPEN] = tb_session_version_open_frame,
-    [TB_SESSION_SEAL] = tb_session_seal_frame,
-    [TB_SESSION_UNPUBLISH] = tb_session_unpublish_frame,
-    [TB_SESSION_SUBSCRIBE] = tb_session_subscribe_frame,
-    [TB_SESSION_UNSUBSCRIBE] = tb_session_unsubscribe_frame,
-    [TB_SESSION_WAIT] = tb_session_wait_frame,
-    [TB_SESSION_WAIT_SITE] = tb_session_wait_site_frame,
-    [TB_SESSION_CANCEL] = tb_session_cancel_frame,
-    [TB_SESSION_STAGE] = tb_session_stage_frame,
-    [TB_SESSION_EXPORT] = tb_session_export_frame,
-    [TB_SESSION_GRANTED] = tb_session_granted_frame,
-    [TB_SESSION_HOP_LOST] = tb_session_hop_lost_frame,
-    [TB_SESSION_CHUNK_BAD] = tb_session_chunk_bad_frame,
-    [TB_SESSION_DOUBTED] = tb_session_doubted_frame,
-    [TB_SESSION_PROGRESS] = tb_session_progress_frame,
-    [TB_SESSION_ACTIVATE] = tb_session_activate_frame,
-    [TB_SESSION_ACTIVATED] = tb_session_activated_frame,
-    [TB_SESSION_RELEASE] = tb_session_release_frame,
-    [TB_SESSION_STATUS] = tb_session_status_frame,
-    [TB_SESSION_UPDATED] = tb_session_updated_frame,
+    [TB_SESSION_RUN_OPEN] = tb_worker_run_open_frame,
+    [TB_SESSION_VERSION_OPEN] = tb_worker_version_open_frame,
+    [TB_SESSION_SEAL] = tb_worker_seal_frame,
+    [TB_SESSION_UNPUBLISH] = tb_worker_unpublish_frame,
+    [TB_SESSION_SUBSCRIBE] = tb_worker_subscribe_frame,
+    [TB_SESSION_UNSUBSCRIBE] = tb_worker_unsubscribe_frame,
+    [TB_SESSION_WAIT] = tb_worker_wait_frame,
+    [TB_SESSION_WAIT_SITE] = tb_worker_wait_site_frame,
+    [TB_SESSION_CANCEL] = tb_worker_cancel_frame,
+    [TB_SESSION_STAGE] = tb_worker_stage_frame,
+    [TB_SESSION_EXPORT] = tb_worker_export_frame,
+    [TB_SESSION_GRANTED] = tb_worker_granted_frame,
+    [TB_SESSION_HOP_LOST] = tb_worker_hop_lost_frame,
+    [TB_SESSION_CHUNK_BAD] = tb_worker_chunk_bad_frame,
+    [TB_SESSION_DOUBTED] = tb_worker_doubted_frame,
+    [TB_SESSION_PROGRESS] = tb_worker_progress_frame,
+    [TB_SESSION_ACTIVATE] = tb_worker_activate_frame,
+    [TB_SESSION_ACTIVATED] = tb_worker_activated_frame,
+    [TB_SESSION_RELEASE] = tb_worker_release_frame,
+    [TB_SESSION_STATUS] = tb_worker_status_frame,
+    [TB_SESSION_UPDATED] = tb_worker_updated_frame,
 };
 
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *frame)
@@ -263,7 +263,7 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
     s->expires_wall_s = peer->expires_wall_s;
 }
 
-void tb_session_leaves(struct tb_daemon *d, const struct tb_id *session)
+void tb_worker_leaves(struct tb_daemon *d, const struct tb_id *session)
 {
     tb_copies_look(d);
     tb_catalog_session_close(d->catalog, tb_clock_now(), session);
@@ -277,20 +277,20 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     s->wire = NULL;
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
-        tb_session_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
+        tb_worker_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
     } else if (!s->welcomed && !s->refused && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE &&
                why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
-        tb_session_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+        tb_worker_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
     }
     const bool stays =
         s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
     if (!stays) {
         if (s->welcomed) {
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
-            tb_session_leaves(d, &s->id);
+            tb_worker_leaves(d, &s->id);
         }
-        tb_session_free(s);
+        tb_worker_free(s);
     } else {
         tb_log(TB_LOG_WARN, "session.away", "worker=%s status=%s action=wait_for_lease", s->name.text,
                tb_status_name(why));
@@ -329,7 +329,7 @@ static bool sessions_refuse(struct tb_daemon *d)
 
 static void session_accept(struct tb_daemon *d, int fd, bool local)
 {
-    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_session_new(d, local);
+    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_worker_new(d, local);
     if (s == NULL) {
         close(fd);
         return;
@@ -345,7 +345,7 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
         .queue_bytes_max = QUEUE_BYTES_MAX};
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;
-        tb_session_free(s);
+        tb_worker_free(s);
     }
 }
 
@@ -410,7 +410,7 @@ void tb_sessions_close(struct tb_daemon *d)
         if (s->wire != NULL)
             tb_wire_finish(s->wire, TB_SITE_DRAINING, 200);
         else
-            tb_session_free(s);
+            tb_worker_free(s);
     }
 }
 
@@ -432,7 +432,7 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         if (!expired && !silent) continue;
         if (s->welcomed) { /* else on_closed counts it and says why */
             d->counters.sessions_refused++;
-            tb_session_refusal_log(s, "session.refused", "certificate", "expired");
+            tb_worker_refusal_log(s, "session.refused", "certificate", "expired");
         }
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }

@@ -1,5 +1,5 @@
-/* adopt_read.c - files are compared with versions, and chunks that match are claimed. Only bytes that
- * are the version's when they are read count, whatever the files were a moment before (P1).
+/* adopt_read.c - files are compared with versions, and chunks that match are claimed. Only bytes
+ * that are the version's when they are read count, whatever the files were a moment before (P1).
  *
  * Covers: gateway/daemon/copies/adopt_read.c */
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog hears
- * of chunks that landed or rotted since the last tick before it decides.
+/* copies_told_in_time.c - a version is lost only when no holder has some chunk (P3): the catalog
+ * hears of chunks that landed or rotted since the last tick before it decides.
  *
  * Covers: gateway/daemon/copies/copies.c gateway/daemon/sessions/session_unpublish.c
  * Covers: gateway/daemon/sessions/sessions.c */
@@ -28,7 +28,7 @@ static void what_landed_since_the_tick_is_not_lost_with_its_rank(void **state)
     (void)tb_copies_tick(s.home.d);
     assert_int_equal(state_of(&s), TB_VERSION_READY);
     sealed_land(&s, 1, chunks);
-    tb_session_leaves(s.home.d, &s.rank);
+    tb_worker_leaves(s.home.d, &s.rank);
     assert_int_equal(state_of(&s), TB_VERSION_KEPT);
     sealed_end(&s);
 }
@@ -41,7 +41,7 @@ static void what_did_not_land_is_lost_with_its_rank(void **state)
     const uint32_t chunks = s.made.list[0]->chunk_count;
     assert_true(chunks > 1);
     sealed_land(&s, 0, chunks - 1);
-    tb_session_leaves(s.home.d, &s.rank);
+    tb_worker_leaves(s.home.d, &s.rank);
     assert_int_equal(state_of(&s), TB_VERSION_ENDED_LOST);
     sealed_end(&s);
 }
@@ -79,7 +79,7 @@ static void rot_of_another_version_is_none_of_its_own(void **state)
     (void)tb_copies_tick(s.home.d);
     west_leaves_with_a_part(&s);
     verifier_wakes(s.home.d);
-    tb_session_leaves(s.home.d, &s.rank);
+    tb_worker_leaves(s.home.d, &s.rank);
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(20));
     while (state_of(&s) == TB_VERSION_READY && tb_clock_now() < until)
         (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
@@ -107,7 +107,7 @@ static void rot_of_its_own_is_heard_of(void **state)
     assert_int_equal(tb_arena_chunk_recheck(s.copy->region, 0, 0), TB_CHUNK_DIGEST);
     verifier_wakes(s.home.d);
     assert_int_equal(held_by_catalog(&s), held - 1);
-    tb_session_leaves(s.home.d, &s.rank);
+    tb_worker_leaves(s.home.d, &s.rank);
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(1)); /* two lease times */
     while (tb_clock_now() < until)
         (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
@@ -134,7 +134,7 @@ static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
     tb_session_unpublish_encode(&m, &w);
     struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = 1};
     tb_reader_init(&frame.payload, bytes, w.used);
-    CHECK_OK(tb_session_unpublish_frame(rank, &frame));
+    CHECK_OK(tb_worker_unpublish_frame(rank, &frame));
     tb_free(rank->unpublishes);
     s->home.d->unpublish_waits.used--;
 }

@@ -1,5 +1,6 @@
-/* copy_shelf_base.c - which older version the encoded chunks beside a copy are deltas to: the newest
- * one of its model that is older, whole, ready and cut alike; and the work ends where that one goes.
+/* copy_shelf_base.c - which older version the encoded chunks beside a copy are deltas to: the
+ * newest one of its model that is older, whole, ready and cut alike; and the work ends where
+ * that one goes.
  *
  * Covers: gateway/daemon/copies/copy_shelf.c */
 #include <string.h>
@@ -45,11 +46,11 @@ static void begin(struct scene *s)
     memset(s, 0, sizeof *s);
     home_new(&s->home);
     home_start(&s->home);
-    s->reader = tb_session_new(s->home.d, false);
+    s->reader = tb_worker_new(s->home.d, false);
     assert_non_null(s->reader);
     s->reader->id = (struct tb_id){{9}};
     CHECK_OK(tb_name_set(&s->reader->endpoint.host, "elsewhere"));
-    tb_session_enlist(s->reader);
+    tb_worker_enlist(s->reader);
     for (unsigned i = 0; i < VERSIONS; i++)
         copy_make(s, i, SHARD_BYTES);
 }

@@ -10,26 +10,27 @@
 
 static const struct tb_id owner = {{1}}, stranger = {{2}};
 
-static void answered(struct tb_daemon *d, const struct tb_grant *grant, enum tb_status status)
+static void answered(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
     (void)d, (void)grant, (void)status;
 }
 
-static struct tb_grant grant_of(uint8_t token, tb_time_ns deadline)
+static struct tb_grant_wait grant_of(uint8_t token, tb_time_ns deadline)
 {
-    return (struct tb_grant){.token = {{token}}, .owner = owner, .deadline = deadline, .answer = answered};
+    return (struct tb_grant_wait){
+        .token = {{token}}, .owner = owner, .deadline = deadline, .answer = answered};
 }
 
-static void put(struct tb_grants *t, uint8_t token, tb_time_ns deadline)
+static void put(struct tb_grant_table *t, uint8_t token, tb_time_ns deadline)
 {
-    const struct tb_grant grant = grant_of(token, deadline);
+    const struct tb_grant_wait grant = grant_of(token, deadline);
     CHECK_OK(tb_grants_put(t, BOUND, &grant));
     tb_grants_check(t);
 }
 
-static bool take(struct tb_grants *t, const struct tb_id *from, uint8_t token)
+static bool take(struct tb_grant_table *t, const struct tb_id *from, uint8_t token)
 {
-    struct tb_grant out;
+    struct tb_grant_wait out;
     const bool taken = tb_grants_take(t, from, &(struct tb_id){{token}}, &out);
     assert_true(!taken || (out.token.bytes[0] == token && out.next == NULL));
     tb_grants_check(t);
@@ -39,7 +40,7 @@ static bool take(struct tb_grants *t, const struct tb_id *from, uint8_t token)
 static void an_answer_counts_once(void **state)
 {
     (void)state;
-    struct tb_grants t = {0};
+    struct tb_grant_table t = {0};
     put(&t, 7, 100);
     put(&t, 8, 100);
     assert_true(take(&t, &owner, 7));
@@ -51,7 +52,7 @@ static void an_answer_counts_once(void **state)
 static void an_answer_counts_from_the_owner_alone(void **state)
 {
     (void)state;
-    struct tb_grants t = {0};
+    struct tb_grant_table t = {0};
     put(&t, 7, 100);
     assert_false(take(&t, &stranger, 7));
     assert_false(take(&t, &owner, 9));
@@ -61,8 +62,8 @@ static void an_answer_counts_from_the_owner_alone(void **state)
 static void a_row_is_late_at_its_deadline(void **state)
 {
     (void)state;
-    struct tb_grants t = {0};
-    struct tb_grant late;
+    struct tb_grant_table t = {0};
+    struct tb_grant_wait late;
     put(&t, 7, 100);
     put(&t, 8, 200);
     assert_false(tb_grants_take_late(&t, 99, &late));
@@ -76,7 +77,7 @@ static void a_row_is_late_at_its_deadline(void **state)
 static void a_token_that_was_dropped_is_stale(void **state)
 {
     (void)state;
-    struct tb_grants t = {0};
+    struct tb_grant_table t = {0};
     put(&t, 7, 100);
     put(&t, 8, 100);
     tb_grants_drop(&t, &(struct tb_id){{7}});
@@ -88,10 +89,10 @@ static void a_token_that_was_dropped_is_stale(void **state)
 static void use_returns_to_its_start(void **state)
 {
     (void)state;
-    struct tb_grants t = {0};
+    struct tb_grant_table t = {0};
     for (uint8_t token = 1; token <= BOUND; token++)
         put(&t, token, 100);
-    const struct tb_grant more = grant_of(BOUND + 1, 100);
+    const struct tb_grant_wait more = grant_of(BOUND + 1, 100);
     CHECK_STATUS(tb_grants_put(&t, BOUND, &more), TB_SITE_NOMEM);
     assert_int_equal(t.gauge.refused, 1);
     assert_int_equal(t.gauge.used, BOUND);

@@ -1,5 +1,5 @@
-/* parked_seals_bounded.c - seals that wait for room are memory beside the arena, and bounded (P7): a
- * session that has too many is refused.
+/* parked_seals_bounded.c - seals that wait for room are memory beside the arena, and bounded
+ * (P7): a session that has too many is refused.
  *
  * Covers: gateway/daemon/sessions/session_seal.c */
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* recovered.c - P6: a seal that waits for room in the arena asks again in the turn in which the catalog
- * has recovered. A gateway is opened on a store that another life of it left, so its catalog recovers,
- * and evicts nothing, for a lease time.
+/* recovered.c - P6: a seal that waits for room in the arena asks again in the turn in which the
+ * catalog has recovered. A gateway is opened on a store that another life of it left, so its
+ * catalog recovers, and evicts nothing, for a lease time.
  *
  * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/dispatcher.c */
 #include "base/fault.h"

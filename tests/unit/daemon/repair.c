@@ -1,5 +1,5 @@
-/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the holder
- * digests its own copy, and a liar gains nothing (P1, P7).
+/* repair.c - reports that a chunk is damaged where it stands, at this gateway and at a rank: the
+ * holder digests its own copy, and a liar gains nothing (P1, P7).
  *
  * Covers: gateway/daemon/copies/repair.c gateway/daemon/copies/copy_sweep.c
  * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/sessions/session_repair.c */
@@ -168,7 +168,7 @@ static void said(struct sealed *s, uint8_t found)
     tb_session_doubted_encode(&m, &w);
     struct tb_wire_frame frame = {.type = TB_SESSION_DOUBTED};
     tb_reader_init(&frame.payload, bytes, w.used);
-    CHECK_OK(tb_session_doubted_frame(&rank, &frame));
+    CHECK_OK(tb_worker_doubted_frame(&rank, &frame));
     tb_daemon_turn(s->home.d);
 }
 

@@ -1,5 +1,5 @@
-/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each UNPUBLISH
- * is answered once, with the status of the shards that it asked for (P1, P3).
+/* seal_and_unpublish.c - SEAL frames that a gateway cannot take leave nothing behind, and each
+ * UNPUBLISH is answered once, with the status of the shards that it asked for (P1, P3).
  *
  * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/sessions/session_unpublish.c
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */
@@ -30,12 +30,12 @@ static struct tb_worker_session *session_put(struct tb_daemon *d, uint8_t id)
     CHECK_OK(tb_name_set(&c.name, "rank"));
     CHECK_OK(tb_name_set(&c.host, "host"));
     CHECK_OK(tb_catalog_session_open(d->catalog, tb_clock_now(), &c));
-    struct tb_worker_session *s = tb_session_new(d, false);
+    struct tb_worker_session *s = tb_worker_new(d, false);
     assert_non_null(s);
     s->id = c.id;
     s->name = c.name;
     s->identity = (struct tb_identity){.kind = TB_IDENTITY_UNIX, .uid = 1000};
-    tb_session_enlist(s);
+    tb_worker_enlist(s);
     return s;
 }
 
@@ -66,7 +66,7 @@ static void seal_said(struct tb_worker_session *s, const struct version *v, uint
     uint8_t bytes[8192];
     struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = 1};
     tb_reader_init(&frame.payload, bytes, seal_encode(v, shard, bytes, sizeof bytes));
-    CHECK_OK(tb_session_seal_frame(s, &frame));
+    CHECK_OK(tb_worker_seal_frame(s, &frame));
 }
 
 /* P6: what a worker says of a version of another site's is not believed, not even as far as space
@@ -239,10 +239,10 @@ static void a_parked_seal_whose_session_ends_is_not_answered(void **state)
     for (uint32_t i = 1; i <= 20; i++) /* its lease is half a second; none of these is a pause */
         tb_catalog_tick(h.d->catalog, tb_time_add(now, TB_MS(100) * i));
     assert_false(tb_catalog_session_get(h.d->catalog, &id, &view));
-    assert_non_null(tb_session_find(h.d, &id));
+    assert_non_null(tb_worker_find(h.d, &id));
     h.d->room_freed = true;
     tb_daemon_turn(h.d);
-    assert_null(tb_session_find(h.d, &id));
+    assert_null(tb_worker_find(h.d, &id));
     assert_null(h.d->parked);
     assert_int_equal(h.d->counters.sessions_lost, 1);
     assert_int_equal(h.d->counters.seals_refused, 0); /* nobody is there to whom it was */
@@ -269,7 +269,7 @@ static void unpublish_asked(struct tb_worker_session *s, uint64_t request, const
     tb_session_unpublish_encode(&m, &w);
     struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = request};
     tb_reader_init(&frame.payload, bytes, w.used);
-    CHECK_OK(tb_session_unpublish_frame(s, &frame));
+    CHECK_OK(tb_worker_unpublish_frame(s, &frame));
     tb_daemon_turn(s->d);
 }
 
@@ -360,7 +360,7 @@ static struct tb_worker_session *left_waiting(struct tb_worker_session *s, uint3
             if (tb_catalog_session_renew(d->catalog, tb_clock_now(), &each->id) != TB_OK)
                 break; /* it is over */
         (void)uv_run(&d->loop, UV_RUN_ONCE);
-        s = tb_session_find(d, &id);
+        s = tb_worker_find(d, &id);
     }
     return s;
 }
@@ -423,7 +423,7 @@ static void who_asks_for_all_waits_for_each(void **state)
     assert_int_equal(waiting(s), 2);
     unpublish_asked(s, 4, &v, 1, TB_SESSION_UNPUBLISH_GONE | 3600000);
     s = left_waiting(s, 2);
-    if (s != NULL && tb_session_find(h.d, &other_id) != NULL) {
+    if (s != NULL && tb_worker_find(h.d, &other_id) != NULL) {
         assert_int_equal(waiting(s), 2); /* all, and shard 1 */
         assert_false(has_export(s, 0));
         assert_true(has_export(s, 1));
@@ -452,11 +452,11 @@ static void a_shard_that_went_is_no_answer_for_all(void **state)
     assert_int_equal(waiting(s), 1);
     struct tb_catalog_todo todo = {
         .kind = TB_CATALOG_UNPUBLISHED, .session = s->id, .uid = v.key.uid, .status = TB_PEER_REVOKED};
-    tb_session_unpublished(h.d, &todo);
+    tb_worker_unpublished(h.d, &todo);
     assert_int_equal(waiting(s), 1);
     assert_int_equal(s->unpublishes->status, TB_OK);
     todo.status = TB_TIMEOUT;
-    tb_session_unpublished(h.d, &todo);
+    tb_worker_unpublished(h.d, &todo);
     assert_int_equal(s->unpublishes->status, TB_TIMEOUT);
     version_fini(&v);
     home_end(&h);
@@ -468,7 +468,7 @@ static struct tb_worker_session *told(struct tb_worker_session *s, uint64_t requ
 {
     struct tb_daemon *d = s->d;
     const struct tb_id id = s->id;
-    for (; s != NULL; s = tb_session_find(d, &id)) {
+    for (; s != NULL; s = tb_worker_find(d, &id)) {
         const struct tb_unpublish_wait *u = s->unpublishes;
         while (u != NULL && u->request != request)
             u = u->next;
@@ -509,7 +509,7 @@ static void who_asks_again_is_told_what_was_told(void **state)
         assert_int_equal(status_of(s, 2), TB_OK);
         const struct tb_catalog_todo todo = {
             .kind = TB_CATALOG_UNPUBLISHED, .session = s->id, .uid = v.key.uid, .status = TB_TIMEOUT};
-        tb_session_unpublished(h.d, &todo);
+        tb_worker_unpublished(h.d, &todo);
         unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
         assert_int_equal(status_of(s, 2), TB_TIMEOUT);
     }

@@ -1,5 +1,5 @@
-/* session_protocol_version.c - a worker whose library speaks another session protocol hears so, by its
- * name (P9, P10).
+/* session_protocol_version.c - a worker whose library speaks another session protocol hears so,
+ * by its name (P9, P10).
  *
  * Covers: gateway/daemon/sessions/sessions.c */
 #include <stdio.h>

@@ -287,11 +287,11 @@ static void a_full_table_is_told_of_once(void **state)
     const struct tb_span none = {(const uint8_t *)"", 0};
     for (uint64_t n = 0; n < bound; n++) {
         const struct tb_worker_export e = {.uid = {{1, (uint8_t)n, (uint8_t)(n >> 8)}}, .export_id = n + 1};
-        CHECK_OK(tb_session_export_put(session, &e, &none));
+        CHECK_OK(tb_worker_export_put(session, &e, &none));
     }
     const struct tb_worker_export more = {.uid = {{2}}, .export_id = 1};
     for (int round = 0; round < 3; round++) {
-        CHECK_STATUS(tb_session_export_put(session, &more, &none), TB_SITE_NOMEM);
+        CHECK_STATUS(tb_worker_export_put(session, &more, &none), TB_SITE_NOMEM);
         tb_usage_tick(d);
     }
     check_told(&s, log, "worker_exports", ours(bound));
@@ -357,12 +357,12 @@ static void full_grants_name_the_reader(void **state)
     assert_int_equal(used(&s.home, "grants"), 1); /* the gateway reads what was sealed */
     tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
     assert_int_equal(used(&s.home, "grants"), 0);
-    tb_session_plan(d, &todo);
+    tb_worker_plan(d, &todo);
     assert_int_equal(used(&s.home, "grants"), 1);
     tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
     assert_int_equal(used(&s.home, "grants"), 0);
     for (uint32_t n = 0; n <= d->bounds.references; n++)
-        tb_session_plan(d, &todo);
+        tb_worker_plan(d, &todo);
     check_told(&s, log, "grants", ours(8));
     tb_grants_tick(d, tb_time_add(tb_clock_now(), TB_SECONDS(60)));
     assert_int_equal(used(&s.home, "grants"), 0);
@@ -432,16 +432,16 @@ static void full_export_sources_name_the_worker(void **state)
     struct tb_worker_export e = {.export_id = 1};
     for (uint8_t n = 1; n <= PIECES; n++) {
         e.uid.bytes[0] = n;
-        CHECK_OK(tb_session_export_put(session, &e, &span));
-        CHECK_OK(tb_session_export_put(session, &e, &span)); /* instead of it */
+        CHECK_OK(tb_worker_export_put(session, &e, &span));
+        CHECK_OK(tb_worker_export_put(session, &e, &span)); /* instead of it */
         assert_int_equal(used(&s.home, "export_source_bytes"), (uint64_t)n * bytes);
     }
     e.uid.bytes[0] = PIECES + 1;
-    CHECK_STATUS(tb_session_export_put(session, &e, &span), TB_SITE_NOMEM);
+    CHECK_STATUS(tb_worker_export_put(session, &e, &span), TB_SITE_NOMEM);
     check_told(&s, log, "export_source_bytes", ours((uint64_t)PIECES * bytes));
     for (uint8_t n = 1; n <= PIECES; n++) {
         const struct tb_id uid = {{n}};
-        tb_session_exports_drop(session, &uid, 0);
+        tb_worker_exports_drop(session, &uid, 0);
     }
     assert_int_equal(used(&s.home, "export_source_bytes"), 0);
     free(source);
