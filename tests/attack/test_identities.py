@@ -1,4 +1,8 @@
-"""Certificates and names that are wrong in one thing, at each listener: none gets in (P8)."""
+"""Certificates and names that are wrong in one thing, at each listener: none gets in (P8).
+
+Covers: base/net/tls.c base/net/tls_session.c base/ident.c gateway/daemon/links/peer_rights.c
+Covers: gateway/daemon/sessions/sessions.c intra/fabric/exports.c
+"""
 
 import os
 import pathlib

@@ -1,6 +1,9 @@
 """Frames of a peer and of a worker with right certificates, each broken in one way: the gateway ends the connection or does what a right one would do, and lives.
 
-The seeds are real frames (tests/unit/wan/recorded_frames_2.txt, tests/fuzz/corpus). Each run breaks them in the same ways."""
+The seeds are real frames (tests/unit/wan/recorded_frames_2.txt, tests/fuzz/corpus). Each run breaks them in the same ways.
+
+Covers: wan/link/session/link_frames.c gateway/daemon/sessions/sessions.c base/message.c
+"""
 
 import contextlib
 import pathlib

@@ -1,5 +1,7 @@
 /* Every event in every state of the cores of a link: a crossing and a landing of three
- * chunks, and a session. */
+ * chunks, and a session.
+ *
+ * Covers: wan/link/session/link_frames.c */
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/link/session/link_session.h"

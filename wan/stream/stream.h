@@ -124,7 +124,7 @@ struct tb_stream_receive {
     uint64_t worked;                /* bytes decoded in this turn */
     uint8_t *into;                  /* RAW: in the place, or `spare`; ENCODED: `encoded` */
     struct tb_room encoded;         /* ENCODED and SPARE: as the chunk came */
-    uint8_t *spare; /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
+    uint8_t *spare;                 /* SPARE: a chunk's bytes as they are in the place; NULL at other times */
     tb_time_ns moved_at;
     uint8_t header[TB_CHUNK_FRAME_HEADER_BYTES];
 };

@@ -3,8 +3,8 @@
  * P10: evidence fits the reason. The rate of a link is shown where chunks cross it. A reason that
  * another site has by itself (its store, its room, its workers) is that site's word, and the
  * evidence is who said so and when. */
-#include "gateway/catalog/usage.h"
 #include "gateway/daemon/control/lag_evidence.h"
+#include "gateway/catalog/usage.h"
 
 #include <stdio.h>
 #include <string.h>

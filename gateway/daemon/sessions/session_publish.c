@@ -145,9 +145,10 @@ enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct 
         tb_worker_reply(s, frame->request, status, full ? tb_catalog_full(d->catalog) : why);
         return TB_OK;
     }
-    const struct tb_held_reply reply = {.request = frame->request,
-                                        .send = version_send,
-                                        .version = {.key = key, .classes = tb_home_landing_classes(d, &m.model)}};
+    const struct tb_held_reply reply = {
+        .request = frame->request,
+        .send = version_send,
+        .version = {.key = key, .classes = tb_home_landing_classes(d, &m.model)}};
     tb_reply_when_saved(s, &reply);
     return TB_OK;
 }

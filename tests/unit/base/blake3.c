@@ -1,7 +1,8 @@
 /* The proof digest is BLAKE3-256 as published, by each set of instructions, whole or in pieces.
  *
  * Covers: base/proof/blake3.c base/proof/blake3_portable.c base/proof/blake3_avx2.c
- * Covers: base/proof/blake3_avx512.c base/proof/blake3_choose_x86.c */
+ * Covers: base/proof/blake3_avx512.c base/proof/blake3_choose_x86.c
+ * Covers: base/proof/blake3_choose_none.c */
 #include "base/proof/blake3.h"
 
 #include <stdlib.h>

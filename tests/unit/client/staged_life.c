@@ -1,6 +1,8 @@
 /* Covers: intra/client/follow/subscription.c, intra/client/follow/activate.c. The life of a staged
  * version: each state that it can be in, and what each call answers then. No pair answers "not now"
- * for ever without a reason. P2, P10. */
+ * for ever without a reason. P2, P10.
+ *
+ * Covers: intra/client/follow/stage.c intra/client/follow/activate.c */
 #include <stdlib.h>
 #include <string.h>
 

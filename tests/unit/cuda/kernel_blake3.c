@@ -48,7 +48,7 @@ static void the_kernels_is_the_hosts(void **state)
     free(bytes);
 }
 
-/* What one job leaves in shared memory is what the next finds. */
+/* A job finds in shared memory the nodes that the job before left there. */
 static void several_jobs_are_several_proofs(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* home_objects.c - at home: of which versions encoded chunks are expected from ranks, until when,
  * and how long a base stays for them (P1, P6, P7).
  *
- * Covers: gateway/daemon/copies/home_landing.c */
+ * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/copies/copies_check.c */
 #include <string.h>
 
 #include "base/clock.h"

@@ -4,7 +4,7 @@
  * Covers: gateway/daemon/control/usage_status.c gateway/daemon/sessions/session_grant.c
  * Covers: gateway/daemon/sessions/session_plan.c gateway/daemon/sessions/session_publish.c
  * Covers: gateway/daemon/sessions/held_reply.c gateway/daemon/sessions/session_table.c
- * Covers: gateway/daemon/copies/copy_table.c */
+ * Covers: gateway/daemon/copies/copy_table.c gateway/daemon/sessions/sessions_check.c */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>

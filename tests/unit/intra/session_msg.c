@@ -2,7 +2,9 @@
  * number (P9).
  *
  * Each message is a table of fields. The digest below is over all tables, in the order of their
- * types. A change of a field, or a new message, changes the digest. */
+ * types. A change of a field, or a new message, changes the digest.
+ *
+ * Covers: base/message.c */
 #include "intra/session_msg.h"
 #include "tests/unit/check.h"
 
