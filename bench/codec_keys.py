@@ -49,7 +49,7 @@ def bytes_a_change(bench):
 
 
 @measurement("codec.classes.encode", "codec.classes.decode", "codec.gaps.encode", "codec.gaps.decode")
-def speed_of_steps(bench):
+def speed_of_deltas(bench):
     files, skip = versions(bench)
     for i in range(STEPS) if bench.rounds > 1 else (STEPS // 2,):
         s = step(bench, files, skip, i, TILED)

@@ -149,20 +149,20 @@ bool tb_gpu_may_patch(const struct tb_gpu_memory *m)
     return false;
 }
 
-enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count)
 {
-    (void)m, (void)steps, (void)count;
+    (void)m, (void)deltas, (void)count;
     return TB_BAD_STATE;
 }
 
-enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count)
 {
-    (void)m, (void)steps, (void)count;
+    (void)m, (void)deltas, (void)count;
     return TB_BAD_STATE;
 }
 
-enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences, uint32_t count)
+enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_new_delta *deltas, uint32_t count)
 {
-    (void)m, (void)differences, (void)count;
+    (void)m, (void)deltas, (void)count;
     return TB_BAD_STATE;
 }

@@ -198,7 +198,7 @@ struct tb_gpu_piece {
     uint8_t *at;
     uint64_t bytes;
 };
-struct tb_gpu_step {
+struct tb_gpu_delta {
     const struct tb_gpu_piece *pieces;
     uint32_t piece_count;
     uint32_t bytes;          /* of the chunk */
@@ -213,13 +213,13 @@ bool tb_gpu_may_patch(const struct tb_gpu_memory *m);
 /* The device decodes each delta over the bytes of its chunk, and digests the result. TB_SITE_NOMEM:
  * it has no room for it, and nothing was changed; TB_SITE_IO: what stands there is of any
  * content. */
-TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
+TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count);
 /* The same, but nothing is written: the result is digested and goes. */
-TB_MUST_USE enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count);
+TB_MUST_USE enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count);
 
 /* A chunk of host memory, and its delta against the bytes of the device: the very bytes that the
  * codec writes. */
-struct tb_gpu_difference {
+struct tb_gpu_new_delta {
     const struct tb_gpu_piece *pieces; /* the base */
     uint32_t piece_count;
     uint32_t bytes; /* of the chunk */
@@ -230,7 +230,7 @@ struct tb_gpu_difference {
     uint32_t form_bytes; /* out; 0: it does not pay */
 };
 /* TB_SITE_NOMEM as above. */
-TB_MUST_USE enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences,
+TB_MUST_USE enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_new_delta *deltas,
                                          uint32_t count);
 
 #endif

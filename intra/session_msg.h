@@ -14,7 +14,7 @@
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
  *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
- *      CHUNK_BAD has object; DOUBT and DOUBTED are new */
+ *      CHUNK_BAD has encoded chunk; DOUBT and DOUBTED are new */
 #define TB_SESSION_PROTOCOL        3
 #define TB_SESSION_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -225,12 +225,12 @@ TB_MESSAGE(tb_session_hop_lost, TB_SESSION_HOP_LOST_FIELDS)
 
 #define TB_SESSION_CHUNK_BAD_FIELDS(F) \
     F(id, uid) F(u64, plan) F(u32, shard) F(u32, chunk) \
-    F(bool, object) /* not the chunk: its encoded form, on the source's shelf */
+    F(bool, encoded) /* not the chunk: its encoded form, on the source's shelf */
 TB_MESSAGE(tb_session_chunk_bad, TB_SESSION_CHUNK_BAD_FIELDS)
 
 /* Of what this session stages, or of what it sealed. A worker that lately digested the chunk, or
  * does not serve it, answers nothing. */
-#define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(bool, object)
+#define TB_SESSION_DOUBT_FIELDS(F) F(id, uid) F(u32, shard) F(u32, chunk) F(bool, encoded)
 TB_MESSAGE(tb_session_doubt, TB_SESSION_DOUBT_FIELDS)
 
 /* The result of a holder's own digest, and its action. */

@@ -8,18 +8,18 @@
 
 #include "base/assert.h"
 #include "base/bytes.h"
-#include "base/codec/difference.h"
+#include "base/codec/delta.h"
 #include "base/codec/planes.h"
 #include "base/codec/sparse.h"
 #include "base/fault.h"
 
-#define ZSTD_LEVEL        1
-#define DIFFERENCES_BYTES ((size_t)128 << 10) /* in one piece: a zstd block */
+#define ZSTD_LEVEL   1
+#define DELTAS_BYTES ((size_t)128 << 10) /* in one piece: a zstd block */
 
 /* One codec at a time uses it. */
 union scratch {
     uint64_t sparse[TB_SPARSE_SCRATCH_BYTES / 8], planes[TB_PLANES_SCRATCH_BYTES / 8];
-    uint8_t differences[DIFFERENCES_BYTES];
+    uint8_t deltas[DELTAS_BYTES];
 };
 
 struct tb_codec {
@@ -67,7 +67,7 @@ void tb_codec_force(struct tb_codec *codec, enum tb_vector vector)
     codec->vector = tb_vector_choose(vector);
 }
 
-static const char *const names[] = {"raw", "zstd", "planes", "sparse", "steps"}; /* by their numbers */
+static const char *const names[] = {"raw", "zstd", "planes", "sparse", "chained"}; /* by their numbers */
 
 #define CODECS (sizeof names / sizeof names[0])
 
@@ -85,7 +85,7 @@ bool tb_codec_form_valid(struct tb_codec_form form)
 {
     if ((size_t)form.id >= CODECS) return false;
     if (form.id == TB_CODEC_RAW) return !form.on_base;
-    return (form.id != TB_CODEC_SPARSE && form.id != TB_CODEC_STEPS) || form.on_base;
+    return (form.id != TB_CODEC_SPARSE && form.id != TB_CODEC_CHAINED) || form.on_base;
 }
 
 unsigned tb_codec_classes(const struct tb_codec_coded *coded)
@@ -119,14 +119,14 @@ static size_t zstd_encode(struct tb_codec *codec, const struct tb_codec_input *i
 
 /* Differences come in pieces that stay in a cache, so that nobody needs room for a chunk of
  * them. */
-static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
-                               const struct tb_codec_input *in, ZSTD_outBuffer *out)
+static bool deltas_encode(struct tb_codec *codec, struct tb_delta d, const struct tb_codec_input *in,
+                          ZSTD_outBuffer *out)
 {
-    uint8_t *piece = codec->scratch.differences;
-    TB_ASSERT(DIFFERENCES_BYTES % d.width == 0); /* no element is cut in two */
-    for (size_t at = 0; at < in->count; at += DIFFERENCES_BYTES) {
-        const size_t left = in->count - at, count = left < DIFFERENCES_BYTES ? left : DIFFERENCES_BYTES;
-        tb_difference_take(d, (const uint8_t *)in->bytes + at, (const uint8_t *)in->base + at, count, piece);
+    uint8_t *piece = codec->scratch.deltas;
+    TB_ASSERT(DELTAS_BYTES % d.width == 0); /* no element is cut in two */
+    for (size_t at = 0; at < in->count; at += DELTAS_BYTES) {
+        const size_t left = in->count - at, count = left < DELTAS_BYTES ? left : DELTAS_BYTES;
+        tb_delta_take(d, (const uint8_t *)in->bytes + at, (const uint8_t *)in->base + at, count, piece);
         ZSTD_inBuffer from = {piece, count, 0};
         const ZSTD_EndDirective then = count == left ? ZSTD_e_end : ZSTD_e_continue;
         const size_t more = ZSTD_compressStream2(codec->compress, out, &from, then);
@@ -139,14 +139,14 @@ static bool differences_encode(struct tb_codec *codec, struct tb_difference d,
 static size_t zstd_encode_on_base(struct tb_codec *codec, const struct tb_codec_input *in,
                                   struct tb_codec_room room)
 {
-    const struct tb_difference d = {codec->vector, tb_dtype_element_bytes(in->dtype)};
+    const struct tb_delta d = {codec->vector, tb_dtype_element_bytes(in->dtype)};
     uint8_t *bytes = room.bytes;
-    if (in->count == 0 || !tb_difference_width_valid(d.width)) return 0;
+    if (in->count == 0 || !tb_delta_width_valid(d.width)) return 0;
     if (ZSTD_isError(ZSTD_CCtx_reset(codec->compress, ZSTD_reset_session_only))) return 0;
     if (ZSTD_isError(ZSTD_CCtx_setPledgedSrcSize(codec->compress, in->count))) return 0;
     bytes[0] = (uint8_t)d.width;
     ZSTD_outBuffer out = {bytes, room.cap, 1};
-    return differences_encode(codec, d, in, &out) ? out.pos : 0;
+    return deltas_encode(codec, d, in, &out) ? out.pos : 0;
 }
 
 /* Exactly one frame of today's format: zstd would also take skippable frames, several in a row, and
@@ -169,10 +169,10 @@ static enum tb_status zstd_decode(struct tb_codec *codec, const uint8_t *in, siz
 static enum tb_status zstd_decode_on_base(struct tb_codec *codec, const uint8_t *in, size_t in_count,
                                           const struct tb_codec_output *out)
 {
-    if (in_count == 0 || !tb_difference_width_valid(in[0])) return TB_CHUNK_CODEC;
-    const struct tb_difference d = {codec->vector, in[0]};
+    if (in_count == 0 || !tb_delta_width_valid(in[0])) return TB_CHUNK_CODEC;
+    const struct tb_delta d = {codec->vector, in[0]};
     const enum tb_status status = zstd_decode(codec, in + 1, in_count - 1, out);
-    if (status == TB_OK) tb_difference_undo(d, out->bytes, out->base, out->count);
+    if (status == TB_OK) tb_delta_undo(d, out->bytes, out->base, out->count);
     return status;
 }
 
@@ -218,36 +218,36 @@ static enum tb_status sparse_decode(struct tb_codec *codec, const void *bytes, s
 
 /* ---- merged deltas: u8 how many, then for each u32 bytes and a sparse form ---- */
 
-unsigned tb_codec_steps(const struct tb_codec_coded *coded)
+unsigned tb_codec_deltas(const struct tb_codec_coded *coded)
 {
     if (coded->form.id == TB_CODEC_SPARSE) return 1;
-    if (coded->form.id != TB_CODEC_STEPS || coded->count == 0) return 0;
+    if (coded->form.id != TB_CODEC_CHAINED || coded->count == 0) return 0;
     return ((const uint8_t *)coded->bytes)[0];
 }
 
 /* Without the number of deltas in front. */
 static size_t part_bytes(const struct tb_codec_coded *part)
 {
-    TB_ASSERT(tb_codec_steps(part) > 0);
+    TB_ASSERT(tb_codec_deltas(part) > 0);
     return part->form.id == TB_CODEC_SPARSE ? 4 + part->count : part->count - 1;
 }
 
-size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count)
+size_t tb_codec_chain_bytes(const struct tb_codec_coded *parts, unsigned count)
 {
     size_t bytes = 1;
-    unsigned steps = 0;
+    unsigned deltas = 0;
     for (unsigned i = 0; i < count; i++) {
-        const unsigned more = tb_codec_steps(&parts[i]);
+        const unsigned more = tb_codec_deltas(&parts[i]);
         if (more == 0) return 0;
-        steps += more;
+        deltas += more;
         bytes += part_bytes(&parts[i]);
     }
-    if (steps == 0 || steps > TB_CODEC_STEPS_MAX) return 0;
+    if (deltas == 0 || deltas > TB_CODEC_CHAINED_MAX) return 0;
     return count == 1 ? parts[0].count : bytes;
 }
 
 /* The next delta of a merged one; false: it is not as it says. */
-static bool next_step(struct tb_reader *r, const uint8_t **bytes_out, size_t *count_out)
+static bool next_delta(struct tb_reader *r, const uint8_t **bytes_out, size_t *count_out)
 {
     *count_out = tb_read_u32(r);
     *bytes_out = tb_read_span(r, *count_out);
@@ -262,25 +262,25 @@ static bool is_whole(const struct tb_codec_coded *part)
     if (part->form.id == TB_CODEC_SPARSE) return true;
     tb_reader_init(&r, part->bytes, part->count);
     for (unsigned left = tb_read_u8(&r); left > 0; left--)
-        if (!next_step(&r, &bytes, &count)) return false;
+        if (!next_delta(&r, &bytes, &count)) return false;
     return r.left == 0;
 }
 
-enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count, struct tb_codec_room room,
-                             struct tb_codec_coded *coded_out)
+enum tb_status tb_codec_chain(const struct tb_codec_coded *parts, unsigned count, struct tb_codec_room room,
+                              struct tb_codec_coded *coded_out)
 {
-    const size_t bytes = tb_codec_join_bytes(parts, count);
+    const size_t bytes = tb_codec_chain_bytes(parts, count);
     struct tb_writer w;
-    unsigned steps = 0;
+    unsigned deltas = 0;
     if (bytes == 0) return TB_CHUNK_CODEC;
     if (bytes > room.cap) return TB_SITE_NOMEM;
     for (unsigned i = 0; i < count; i++) {
         if (!is_whole(&parts[i])) return TB_CHUNK_CODEC;
-        steps += tb_codec_steps(&parts[i]);
+        deltas += tb_codec_deltas(&parts[i]);
     }
-    TB_ASSERT(steps <= TB_CODEC_STEPS_MAX);
+    TB_ASSERT(deltas <= TB_CODEC_CHAINED_MAX);
     tb_writer_init(&w, room.bytes, room.cap);
-    if (count > 1) tb_write_u8(&w, (uint8_t)steps);
+    if (count > 1) tb_write_u8(&w, (uint8_t)deltas);
     for (unsigned i = 0; i < count; i++) {
         const bool single = parts[i].form.id == TB_CODEC_SPARSE;
         const size_t skip = count > 1 && !single ? 1 : 0;
@@ -288,24 +288,24 @@ enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
         tb_write_bytes(&w, (const uint8_t *)parts[i].bytes + skip, parts[i].count - skip);
     }
     TB_ASSERT(!w.full && w.used == bytes);
-    const struct tb_codec_form joined = {TB_CODEC_STEPS, true};
-    *coded_out = (struct tb_codec_coded){count == 1 ? parts[0].form : joined, room.bytes, bytes};
+    const struct tb_codec_form chained = {TB_CODEC_CHAINED, true};
+    *coded_out = (struct tb_codec_coded){count == 1 ? parts[0].form : chained, room.bytes, bytes};
     return TB_OK;
 }
 
 /* The first delta decodes beside its base, the others over its result. */
-static enum tb_status steps_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
-                                   const struct tb_codec_output *out)
+static enum tb_status chained_decode(struct tb_codec *codec, const struct tb_codec_coded *coded,
+                                     const struct tb_codec_output *out)
 {
     struct tb_reader r;
     struct tb_codec_output to = *out;
     tb_reader_init(&r, coded->bytes, coded->count);
-    const unsigned steps = tb_read_u8(&r);
-    if (r.bad || steps == 0 || steps > TB_CODEC_STEPS_MAX) return TB_CHUNK_CODEC;
-    for (unsigned i = 0; i < steps; i++) {
+    const unsigned deltas = tb_read_u8(&r);
+    if (r.bad || deltas == 0 || deltas > TB_CODEC_CHAINED_MAX) return TB_CHUNK_CODEC;
+    for (unsigned i = 0; i < deltas; i++) {
         const uint8_t *bytes;
         size_t count;
-        if (!next_step(&r, &bytes, &count)) return TB_CHUNK_CODEC;
+        if (!next_delta(&r, &bytes, &count)) return TB_CHUNK_CODEC;
         const enum tb_status status = sparse_decode(codec, bytes, count, &to);
         if (status != TB_OK) return status;
         to.base = NULL;
@@ -368,8 +368,8 @@ enum tb_status tb_codec_decode(struct tb_codec *codec, const struct tb_codec_cod
         return planes_decode(codec, coded, out);
     case TB_CODEC_SPARSE:
         return sparse_decode(codec, coded->bytes, coded->count, out);
-    case TB_CODEC_STEPS:
-        return steps_decode(codec, coded, out);
+    case TB_CODEC_CHAINED:
+        return chained_decode(codec, coded, out);
     default:
         return raw_decode(coded, out);
     }

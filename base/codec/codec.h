@@ -27,7 +27,7 @@ enum tb_codec_id {
     TB_CODEC_ZSTD = 1,
     TB_CODEC_PLANES = 2,
     TB_CODEC_SPARSE = 3,
-    TB_CODEC_STEPS = 4
+    TB_CODEC_CHAINED = 4
 };
 
 /* The form of an encoded chunk. A delta codes the integer difference to the same chunk of an
@@ -46,9 +46,9 @@ struct tb_codec_input {
     unsigned classes;    /* SPARSE: 1 (fastest) to 16 (fewest bytes); 0: TB_CODEC_CLASSES */
 };
 
-#define TB_CODEC_CLASSES   8u /* of 16: half the time, and one byte in a hundred more */
-#define TB_CODEC_BYTES_MAX ((size_t)64 << 20)
-#define TB_CODEC_STEPS_MAX 16u /* in one chunk */
+#define TB_CODEC_CLASSES     8u /* of 16: half the time, and one byte in a hundred more */
+#define TB_CODEC_BYTES_MAX   ((size_t)64 << 20)
+#define TB_CODEC_CHAINED_MAX 16u /* in one chunk */
 
 /* A chunk as it travels; `bytes` is borrowed. */
 struct tb_codec_coded {
@@ -91,15 +91,15 @@ TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_cod
 
 /* How many deltas an encoded chunk is: 1 of SPARSE; of STEPS the number that it claims, not
  * looked at yet. 0: it is of another form. */
-unsigned tb_codec_steps(const struct tb_codec_coded *coded);
-/* The bytes that tb_codec_join writes of them. 0: it would refuse. One is no delta that can be
- * merged, or they are over TB_CODEC_STEPS_MAX together. */
-size_t tb_codec_join_bytes(const struct tb_codec_coded *parts, unsigned count);
+unsigned tb_codec_deltas(const struct tb_codec_coded *coded);
+/* The bytes that tb_codec_chain writes of them. 0: it would refuse. One is no delta that can be
+ * merged, or they are over TB_CODEC_CHAINED_MAX together. */
+size_t tb_codec_chain_bytes(const struct tb_codec_coded *parts, unsigned count);
 /* Merges chained deltas, each against the result of the one before, into one merged delta
  * against the base of the first; one alone stays as it is. TB_SITE_NOMEM: the room is less;
- * TB_CHUNK_CODEC: a part says other lengths than it has, or tb_codec_join_bytes is 0. */
-TB_MUST_USE enum tb_status tb_codec_join(const struct tb_codec_coded *parts, unsigned count,
-                                         struct tb_codec_room room, struct tb_codec_coded *coded_out);
+ * TB_CHUNK_CODEC: a part says other lengths than it has, or tb_codec_chain_bytes is 0. */
+TB_MUST_USE enum tb_status tb_codec_chain(const struct tb_codec_coded *parts, unsigned count,
+                                          struct tb_codec_room room, struct tb_codec_coded *coded_out);
 
 struct tb_codec_output {
     void *bytes;

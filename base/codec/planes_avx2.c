@@ -104,7 +104,7 @@ INLINE void group_keys(const struct tb_cascade *c, unsigned levels, const uint64
     store(out + 32, keys_of_32(c, levels, place, raw, 32));
 }
 
-#include "base/codec/difference_loops.h"
+#include "base/codec/delta_loops.h"
 #include "base/codec/planes_walk.h"
 
 /* Packing works on halves of a register, which permuting puts back in order. */

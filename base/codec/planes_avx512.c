@@ -78,7 +78,7 @@ INLINE void group_keys(const struct tb_cascade *c, unsigned levels, const uint64
     _mm512_storeu_si512(out, keys);
 }
 
-#include "base/codec/difference_loops.h"
+#include "base/codec/delta_loops.h"
 #include "base/codec/planes_walk.h"
 
 INLINE void split_bytes(const uint8_t *elements, uint8_t *hot)

@@ -1,5 +1,5 @@
 /* planes_kernels.h - what of the planes' form looks at every element, by groups of 64. Each variant
- * gives the same for every input. Inside planes*.c and difference.c only. */
+ * gives the same for every input. Inside planes*.c and delta.c only. */
 #ifndef TB_BASE_PLANES_KERNELS_H
 #define TB_BASE_PLANES_KERNELS_H
 

@@ -74,7 +74,7 @@ INLINE void group_keys(const struct tb_cascade *c, unsigned levels, const uint64
     }
 }
 
-#include "base/codec/difference_loops.h"
+#include "base/codec/delta_loops.h"
 #include "base/codec/planes_walk.h"
 
 INLINE void split_width(const uint8_t *restrict elements, unsigned width, size_t count, uint8_t *restrict hot,

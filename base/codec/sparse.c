@@ -12,14 +12,14 @@
 #include "base/codec/sparse_kernels.h"
 #include "base/tsan_marks.h"
 
-#define SECTION      TB_SPARSE_SECTION
-#define WORDS        TB_SPARSE_WORDS
-#define BLOCK        TB_SPARSE_BLOCK
-#define HEADER_BYTES 4u
-#define WIDTH_MAX    4u
-#define GAP_K_BITS   4u
-#define STEP_K_BITS  5u
-#define SIGNS        TB_SPARSE_SIGNS
+#define SECTION       TB_SPARSE_SECTION
+#define WORDS         TB_SPARSE_WORDS
+#define BLOCK         TB_SPARSE_BLOCK
+#define HEADER_BYTES  4u
+#define WIDTH_MAX     4u
+#define GAP_K_BITS    4u
+#define AMOUNT_K_BITS 5u
+#define SIGNS         TB_SPARSE_SIGNS
 
 unsigned tb_sparse_kind_of(enum tb_dtype dtype)
 {
@@ -56,7 +56,7 @@ INLINE void element_store(uint8_t *at, unsigned width, uint32_t x)
 /* The scratch: what is known of one section. Of several classes each has its part of gaps and
  * steps. */
 struct work {
-    uint32_t steps[SECTION]; /* differences, then magnitudes of those that are not 1 */
+    uint32_t amounts[SECTION]; /* differences, then magnitudes of those that are not 1 */
     uint16_t gaps[SECTION];
     union {
         uint16_t places[SECTION]; /* decoding */
@@ -234,7 +234,7 @@ static unsigned gaps_k(const struct tb_sparse_kernels *kernels, const uint16_t *
 static unsigned magnitudes_k(const struct tb_sparse_kernels *kernels, const struct odd *odd)
 {
     const struct tb_sparse_numbers numbers = {odd->magnitudes, sizeof *odd->magnitudes, odd->count};
-    const unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << STEP_K_BITS) - 1);
+    const unsigned k = tb_rice_choose(odd->magnitudes_sum, odd->count, (1u << AMOUNT_K_BITS) - 1);
     return rice_search(kernels, &numbers, k);
 }
 
@@ -254,22 +254,22 @@ static void odd_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writ
     if (odd->count == 0) return;
     gaps_code(kernels, w, odd->gaps, odd->count, odd->behind_last - odd->count, ahead);
     const unsigned k = magnitudes_k(kernels, odd);
-    tb_bits_put(w, k, STEP_K_BITS);
+    tb_bits_put(w, k, AMOUNT_K_BITS);
     for (size_t i = 0; i < odd->count; i++)
         tb_rice_put(w, odd->magnitudes[i], k, 8 * width);
 }
 
 /* The signs of up to SIGNS steps, lowest bit first; those that are not 1 or -1 go into `odd`, whose
  * magnitudes may be the memory of the differences: no step is written before it is read. */
-static uint32_t steps_take(const struct tb_sparse_kernels *kernels, const struct tb_sparse_steps *steps,
-                           size_t first, struct odd *odd)
+static uint32_t amounts_take(const struct tb_sparse_kernels *kernels, const struct tb_sparse_amounts *amounts,
+                             size_t first, struct odd *odd)
 {
-    const struct tb_sparse_signs signs = kernels->signs(steps);
-    const uint32_t mask = (uint32_t)tb_bits_mask(8 * steps->width);
+    const struct tb_sparse_signs signs = kernels->signs(amounts);
+    const uint32_t mask = (uint32_t)tb_bits_mask(8 * amounts->width);
     for (uint32_t left = signs.odd; left != 0; left &= left - 1) {
         const unsigned i = (unsigned)__builtin_ctz(left);
         const uint32_t negative = signs.negative >> i & 1;
-        const uint32_t magnitude = ((steps->differences[i] ^ (0u - negative)) + negative) & mask;
+        const uint32_t magnitude = ((amounts->differences[i] ^ (0u - negative)) + negative) & mask;
         odd->gaps[odd->count] = (uint16_t)(first + i - odd->behind_last);
         odd->magnitudes[odd->count++] = magnitude - 2;
         odd->magnitudes_sum += magnitude - 2;
@@ -280,21 +280,21 @@ static uint32_t steps_take(const struct tb_sparse_kernels *kernels, const struct
 
 /* Differences modulo the width as signs and the smaller magnitudes. The gaps' memory
  * is free again by now. */
-static void steps_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, unsigned width,
-                       const struct tb_sparse_found *found, struct tb_sparse_ahead *ahead)
+static void amounts_code(const struct tb_sparse_kernels *kernels, struct tb_bit_writer *w, unsigned width,
+                         const struct tb_sparse_found *found, struct tb_sparse_ahead *ahead)
 {
     struct odd odd = {.gaps = found->gaps, .magnitudes = found->differences};
     for (size_t i = 0; i < found->count; i += SIGNS) {
         const size_t left = found->count - i;
-        const struct tb_sparse_steps steps = {found->differences + i, (unsigned)(left < SIGNS ? left : SIGNS),
-                                              width};
-        tb_bits_put(w, steps_take(kernels, &steps, i, &odd), steps.count);
+        const struct tb_sparse_amounts amounts = {found->differences + i,
+                                                  (unsigned)(left < SIGNS ? left : SIGNS), width};
+        tb_bits_put(w, amounts_take(kernels, &amounts, i, &odd), amounts.count);
         tb_sparse_ahead_fetch(ahead);
     }
     odd_code(kernels, w, &odd, width, ahead);
 }
 
-INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
+INLINE void amount_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t negative)
 {
     const uint32_t mask = 0u - negative;
     element_store(at, width, tb_sparse_element(at, width) + ((magnitude ^ mask) + negative));
@@ -302,15 +302,16 @@ INLINE void step_apply(uint8_t *at, unsigned width, uint32_t magnitude, uint32_t
 
 /* First 1 or -1 everywhere, then what is odd gets the rest; the signs are read
  * twice. False: damaged. */
-INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r, uint8_t *elements,
-                         unsigned width, size_t count, struct work *work, struct tb_sparse_ahead *ahead)
+INLINE bool chained_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r,
+                           uint8_t *elements, unsigned width, size_t count, struct work *work,
+                           struct tb_sparse_ahead *ahead)
 {
     struct tb_bit_reader signs = *r;
     for (size_t i = 0; i < count; i += SIGNS) {
         const size_t end = count - i < SIGNS ? count : i + SIGNS;
         uint64_t of = tb_bits_get(r, (unsigned)(end - i));
         for (size_t k = i; k < end; k++, of >>= 1)
-            step_apply(elements + (size_t)width * work->places[k], width, 1, of & 1);
+            amount_apply(elements + (size_t)width * work->places[k], width, 1, of & 1);
         tb_sparse_ahead_fetch(ahead);
     }
     const size_t odd = tb_count_get(r);
@@ -318,7 +319,7 @@ INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_
     if (odd > count) return false;
     const unsigned gap_k = (unsigned)tb_bits_get(r, GAP_K_BITS);
     kernels->gaps_decode(r, work->gaps, odd, gap_k, ahead);
-    const unsigned k = (unsigned)tb_bits_get(r, STEP_K_BITS);
+    const unsigned k = (unsigned)tb_bits_get(r, AMOUNT_K_BITS);
     const size_t first_sign = signs.at;
     size_t i = 0; /* of the step, plus one */
     for (size_t o = 0; o < odd; o++) {
@@ -326,8 +327,8 @@ INLINE bool steps_decode(const struct tb_sparse_kernels *kernels, struct tb_bit_
         if (i > count) return false;
         signs.at = first_sign + i - 1;
         const uint32_t rest = tb_rice_get(r, k, 8 * width) + 1; /* above the 1 that is there */
-        step_apply(elements + (size_t)width * work->places[i - 1], width, rest,
-                   (uint32_t)tb_bits_get(&signs, 1));
+        amount_apply(elements + (size_t)width * work->places[i - 1], width, rest,
+                     (uint32_t)tb_bits_get(&signs, 1));
     }
     return true;
 }
@@ -340,7 +341,7 @@ static void class_code(const struct tb_sparse_kernels *kernels, struct tb_bit_wr
     if (found->count == 0) return;
     ahead_spread(ahead, found->count);
     gaps_code(kernels, w, found->gaps, found->count, found->behind_last - found->count, ahead);
-    steps_code(kernels, w, width, found, ahead);
+    amounts_code(kernels, w, width, found, ahead);
 }
 
 /* One class: a block at a time, so that the second look at an element finds it in the nearest
@@ -350,7 +351,7 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
                                  struct tb_sparse_ahead *ahead, struct tb_bit_writer *w)
 {
     const unsigned width = kind_width(s.kind);
-    struct tb_sparse_found found = {.gaps = work->gaps, .differences = work->steps};
+    struct tb_sparse_found found = {.gaps = work->gaps, .differences = work->amounts};
     for (size_t at = 0; at < s.count; at += BLOCK) {
         const struct section block = section_block(s, at);
         section_changed(kernels, block, work->changed);
@@ -368,7 +369,7 @@ static void mixed_part(struct work *work, size_t count, unsigned classes, struct
     for (size_t i = 0; i < count; i++)
         of[work->mixed.classes[i]]++;
     for (unsigned j = 0; j < classes; j++) {
-        found[j] = (struct tb_sparse_found){.gaps = work->gaps + first, .differences = work->steps + first};
+        found[j] = (struct tb_sparse_found){.gaps = work->gaps + first, .differences = work->amounts + first};
         first += of[j];
     }
     TB_ASSERT(first == count && count <= SECTION); /* each change is in one of the classes */
@@ -405,11 +406,11 @@ static bool class_patch(const struct tb_sparse_kernels *kernels, struct tb_bit_r
 {
     switch (width) {
     case 1:
-        return steps_decode(kernels, r, elements, 1, count, work, ahead);
+        return chained_decode(kernels, r, elements, 1, count, work, ahead);
     case 2:
-        return steps_decode(kernels, r, elements, 2, count, work, ahead);
+        return chained_decode(kernels, r, elements, 2, count, work, ahead);
     default:
-        return steps_decode(kernels, r, elements, 4, count, work, ahead);
+        return chained_decode(kernels, r, elements, 4, count, work, ahead);
     }
 }
 

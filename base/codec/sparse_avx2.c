@@ -154,17 +154,17 @@ static inline uint32_t equal_of_8(__m256i a, __m256i b)
     return (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(a, b)));
 }
 
-static struct tb_sparse_signs signs(const struct tb_sparse_steps *steps)
+static struct tb_sparse_signs signs(const struct tb_sparse_amounts *amounts)
 {
-    if (steps->count < TB_SPARSE_SIGNS) return signs_few(steps);
-    const uint32_t all = (uint32_t)tb_bits_mask(8 * steps->width);
+    if (amounts->count < TB_SPARSE_SIGNS) return signs_few(amounts);
+    const uint32_t all = (uint32_t)tb_bits_mask(8 * amounts->width);
     const __m256i mask = _mm256_set1_epi32((int)all), one = _mm256_set1_epi32(1);
     const __m256i sign = _mm256_set1_epi32((int)(all / 2 + 1));
     struct tb_sparse_signs out = {0, 0};
     for (unsigned i = 0; i < TB_SPARSE_SIGNS; i += 8) {
-        const __m256i step = _mm256_and_si256(load(steps->differences + i), mask);
-        out.negative |= equal_of_8(_mm256_and_si256(step, sign), sign) << i;
-        out.odd |= (equal_of_8(step, one) | equal_of_8(step, mask)) << i;
+        const __m256i amount = _mm256_and_si256(load(amounts->differences + i), mask);
+        out.negative |= equal_of_8(_mm256_and_si256(amount, sign), sign) << i;
+        out.odd |= (equal_of_8(amount, one) | equal_of_8(amount, mask)) << i;
     }
     out.odd = ~out.odd;
     return out;

@@ -99,18 +99,18 @@ static void keys(const uint8_t *base, size_t words, enum tb_sparse_kind kind, ui
     }
 }
 
-static struct tb_sparse_signs signs(const struct tb_sparse_steps *steps)
+static struct tb_sparse_signs signs(const struct tb_sparse_amounts *amounts)
 {
-    if (steps->count < TB_SPARSE_SIGNS) return signs_few(steps);
-    const uint32_t all = (uint32_t)tb_bits_mask(8 * steps->width);
+    if (amounts->count < TB_SPARSE_SIGNS) return signs_few(amounts);
+    const uint32_t all = (uint32_t)tb_bits_mask(8 * amounts->width);
     const __m512i mask = _mm512_set1_epi32((int)all), one = _mm512_set1_epi32(1);
     const __m512i sign = _mm512_set1_epi32((int)(all / 2 + 1));
     struct tb_sparse_signs out = {0, 0};
     for (unsigned i = 0; i < TB_SPARSE_SIGNS; i += 16) {
-        const __m512i step = _mm512_and_si512(load(steps->differences + i), mask);
-        const __m512i below_zero = _mm512_and_si512(step, sign);
+        const __m512i amount = _mm512_and_si512(load(amounts->differences + i), mask);
+        const __m512i below_zero = _mm512_and_si512(amount, sign);
         out.negative |= (uint32_t)_mm512_cmpneq_epi32_mask(below_zero, _mm512_setzero_si512()) << i;
-        out.odd |= (uint32_t)(_mm512_cmpneq_epi32_mask(step, one) & _mm512_cmpneq_epi32_mask(step, mask))
+        out.odd |= (uint32_t)(_mm512_cmpneq_epi32_mask(amount, one) & _mm512_cmpneq_epi32_mask(amount, mask))
                    << i;
     }
     return out;

@@ -137,14 +137,14 @@ static uint64_t places_decode(struct tb_bit_reader *r, uint16_t *places_out, siz
 /* ---- steps ---- */
 
 /* One by one: what is less than a vector has. */
-static struct tb_sparse_signs signs_few(const struct tb_sparse_steps *steps)
+static struct tb_sparse_signs signs_few(const struct tb_sparse_amounts *amounts)
 {
-    const uint32_t mask = (uint32_t)tb_bits_mask(8 * steps->width);
+    const uint32_t mask = (uint32_t)tb_bits_mask(8 * amounts->width);
     struct tb_sparse_signs signs = {0, 0};
-    for (unsigned i = 0; i < steps->count; i++) {
-        const uint32_t step = steps->differences[i] & mask;
-        signs.negative |= step >> (8 * steps->width - 1) << i;
-        signs.odd |= (uint32_t)(step != 1 && step != mask) << i;
+    for (unsigned i = 0; i < amounts->count; i++) {
+        const uint32_t amount = amounts->differences[i] & mask;
+        signs.negative |= amount >> (8 * amounts->width - 1) << i;
+        signs.odd |= (uint32_t)(amount != 1 && amount != mask) << i;
     }
     return signs;
 }

@@ -95,7 +95,7 @@ struct tb_sparse_numbers {
 #define TB_SPARSE_GAP_BITS 16u /* of a gap written plain */
 #define TB_SPARSE_SIGNS    32u /* in one call */
 
-struct tb_sparse_steps {
+struct tb_sparse_amounts {
     const uint32_t *differences; /* modulo the width, not 0 */
     unsigned count;              /* at most TB_SPARSE_SIGNS */
     unsigned width;
@@ -145,7 +145,7 @@ struct tb_sparse_kernels {
     /* Of class j, which has a member for each gap; `before` of words behind the section's last is
      * as tb_sparse_decode fills it. */
     void (*find)(const struct tb_sparse_nest *nest, unsigned j, const struct tb_sparse_places *places);
-    struct tb_sparse_signs (*signs)(const struct tb_sparse_steps *steps);
+    struct tb_sparse_signs (*signs)(const struct tb_sparse_amounts *amounts);
     /* The zeros that Rice codes with k write; what is written plain counts as 31 of them. */
     uint64_t (*zeros)(const struct tb_sparse_numbers *numbers, unsigned k);
     void (*gaps_code)(struct tb_bit_writer *w, const uint16_t *gaps, size_t count, unsigned k,

@@ -134,7 +134,7 @@ static void print_ways(const char *name, const json_t *kinds)
 static void print_codec(const json_t *codec)
 {
     print_ways("full", json_object_get(codec, "full_kinds"));
-    print_ways("delta", json_object_get(codec, "step_kinds"));
+    print_ways("delta", json_object_get(codec, "delta_kinds"));
 }
 
 /* "limit 50Mbit now  day 1.2 of 2.0 TB (warned)": nothing where nothing limits. */

@@ -69,7 +69,7 @@ struct tb_bounds tb_bounds_of(const struct tb_config *c)
                               .references = 4 * c->session_max,
                               .site_references = site_references(c),
                               .records = site_records(c),
-                              .encoded_bytes = c->arena_bytes / 100 * c->link_objects_percent};
+                              .encoded_bytes = c->arena_bytes / 100 * c->link_encoded_percent};
 }
 
 /* The same for every configuration. tests/unit/daemon/usage.c holds them to what the tables say

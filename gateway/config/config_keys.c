@@ -118,7 +118,7 @@ const struct config_key config_keys[] = {
     {ROOT(link_codec), .path = "link.codec", .type = CONFIG_CODEC, .fallback = "auto",
      .why = "How chunks are written on links. auto measures cores and link, and sends deltas against a "
             "version that the peer holds. The others are for comparing."},
-    {ROOT(link_objects_percent), .path = "link.objects_percent", .type = CONFIG_NUMBER, .fallback = "5",
+    {ROOT(link_encoded_percent), .path = "link.encoded_percent", .type = CONFIG_NUMBER, .fallback = "5",
      .min = 0, .max = 50, .unit = "%",
      .why = "Memory for encoded chunks that are kept for other sites and for workers, in percent of "
             "arena.bytes and besides it. As a rule the ranks that publish make them, once. They are sent to "

@@ -264,10 +264,10 @@ static enum tb_status arena_open(struct tb_daemon *d)
     return status == TB_OK ? TB_OK : failed("arena", error, "set arena.path or arena.bytes");
 }
 
-static enum tb_status objects_open(struct tb_daemon *d)
+static enum tb_status encoded_chunks_open(struct tb_daemon *d)
 {
     const uint64_t budget = tb_bounds_of(d->config).encoded_bytes;
-    return budget > 0 ? tb_objects_new(budget, &d->objects) : TB_OK;
+    return budget > 0 ? tb_encoded_chunks_new(budget, &d->encoded_chunks) : TB_OK;
 }
 
 static enum tb_status home_runs_open(struct tb_daemon *d)
@@ -445,9 +445,9 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,       descriptors_raise, host_name,      tls_open,     store_open,     arena_open,
-        tb_anchors_open, objects_open,      home_runs_open, catalog_open, tb_limits_open, tb_found_open,
-        persist_open,    fabric_open,       resolver_open,  links_open,   control_open,   tb_sessions_open,
+        loop_open,       descriptors_raise,   host_name,      tls_open,     store_open,     arena_open,
+        tb_anchors_open, encoded_chunks_open, home_runs_open, catalog_open, tb_limits_open, tb_found_open,
+        persist_open,    fabric_open,         resolver_open,  links_open,   control_open,   tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -571,7 +571,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_withdrawn_free(d); /* the last rows follow there */
     tb_anchors_close(d);
     tb_adopt_close(d);
-    tb_objects_free(d->objects);
+    tb_encoded_chunks_free(d->encoded_chunks);
     if (!d->left) tb_arena_close(d->arena);
     tb_store_close(d->store);
     tb_tls_free(d->tls);

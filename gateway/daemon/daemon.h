@@ -66,7 +66,8 @@ struct tb_daemon {
     struct tb_fabric *fabric;
     struct tb_fabric_endpoint endpoint; /* of our door */
     struct tb_shelves *shelves;         /* NULL: there was nothing to encode yet */
-    struct tb_objects *objects;         /* encoded chunks, for links and shelves; NULL: none are kept */
+    /* encoded chunks, for links and shelves; NULL: none are kept */
+    struct tb_encoded_chunks *encoded_chunks;
     struct tb_links *links;
     bool links_restarting;
     struct tb_control *control;

@@ -11,13 +11,13 @@
 
 struct run {
     struct tb_gpu_memory *m;
-    struct tb_gpu_difference *list;
+    struct tb_gpu_new_delta *list;
     uint32_t count, next;
     enum tb_status status; /* of what came down */
 };
 
 /* A base that stands in one piece, on the borders that kernels want, is read there. */
-static bool is_in_place(const struct tb_gpu_difference *d)
+static bool is_in_place(const struct tb_gpu_new_delta *d)
 {
     return d->piece_count == 1 && (uintptr_t)d->pieces[0].at % 16 == 0;
 }
@@ -29,7 +29,7 @@ static struct tb_cuda_batch batch_next(void *user)
     struct tb_cuda_batch b = {.first = run->next};
     uint64_t bytes = 0, moves = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
-        const struct tb_gpu_difference *d = &run->list[run->next];
+        const struct tb_gpu_new_delta *d = &run->list[run->next];
         bytes += tb_cuda_aligned(d->bytes);
         moves += d->piece_count;
         if (b.count > 0 && (bytes > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX)) break;
@@ -57,7 +57,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     enum tb_status status = TB_OK;
     uint64_t at = 0;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
-        const struct tb_gpu_difference *d = &run->list[b->first + i];
+        const struct tb_gpu_new_delta *d = &run->list[b->first + i];
         TB_ASSERT(d->piece_count > 0 && d->bytes > 0);
         memcpy(l->host_forms + at, d->chunk, d->bytes);
         const bool in_place = is_in_place(d);
@@ -114,16 +114,16 @@ static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     if (run->status == TB_OK) run->status = download(run, b, lane);
     for (uint32_t i = 0; i < b->count && run->status == TB_OK; i++) {
-        struct tb_gpu_difference *d = &run->list[b->first + i];
+        struct tb_gpu_new_delta *d = &run->list[b->first + i];
         d->form_bytes = (uint32_t)l->host->encodes[i].used;
         memcpy(d->form, l->host_forms + place_of(run, b, i), d->form_bytes);
     }
 }
 
-enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_difference *differences, uint32_t count)
+enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_new_delta *deltas, uint32_t count)
 {
     static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
-    struct run run = {.m = m, .list = differences, .count = count};
+    struct run run = {.m = m, .list = deltas, .count = count};
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
     status = tb_cuda_may_patch(m) ? tb_cuda_by_turns(m, &turns, &run) : TB_SITE_NOMEM;

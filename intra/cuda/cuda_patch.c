@@ -13,16 +13,16 @@
 
 struct run {
     struct tb_gpu_memory *m;
-    struct tb_gpu_step *steps;
+    struct tb_gpu_delta *deltas;
     uint32_t count, next;
     bool writes; /* else what would be there is digested */
 };
 
 /* On the borders that kernels want. */
-static bool is_in_place(const struct run *run, const struct tb_gpu_step *step)
+static bool is_in_place(const struct run *run, const struct tb_gpu_delta *delta)
 {
-    return run->writes && step->piece_count == 1 && (uintptr_t)step->pieces[0].at % 16 == 0 &&
-           step->bytes >= TB_KERNEL_DIGEST_MIN;
+    return run->writes && delta->piece_count == 1 && (uintptr_t)delta->pieces[0].at % 16 == 0 &&
+           delta->bytes >= TB_KERNEL_DIGEST_MIN;
 }
 
 /* As many as a lane carries of both, chunks and forms. */
@@ -32,11 +32,11 @@ static struct tb_cuda_batch batch_next(void *user)
     struct tb_cuda_batch b = {.first = run->next};
     uint64_t bytes = 0, forms = 0, moves = 0;
     for (; run->next < run->count && b.count < TB_CUDA_BATCH_CHUNKS; run->next++, b.count++) {
-        const struct tb_gpu_step *step = &run->steps[run->next];
-        forms += tb_cuda_aligned(step->form_bytes);
-        if (!is_in_place(run, step)) {
-            bytes += tb_cuda_aligned(step->bytes);
-            moves += 3 * (uint64_t)step->piece_count; /* out, in, and out again */
+        const struct tb_gpu_delta *delta = &run->deltas[run->next];
+        forms += tb_cuda_aligned(delta->form_bytes);
+        if (!is_in_place(run, delta)) {
+            bytes += tb_cuda_aligned(delta->bytes);
+            moves += 3 * (uint64_t)delta->piece_count; /* out, in, and out again */
         }
         if (b.count == 0) continue;
         if (bytes > TB_CUDA_BATCH_BYTES || forms > TB_CUDA_BATCH_BYTES || moves > TB_CUDA_MOVES_MAX) break;
@@ -53,17 +53,17 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
     uint8_t *at = (uint8_t *)(uintptr_t)l->chunks, *forms = (uint8_t *)(uintptr_t)l->forms;
     uint64_t used = 0;
     for (uint32_t i = 0; i < b->count; i++) {
-        const struct tb_gpu_step *step = &run->steps[b->first + i];
-        const bool is_small = step->bytes < TB_KERNEL_DIGEST_MIN, in_place = is_in_place(run, step);
-        TB_ASSERT(step->piece_count > 0 && step->bytes > 0);
-        uint8_t *bytes = in_place ? step->pieces[0].at : at;
-        memcpy(l->host_forms + used, step->form, step->form_bytes);
+        const struct tb_gpu_delta *delta = &run->deltas[b->first + i];
+        const bool is_small = delta->bytes < TB_KERNEL_DIGEST_MIN, in_place = is_in_place(run, delta);
+        TB_ASSERT(delta->piece_count > 0 && delta->bytes > 0);
+        uint8_t *bytes = in_place ? delta->pieces[0].at : at;
+        memcpy(l->host_forms + used, delta->form, delta->form_bytes);
         host->patches[i] = (struct tb_patch_job){
-            .form = forms + used, .form_count = step->form_bytes, .bytes = bytes, .count = step->bytes};
+            .form = forms + used, .form_count = delta->form_bytes, .bytes = bytes, .count = delta->bytes};
         host->jobs[i] = (struct tb_digest_job){
-            .bytes = bytes, .count = is_small ? 0 : step->bytes, .digest = slate->digests[i].bytes};
-        used += tb_cuda_aligned(step->form_bytes);
-        at += in_place ? 0 : tb_cuda_aligned(step->bytes);
+            .bytes = bytes, .count = is_small ? 0 : delta->bytes, .digest = slate->digests[i].bytes};
+        used += tb_cuda_aligned(delta->form_bytes);
+        at += in_place ? 0 : tb_cuda_aligned(delta->bytes);
     }
     const enum tb_status status =
         tb_cuda_copy(run->m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
@@ -80,9 +80,10 @@ static enum tb_status exchange(struct run *run, const struct tb_cuda_batch *b, u
     const struct tb_cuda_slate *host = run->m->lanes[lane].host;
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
-        const struct tb_gpu_step *step = &run->steps[b->first + i];
-        if (is_in_place(run, step)) continue;
-        status = tb_cuda_exchange(run->m, lane, way, step->pieces, step->piece_count, host->patches[i].bytes);
+        const struct tb_gpu_delta *delta = &run->deltas[b->first + i];
+        if (is_in_place(run, delta)) continue;
+        status =
+            tb_cuda_exchange(run->m, lane, way, delta->pieces, delta->piece_count, host->patches[i].bytes);
     }
     return status == TB_OK ? tb_cuda_moves_run(run->m, lane) : status;
 }
@@ -95,10 +96,10 @@ static enum tb_status write_and_look(struct run *run, const struct tb_cuda_batch
     if (run->writes) status = exchange(run, b, lane, TB_CUDA_TO_TENSORS);
     if (run->writes && status == TB_OK) status = exchange(run, b, lane, TB_CUDA_FROM_TENSORS);
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
-        const struct tb_gpu_step *step = &run->steps[b->first + i];
-        if (step->bytes < TB_KERNEL_DIGEST_MIN)
+        const struct tb_gpu_delta *delta = &run->deltas[b->first + i];
+        if (delta->bytes < TB_KERNEL_DIGEST_MIN)
             status = tb_cuda_copy(run->m, lane,
-                                  (struct tb_gpu_move){host->small[i], host->patches[i].bytes, step->bytes});
+                                  (struct tb_gpu_move){host->small[i], host->patches[i].bytes, delta->bytes});
     }
     return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
 }
@@ -123,9 +124,10 @@ static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
     struct run *run = user;
     const struct tb_cuda_slate *host = run->m->lanes[lane].host;
     for (uint32_t i = 0; i < b->count; i++) {
-        struct tb_gpu_step *step = &run->steps[b->first + i];
-        step->patched = host->patches[i].ok != 0;
-        step->digest = host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], step->bytes);
+        struct tb_gpu_delta *delta = &run->deltas[b->first + i];
+        delta->patched = host->patches[i].ok != 0;
+        delta->digest =
+            host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], delta->bytes);
     }
 }
 
@@ -143,14 +145,14 @@ static enum tb_status run_all(struct run *run)
     return tb_cuda_job_end(run->m, status);
 }
 
-enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count)
 {
-    struct run run = {.m = m, .steps = steps, .count = count, .writes = true};
+    struct run run = {.m = m, .deltas = deltas, .count = count, .writes = true};
     return run_all(&run);
 }
 
-enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_step *steps, uint32_t count)
+enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count)
 {
-    struct run run = {.m = m, .steps = steps, .count = count};
+    struct run run = {.m = m, .deltas = deltas, .count = count};
     return run_all(&run);
 }

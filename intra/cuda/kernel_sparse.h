@@ -12,19 +12,19 @@
 #include "intra/cuda/kernel_block.h"
 
 /* Of enum tb_sparse_kind. */
-#define TB_KIND_BF16         1u
-#define TB_KIND_F16          2u
-#define TB_KIND_F8           3u
-#define TB_KIND_F32          4u
-#define TB_KIND_BYTES        5u
-#define TB_KIND_END          6u
+#define TB_KIND_BF16          1u
+#define TB_KIND_F16           2u
+#define TB_KIND_F8            3u
+#define TB_KIND_F32           4u
+#define TB_KIND_BYTES         5u
+#define TB_KIND_END           6u
 
-#define TB_FORM_HEADER_BYTES 4u
-#define TB_FORM_ZEROS_MAX    16u /* of a Rice code; then the number is plain */
-#define TB_FORM_GAP_BITS     16u
-#define TB_FORM_COUNT_BITS   5u
-#define TB_FORM_GAP_K_BITS   4u
-#define TB_FORM_STEP_K_BITS  5u
+#define TB_FORM_HEADER_BYTES  4u
+#define TB_FORM_ZEROS_MAX     16u /* of a Rice code; then the number is plain */
+#define TB_FORM_GAP_BITS      16u
+#define TB_FORM_COUNT_BITS    5u
+#define TB_FORM_GAP_K_BITS    4u
+#define TB_FORM_AMOUNT_K_BITS 5u
 
 /* A block's own: keys of a section of the base, places or ranks of its changes, those that
  * are odd, differences. */
@@ -200,8 +200,8 @@ struct tb_numbers {
 
 TB_DEVICE uint32_t tb_magnitude(uint32_t difference, uint32_t above_bits)
 {
-    const int32_t step = (int32_t)(difference << above_bits) >> above_bits;
-    return step < 0 ? 0u - (uint32_t)step : (uint32_t)step;
+    const int32_t amount = (int32_t)(difference << above_bits) >> above_bits;
+    return amount < 0 ? 0u - (uint32_t)amount : (uint32_t)amount;
 }
 
 TB_DEVICE uint32_t tb_number_at(const struct tb_numbers *n, uint32_t i)
@@ -358,9 +358,9 @@ TB_DEVICE int64_t tb_form_signs(const struct tb_block *b, struct tb_sparse_share
     return (int64_t)total;
 }
 
-TB_DEVICE int tb_form_steps(const struct tb_block *b, struct tb_sparse_shared *sh,
-                            const struct tb_bits_out *o, struct tb_sparse_scratch *scratch, uint32_t count,
-                            uint32_t width)
+TB_DEVICE int tb_form_amounts(const struct tb_block *b, struct tb_sparse_shared *sh,
+                              const struct tb_bits_out *o, struct tb_sparse_scratch *scratch, uint32_t count,
+                              uint32_t width)
 {
     uint64_t sum;
     const int64_t odd = tb_form_signs(b, sh, o, scratch, count, 32 - 8 * width, &sum);
@@ -373,8 +373,8 @@ TB_DEVICE int tb_form_steps(const struct tb_block *b, struct tb_sparse_shared *s
     magnitudes.above_bits = 32 - 8 * width;
     magnitudes.count = (uint32_t)odd;
     magnitudes.plain_bits = 8 * width;
-    const uint32_t k = tb_rice_parameter(b, sh, &magnitudes, sum, (1u << TB_FORM_STEP_K_BITS) - 1);
-    return tb_form_codes(b, sh, o, &magnitudes, k, TB_FORM_STEP_K_BITS);
+    const uint32_t k = tb_rice_parameter(b, sh, &magnitudes, sum, (1u << TB_FORM_AMOUNT_K_BITS) - 1);
+    return tb_form_codes(b, sh, o, &magnitudes, k, TB_FORM_AMOUNT_K_BITS);
 }
 
 TB_DEVICE int tb_form_section(const struct tb_block *b, struct tb_sparse_shared *sh,
@@ -389,7 +389,7 @@ TB_DEVICE int tb_form_section(const struct tb_block *b, struct tb_sparse_shared 
         if (!tb_form_count(b, sh, o, count)) return 0;
         if (count == 0) continue;
         if (!tb_form_gaps(b, sh, o, scratch->places, count)) return 0;
-        if (!tb_form_steps(b, sh, o, scratch, count, s->width)) return 0;
+        if (!tb_form_amounts(b, sh, o, scratch, count, s->width)) return 0;
         if (b->thread == 0) sh->seen += count;
         tb_block_sync(b);
     }
@@ -583,8 +583,8 @@ TB_DEVICE int tb_class_places(const struct tb_block *b, struct tb_sparse_shared 
     return 1;
 }
 
-TB_DEVICE void tb_step_apply(uint8_t *elements, uint32_t width, uint32_t place, uint32_t magnitude,
-                             uint32_t negative)
+TB_DEVICE void tb_amount_apply(uint8_t *elements, uint32_t width, uint32_t place, uint32_t magnitude,
+                               uint32_t negative)
 {
     const uint32_t was = tb_element_load(elements, width, place);
     tb_element_store(elements, width, place, negative ? was - magnitude : was + magnitude);
@@ -599,7 +599,7 @@ TB_DEVICE int tb_odd_apply(struct tb_bits_in *r, const struct tb_bits_in *signs,
     if (odd == 0) return 1;
     if (odd > count) return 0;
     tb_bits_in_gaps(r, scratch->odd, odd);
-    const uint32_t k = tb_bits_in_get(r, TB_FORM_STEP_K_BITS);
+    const uint32_t k = tb_bits_in_get(r, TB_FORM_AMOUNT_K_BITS);
     uint32_t behind = 0;
     for (uint32_t i = 0; i < odd; i++) {
         behind += scratch->odd[i] + 1u;
@@ -607,7 +607,7 @@ TB_DEVICE int tb_odd_apply(struct tb_bits_in *r, const struct tb_bits_in *signs,
         struct tb_bits_in sign = *signs;
         sign.at += behind - 1;
         const uint32_t rest = tb_bits_in_rice(r, k, 8 * width) + 1;
-        tb_step_apply(elements, width, scratch->places[behind - 1], rest, tb_bits_in_get(&sign, 1));
+        tb_amount_apply(elements, width, scratch->places[behind - 1], rest, tb_bits_in_get(&sign, 1));
     }
     return 1;
 }
@@ -631,7 +631,7 @@ TB_DEVICE int tb_class_patch(const struct tb_block *b, struct tb_sparse_shared *
     for (uint32_t i = b->thread; i < count; i += b->threads) {
         struct tb_bits_in sign = signs;
         sign.at += i;
-        tb_step_apply(elements, s->width, scratch->places[i], 1, tb_bits_in_get(&sign, 1));
+        tb_amount_apply(elements, s->width, scratch->places[i], 1, tb_bits_in_get(&sign, 1));
     }
     tb_block_sync(b);
     r->at += count;

@@ -149,15 +149,15 @@ struct tb_source_shard {
     uint64_t packed_offset;
     uint32_t tensor_count; /* scattered: for each tensor in packed order where it stands */
     const struct tb_source_at *tensors;
-    /* encoded objects (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
-    uint32_t object_count;
-    const struct tb_source_object *objects;
+    /* encoded chunks (0 or chunk_count): the chunk's encoded form instead of its packed bytes */
+    uint32_t encoded_count;
+    const struct tb_source_encoded *encoded_chunks;
 };
 struct tb_source_at {
     uint32_t buffer;
     uint64_t offset;
 };
-struct tb_source_object {
+struct tb_source_encoded {
     uint8_t codec; /* enum tb_codec_id; raw means: read the packed bytes */
     uint32_t bytes;
     uint32_t buffer;
@@ -222,7 +222,7 @@ struct tb_hop_place {
     struct tb_place *place; /* stays valid until tb_hop_close has returned */
 };
 
-enum tb_hop_event_kind { TB_HOP_OPENED, TB_HOP_LOST, TB_HOP_CHUNK_BAD, TB_HOP_OBJECT_BAD, TB_HOP_WHOLE };
+enum tb_hop_event_kind { TB_HOP_OPENED, TB_HOP_LOST, TB_HOP_CHUNK_BAD, TB_HOP_ENCODED_BAD, TB_HOP_WHOLE };
 struct tb_hop_event {
     enum tb_hop_event_kind kind;
     enum tb_status why;          /* LOST: the reason; the hop does nothing more: close it */
@@ -240,12 +240,12 @@ typedef void (*tb_hop_fn)(void *user, struct tb_hop *hop, const struct tb_hop_ev
 
 /* A delta as the source has it, unproven unless it was decoded here; coded NULL: it has none of
  * that chunk. Borrowed. */
-struct tb_hop_object {
+struct tb_hop_encoded {
     uint32_t shard, chunk, chunk_count; /* of the shard */
     struct tb_id base;
     const struct tb_codec_coded *coded;
 };
-typedef void (*tb_hop_object_fn)(void *user, const struct tb_hop_object *object);
+typedef void (*tb_hop_encoded_fn)(void *user, const struct tb_hop_encoded *encoded);
 
 struct tb_hop_options {
     uint64_t export_id;
@@ -264,7 +264,7 @@ struct tb_hop_options {
     uint64_t feeds; /* the export that these places are served by: its readers stand one deeper; 0: none */
     /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL:
      * nobody */
-    tb_hop_object_fn objects;
+    tb_hop_encoded_fn encoded_chunks;
     struct tb_gpu *gpu;  /* of this process: what its source has on a GPU is read from there. NULL: none */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of
@@ -289,7 +289,7 @@ struct tb_hop_stats {
     uint64_t bytes_wasted;  /* digest failed, or another hop was sooner */
     uint64_t bytes_encoded; /* of bytes_read: those that were decoded, or only passed on */
     uint32_t chunks_landed;
-    uint32_t chunks_encoded; /* of those: that came as objects */
+    uint32_t chunks_encoded; /* of those: that came as encoded chunks */
     uint32_t in_flight;
     uint32_t depth; /* in the chain: 1 reads from its beginning; 0: not known */
     enum tb_transport transport;

@@ -32,8 +32,8 @@ static uint32_t note_source(uint32_t *list, uint32_t count, const struct tb_sour
     note(list, &count, s->packed_buffer);
     for (uint32_t t = 0; t < s->tensor_count; t++)
         note(list, &count, s->tensors[t].buffer);
-    for (uint32_t k = 0; k < s->object_count; k++)
-        if (s->objects[k].codec != 0) note(list, &count, s->objects[k].buffer);
+    for (uint32_t k = 0; k < s->encoded_count; k++)
+        if (s->encoded_chunks[k].codec != 0) note(list, &count, s->encoded_chunks[k].buffer);
     return count;
 }
 
@@ -43,7 +43,7 @@ enum tb_status tb_source_buffers(const struct tb_source_shard *const *sources, u
     uint64_t cap = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < source_count; i++)
-        cap += 2u + (uint64_t)sources[i]->tensor_count + sources[i]->object_count;
+        cap += 2u + (uint64_t)sources[i]->tensor_count + sources[i]->encoded_count;
     uint32_t *list = tb_calloc(cap, sizeof *list);
     if (list == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < source_count; i++)

@@ -5,17 +5,17 @@
 
 #include "base/assert.h"
 
-#define SHARD_BYTES  37u /* on the wire, without its tables */
-#define TENSOR_BYTES 12u
-#define OBJECT_BYTES 17u
-#define OFFSET_END   ((uint64_t)1 << 62) /* so that offset + length never overflows */
+#define SHARD_BYTES   37u /* on the wire, without its tables */
+#define TENSOR_BYTES  12u
+#define ENCODED_BYTES 17u
+#define OFFSET_END    ((uint64_t)1 << 62) /* so that offset + length never overflows */
 
 size_t tb_source_encoded_bytes(const struct tb_source_shard *shards, uint32_t count)
 {
     size_t bytes = 4;
     for (uint32_t i = 0; i < count; i++)
         bytes += SHARD_BYTES + (size_t)shards[i].tensor_count * TENSOR_BYTES +
-                 (size_t)shards[i].object_count * OBJECT_BYTES;
+                 (size_t)shards[i].encoded_count * ENCODED_BYTES;
     return bytes;
 }
 
@@ -26,12 +26,12 @@ static void encode_tables(const struct tb_source_shard *s, struct tb_writer *w)
         tb_write_u32(w, s->tensors[t].buffer);
         tb_write_u64(w, s->tensors[t].offset);
     }
-    tb_write_u32(w, s->object_count);
-    for (uint32_t k = 0; k < s->object_count; k++) {
-        tb_write_u8(w, s->objects[k].codec);
-        tb_write_u32(w, s->objects[k].bytes);
-        tb_write_u32(w, s->objects[k].buffer);
-        tb_write_u64(w, s->objects[k].offset);
+    tb_write_u32(w, s->encoded_count);
+    for (uint32_t k = 0; k < s->encoded_count; k++) {
+        tb_write_u8(w, s->encoded_chunks[k].codec);
+        tb_write_u32(w, s->encoded_chunks[k].bytes);
+        tb_write_u32(w, s->encoded_chunks[k].buffer);
+        tb_write_u64(w, s->encoded_chunks[k].offset);
     }
 }
 
@@ -91,10 +91,10 @@ size_t tb_source_decode_bytes(const void *encoded, size_t encoded_bytes)
         if (!decode_fixed(&r, &s)) return 0;
         if (!table_count(&r, TENSOR_BYTES, TB_TENSORS_MAX, &s.tensor_count)) return 0;
         (void)tb_read_span(&r, (size_t)s.tensor_count * TENSOR_BYTES);
-        if (!table_count(&r, OBJECT_BYTES, TB_CHUNKS_MAX, &s.object_count)) return 0;
-        (void)tb_read_span(&r, (size_t)s.object_count * OBJECT_BYTES);
+        if (!table_count(&r, ENCODED_BYTES, TB_CHUNKS_MAX, &s.encoded_count)) return 0;
+        (void)tb_read_span(&r, (size_t)s.encoded_count * ENCODED_BYTES);
         bytes += rounded(s.tensor_count * sizeof(struct tb_source_at)) +
-                 rounded(s.object_count * sizeof(struct tb_source_object));
+                 rounded(s.encoded_count * sizeof(struct tb_source_encoded));
     }
     return tb_reader_ended(&r) ? bytes : 0;
 }
@@ -111,18 +111,18 @@ static uint8_t *decode_tensors(struct tb_reader *r, struct tb_source_shard *s, u
     return at + rounded(s->tensor_count * sizeof *tensors);
 }
 
-static uint8_t *decode_objects(struct tb_reader *r, struct tb_source_shard *s, uint8_t *at)
+static uint8_t *decode_encoded_chunks(struct tb_reader *r, struct tb_source_shard *s, uint8_t *at)
 {
-    s->object_count = tb_read_u32(r);
-    struct tb_source_object *objects = (struct tb_source_object *)at;
-    for (uint32_t k = 0; k < s->object_count; k++) {
-        objects[k].codec = tb_read_u8(r);
-        objects[k].bytes = tb_read_u32(r);
-        objects[k].buffer = tb_read_u32(r);
-        objects[k].offset = tb_read_u64(r);
+    s->encoded_count = tb_read_u32(r);
+    struct tb_source_encoded *encoded_chunks = (struct tb_source_encoded *)at;
+    for (uint32_t k = 0; k < s->encoded_count; k++) {
+        encoded_chunks[k].codec = tb_read_u8(r);
+        encoded_chunks[k].bytes = tb_read_u32(r);
+        encoded_chunks[k].buffer = tb_read_u32(r);
+        encoded_chunks[k].offset = tb_read_u64(r);
     }
-    s->objects = s->object_count > 0 ? objects : NULL;
-    return at + rounded(s->object_count * sizeof *objects);
+    s->encoded_chunks = s->encoded_count > 0 ? encoded_chunks : NULL;
+    return at + rounded(s->encoded_count * sizeof *encoded_chunks);
 }
 
 enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void *memory, size_t cap,
@@ -143,7 +143,7 @@ enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void 
         const bool whole = decode_fixed(&r, &shards[i]);
         TB_ASSERT(whole);
         at = decode_tensors(&r, &shards[i], at);
-        at = decode_objects(&r, &shards[i], at);
+        at = decode_encoded_chunks(&r, &shards[i], at);
     }
     *shards_out = shards;
     *count_out = count;
@@ -159,12 +159,12 @@ static bool tensors_fit(const struct tb_source_shard *s, const struct tb_manifes
     return true;
 }
 
-static bool objects_fit(const struct tb_source_shard *s, const struct tb_manifest *m)
+static bool encoded_chunks_fit(const struct tb_source_shard *s, const struct tb_manifest *m)
 {
-    if (s->object_count == 0) return true;
-    if (s->object_count != m->chunk_count) return false;
-    for (uint32_t k = 0; k < s->object_count; k++) {
-        const struct tb_source_object *o = &s->objects[k];
+    if (s->encoded_count == 0) return true;
+    if (s->encoded_count != m->chunk_count) return false;
+    for (uint32_t k = 0; k < s->encoded_count; k++) {
+        const struct tb_source_encoded *o = &s->encoded_chunks[k];
         if (o->codec == 0) continue; /* raw: read the packed bytes */
         if (o->bytes == 0 || o->bytes > m->chunks[k].bytes || o->offset >= OFFSET_END) return false;
     }
@@ -175,7 +175,7 @@ enum tb_status tb_source_check(const struct tb_source_shard *shard, const struct
 {
     if (shard->packed_offset >= OFFSET_END || shard->held_offset >= OFFSET_END) return TB_PEER_GARBLED;
     if (shard->held_buffer != TB_SOURCE_ALL_HELD && shard->held_offset % 8 != 0) return TB_PEER_GARBLED;
-    if (!tensors_fit(shard, manifest) || !objects_fit(shard, manifest)) return TB_PEER_GARBLED;
+    if (!tensors_fit(shard, manifest) || !encoded_chunks_fit(shard, manifest)) return TB_PEER_GARBLED;
     return TB_OK;
 }
 
@@ -217,11 +217,11 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
     return run;
 }
 
-bool tb_source_object_of(const struct tb_source_shard *shard, uint32_t k,
-                         const struct tb_source_object **object_out)
+bool tb_source_encoded_of(const struct tb_source_shard *shard, uint32_t k,
+                          const struct tb_source_encoded **encoded_out)
 {
-    TB_ASSERT(shard->object_count == 0 || k < shard->object_count);
-    if (shard->object_count == 0 || shard->objects[k].codec == 0) return false;
-    *object_out = &shard->objects[k];
+    TB_ASSERT(shard->encoded_count == 0 || k < shard->encoded_count);
+    if (shard->encoded_count == 0 || shard->encoded_chunks[k].codec == 0) return false;
+    *encoded_out = &shard->encoded_chunks[k];
     return true;
 }

@@ -3,7 +3,7 @@
  *
  * u32 shard count, then for each: u32 shard, u32 held_buffer, u64 held_offset, u8 scattered, u32
  * packed_buffer, u64 packed_offset, u32 tensor_count, tensor_count x (u32 buffer, u64 offset), u32
- * object_count, object_count x (u8 codec, u32 bytes, u32 buffer, u64 offset). */
+ * encoded_count, encoded_count x (u8 codec, u32 bytes, u32 buffer, u64 offset). */
 #ifndef TB_INTRA_SOURCE_H
 #define TB_INTRA_SOURCE_H
 
@@ -21,7 +21,7 @@ size_t tb_source_decode_bytes(const void *encoded, size_t encoded_bytes);
 TB_MUST_USE enum tb_status tb_source_decode(const void *encoded, size_t encoded_bytes, void *memory,
                                             size_t cap, const struct tb_source_shard **shards_out,
                                             uint32_t *count_out);
-/* TB_PEER_GARBLED when tables do not fit this shard's manifest (counts, object sizes
+/* TB_PEER_GARBLED when tables do not fit this shard's manifest (counts, encoded chunk sizes
  * over the chunk, offsets of 2^62 and more, a bitmap off its 8 bytes). Buffer bounds are
  * the door's to check. */
 TB_MUST_USE enum tb_status tb_source_check(const struct tb_source_shard *shard,
@@ -40,7 +40,7 @@ struct tb_source_run tb_source_run_at(const struct tb_source_shard *shard, const
                                       uint64_t packed_offset, uint64_t bytes_max);
 /* True when chunk k is to be read in its encoded form, from *object_out (borrowed
  * from the source). */
-bool tb_source_object_of(const struct tb_source_shard *shard, uint32_t k,
-                         const struct tb_source_object **object_out);
+bool tb_source_encoded_of(const struct tb_source_shard *shard, uint32_t k,
+                          const struct tb_source_encoded **encoded_out);
 
 #endif

@@ -48,8 +48,8 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
 
 static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
 {
-    const struct tb_source_object *object;
-    if (tb_source_object_of(shard->source, k, &object)) return object->bytes;
+    const struct tb_source_encoded *encoded;
+    if (tb_source_encoded_of(shard->source, k, &encoded)) return encoded->bytes;
     return shard->place->manifest->chunks[k].bytes;
 }
 
@@ -100,7 +100,7 @@ static bool find(struct tb_hop_state *s, uint64_t from, uint64_t end, struct tb_
     return false;
 }
 
-/* ---- objects of the source's shelf ---- */
+/* ---- encoded chunks of the source's shelf ---- */
 
 /* Where a chunk of the line stands. */
 static struct tb_hop_aim at_line(const struct tb_hop_state *s, uint32_t line)
@@ -112,7 +112,7 @@ static struct tb_hop_aim at_line(const struct tb_hop_state *s, uint32_t line)
 }
 
 /* Decoded where we hold its base and lack the chunk, else passed on if somebody may want it. */
-static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim *aim_out)
+static bool take_encoded(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim *aim_out)
 {
     struct tb_hop_shelf *shelf = s->shelf;
     struct tb_hop_aim aim = at_line(s, line);
@@ -125,8 +125,8 @@ static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim
         tb_hop_shelf_done(shelf, line);
         return false;
     }
-    aim.object = &shelf->entries[line];
-    aim.bytes = aim.object->bytes;
+    aim.encoded = &shelf->entries[line];
+    aim.bytes = aim.encoded->bytes;
     TB_ASSERT(aim.bytes > 0 && !tb_bitmap_test(shelf->busy, line)); /* tb_hop_shelf_find gave it */
     aim.passed_on = !lands;
     (void)tb_bitmap_set(shelf->busy, line);
@@ -134,13 +134,13 @@ static bool take_object(struct tb_hop_state *s, uint32_t line, struct tb_hop_aim
     return true;
 }
 
-static bool find_object(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
+static bool find_encoded(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
 {
     if (s->shelf == NULL) return false;
     for (uint32_t turn = 0; turn < 2; turn++) {
         for (uint32_t line = s->shelf_at; (line = tb_hop_shelf_find(s->shelf, line)) < s->shelf->count;
              line++) {
-            if (!take_object(s, line, aim_out)) continue;
+            if (!take_encoded(s, line, aim_out)) continue;
             s->shelf_at = line + 1;
             return true;
         }
@@ -155,8 +155,8 @@ static uint64_t lacked_word(const struct tb_hop_shard *shard, uint32_t w)
     return shard->seen[w] & ~__atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE);
 }
 
-/* Is there one whose object the source has not shown? */
-static bool awaits_objects(const struct tb_hop_state *s)
+/* Is there one whose encoded chunk the source has not shown? */
+static bool awaits_encoded_chunks(const struct tb_hop_state *s)
 {
     uint32_t first = 0;
     for (uint32_t i = 0; i < s->shard_count; first += s->shards[i].chunk_count, i++)
@@ -178,7 +178,7 @@ bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
 {
     if (s->dry || !window_open(s)) return false;
     const uint64_t at = s->at;
-    if (find_object(s, aim_out)) {
+    if (find_encoded(s, aim_out)) {
         s->in_flight_chunks++;
         s->in_flight_bytes += aim_out->bytes;
         return true;
@@ -211,7 +211,7 @@ static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
         s->came_chunks--;
         s->came_bytes -= aim->bytes;
     }
-    if (aim->object == NULL)
+    if (aim->encoded == NULL)
         (void)tb_bitmap_clear(s->shards[aim->shard_index].busy, aim->chunk);
     else if (s->shelf != NULL)
         (void)tb_bitmap_clear(s->shelf->busy, aim->line);
@@ -222,19 +222,19 @@ static void settle(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
     settle(s, aim);
-    if (aim->object != NULL && s->shelf != NULL) tb_hop_shelf_done(s->shelf, aim->line);
+    if (aim->encoded != NULL && s->shelf != NULL) tb_hop_shelf_done(s->shelf, aim->line);
 }
 
-void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
+void tb_hop_encoded_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
-    TB_ASSERT(aim->object != NULL);
+    TB_ASSERT(aim->encoded != NULL);
     tb_hop_landed(s, aim);
     s->dry = false;
 }
 
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
 {
-    TB_ASSERT(aim->object == NULL && !aim->passed_on); /* a delta's failure is nobody's fault */
+    TB_ASSERT(aim->encoded == NULL && !aim->passed_on); /* a delta's failure is nobody's fault */
     settle(s, aim);
     s->dry = false;
     struct tb_hop_shard *shard = &s->shards[aim->shard_index];
@@ -317,7 +317,7 @@ void tb_hop_round_done(struct tb_hop_state *s, tb_time_ns now)
 {
     if (s->shelf != NULL) {
         s->round_news += s->shelf->news;
-        tb_hop_shelf_round(s->shelf, awaits_objects(s), now);
+        tb_hop_shelf_round(s->shelf, awaits_encoded_chunks(s), now);
     }
     if (s->round_news > 0) note_news(s, now);
     const tb_time_ns of_wait = share_of_wait(s, tb_time_since(s->news_at, now));

@@ -78,7 +78,7 @@ struct tb_hop_state {
     /* hops to the chain's beginning, this one counted; 0: not known. The owner's, after init */
     uint32_t depth;
     struct tb_hop_shelf *shelf; /* the source's, of all shards; NULL: it has none */
-    uint32_t shelf_at;          /* where the search for objects goes on */
+    uint32_t shelf_at;          /* where the search for encoded chunks goes on */
 };
 
 /* seed: where to begin; 0 is the first chunk. A source without bitmap counts as whole. The first
@@ -92,8 +92,8 @@ struct tb_hop_aim {
     uint32_t bytes; /* to read: of the encoded form if there is one */
     /* Of the source's shelf: read it, and, unless it is only passed on, decode it into the
      * chunk's place. NULL: none. */
-    const struct tb_shelf_entry *object;
-    uint32_t line;  /* of the chunk, with an object */
+    const struct tb_shelf_entry *encoded;
+    uint32_t line;  /* of the chunk, with an encoded chunk */
     bool passed_on; /* nothing was claimed: it goes to our shelf alone */
     bool came;      /* tb_hop_came's */
 };
@@ -109,7 +109,7 @@ void tb_hop_landed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* The delta from the shelf does not decode to the chunk. The chunk is asked for whole, and the
  * source is not blamed. Its claim has ended. */
-void tb_hop_object_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
+void tb_hop_encoded_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 

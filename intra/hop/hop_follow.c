@@ -112,19 +112,19 @@ static void ask_entries(struct tb_hop *hop)
               (uint64_t)entries * TB_SHELF_ENTRY_WORDS);
 }
 
-/* Chunks without an object are known at once. */
+/* Chunks without an encoded chunk are known at once. */
 static void tell_none(const struct tb_hop *hop, uint32_t first, uint32_t count)
 {
     uint32_t shard = 0, line = first;
-    if (hop->options.objects == NULL) return;
+    if (hop->options.encoded_chunks == NULL) return;
     for (uint32_t i = 0; i < count; i++, line++) {
         while (line >= hop->shards[shard].chunk_count)
             line -= hop->shards[shard++].chunk_count;
-        const struct tb_hop_object none = {.shard = hop->shards[shard].source->shard,
-                                           .chunk = line,
-                                           .chunk_count = hop->shards[shard].chunk_count,
-                                           .base = hop->shelf.head.base};
-        if (tb_hop_shelf_none(&hop->shelf, first + i)) hop->options.objects(hop->options.user, &none);
+        const struct tb_hop_encoded none = {.shard = hop->shards[shard].source->shard,
+                                            .chunk = line,
+                                            .chunk_count = hop->shards[shard].chunk_count,
+                                            .base = hop->shelf.head.base};
+        if (tb_hop_shelf_none(&hop->shelf, first + i)) hop->options.encoded_chunks(hop->options.user, &none);
     }
 }
 
@@ -184,7 +184,7 @@ void tb_hop_follow_shelf(struct tb_hop *hop, uint32_t buffer, uint64_t offset)
     hop->shelf_read.words = (uint64_t *)(void *)((uint8_t *)hop->shelf_memory + bytes);
     hop->shelf_at = (struct tb_shelf_at){buffer, offset};
     hop->shelf.base = hop->base;
-    hop->shelf.keeps = hop->options.objects != NULL;
+    hop->shelf.keeps = hop->options.encoded_chunks != NULL;
     hop->shelf.ours =
         hop->options.shelf != NULL && hop->options.shelf->count == count ? hop->options.shelf : NULL;
     hop->state.shelf = &hop->shelf;

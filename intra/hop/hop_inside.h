@@ -22,8 +22,8 @@ struct tb_hop_slot {
     struct tb_hop_aim aim;
     struct tb_read read;
     bool copies;            /* the job reads it; else the transport has, or brought it near (read.staged) */
-    bool passes;            /* the object goes on: to our shelf, or to the owner */
-    struct tb_id base;      /* of the object */
+    bool passes;            /* the encoded chunk goes on: to our shelf, or to the owner */
+    struct tb_id base;      /* of the encoded chunk */
     uint8_t codec;          /* 0: read.to is the chunk's place */
     struct tb_room scratch; /* for the encoded form */
     bool bounces;           /* a far chunk that no NIC writes there: it lands in */

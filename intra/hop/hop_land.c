@@ -32,7 +32,7 @@ static enum tb_status get(const struct tb_hop_slot *slot)
 static struct tb_codec_coded coded_of(const struct tb_hop_slot *slot)
 {
     const struct tb_codec_form form = {.id = (enum tb_codec_id)slot->codec};
-    return (struct tb_codec_coded){slot->aim.object != NULL ? slot->aim.object->form : form,
+    return (struct tb_codec_coded){slot->aim.encoded != NULL ? slot->aim.encoded->form : form,
                                    slot->scratch.bytes, slot->read.bytes};
 }
 
@@ -44,16 +44,16 @@ static void pass_on(const struct tb_hop_slot *slot)
     const struct tb_hop_options *o = &slot->hop->options;
     if (!slot->passes) return;
     if (o->shelf != NULL) tb_shelf_put(o->shelf, slot->aim.line, &coded);
-    if (o->objects == NULL) return;
+    if (o->encoded_chunks == NULL) return;
     const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
-    const struct tb_hop_object object = {shard->source->shard, slot->aim.chunk, shard->chunk_count,
-                                         slot->base, &coded};
-    o->objects(o->user, &object);
+    const struct tb_hop_encoded encoded = {shard->source->shard, slot->aim.chunk, shard->chunk_count,
+                                           slot->base, &coded};
+    o->encoded_chunks(o->user, &encoded);
 }
 
 static bool is_on_base(const struct tb_hop_slot *slot)
 {
-    return slot->aim.object != NULL && slot->aim.object->form.on_base;
+    return slot->aim.encoded != NULL && slot->aim.encoded->form.on_base;
 }
 
 /* The chunk as it came, for land_chunk.h. */
@@ -63,7 +63,7 @@ static struct tb_land land_of(const struct tb_hop_slot *slot, const struct tb_co
     const struct tb_hop *hop = slot->hop;
     const struct tb_place *const *bases = hop->base.places;
     struct tb_land l = {.place = slot_place(slot), .chunk = slot->aim.chunk};
-    if (slot->codec == 0 && slot->aim.object == NULL) {
+    if (slot->codec == 0 && slot->aim.encoded == NULL) {
         l.beside = slot->bounces ? slot->bounce.bytes : NULL;
         return l;
     }
@@ -109,8 +109,8 @@ static void count(struct tb_hop *hop, const struct tb_hop_slot *slot)
     pthread_mutex_lock(&hop->fabric->lock);
     if (slot->status == TB_OK) {
         hop->stats.bytes_read += slot->aim.bytes;
-        hop->stats.bytes_encoded += slot->aim.object != NULL ? slot->aim.bytes : 0;
-        hop->stats.chunks_encoded += slot->aim.object != NULL && !slot->aim.passed_on;
+        hop->stats.bytes_encoded += slot->aim.encoded != NULL ? slot->aim.bytes : 0;
+        hop->stats.chunks_encoded += slot->aim.encoded != NULL && !slot->aim.passed_on;
         hop->stats.chunks_landed += !slot->aim.passed_on;
     } else {
         hop->stats.bytes_wasted += slot->aim.bytes;
@@ -137,27 +137,27 @@ static void landed(struct tb_hop_slot *slot)
 }
 
 /* The owner does not wait for the delta any more. */
-static void tell_no_object(const struct tb_hop_slot *slot)
+static void tell_no_encoded(const struct tb_hop_slot *slot)
 {
     const struct tb_hop_options *o = &slot->hop->options;
     const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
-    const struct tb_hop_object none = {.shard = shard->source->shard,
-                                       .chunk = slot->aim.chunk,
-                                       .chunk_count = shard->chunk_count,
-                                       .base = slot->base};
-    if (o->objects != NULL) o->objects(o->user, &none);
+    const struct tb_hop_encoded none = {.shard = shard->source->shard,
+                                        .chunk = slot->aim.chunk,
+                                        .chunk_count = shard->chunk_count,
+                                        .base = slot->base};
+    if (o->encoded_chunks != NULL) o->encoded_chunks(o->user, &none);
 }
 
 /* The chunk comes whole then. A shelf may hold anything, so the source is not blamed. */
-static void object_failed(struct tb_hop_slot *slot)
+static void encoded_failed(struct tb_hop_slot *slot)
 {
-    TB_ASSERT(slot->aim.object != NULL);
+    TB_ASSERT(slot->aim.encoded != NULL);
     count(slot->hop, slot);
-    tell_no_object(slot);
-    tb_hop_object_failed(&slot->hop->state, &slot->aim);
+    tell_no_encoded(slot);
+    tb_hop_encoded_failed(&slot->hop->state, &slot->aim);
     slot->state = TB_SLOT_FREE;
     tb_hop_tell(slot->hop,
-                (struct tb_hop_event){.kind = TB_HOP_OBJECT_BAD,
+                (struct tb_hop_event){.kind = TB_HOP_ENCODED_BAD,
                                       .transport = slot->hop->transport,
                                       .shard = slot->hop->shards[slot->aim.shard_index].source->shard,
                                       .chunk = slot->aim.chunk});
@@ -168,7 +168,7 @@ static void object_failed(struct tb_hop_slot *slot)
 static void mismatched(struct tb_hop_slot *slot)
 {
     struct tb_hop *hop = slot->hop;
-    TB_ASSERT(slot->aim.object == NULL && slot->aim.came);
+    TB_ASSERT(slot->aim.encoded == NULL && slot->aim.came);
     count(hop, slot);
     slot->state = TB_SLOT_CONFIRMING;
     slot->failed_order = ++hop->failed_order;
@@ -184,8 +184,8 @@ static void job_done(struct tb_fabric_job *job)
     if (slot->status == TB_OK) {
         landed(slot);
     } else if (slot->status == TB_CHUNK_DIGEST || slot->status == TB_CHUNK_CODEC) {
-        if (slot->aim.object != NULL)
-            object_failed(slot);
+        if (slot->aim.encoded != NULL)
+            encoded_failed(slot);
         else
             mismatched(slot);
     } else {
@@ -210,19 +210,19 @@ void tb_hop_chunk_came(struct tb_hop_slot *slot)
 
 /* ---- asking ---- */
 
-static bool prepare_object(struct tb_hop_slot *slot)
+static bool prepare_encoded(struct tb_hop_slot *slot)
 {
     const struct tb_hop *hop = slot->hop;
-    const struct tb_shelf_entry *object = slot->aim.object;
-    TB_ASSERT(hop->state.shelf != NULL && object->bytes > 0);
-    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
+    const struct tb_shelf_entry *encoded = slot->aim.encoded;
+    TB_ASSERT(hop->state.shelf != NULL && encoded->bytes > 0);
+    if (!tb_room_for(&slot->scratch, encoded->bytes)) return false;
     slot->codec = 0;
     slot->passes = tb_hop_shelf_passes(&hop->shelf, slot->aim.line);
     slot->base = hop->shelf.head.base;
     slot->read = (struct tb_read){.buffer = hop->shelf_at.buffer,
                                   .offset = hop->shelf_at.offset + tb_shelf_room_offset(hop->shelf.count) +
-                                            object->offset,
-                                  .bytes = object->bytes,
+                                            encoded->offset,
+                                  .bytes = encoded->bytes,
                                   .to = slot->scratch.bytes,
                                   .owner = slot};
     return true;
@@ -232,7 +232,7 @@ static bool prepare_object(struct tb_hop_slot *slot)
 static bool prepare_far(struct tb_hop_slot *slot)
 {
     const struct tb_upstream *u = slot->hop->upstream;
-    const bool whole = slot->codec == 0 && slot->aim.object == NULL;
+    const bool whole = slot->codec == 0 && slot->aim.encoded == NULL;
     if (whole && u->ops->writes_far != NULL && u->ops->writes_far(u, &slot->read)) return true;
     uint32_t bytes = 0;
     (void)tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
@@ -245,7 +245,7 @@ static bool prepare_far(struct tb_hop_slot *slot)
 static bool prepare_read(struct tb_hop_slot *slot)
 {
     const struct tb_hop_shard *shard = &slot->hop->shards[slot->aim.shard_index];
-    const struct tb_source_object *object;
+    const struct tb_source_encoded *encoded;
     uint32_t bytes = 0;
     uint8_t *chunk = tb_place_chunk(shard->place, slot->aim.chunk, &bytes);
     slot->codec = 0;
@@ -256,12 +256,12 @@ static bool prepare_read(struct tb_hop_slot *slot)
                                   .bytes = bytes,
                                   .to = chunk,
                                   .owner = slot};
-    if (!tb_source_object_of(shard->source, slot->aim.chunk, &object)) return true;
-    if (!tb_room_for(&slot->scratch, object->bytes)) return false;
-    slot->codec = object->codec;
-    slot->read = (struct tb_read){.buffer = object->buffer,
-                                  .offset = object->offset,
-                                  .bytes = object->bytes,
+    if (!tb_source_encoded_of(shard->source, slot->aim.chunk, &encoded)) return true;
+    if (!tb_room_for(&slot->scratch, encoded->bytes)) return false;
+    slot->codec = encoded->codec;
+    slot->read = (struct tb_read){.buffer = encoded->buffer,
+                                  .offset = encoded->offset,
+                                  .bytes = encoded->bytes,
                                   .to = slot->scratch.bytes,
                                   .owner = slot};
     return true;
@@ -271,7 +271,7 @@ static bool prepare_read(struct tb_hop_slot *slot)
 static bool prepare(struct tb_hop_slot *slot)
 {
     slot->passes = slot->bounces = false;
-    if (slot->aim.object != NULL ? !prepare_object(slot) : !prepare_read(slot)) return false;
+    if (slot->aim.encoded != NULL ? !prepare_encoded(slot) : !prepare_read(slot)) return false;
     const bool far = !slot->aim.passed_on && tb_place_is_far(slot_place(slot), slot->aim.chunk);
     return !far || prepare_far(slot);
 }

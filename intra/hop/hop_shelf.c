@@ -57,7 +57,7 @@ static bool nothing_left(const struct tb_hop_shelf *s)
     return true;
 }
 
-/* Objects that the owner wants are to come. */
+/* Encoded chunks that the owner wants are to come. */
 static bool expects(const struct tb_hop_shelf *s)
 {
     return s->keeps && !(s->head.state == TB_SHELF_CLOSED && nothing_left(s));

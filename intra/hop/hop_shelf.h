@@ -37,14 +37,14 @@ struct tb_hop_shelf {
     struct tb_shelf_head head;
     uint64_t *listed; /* bits of the source's shelf as last seen */
     uint64_t *known;  /* whose entries have come */
-    uint64_t *done;   /* known, and nothing is to be done about the object any more */
-    uint64_t *busy;   /* the object is in flight */
+    uint64_t *done;   /* known, and nothing is to be done about the encoded chunk any more */
+    uint64_t *busy;   /* the encoded chunk is in flight */
     struct tb_shelf_entry *entries;
     struct tb_hop_base base; /* ours; zeroed: none */
-    struct tb_shelf *ours;   /* where objects are passed on; NULL: nowhere */
+    struct tb_shelf *ours;   /* where encoded chunks are passed on; NULL: nowhere */
     tb_time_ns patience;     /* [TB_HOP_SHELF_PATIENCE] */
     bool decodes; /* fewer bytes are worth a decoder's time: by tcp, and to who keeps what it decodes */
-    bool keeps;   /* the owner wants every object */
+    bool keeps;   /* the owner wants every encoded chunk */
     bool news;    /* the last head showed a bit more */
     bool patient;
     tb_time_ns waits_since; /* it holds chunks for which it has shown no entry; 0: it does not */
@@ -66,24 +66,24 @@ typedef uint32_t (*tb_hop_shelf_chunk_fn)(void *user, uint32_t line);
 TB_MUST_USE enum tb_status tb_hop_shelf_entries(struct tb_hop_shelf *s, uint32_t first, const uint64_t *words,
                                                 uint32_t count, tb_hop_shelf_chunk_fn chunk_bytes,
                                                 void *user);
-/* The entry has come, and says that there is no object. */
+/* The entry has come, and says that there is no encoded chunk. */
 bool tb_hop_shelf_none(const struct tb_hop_shelf *s, uint32_t line);
 /* A round is over. waits: the source holds chunks that we lack and for which it has shown no
  * entry. */
 void tb_hop_shelf_round(struct tb_hop_shelf *s, bool waits, tb_time_ns now);
 
-/* The first chunk at or after `from` that has an object which nobody here has dealt with; count:
- * none. */
+/* The first chunk at or after `from` that has an encoded chunk which nobody here has
+ * dealt with; count: none. */
 uint32_t tb_hop_shelf_find(const struct tb_hop_shelf *s, uint32_t from);
 /* We hold its base, and may decode it. */
 bool tb_hop_shelf_fits(const struct tb_hop_shelf *s);
-/* The object goes on: to our own shelf, or to the owner. */
+/* The encoded chunk goes on: to our own shelf, or to the owner. */
 bool tb_hop_shelf_passes(const struct tb_hop_shelf *s, uint32_t line);
 /* Nothing is to come of it that the owner wants. */
 bool tb_hop_shelf_over(const struct tb_hop_shelf *s);
-/* Its object may still come, so it is not asked for whole. */
+/* Its encoded chunk may still come, so it is not asked for whole. */
 bool tb_hop_shelf_awaited(const struct tb_hop_shelf *s, uint32_t line);
-/* Nothing is left to be done about a chunk's object. */
+/* Nothing is left to be done about a chunk's encoded chunk. */
 void tb_hop_shelf_done(struct tb_hop_shelf *s, uint32_t line);
 
 /* Asserts what holds of its bits: a delta that is in flight or done is known, and none is both. */

@@ -59,7 +59,7 @@ enum fault {
 /* Ways that are no fault and are not in every seed: how often each was. */
 /* clang-format off */
 #define WAY_LIST(X)                                                                   \
-    X(OBJECT, "object") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") \
+    X(ENCODED, "encoded") X(UNPUBLISH, "unpublish") X(EVERY, "every") X(ADOPT, "adopt") \
     X(MODELS, "models") X(ANCHOR, "anchor") X(LANES, "lanes") X(PUSH, "push")
 /* clang-format on */
 enum way {
@@ -216,7 +216,7 @@ struct trainer { /* of one model; home is the site of the model's number */
     uint64_t number; /* of the next version */
     uint32_t making; /* version that is being published, or NONE */
     bool calm;       /* it was begun after the faults stopped */
-    bool encodes;    /* the gateway wants differences */
+    bool encodes;    /* the gateway wants deltas */
     uint32_t sealed; /* shards of it that were answered */
     tb_time_ns publish_at;
     uint32_t hold_steps; /* with an open SEAL and a gateway that runs */

@@ -15,12 +15,12 @@
 #include "world_process.h"
 #include "world_versions.h"
 
-#define TOKENS_MAX       8u
-#define BUFFERS_MAX      (2u * SHARDS_MAX + 1u)
-#define LINES_MAX        (SHARDS_MAX * CHUNKS_MAX)
-#define AIMS_MAX         4u
-#define OBJECT_BYTES_MAX 8192u
-#define SCALE            1024u /* a byte of the world stands for so many: what the bucket counts */
+#define TOKENS_MAX        8u
+#define BUFFERS_MAX       (2u * SHARDS_MAX + 1u)
+#define LINES_MAX         (SHARDS_MAX * CHUNKS_MAX)
+#define AIMS_MAX          4u
+#define ENCODED_BYTES_MAX 8192u
+#define SCALE             1024u /* a byte of the world stands for so many: what the bucket counts */
 
 struct export
 {
@@ -68,7 +68,7 @@ struct tb_hop {
     uint32_t aim_count;
     /* Chunks that its rank encodes come one by one, of this shard alone; from `objects_end` on
      * none does. */
-    uint32_t object_at, objects_end;
+    uint32_t encoded_at, encoded_chunks_end;
     struct tb_hop_stats stats;
 };
 
@@ -213,9 +213,9 @@ enum tb_status tb_hop_open(struct tb_fabric *f, const struct tb_hop_options *opt
         }
     }
     tb_hop_state_init(&h->core, h->shards, count, options->order_seed, the->now);
-    if (options->objects != NULL &&
+    if (options->encoded_chunks != NULL &&
         count == 1) /* some rank stops in the middle, as its trainer publishes again */
-        h->objects_end = (uint32_t)world_random(2 * h->shards[0].chunk_count);
+        h->encoded_chunks_end = (uint32_t)world_random(2 * h->shards[0].chunk_count);
     h->open_at = tb_time_add(the->now, TB_MS(1 + world_random(5)));
     h->heard_at = the->now;
     struct tb_hop **at = &f->hops;
@@ -440,21 +440,21 @@ static enum tb_status decode(struct tb_hop *h, const struct tb_hop_aim *aim,
 }
 
 /* False: outside what is exported. */
-static bool take_object(struct tb_hop *h, const struct export *e, const struct tb_hop_aim *aim)
+static bool take_encoded(struct tb_hop *h, const struct export *e, const struct tb_hop_aim *aim)
 {
     uint8_t bytes[SHARD_BYTES];
-    const uint64_t at = h->shelf_at.offset + tb_shelf_room_offset(h->shelf.count) + aim->object->offset;
-    TB_ASSERT(aim->object->bytes <= sizeof bytes);
-    if (!read_at(e, h->shelf_at.buffer, at, bytes, aim->object->bytes)) return false;
-    if (world_strikes(FAULT_CORRUPT, 1000)) bytes[aim->object->bytes / 2] ^= 1u;
-    const struct tb_codec_coded coded = {aim->object->form, bytes, aim->object->bytes};
+    const uint64_t at = h->shelf_at.offset + tb_shelf_room_offset(h->shelf.count) + aim->encoded->offset;
+    TB_ASSERT(aim->encoded->bytes <= sizeof bytes);
+    if (!read_at(e, h->shelf_at.buffer, at, bytes, aim->encoded->bytes)) return false;
+    if (world_strikes(FAULT_CORRUPT, 1000)) bytes[aim->encoded->bytes / 2] ^= 1u;
+    const struct tb_codec_coded coded = {aim->encoded->form, bytes, aim->encoded->bytes};
     const bool good = aim->passed_on || decode(h, aim, &coded) == TB_OK;
     if (good && tb_hop_shelf_passes(&h->shelf, aim->line)) tb_shelf_put(h->shelf.ours, aim->line, &coded);
     if (good)
         tb_hop_landed(&h->core, aim);
     else
-        tb_hop_object_failed(&h->core, aim);
-    the->went[WAY_OBJECT] += good && !aim->passed_on;
+        tb_hop_encoded_failed(&h->core, aim);
+    the->went[WAY_ENCODED] += good && !aim->passed_on;
     return true;
 }
 
@@ -482,8 +482,8 @@ static bool land(struct tb_hop *h, const struct export *e)
             continue;
         }
         h->aims[i] = h->aims[--h->aim_count];
-        if (a.aim.object != NULL) {
-            if (take_object(h, e, &a.aim)) continue;
+        if (a.aim.encoded != NULL) {
+            if (take_encoded(h, e, &a.aim)) continue;
             drop(h, &a.aim);
             return false;
         }
@@ -514,15 +514,15 @@ static bool encode(const struct tb_hop *h, uint32_t v, uint8_t *room, struct tb_
                  *base = &the->versions[world_version_before(v)].shards[shard];
     struct tb_codec *codec = NULL;
     uint32_t bytes = 0;
-    struct tb_codec_input in = {.bytes = tb_place_chunk(&piece->place, h->object_at, &bytes),
-                                .base = tb_place_chunk(&base->place, h->object_at, &bytes),
+    struct tb_codec_input in = {.bytes = tb_place_chunk(&piece->place, h->encoded_at, &bytes),
+                                .base = tb_place_chunk(&base->place, h->encoded_at, &bytes),
                                 .classes = 8};
     in.count = bytes;
-    in.dtype = tb_layout_dtype_at(&piece->manifest.layout, piece->manifest.chunks[h->object_at].offset);
+    in.dtype = tb_layout_dtype_at(&piece->manifest.layout, piece->manifest.chunks[h->encoded_at].offset);
     if (tb_codec_new(&codec) != TB_OK) return false;
     const struct tb_codec_form form = {TB_CODEC_SPARSE, true};
-    const struct tb_codec_room out = {room, OBJECT_BYTES_MAX};
-    TB_ASSERT(tb_codec_bound(form.id, bytes) <= OBJECT_BYTES_MAX);
+    const struct tb_codec_room out = {room, ENCODED_BYTES_MAX};
+    TB_ASSERT(tb_codec_bound(form.id, bytes) <= ENCODED_BYTES_MAX);
     const bool good = tb_codec_encode(codec, form, &in, out, coded_out) == TB_OK && coded_out->form.on_base;
     tb_codec_free(codec);
     if (good && world_strikes(FAULT_CORRUPT, 1000)) room[coded_out->count / 2] ^= 1u;
@@ -530,22 +530,22 @@ static bool encode(const struct tb_hop *h, uint32_t v, uint8_t *room, struct tb_
 }
 
 /* True: more of them are to come. */
-static bool bring_object(struct tb_hop *h)
+static bool bring_encoded(struct tb_hop *h)
 {
-    static uint8_t room[OBJECT_BYTES_MAX];
+    static uint8_t room[ENCODED_BYTES_MAX];
     const struct tb_hop_shard *shard = &h->shards[0];
-    if (h->object_at >= h->objects_end || h->object_at >= shard->chunk_count) return false;
+    if (h->encoded_at >= h->encoded_chunks_end || h->encoded_at >= shard->chunk_count) return false;
     if (world_random(3) == 0) return true;
     const uint32_t v = version_of_place(shard->place);
     TB_ASSERT(v != NONE && world_version_before(v) != NONE);
     struct tb_codec_coded coded;
-    const struct tb_hop_object object = {.shard = shard->source->shard,
-                                         .chunk = h->object_at,
-                                         .chunk_count = shard->chunk_count,
-                                         .base = the->versions[world_version_before(v)].key.uid,
-                                         .coded = encode(h, v, room, &coded) ? &coded : NULL};
-    h->options.objects(h->options.user, &object);
-    h->object_at++;
+    const struct tb_hop_encoded encoded = {.shard = shard->source->shard,
+                                           .chunk = h->encoded_at,
+                                           .chunk_count = shard->chunk_count,
+                                           .base = the->versions[world_version_before(v)].key.uid,
+                                           .coded = encode(h, v, room, &coded) ? &coded : NULL};
+    h->options.encoded_chunks(h->options.user, &encoded);
+    h->encoded_at++;
     return true;
 }
 
@@ -571,7 +571,7 @@ static void hop_run(struct tb_hop *h)
     bool sound = the->now < h->core.poll_at || poll_bitmaps(h, e);
     if (sound) take_aims(h);
     sound = sound && land(h, e);
-    const bool more = sound && bring_object(h);
+    const bool more = sound && bring_encoded(h);
     if (!sound) {
         lose(h, TB_PEER_GARBLED);
     } else if (!more && tb_hop_whole(&h->core)) {

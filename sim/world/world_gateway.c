@@ -94,7 +94,7 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->link_retry_min_ms = 50;
     c->link_retry_max_ms = 800;
     c->link_codec = the->codec;
-    c->link_objects_percent = 20;
+    c->link_encoded_percent = 20;
     c->link_protocol_max =
         world_random(4) == 0 ? TB_LINK_PROTOCOL_MIN : TB_LINK_PROTOCOL; /* P9: some lag a release behind */
     c->link_congestion = "auto";

@@ -94,31 +94,33 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, uint32_t
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
 
-static struct tb_object_name name_of(const struct tb_shelf_work *w, uint32_t shard, uint32_t k)
+static struct tb_encoded_chunk_name name_of(const struct tb_shelf_work *w, uint32_t shard, uint32_t k)
 {
-    return (struct tb_object_name){.uid = &w->task.uid,
-                                   .base = &w->task.base,
-                                   .shard = shard,
-                                   .chunk = k,
-                                   .shard_count = w->task.shard_count,
-                                   .chunk_count = w->places[shard]->manifest->chunk_count};
+    return (struct tb_encoded_chunk_name){.uid = &w->task.uid,
+                                          .base = &w->task.base,
+                                          .shard = shard,
+                                          .chunk = k,
+                                          .shard_count = w->task.shard_count,
+                                          .chunk_count = w->places[shard]->manifest->chunk_count};
 }
 
 static bool awaited(const struct tb_shelf_work *w, uint32_t shard, uint32_t k)
 {
-    const struct tb_object_name name = name_of(w, shard, k);
-    return w->task.objects != NULL && tb_objects_awaits(w->task.objects, &name, the->now);
+    const struct tb_encoded_chunk_name name = name_of(w, shard, k);
+    return w->task.encoded_chunks != NULL &&
+           tb_encoded_chunks_awaits(w->task.encoded_chunks, &name, the->now);
 }
 
 /* As it came from a rank or over a link. */
 static bool forward(struct tb_shelf_work *w, uint32_t shard, uint32_t k, uint32_t line)
 {
-    const struct tb_object_name name = name_of(w, shard, k);
-    struct tb_object *object = w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
-    if (object == NULL) return false;
-    const struct tb_codec_coded coded = tb_object_coded(object);
+    const struct tb_encoded_chunk_name name = name_of(w, shard, k);
+    struct tb_encoded_chunk *encoded =
+        w->task.encoded_chunks != NULL ? tb_encoded_chunks_find(w->task.encoded_chunks, &name) : NULL;
+    if (encoded == NULL) return false;
+    const struct tb_codec_coded coded = tb_encoded_chunk_coded(encoded);
     tb_shelf_put(w->task.shelf, line, &coded);
-    tb_object_unref(w->task.objects, object);
+    tb_encoded_chunk_unref(w->task.encoded_chunks, encoded);
     return true;
 }
 

@@ -54,12 +54,12 @@ struct hedged {
 static struct tb_hedge h; /* of the state that is looked at */
 static struct tb_hedge_kind usual_kind;
 static tb_time_ns step; /* that passes at once */
-static bool based;
+static bool on_base;
 static unsigned near_the_end, stalled, lent, again_whole; /* second ways that were given */
 
 static bool kind_of(const struct hedged *w, const struct tb_parcel *p)
 {
-    return based && !w->whole[p->first];
+    return on_base && !w->whole[p->first];
 }
 
 static void unpack(const struct kept *k)
@@ -87,7 +87,7 @@ static void pack_way(struct tb_hedge_way *to, const struct tb_hedge_way *way)
     to->left = way->left;
     to->slot = way->slot;
     to->again = way->again;
-    to->based = way->based;
+    to->on_base = way->on_base;
 }
 
 static void pack(struct kept *k)
@@ -129,7 +129,7 @@ static bool is_late(const struct hedged *w, const struct tb_hedge_way *way)
     for (uint32_t k = way->parcel.first; k < way->parcel.first + way->parcel.count; k++)
         if (!there(w, k) && w->second[k] != 0) return false;
     if (quiet >= 3 * step) return true;
-    return tb_outbound_all_on_their_way(&w->c) && (ago(way->taken_at) >= step || is_slow(mine, way->based));
+    return tb_outbound_all_on_their_way(&w->c) && (ago(way->taken_at) >= step || is_slow(mine, way->on_base));
 }
 
 /* The one that has been on its way for longest. */
@@ -161,7 +161,7 @@ static void credit_is_true(const struct hedged *w, bool kind)
         credit += h.credits[i].millibytes[kind];
     }
     assert_int_equal(credit, w->own[kind]);
-    if (!based && kind) assert_int_equal(credit + h.kinds[1].left_millibytes, 0);
+    if (!on_base && kind) assert_int_equal(credit + h.kinds[1].left_millibytes, 0);
 }
 
 /* Each way that is known carries something that is not there, by the slot that has it; of each that
@@ -177,7 +177,7 @@ static void ways_are_true(const struct hedged *w)
             left++;
             assert_true(w->first[k] == way->slot + 1 || w->second[k] == way->slot + 1);
             assert_int_equal(way->again, w->second[k] != 0);
-            assert_int_equal(way->based, based && !w->whole[k]);
+            assert_int_equal(way->on_base, on_base && !w->whole[k]);
         }
         assert_true(left > 0);
         assert_int_equal(way->left, left);
@@ -194,7 +194,7 @@ static void ways_are_true(const struct hedged *w)
 
 static bool take(struct hedged *w, uint8_t slot)
 {
-    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = based};
+    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .on_base = on_base};
     if (!tb_outbound_next(&w->c, &way.parcel)) return true;
     tb_outbound_taken(&w->c, &way.parcel, slot);
     tb_hedge_taken(&h, NOW, &way, &w->c);
@@ -216,7 +216,7 @@ static bool take_again(struct hedged *w, uint8_t slot)
     tb_outbound_taken(&w->c, &p, slot);
     tb_hedge_taken(&h, NOW,
                    &(struct tb_hedge_way){
-                       .crossing = CROSSING, .slot = slot, .based = based, .again = true, .parcel = p},
+                       .crossing = CROSSING, .slot = slot, .on_base = on_base, .again = true, .parcel = p},
                    &w->c);
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         if (w->second[k] == QUEUED)
@@ -276,13 +276,13 @@ static bool refused(struct hedged *w, uint32_t k)
 {
     const struct tb_parcel *p = &w->waits.parcel;
     const struct tb_frame_refused m = {
-        .crossing = CROSSING, .chunk = k, .why = based ? TB_REFUSAL_NO_BASE : TB_REFUSAL_LOST};
+        .crossing = CROSSING, .chunk = k, .why = on_base ? TB_REFUSAL_NO_BASE : TB_REFUSAL_LOST};
     uint32_t times;
     if (w->first[k] == 0) return false;
     if (k >= p->first && k < p->first + p->count) recall(w);
     CHECK_OK(tb_outbound_refused(&w->c, &m, &times));
     tb_hedge_refused(&h, &m, &w->c);
-    w->whole[k] = based;
+    w->whole[k] = on_base;
     w->first[k] = w->second[k] = 0;
     return true;
 }
@@ -317,11 +317,11 @@ static bool hedge(struct hedged *w)
     assert_int_equal(tb_hedge_next(&h, NOW, CROSSING, &w->c, &again), due);
     if (!due) return true;
     assert_true(again.parcel.first == rest.first && again.parcel.count == rest.count);
-    assert_int_equal(again.parcel.plain, based && !kind);
+    assert_int_equal(again.parcel.plain, on_base && !kind);
     assert_int_equal(again.avoid, avoid | UINT64_C(1) << way->slot);
     if (lent != lent_before) assert_int_equal(h.kinds[kind].left_millibytes, 0);
     *(tb_outbound_all_on_their_way(&w->c) ? &near_the_end : &stalled) += 1;
-    again_whole += based && !kind;
+    again_whole += on_base && !kind;
     tb_outbound_again(&w->c, &again.parcel);
     for (uint32_t k = rest.first; k < rest.first + rest.count; k++) {
         if (there(w, k)) continue;
@@ -368,9 +368,9 @@ static bool over(struct hedged *w)
  * may go again of each kind. */
 static bool another(const struct hedged *w)
 {
-    struct tb_hedge_way way = {.crossing = OTHER, .based = based};
+    struct tb_hedge_way way = {.crossing = OTHER, .on_base = on_base};
     way.parcel = (struct tb_parcel){.count = 1, .bytes = QUARTER / h.permille};
-    for (unsigned whole = 0; whole < (based ? 2 : 1); whole++) {
+    for (unsigned whole = 0; whole < (on_base ? 2 : 1); whole++) {
         way.parcel.plain = whole != 0;
         tb_hedge_taken(&h, NOW, &way, &w->c);
     }
@@ -489,13 +489,13 @@ static void every_event_in_every_state_of_a_hedge(void **state)
     for (int i = 0; i < 4; i++) {
         const bool known = i >= 2;
         const uint32_t permille = known ? TB_HEDGE_PERMILLE : 500;
-        based = i % 2 == 1;
+        on_base = i % 2 == 1;
         begin(&w, known, permille);
         near_the_end = stalled = lent = again_whole = 0;
         (void)explore_some(&(struct explore){&w, sizeof w, HEDGED_EVENTS, hedged_give}, 120000);
         printf("%u near the end, %u stalled, %u lent, %u whole\n", near_the_end, stalled, lent, again_whole);
         assert_true(near_the_end > 50 && stalled > 10 && lent > 10);
-        assert_true(again_whole > 10 || !based || permille == TB_HEDGE_PERMILLE);
+        assert_true(again_whole > 10 || !on_base || permille == TB_HEDGE_PERMILLE);
     }
 }
 

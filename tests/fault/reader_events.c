@@ -319,7 +319,7 @@ static bool shelf_head(struct shelved *w, unsigned what, uint64_t bits)
     return true;
 }
 
-/* Entries for all lines: an object, none, one out of the room, one larger than its chunk. */
+/* Entries for all lines: an encoded chunk, none, one out of the room, one larger than its chunk. */
 static bool shelf_entries(struct shelved *w, unsigned what)
 {
     uint64_t memory[64] = {0};
@@ -345,7 +345,7 @@ static bool shelved_event(struct shelved *w, unsigned e)
 {
     if (e < 20) return shelf_head(w, e / 5, e % 5);
     if ((e -= 20) < 2) return shelf_entries(w, e);
-    if ((e -= 2) < LINES) { /* the object is asked for, and */
+    if ((e -= 2) < LINES) { /* the encoded chunk is asked for, and */
         if (tb_hop_shelf_find(&w->s, e) != e) return false;
         return tb_bitmap_set(w->s.busy, e);
     }

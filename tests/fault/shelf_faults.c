@@ -35,8 +35,8 @@ struct site {
     struct tb_fabric *fabric; /* the source's */
     struct tb_source_shard shard;
     struct tale tale;
-    bool shelved, faulty; /* the thread said nothing against it */
-    uint32_t objects;     /* that the worker decoded */
+    bool shelved, faulty;    /* the thread said nothing against it */
+    uint32_t encoded_chunks; /* that the worker decoded */
 };
 
 static void copy_make(struct copy *c, const struct cargo *cargo)
@@ -126,7 +126,7 @@ static bool read_all(struct site *w)
         tb_hop_close_counted(hop, &stats);
     }
     tb_fabric_close(reader);
-    w->objects = stats.chunks_encoded;
+    w->encoded_chunks = stats.chunks_encoded;
     return status == TB_OK && told(&w->tale).whole > 0 && told(&w->tale).lost == 0;
 }
 
@@ -139,7 +139,7 @@ static bool round_run(void *world)
     return w->shelved && whole;
 }
 
-/* Each object decodes to its chunk. */
+/* Each encoded chunk decodes to its chunk. */
 static void shelf_check(const struct site *w, const struct copy *c)
 {
     const struct tb_manifest *m = &w->cargo.manifest;
@@ -171,7 +171,7 @@ static void check(void *world, bool done)
     struct site *w = world;
     assert_int_equal(told(&w->tale).bad, 0);
     /* A reader without memory to decode in reads chunks whole. */
-    assert_true(!done || (tb_place_whole(&w->worker.hold.place) && (w->objects > 0 || w->faulty)));
+    assert_true(!done || (tb_place_whole(&w->worker.hold.place) && (w->encoded_chunks > 0 || w->faulty)));
     hold_check(&w->worker.hold, &w->cargo);
     shelf_check(w, &w->source);
     shelf_check(w, &w->worker);
@@ -181,7 +181,7 @@ static void check(void *world, bool done)
     copy_free(&w->worker);
 }
 
-static void objects_are_the_chunks_or_are_not_there(void **state)
+static void encoded_chunks_are_the_chunks_or_are_not_there(void **state)
 {
     (void)state;
     static struct site w;
@@ -201,7 +201,7 @@ static void objects_are_the_chunks_or_are_not_there(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(objects_are_the_chunks_or_are_not_there)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(encoded_chunks_are_the_chunks_or_are_not_there)};
     tb_net_library_faults();
     tb_log_set(TB_LOG_ERROR, -1);
     (void)signal(SIGPIPE, SIG_IGN);

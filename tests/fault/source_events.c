@@ -31,7 +31,7 @@ static const struct tb_manifest manifest = {
 struct told {
     struct tb_source_shard s;
     struct tb_source_at at[TENSORS + 1];
-    struct tb_source_object objects[CHUNKS + 1];
+    struct tb_source_encoded encoded_chunks[CHUNKS + 1];
 };
 
 /* The next of the choices that `*rest` numbers. */
@@ -42,11 +42,11 @@ static uint32_t pick(uint32_t *rest, uint32_t count)
     return choice;
 }
 
-static struct tb_source_object object_of(uint32_t choice)
+static struct tb_source_encoded encoded_of(uint32_t choice)
 {
-    static const struct tb_source_object choices[] = {{0, 0, 0, 0},   {1, 1, 4, 40},
-                                                      {1, 0, 4, 40},  {1, BLOB_BYTES + 1, 4, 0},
-                                                      {1, 2, 4, FAR}, {0, 99, 9, FAR}};
+    static const struct tb_source_encoded choices[] = {{0, 0, 0, 0},   {1, 1, 4, 40},
+                                                       {1, 0, 4, 40},  {1, BLOB_BYTES + 1, 4, 0},
+                                                       {1, 2, 4, FAR}, {0, 99, 9, FAR}};
     return choices[choice];
 }
 
@@ -62,15 +62,15 @@ static bool told_of(uint32_t number, struct told *t)
     t->s.tensor_count = pick(&number, TENSORS + 2);
     t->at[0] = (struct tb_source_at){1, 100};
     t->at[1] = (struct tb_source_at){2, pick(&number, 2) == 0 ? 200 : FAR};
-    t->s.object_count = pick(&number, CHUNKS + 2);
-    t->objects[0] = object_of(pick(&number, 6));
-    t->objects[1] = object_of(pick(&number, 6));
+    t->s.encoded_count = pick(&number, CHUNKS + 2);
+    t->encoded_chunks[0] = encoded_of(pick(&number, 6));
+    t->encoded_chunks[1] = encoded_of(pick(&number, 6));
     t->s.tensors = t->s.tensor_count > 0 ? t->at : NULL;
-    t->s.objects = t->s.object_count > 0 ? t->objects : NULL;
+    t->s.encoded_chunks = t->s.encoded_count > 0 ? t->encoded_chunks : NULL;
     return number == 0;
 }
 
-static bool object_fits(const struct tb_source_object *o, uint32_t chunk_bytes)
+static bool encoded_fits(const struct tb_source_encoded *o, uint32_t chunk_bytes)
 {
     return o->codec == 0 || (o->bytes >= 1 && o->bytes <= chunk_bytes && o->offset < FAR);
 }
@@ -83,9 +83,9 @@ static bool fits(const struct told *t)
     if (s->held_buffer != TB_SOURCE_ALL_HELD && s->held_offset == 4) return false;
     if (s->scattered ? s->tensor_count != TENSORS || t->at[1].offset == FAR : s->tensor_count != 0)
         return false;
-    if (s->object_count == 0) return true;
-    return s->object_count == CHUNKS && object_fits(&t->objects[0], chunks[0].bytes) &&
-           object_fits(&t->objects[1], chunks[1].bytes);
+    if (s->encoded_count == 0) return true;
+    return s->encoded_count == CHUNKS && encoded_fits(&t->encoded_chunks[0], chunks[0].bytes) &&
+           encoded_fits(&t->encoded_chunks[1], chunks[1].bytes);
 }
 
 static struct tb_source_at where(const struct told *t, uint64_t byte)
@@ -109,10 +109,10 @@ static void each_byte_is_where_it_stands(const struct told *t)
             }
         }
     for (uint32_t k = 0; k < CHUNKS; k++) {
-        const struct tb_source_object *object = NULL;
-        const bool there = t->s.object_count > 0 && t->objects[k].codec != 0;
-        assert_int_equal(tb_source_object_of(&t->s, k, &object), there);
-        if (there) assert_ptr_equal(object, &t->objects[k]);
+        const struct tb_source_encoded *encoded = NULL;
+        const bool there = t->s.encoded_count > 0 && t->encoded_chunks[k].codec != 0;
+        assert_int_equal(tb_source_encoded_of(&t->s, k, &encoded), there);
+        if (there) assert_ptr_equal(encoded, &t->encoded_chunks[k]);
     }
 }
 

@@ -47,8 +47,8 @@ struct world {
     uint64_t held[3], claimed[3];
     struct tb_place place, base;
     struct tb_outbound crossing;
-    bool based, asked[CHUNKS], plain[CHUNKS]; /* refused; and otherwise than as lost: whole from then on */
-    uint8_t on[CHUNKS];                       /* 0: not on its way; else slot + 1 */
+    bool on_base, asked[CHUNKS], plain[CHUNKS]; /* refused; and otherwise than as lost: whole from then on */
+    uint8_t on[CHUNKS];                         /* 0: not on its way; else slot + 1 */
 };
 
 static void world_init(struct world *w, void *memory)
@@ -81,7 +81,7 @@ static void take_one(struct world *w, uint8_t slot)
     for (uint32_t k = p.first; k < p.first + p.count; k++) {
         FUZZ_REQUIRE(!peer_has(w, k) && w->on[k] == 0);
         FUZZ_REQUIRE(p.plain == w->plain[k]);
-        FUZZ_REQUIRE(!w->based || k % 3 != 0 || w->asked[k]); /* the peer makes it itself */
+        FUZZ_REQUIRE(!w->on_base || k % 3 != 0 || w->asked[k]); /* the peer makes it itself */
         w->on[k] = (uint8_t)(slot + 1);
     }
     tb_outbound_taken(&w->crossing, &p, slot);
@@ -114,7 +114,7 @@ static void hear_base(struct world *w)
 {
     if (tb_outbound_name_base(&w->crossing) != TB_OK) return;
     tb_outbound_base(&w->crossing, &w->base, 1);
-    w->based = true;
+    w->on_base = true;
 }
 
 static void hear_gone(struct world *w, uint8_t slot)

@@ -1,6 +1,6 @@
 /* All that a worker and its gateway can send to each other, and a hop's requests and answers. The
- * first byte says which message the rest is. A message that decodes encodes to the same bytes, and a
- * status in it is one.
+ * first byte says which message the rest is. A message that decodes encodes to the same bytes, and
+ * a status in it is one.
  *
  * Covers: intra/session_msg.h intra/hop/hop_wire.h */
 #include "intra/hop/hop_wire.h"

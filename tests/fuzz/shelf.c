@@ -3,9 +3,10 @@
  * memory; what is lacking of it is zero. It is read twice, as it is and as its other half says,
  * because it may change between two rounds.
  *
- * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points into the
- * room and is no larger than its chunk; each chunk's object is done with once; what is passed on is
- * what was read; and rounds end: whatever a shelf says, no chunk is awaited for ever (P6, P7).
+ * Nothing is asked for outside of the shelf; what is asked for has a bit; an entry points
+ * into the room and is no larger than its chunk; each chunk's encoded chunk is done with
+ * once; what is passed on is what was read; and rounds end: whatever a shelf says, no chunk
+ * is awaited for ever (P6, P7).
  *
  * Covers: base/layout/shelf.c intra/hop/hop_shelf.c */
 #include "base/codec/codec.h"
@@ -33,7 +34,7 @@ static uint8_t room_byte(const struct tb_shelf_entry *e, uint32_t i)
     return ((const uint8_t *)theirs + tb_shelf_room_offset(CHUNKS))[e->offset + i];
 }
 
-/* An object was read: passed on, and done with. */
+/* An encoded chunk was read: passed on, and done with. */
 static void take(struct tb_hop_shelf *s, uint32_t line)
 {
     const struct tb_shelf_entry *e = &s->entries[line];

@@ -27,8 +27,8 @@ static void walk(const struct tb_source_shard *shard)
         at += run.bytes;
     }
     for (uint32_t k = 0; k < CHUNKS; k++) {
-        const struct tb_source_object *object;
-        if (tb_source_object_of(shard, k, &object)) FUZZ_REQUIRE(object->bytes <= chunks[k].bytes);
+        const struct tb_source_encoded *encoded;
+        if (tb_source_encoded_of(shard, k, &encoded)) FUZZ_REQUIRE(encoded->bytes <= chunks[k].bytes);
     }
 }
 

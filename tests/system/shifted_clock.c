@@ -20,7 +20,7 @@ __attribute__((constructor)) static void begin(void)
 {
     const char *path = getenv("TB_CLOCK_SHIFT");
     void *found = dlsym(RTLD_NEXT, "clock_gettime");
-    memcpy(&machines, &found, sizeof machines); /* ISO C knows no way from an object to a function */
+    memcpy(&machines, &found, sizeof machines); /* ISO C knows no way from an encoded chunk to a function */
     const int fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) return;
     void *map = mmap(NULL, sizeof *shift_s, PROT_READ, MAP_SHARED, fd, 0);

@@ -64,7 +64,7 @@ def two_versions(lab, **model):
 
 
 @scenario
-def a_new_site_with_an_old_copy_begins_with_a_step(lab):
+def a_new_site_with_an_old_copy_begins_with_a_delta(lab):
     """P1: the files are digested before a link is up, none of their version crosses, and the
     newest crosses as a step."""
     east, west, link, paths, uids = two_versions(lab)

@@ -123,7 +123,7 @@ def three_ways_to_update_a_rollout(lab):
 
 
 @scenario
-def who_patches_reads_steps_by_any_way(lab):
+def a_patching_worker_reads_deltas_by_any_transport(lab):
     """P1: also on its gateway's host, where others take whole chunks: what is kept encoded comes
     encoded, once the site has seen it patch."""
     site = home(lab)

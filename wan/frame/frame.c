@@ -165,7 +165,7 @@ bool tb_chunk_frame_may(uint32_t protocol, struct tb_codec_form form)
     case TB_CODEC_PLANES:
         return protocol >= TB_LINK_PROTOCOL_BASES;
     case TB_CODEC_SPARSE:
-    case TB_CODEC_STEPS:
+    case TB_CODEC_CHAINED:
         return form.on_base;
     }
     return false;

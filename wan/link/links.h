@@ -169,7 +169,7 @@ struct tb_links_options {
     const struct tb_links_peer_options *peers; /* copied */
     uint32_t peer_count;
     /* encoded chunks that are kept (encoded_chunks.h); outlives the links; NULL: none are */
-    struct tb_objects *objects;
+    struct tb_encoded_chunks *encoded_chunks;
     uint32_t protocol_max;          /* a peer of the release before is spoken to in its own [2] */
     const struct tb_links_ops *ops; /* static */
     void *user;

@@ -14,8 +14,9 @@ static void check_all(struct tb_links *ls, bool small)
     if (small) tb_links_divisions_check(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         tb_link_traffic_check(&ls->links[i], small);
-    if (ls->options.objects != NULL && (!small || tb_objects_are_few(ls->options.objects)))
-        tb_objects_check(ls->options.objects);
+    if (ls->options.encoded_chunks != NULL &&
+        (!small || tb_encoded_chunks_are_few(ls->options.encoded_chunks)))
+        tb_encoded_chunks_check(ls->options.encoded_chunks);
 }
 
 void tb_links_check(struct tb_links *ls, tb_time_ns now)

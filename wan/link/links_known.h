@@ -177,7 +177,7 @@ struct tb_links_stats {
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */
     uint64_t chunks_bad;          /* received with a wrong digest or encoding */
     uint64_t chunks_refused;      /* that the peer refused */
-    uint64_t chunks_on_base;      /* sent as deltas */
+    uint64_t delta_chunks;        /* sent as deltas */
     uint32_t expected;            /* models of which that peer takes the next version unasked, now */
     uint64_t pushed;              /* versions that went before they were asked for, */
     uint64_t pushes_declined;     /* or came so, and were not taken: they go when they are asked for */

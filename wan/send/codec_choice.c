@@ -20,7 +20,8 @@
 #define PACE_SAVING 1000u /* of more the number of classes is no matter */
 
 static const char *const wish_names[TB_CHOICE_WISHES] = {"raw", "zstd", "planes", "sparse", "auto"};
-static const char *const way_names[TB_WAYS] = {"raw", "zstd", "planes", "dense", "gaps", "classes", "steps"};
+static const char *const way_names[TB_WAYS] = {"raw",  "zstd",    "planes", "dense",
+                                               "gaps", "classes", "chained"};
 
 const char *tb_choice_wish_name(enum tb_choice_wish wish)
 {
@@ -133,7 +134,7 @@ struct tb_codec_form tb_choice_form(enum tb_choice_way way, unsigned *classes_ou
         [TB_WAY_DENSE] = {{TB_CODEC_PLANES, true}, 0},
         [TB_WAY_GAPS] = {{TB_CODEC_SPARSE, true}, 1},
         [TB_WAY_CLASSES] = {{TB_CODEC_SPARSE, true}, TB_CODEC_CLASSES},
-        [TB_WAY_STEPS] = {{TB_CODEC_STEPS, true}, 0},
+        [TB_WAY_CHAINED] = {{TB_CODEC_CHAINED, true}, 0},
     };
     TB_ASSERT(way < TB_WAYS);
     *classes_out = forms[way].classes;
@@ -152,8 +153,8 @@ enum tb_choice_way tb_choice_way_of(struct tb_codec_form form, unsigned classes)
         return form.on_base ? TB_WAY_DENSE : TB_WAY_PLANES;
     case TB_CODEC_SPARSE:
         return classes == 1 ? TB_WAY_GAPS : TB_WAY_CLASSES;
-    case TB_CODEC_STEPS:
-        return TB_WAY_STEPS;
+    case TB_CODEC_CHAINED:
+        return TB_WAY_CHAINED;
     }
     return TB_WAY_RAW;
 }
@@ -169,7 +170,7 @@ static bool may(const struct tb_choice *c, const struct tb_choice_ask *ask, enum
 {
     unsigned classes;
     const struct tb_codec_form form = tb_choice_form(way, &classes);
-    if (way == TB_WAY_STEPS || (form.on_base && !ask->based))
+    if (way == TB_WAY_CHAINED || (form.on_base && !ask->on_base))
         return false; /* a chunk is not encoded as chained deltas */
     if (form.id == TB_CODEC_PLANES && !is_float(ask->kind)) return false;
     if (way == TB_WAY_CLASSES && !is_float(ask->kind)) return false; /* bytes have one class */
@@ -256,16 +257,16 @@ static enum tb_choice_way probed(const struct tb_choice *c, const struct tb_choi
 {
     const enum tb_choice_way sparse = is_float(ask->kind) ? TB_WAY_CLASSES : TB_WAY_GAPS;
     if (way == TB_WAY_CLASSES || way == TB_WAY_GAPS || !may(c, ask, sparse)) return way;
-    return c->picks[ask->kind][ask->based] % PROBE == PROBE - 1 ? sparse : way;
+    return c->picks[ask->kind][ask->on_base] % PROBE == PROBE - 1 ? sparse : way;
 }
 
 static void count(struct tb_choice *c, const struct tb_choice_ask *ask, enum tb_choice_way way)
 {
     TB_ASSERT(way < TB_WAYS && ask->kind < TB_KINDS);
-    c->last[ask->kind][ask->based] = way;
-    c->picks[ask->kind][ask->based]++;
+    c->last[ask->kind][ask->on_base] = way;
+    c->picks[ask->kind][ask->on_base]++;
     c->chunks[way]++;
-    for (unsigned k = 0; ask->based && k < TB_KINDS; k++)
+    for (unsigned k = 0; ask->on_base && k < TB_KINDS; k++)
         c->of_late[k] += LATE * ((k == ask->kind ? 1 : 0) - c->of_late[k]);
 }
 
@@ -371,22 +372,23 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made)
     return true;
 }
 
-bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps)
+bool tb_choice_chains(struct tb_choice *c, const struct tb_choice_made *chained, unsigned deltas)
 {
-    TB_ASSERT(joined->kind < TB_KINDS && joined->raw_bytes > 0);
-    TB_ASSERT(steps > 0 && steps <= TB_CODEC_STEPS_MAX);
-    const struct tb_choice_ask based = {joined->kind, true}, whole = {joined->kind, false};
-    const enum tb_choice_way way = tb_choice_way_of(joined->form, joined->classes);
+    TB_ASSERT(chained->kind < TB_KINDS && chained->raw_bytes > 0);
+    TB_ASSERT(deltas > 0 && deltas <= TB_CODEC_CHAINED_MAX);
+    const struct tb_choice_ask on_base = {chained->kind, true}, whole = {chained->kind, false};
+    const enum tb_choice_way way = tb_choice_way_of(chained->form, chained->classes);
     unsigned classes;
-    if (joined->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, joined->form)) return false;
-    const double saving = (double)joined->raw_bytes / joined->wire_bytes;
-    const double decode = or_endless(c->ways[joined->kind][TB_WAY_CLASSES].decode) * c->cores / steps;
-    const bool joins = c->wish == TB_CHOICE_AUTO ? lesser(link_rate(c, saving), decode) >=
-                                                       tb_choice_rate(c, joined->kind, best(c, &whole), NULL)
-                                                 : tb_choice_form(fixed(c, &based), &classes).on_base;
-    if (!joins) return false;
-    count(c, &based, way);
-    save(c, joined->kind, way, 1 / saving);
+    if (chained->wire_bytes == 0 || !tb_chunk_frame_may(c->protocol, chained->form)) return false;
+    const double saving = (double)chained->raw_bytes / chained->wire_bytes;
+    const double decode = or_endless(c->ways[chained->kind][TB_WAY_CLASSES].decode) * c->cores / deltas;
+    const bool chains =
+        c->wish == TB_CHOICE_AUTO
+            ? lesser(link_rate(c, saving), decode) >= tb_choice_rate(c, chained->kind, best(c, &whole), NULL)
+            : tb_choice_form(fixed(c, &on_base), &classes).on_base;
+    if (!chains) return false;
+    count(c, &on_base, way);
+    save(c, chained->kind, way, 1 / saving);
     return true;
 }
 

@@ -50,7 +50,7 @@ enum tb_choice_way {
     TB_WAY_CLASSES, /* sparse, several: the fewest bytes */
     /* chained deltas: several sparse ones that were kept, from a base that has left. The saving is
      * known once one went */
-    TB_WAY_STEPS,
+    TB_WAY_CHAINED,
     TB_WAYS
 };
 const char *tb_choice_way_name(enum tb_choice_way way);
@@ -105,7 +105,7 @@ void tb_choice_seed(struct tb_choice *c, const struct tb_choice_speed speeds[TB_
 
 struct tb_choice_ask {
     enum tb_choice_kind kind;
-    bool based; /* the peer holds a base, and it can be used here */
+    bool on_base; /* the peer holds a base, and it can be used here */
 };
 /* The way, and what it is in codec.h's words. */
 enum tb_choice_way tb_choice_pick(struct tb_choice *c, const struct tb_choice_ask *ask);
@@ -131,7 +131,7 @@ bool tb_choice_takes(struct tb_choice *c, const struct tb_choice_made *made);
 /* The peer's base is not here any more, but `steps` chained deltas lead from it to the chunk. Do
  * they go, or does the chunk go whole? The bytes add up, and so does the time to decode them. If
  * they go they count as the way that was picked. */
-bool tb_choice_joins(struct tb_choice *c, const struct tb_choice_made *joined, unsigned steps);
+bool tb_choice_chains(struct tb_choice *c, const struct tb_choice_made *chained, unsigned deltas);
 /* How the last deltas of a model came from its ranks, until all were encoded, read and decoded. */
 struct tb_choice_pace {
     unsigned classes;   /* that it was in; 0: not known */

@@ -40,7 +40,7 @@ static void make_weights(struct trial *t)
 static struct tb_choice_speed try_way(const struct trial *t, enum tb_choice_way way)
 {
     TB_ASSERT(way > TB_WAY_RAW &&
-              way < TB_WAY_STEPS); /* raw takes no time, and chained deltas are not encoded */
+              way < TB_WAY_CHAINED); /* raw takes no time, and chained deltas are not encoded */
     struct tb_codec_input in = {
         .bytes = t->version, .count = TRIAL_BYTES, .dtype = TB_DTYPE_BF16, .base = t->base};
     const struct tb_codec_form form = tb_choice_form(way, &in.classes);
@@ -85,7 +85,7 @@ void tb_choice_trial(struct tb_choice_speed speeds_out[TB_WAYS])
     memset(speeds_out, 0, TB_WAYS * sizeof *speeds_out);
     if (memory(&t)) {
         make_weights(&t);
-        for (int w = TB_WAY_RAW + 1; w < TB_WAY_STEPS; w++)
+        for (int w = TB_WAY_RAW + 1; w < TB_WAY_CHAINED; w++)
             speeds_out[w] = try_way(&t, (enum tb_choice_way)w);
     }
     tb_codec_free(t.codec);

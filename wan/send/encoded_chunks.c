@@ -6,56 +6,56 @@
 #include "base/fault.h"
 #include "wan/send/encoded_chunks_inside.h"
 
-enum tb_status tb_objects_new(uint64_t budget_bytes, struct tb_objects **objects_out)
+enum tb_status tb_encoded_chunks_new(uint64_t budget_bytes, struct tb_encoded_chunks **encoded_chunks_out)
 {
-    struct tb_objects *o = tb_calloc(1, sizeof *o);
+    struct tb_encoded_chunks *o = tb_calloc(1, sizeof *o);
     if (o == NULL) return TB_SITE_NOMEM;
     if (uv_mutex_init(&o->lock) != 0) {
         tb_free(o);
         return TB_SITE_NOMEM;
     }
     o->budget = budget_bytes;
-    *objects_out = o;
+    *encoded_chunks_out = o;
     return TB_OK;
 }
 
-static uint64_t object_bytes(const struct tb_object *object)
+static uint64_t encoded_bytes(const struct tb_encoded_chunk *encoded)
 {
-    return sizeof *object + object->count;
+    return sizeof *encoded + encoded->count;
 }
 
-static void object_unref(struct tb_objects *o, struct tb_object *object)
+static void encoded_unref(struct tb_encoded_chunks *o, struct tb_encoded_chunk *encoded)
 {
-    TB_ASSERT(object->refs > 0);
-    if (--object->refs > 0) return;
-    TB_ASSERT(o->bytes >= object_bytes(object) && o->count > 0);
-    o->bytes -= object_bytes(object);
+    TB_ASSERT(encoded->refs > 0);
+    if (--encoded->refs > 0) return;
+    TB_ASSERT(o->bytes >= encoded_bytes(encoded) && o->count > 0);
+    o->bytes -= encoded_bytes(encoded);
     o->count--;
-    tb_free(object);
+    tb_free(encoded);
 }
 
 static uint64_t pair_bytes(uint32_t shard_count)
 {
-    return sizeof(struct tb_object_pair) + shard_count * sizeof(struct tb_object_shelf);
+    return sizeof(struct tb_encoded_chunk_pair) + shard_count * sizeof(struct tb_encoded_chunk_shelf);
 }
 
 static uint64_t shelf_bytes(uint32_t chunk_count)
 {
-    return chunk_count * sizeof(struct tb_object *) + TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t);
+    return chunk_count * sizeof(struct tb_encoded_chunk *) + TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t);
 }
 
-static void shelf_free(struct tb_objects *o, struct tb_object_shelf *shelf)
+static void shelf_free(struct tb_encoded_chunks *o, struct tb_encoded_chunk_shelf *shelf)
 {
     for (uint32_t k = 0; k < shelf->count; k++)
-        if (shelf->chunks[k] != NULL) object_unref(o, shelf->chunks[k]);
+        if (shelf->chunks[k] != NULL) encoded_unref(o, shelf->chunks[k]);
     TB_ASSERT(o->bytes >= shelf_bytes(shelf->count));
     o->bytes -= shelf_bytes(shelf->count);
     tb_free(shelf->chunks);
 }
 
-static void pair_free(struct tb_objects *o, struct tb_object_pair **at)
+static void pair_free(struct tb_encoded_chunks *o, struct tb_encoded_chunk_pair **at)
 {
-    struct tb_object_pair *p = *at;
+    struct tb_encoded_chunk_pair *p = *at;
     *at = p->next;
     for (uint32_t s = 0; s < p->shard_count; s++)
         if (p->shards[s].chunks != NULL) shelf_free(o, &p->shards[s]);
@@ -65,46 +65,48 @@ static void pair_free(struct tb_objects *o, struct tb_object_pair **at)
     tb_free(p);
 }
 
-void tb_objects_free(struct tb_objects *o)
+void tb_encoded_chunks_free(struct tb_encoded_chunks *o)
 {
     if (o == NULL) return;
     while (o->pairs != NULL)
         pair_free(o, &o->pairs);
-    tb_objects_forget(o, NULL);
+    tb_encoded_chunks_forget(o, NULL);
     TB_ASSERT(o->count == 0 && o->known_count == 0);
     uv_mutex_destroy(&o->lock);
     tb_free(o);
 }
 
-static struct tb_object_pair *pair_find(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_encoded_chunk_pair *pair_find(struct tb_encoded_chunks *o,
+                                               const struct tb_encoded_chunk_name *name)
 {
-    struct tb_object_pair *p = o->pairs;
+    struct tb_encoded_chunk_pair *p = o->pairs;
     while (p != NULL && !(tb_id_equal(&p->uid, name->uid) && tb_id_equal(&p->base, name->base)))
         p = p->next;
     return p;
 }
 
-static struct tb_object_shelf *shelf_of(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_encoded_chunk_shelf *shelf_of(struct tb_encoded_chunks *o,
+                                               const struct tb_encoded_chunk_name *name)
 {
-    struct tb_object_pair *p = pair_find(o, name);
+    struct tb_encoded_chunk_pair *p = pair_find(o, name);
     TB_ASSERT(p == NULL || name->shard < p->shard_count);
-    struct tb_object_shelf *shelf =
+    struct tb_encoded_chunk_shelf *shelf =
         p != NULL && p->shards[name->shard].chunks != NULL ? &p->shards[name->shard] : NULL;
     TB_ASSERT(shelf == NULL || name->chunk < shelf->count);
     return shelf;
 }
 
 /* The oldest pair goes. */
-static void make_room(struct tb_objects *o)
+static void make_room(struct tb_encoded_chunks *o)
 {
     TB_ASSERT(o->pairs != NULL && o->pair_count > 0);
-    struct tb_object_pair **at = &o->pairs;
+    struct tb_encoded_chunk_pair **at = &o->pairs;
     while ((*at)->next != NULL)
         at = &(*at)->next;
     pair_free(o, at);
 }
 
-bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
+bool tb_encoded_chunks_room(struct tb_encoded_chunks *o, uint64_t bytes, uint32_t least)
 {
     if (bytes > o->budget) return false;
     while (o->bytes + bytes > o->budget && o->pair_count > least)
@@ -112,33 +114,35 @@ bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least)
     return o->bytes + bytes <= o->budget;
 }
 
-static struct tb_object_pair *pair_new(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_encoded_chunk_pair *pair_new(struct tb_encoded_chunks *o,
+                                              const struct tb_encoded_chunk_name *name)
 {
     TB_ASSERT(name->shard_count > 0);
     const uint64_t bytes = pair_bytes(name->shard_count);
-    if (o->pair_count == TB_OBJECTS_PAIRS_MAX) make_room(o);
-    if (!tb_objects_room(o, bytes, 0)) return NULL;
-    struct tb_object_pair *p = tb_calloc(1, bytes);
+    if (o->pair_count == TB_ENCODED_CHUNKS_PAIRS_MAX) make_room(o);
+    if (!tb_encoded_chunks_room(o, bytes, 0)) return NULL;
+    struct tb_encoded_chunk_pair *p = tb_calloc(1, bytes);
     if (p == NULL) return NULL;
-    *p = (struct tb_object_pair){
+    *p = (struct tb_encoded_chunk_pair){
         .next = o->pairs, .uid = *name->uid, .base = *name->base, .shard_count = name->shard_count};
     o->pairs = p;
     o->pair_count++;
     o->bytes += bytes;
-    TB_ASSERT(o->pair_count <= TB_OBJECTS_PAIRS_MAX && o->bytes <= o->budget);
+    TB_ASSERT(o->pair_count <= TB_ENCODED_CHUNKS_PAIRS_MAX && o->bytes <= o->budget);
     return p;
 }
 
 /* Makes it where there is none; NULL: no room. */
-static struct tb_object_shelf *shelf_get(struct tb_objects *o, const struct tb_object_name *name)
+static struct tb_encoded_chunk_shelf *shelf_get(struct tb_encoded_chunks *o,
+                                                const struct tb_encoded_chunk_name *name)
 {
     TB_ASSERT(name->shard < name->shard_count);
-    struct tb_object_shelf *shelf = shelf_of(o, name);
+    struct tb_encoded_chunk_shelf *shelf = shelf_of(o, name);
     if (shelf != NULL) return shelf;
-    struct tb_object_pair *p = pair_find(o, name);
+    struct tb_encoded_chunk_pair *p = pair_find(o, name);
     if (p == NULL) p = pair_new(o, name);
     const uint64_t bytes = shelf_bytes(name->chunk_count);
-    if (p == NULL || !tb_objects_room(o, bytes, 1)) return NULL;
+    if (p == NULL || !tb_encoded_chunks_room(o, bytes, 1)) return NULL;
     p = pair_find(o, name); /* it may have been the oldest */
     if (p == NULL) return NULL;
     shelf = &p->shards[name->shard];
@@ -151,44 +155,46 @@ static struct tb_object_shelf *shelf_get(struct tb_objects *o, const struct tb_o
     return shelf;
 }
 
-static struct tb_object *object_new(struct tb_objects *o, const struct tb_object_news *news)
+static struct tb_encoded_chunk *encoded_new(struct tb_encoded_chunks *o,
+                                            const struct tb_encoded_chunk_news *news)
 {
     TB_ASSERT(news->coded->form.on_base); /* forms on no base are not kept */
     TB_ASSERT(news->coded->count <= UINT32_MAX);
     const struct tb_codec_coded *coded = news->coded;
-    struct tb_object *object = tb_malloc(sizeof *object + coded->count);
-    if (object == NULL) return NULL;
-    *object = (struct tb_object){.refs = 1,
-                                 .from = news->from,
-                                 .form = coded->form,
-                                 .digest = tb_digest_of(coded->bytes, coded->count),
-                                 .count = (uint32_t)coded->count};
-    memcpy(object->bytes, coded->bytes, coded->count);
-    o->bytes += object_bytes(object);
+    struct tb_encoded_chunk *encoded = tb_malloc(sizeof *encoded + coded->count);
+    if (encoded == NULL) return NULL;
+    *encoded = (struct tb_encoded_chunk){.refs = 1,
+                                         .from = news->from,
+                                         .form = coded->form,
+                                         .digest = tb_digest_of(coded->bytes, coded->count),
+                                         .count = (uint32_t)coded->count};
+    memcpy(encoded->bytes, coded->bytes, coded->count);
+    o->bytes += encoded_bytes(encoded);
     o->count++;
-    return object;
+    return encoded;
 }
 
-static void put_locked(struct tb_objects *o, const struct tb_object_name *name,
-                       const struct tb_object_news *news)
+static void put_locked(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                       const struct tb_encoded_chunk_news *news)
 {
     const struct tb_codec_coded *coded = news->coded;
-    struct tb_object_shelf *shelf = shelf_get(o, name);
+    struct tb_encoded_chunk_shelf *shelf = shelf_get(o, name);
     if (shelf == NULL || shelf->chunks[name->chunk] != NULL) return;
-    if (news->from == TB_OBJECT_OF_RANK) { /* what we make ourselves is no sign of it */
+    if (news->from == TB_ENCODED_CHUNK_OF_RANK) { /* what we make ourselves is no sign of it */
         shelf->news_at = news->now;
         shelf->came += !tb_bitmap_test(shelf->known, name->chunk);
     }
     (void)tb_bitmap_set(shelf->known, name->chunk);
-    if (coded == NULL || !tb_objects_room(o, sizeof(struct tb_object) + coded->count, 1)) return;
+    if (coded == NULL || !tb_encoded_chunks_room(o, sizeof(struct tb_encoded_chunk) + coded->count, 1))
+        return;
     shelf = shelf_of(o, name); /* its pair may have been the oldest */
-    if (shelf != NULL) shelf->chunks[name->chunk] = object_new(o, news);
+    if (shelf != NULL) shelf->chunks[name->chunk] = encoded_new(o, news);
 }
 
-void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
-                    const struct tb_object_news *news)
+void tb_encoded_chunks_put(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                           const struct tb_encoded_chunk_news *news)
 {
-    TB_ASSERT(news->from < TB_OBJECT_FROMS);
+    TB_ASSERT(news->from < TB_ENCODED_CHUNK_FROMS);
     TB_ASSERT(name->shard < name->shard_count && name->chunk < name->chunk_count);
     TB_ASSERT(news->coded == NULL || news->coded->form.on_base);
     uv_mutex_lock(&o->lock);
@@ -200,54 +206,59 @@ void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
     uv_mutex_unlock(&o->lock);
 }
 
-static bool is_damaged(const struct tb_object *object)
+static bool is_damaged(const struct tb_encoded_chunk *encoded)
 {
-    const struct tb_digest digest = tb_digest_of(object->bytes, object->count);
-    return !tb_digest_equal(&digest, &object->digest);
+    const struct tb_digest digest = tb_digest_of(encoded->bytes, encoded->count);
+    return !tb_digest_equal(&digest, &encoded->digest);
 }
 
-bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, uint32_t chunk)
+bool tb_encoded_chunks_is_wrong(struct tb_encoded_chunks *o, struct tb_encoded_chunk_shelf *shelf,
+                                uint32_t chunk)
 {
-    struct tb_object *object = shelf != NULL ? shelf->chunks[chunk] : NULL;
-    if (object == NULL) return false;
-    TB_ASSERT(chunk < shelf->count && object->refs > 0);
-    const bool damaged = is_damaged(object);
-    if (object->from == TB_OBJECT_MADE_HERE && !damaged) return true;
+    struct tb_encoded_chunk *encoded = shelf != NULL ? shelf->chunks[chunk] : NULL;
+    if (encoded == NULL) return false;
+    TB_ASSERT(chunk < shelf->count && encoded->refs > 0);
+    const bool damaged = is_damaged(encoded);
+    if (encoded->from == TB_ENCODED_CHUNK_MADE_HERE && !damaged) return true;
     o->damaged += damaged;
     shelf->chunks[chunk] = NULL;
-    object_unref(o, object);
+    encoded_unref(o, encoded);
     o->bad++;
     return true;
 }
 
-void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name)
+void tb_encoded_chunks_bad(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name)
 {
     uv_mutex_lock(&o->lock);
-    if (!tb_objects_is_wrong(o, shelf_of(o, name), name->chunk)) tb_objects_steps_wrong(o, name);
+    if (!tb_encoded_chunks_is_wrong(o, shelf_of(o, name), name->chunk))
+        tb_encoded_chunks_chain_wrong(o, name);
     uv_mutex_unlock(&o->lock);
 }
 
-struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name)
+struct tb_encoded_chunk *tb_encoded_chunks_find(struct tb_encoded_chunks *o,
+                                                const struct tb_encoded_chunk_name *name)
 {
     uv_mutex_lock(&o->lock);
-    const struct tb_object_shelf *shelf = shelf_of(o, name);
-    struct tb_object *object = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
-    if (object != NULL) {
-        TB_ASSERT(object->refs > 0 && tb_bitmap_test(shelf->known, name->chunk)); /* each one here is known */
-        object->refs++;
+    const struct tb_encoded_chunk_shelf *shelf = shelf_of(o, name);
+    struct tb_encoded_chunk *encoded = shelf != NULL ? shelf->chunks[name->chunk] : NULL;
+    if (encoded != NULL) {
+        /* each one here is known */
+        TB_ASSERT(encoded->refs > 0 && tb_bitmap_test(shelf->known, name->chunk));
+        encoded->refs++;
         o->used++;
     }
     uv_mutex_unlock(&o->lock);
-    return object;
+    return encoded;
 }
 
 /* ---- on their way ---- */
 
-void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now)
+void tb_encoded_chunks_coming(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                              bool coming, tb_time_ns now)
 {
     if (name->chunk_count == 0) return;
     uv_mutex_lock(&o->lock);
-    struct tb_object_shelf *shelf = coming ? shelf_get(o, name) : shelf_of(o, name);
+    struct tb_encoded_chunk_shelf *shelf = coming ? shelf_get(o, name) : shelf_of(o, name);
     if (shelf != NULL) {
         if (coming && !shelf->began) shelf->began_at = now; /* to say it again does not begin anew */
         shelf->began |= coming;
@@ -257,7 +268,7 @@ void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, 
     uv_mutex_unlock(&o->lock);
 }
 
-static void unknown(const struct tb_object_shelf *shelf, uint64_t *words_out)
+static void unknown(const struct tb_encoded_chunk_shelf *shelf, uint64_t *words_out)
 {
     TB_ASSERT(shelf->count > 0);
     const uint64_t words = TB_BITMAP_WORDS(shelf->count);
@@ -267,81 +278,82 @@ static void unknown(const struct tb_object_shelf *shelf, uint64_t *words_out)
 }
 
 /* P7: a rank that shows one now and then does not set everybody's pace. */
-static bool keeps_up(const struct tb_object_shelf *shelf, tb_time_ns now)
+static bool keeps_up(const struct tb_encoded_chunk_shelf *shelf, tb_time_ns now)
 {
     return tb_time_since(shelf->began_at, now) <
-           TB_OBJECTS_PATIENCE_WHOLE + shelf->came * TB_OBJECTS_PATIENCE_EACH;
+           TB_ENCODED_CHUNKS_PATIENCE_WHOLE + shelf->came * TB_ENCODED_CHUNKS_PATIENCE_EACH;
 }
 
 /* More of it are on their way, by all that is known. */
-static bool comes(const struct tb_object_shelf *shelf, tb_time_ns now)
+static bool comes(const struct tb_encoded_chunk_shelf *shelf, tb_time_ns now)
 {
     if (shelf == NULL || !keeps_up(shelf, now)) return false;
-    return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_OBJECTS_PATIENCE;
+    return shelf != NULL && shelf->coming && tb_time_since(shelf->news_at, now) < TB_ENCODED_CHUNKS_PATIENCE;
 }
 
-bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
-                        uint64_t *words_out)
+bool tb_encoded_chunks_awaited(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                               tb_time_ns now, uint64_t *words_out)
 {
     uv_mutex_lock(&o->lock);
-    const struct tb_object_shelf *shelf = shelf_of(o, name);
+    const struct tb_encoded_chunk_shelf *shelf = shelf_of(o, name);
     const bool awaited = comes(shelf, now);
     if (awaited) unknown(shelf, words_out);
     uv_mutex_unlock(&o->lock);
     return awaited;
 }
 
-bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now)
+bool tb_encoded_chunks_awaits(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                              tb_time_ns now)
 {
     uv_mutex_lock(&o->lock);
-    const struct tb_object_shelf *shelf = shelf_of(o, name);
+    const struct tb_encoded_chunk_shelf *shelf = shelf_of(o, name);
     const bool awaits = comes(shelf, now) && !tb_bitmap_test(shelf->known, name->chunk);
     uv_mutex_unlock(&o->lock);
     return awaits;
 }
 
-void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid)
+void tb_encoded_chunks_drop(struct tb_encoded_chunks *o, const struct tb_id *uid)
 {
     uv_mutex_lock(&o->lock);
-    struct tb_object_pair **at = &o->pairs;
+    struct tb_encoded_chunk_pair **at = &o->pairs;
     while (*at != NULL) {
         if (tb_id_equal(&(*at)->uid, uid))
             pair_free(o, at);
         else
             at = &(*at)->next;
     }
-    tb_objects_forget(o, uid);
+    tb_encoded_chunks_forget(o, uid);
     uv_mutex_unlock(&o->lock);
 }
 
-struct tb_codec_coded tb_object_coded(const struct tb_object *object)
+struct tb_codec_coded tb_encoded_chunk_coded(const struct tb_encoded_chunk *encoded)
 {
-    return (struct tb_codec_coded){object->form, object->bytes, object->count};
+    return (struct tb_codec_coded){encoded->form, encoded->bytes, encoded->count};
 }
 
-enum tb_object_from tb_object_from(const struct tb_object *object)
+enum tb_encoded_chunk_from tb_encoded_chunk_from(const struct tb_encoded_chunk *encoded)
 {
-    return object->from;
+    return encoded->from;
 }
 
-void tb_object_unref(struct tb_objects *o, struct tb_object *object)
+void tb_encoded_chunk_unref(struct tb_encoded_chunks *o, struct tb_encoded_chunk *encoded)
 {
     uv_mutex_lock(&o->lock);
-    object_unref(o, object);
+    encoded_unref(o, encoded);
     uv_mutex_unlock(&o->lock);
 }
 
 /* ---- what holds between two calls ---- */
 
-static void shelf_check(const struct tb_object_shelf *shelf, uint64_t *bytes, uint64_t *count)
+static void shelf_check(const struct tb_encoded_chunk_shelf *shelf, uint64_t *bytes, uint64_t *count)
 {
     *bytes += shelf_bytes(shelf->count);
     for (uint32_t k = 0; k < shelf->count; k++) {
-        const struct tb_object *object = shelf->chunks[k];
-        if (object == NULL) continue;
-        TB_ASSERT(object->refs > 0 && object->form.on_base && object->from < TB_OBJECT_FROMS);
+        const struct tb_encoded_chunk *encoded = shelf->chunks[k];
+        if (encoded == NULL) continue;
+        TB_ASSERT(encoded->refs > 0 && encoded->form.on_base && encoded->from < TB_ENCODED_CHUNK_FROMS);
         TB_ASSERT(tb_bitmap_test(shelf->known, k));
-        *bytes += object_bytes(object);
+        *bytes += encoded_bytes(encoded);
         ++*count;
     }
     TB_ASSERT(shelf->began || !shelf->coming);
@@ -349,46 +361,46 @@ static void shelf_check(const struct tb_object_shelf *shelf, uint64_t *bytes, ui
 
 /* Encoded chunks and versions that left, and that a caller still refers to, count until they are
  * given back. So the sums may be above those of the tables. */
-void tb_objects_check(struct tb_objects *o)
+void tb_encoded_chunks_check(struct tb_encoded_chunks *o)
 {
     uint64_t bytes = 0, count = 0;
     uint32_t pairs = 0;
     uv_mutex_lock(&o->lock);
-    for (const struct tb_object_pair *p = o->pairs; p != NULL; p = p->next, pairs++) {
+    for (const struct tb_encoded_chunk_pair *p = o->pairs; p != NULL; p = p->next, pairs++) {
         bytes += pair_bytes(p->shard_count);
         for (uint32_t s = 0; s < p->shard_count; s++)
             if (p->shards[s].chunks != NULL) shelf_check(&p->shards[s], &bytes, &count);
     }
-    TB_ASSERT(pairs == o->pair_count && pairs <= TB_OBJECTS_PAIRS_MAX);
+    TB_ASSERT(pairs == o->pair_count && pairs <= TB_ENCODED_CHUNKS_PAIRS_MAX);
     TB_ASSERT(count <= o->count);
-    TB_ASSERT(bytes + tb_objects_known_check(o) <= o->bytes && o->bytes <= o->budget);
+    TB_ASSERT(bytes + tb_encoded_chunks_known_check(o) <= o->bytes && o->bytes <= o->budget);
     uv_mutex_unlock(&o->lock);
 }
 
-bool tb_objects_are_few(struct tb_objects *o)
+bool tb_encoded_chunks_are_few(struct tb_encoded_chunks *o)
 {
     uv_mutex_lock(&o->lock);
-    const bool few = o->count + o->pair_count <= TB_OBJECTS_FEW;
+    const bool few = o->count + o->pair_count <= TB_ENCODED_CHUNKS_FEW;
     uv_mutex_unlock(&o->lock);
     return few;
 }
 
-void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out)
+void tb_encoded_chunks_stats(struct tb_encoded_chunks *o, struct tb_encoded_chunks_stats *stats_out)
 {
-    *stats_out = (struct tb_objects_stats){0};
+    *stats_out = (struct tb_encoded_chunks_stats){0};
     if (o == NULL) return;
     uv_mutex_lock(&o->lock);
     if (o->bytes > o->most_bytes) o->most_bytes = o->bytes;
-    *stats_out = (struct tb_objects_stats){.bytes = o->bytes,
-                                           .most_bytes = o->most_bytes,
-                                           .budget_bytes = o->budget,
-                                           .count = o->count,
-                                           .pairs = o->pair_count,
-                                           .used = o->used,
-                                           .joined = o->joined,
-                                           .known = o->known_count,
-                                           .bad = o->bad,
-                                           .damaged = o->damaged};
+    *stats_out = (struct tb_encoded_chunks_stats){.bytes = o->bytes,
+                                                  .most_bytes = o->most_bytes,
+                                                  .budget_bytes = o->budget,
+                                                  .count = o->count,
+                                                  .pairs = o->pair_count,
+                                                  .used = o->used,
+                                                  .chained = o->chained,
+                                                  .known = o->known_count,
+                                                  .bad = o->bad,
+                                                  .damaged = o->damaged};
     memcpy(stats_out->from, o->from, sizeof o->from);
     TB_ASSERT(o->bytes <= o->budget && o->most_bytes <= o->budget);
     uv_mutex_unlock(&o->lock);

@@ -17,105 +17,117 @@
  *
  * Threads: any. An encoded chunk that was found stays until it is given back, also where its pair
  * leaves the table. */
-#ifndef TB_WAN_OBJECTS_H
-#define TB_WAN_OBJECTS_H
+#ifndef TB_WAN_ENCODED_CHUNKS_H
+#define TB_WAN_ENCODED_CHUNKS_H
 
 #include "base/codec/codec.h"
 #include "base/ident.h"
 #include "base/layout/place.h"
 #include "base/time.h"
 
-#define TB_OBJECTS_PAIRS_MAX 64u        /* the last 16 versions, on four bases or of four models */
-#define TB_OBJECTS_KNOWN_MAX 64u        /* versions whose digests are known, gone ones too */
-#define TB_OBJECTS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
+#define TB_ENCODED_CHUNKS_PAIRS_MAX 64u        /* the last 16 versions, on four bases or of four models */
+#define TB_ENCODED_CHUNKS_KNOWN_MAX 64u        /* versions whose digests are known, gone ones too */
+#define TB_ENCODED_CHUNKS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
 /* And in all, of a shard, since it was first said: so long, and as much again for each that came.
  * A core here is faster. */
-#define TB_OBJECTS_PATIENCE_WHOLE TB_SECONDS(2)
-#define TB_OBJECTS_PATIENCE_EACH  TB_MS(25)
+#define TB_ENCODED_CHUNKS_PATIENCE_WHOLE TB_SECONDS(2)
+#define TB_ENCODED_CHUNKS_PATIENCE_EACH  TB_MS(25)
 
-struct tb_objects;
-struct tb_object;
+struct tb_encoded_chunks;
+struct tb_encoded_chunk;
 
 /* Memory of at most so many bytes, tables included. TB_SITE_NOMEM. */
-TB_MUST_USE enum tb_status tb_objects_new(uint64_t budget_bytes, struct tb_objects **objects_out);
-void tb_objects_free(struct tb_objects *o); /* every object was given back; NULL is fine */
+TB_MUST_USE enum tb_status tb_encoded_chunks_new(uint64_t budget_bytes,
+                                                 struct tb_encoded_chunks **encoded_chunks_out);
+/* every encoded chunk was given back; NULL is fine */
+void tb_encoded_chunks_free(struct tb_encoded_chunks *o);
 
-struct tb_object_name {
+struct tb_encoded_chunk_name {
     const struct tb_id *uid, *base; /* of the version, of its base */
     uint32_t shard, chunk;
     uint32_t shard_count; /* of the version */
     uint32_t chunk_count; /* of the shard */
 };
 /* Referenced; NULL: not here. */
-struct tb_object *tb_objects_find(struct tb_objects *o, const struct tb_object_name *name);
-enum tb_object_from { TB_OBJECT_MADE_HERE, TB_OBJECT_OF_RANK, TB_OBJECT_OF_LINK, TB_OBJECT_FROMS };
-struct tb_object_news {
-    enum tb_object_from from;           /* who made it, or brought it; counted, kept or not */
+struct tb_encoded_chunk *tb_encoded_chunks_find(struct tb_encoded_chunks *o,
+                                                const struct tb_encoded_chunk_name *name);
+enum tb_encoded_chunk_from {
+    TB_ENCODED_CHUNK_MADE_HERE,
+    TB_ENCODED_CHUNK_OF_RANK,
+    TB_ENCODED_CHUNK_OF_LINK,
+    TB_ENCODED_CHUNK_FROMS
+};
+struct tb_encoded_chunk_news {
+    enum tb_encoded_chunk_from from;    /* who made it, or brought it; counted, kept or not */
     const struct tb_codec_coded *coded; /* on its base; NULL: it is known that there will be none */
     tb_time_ns now;
 };
 /* Copies it in. Nothing is kept where there is one already, the budget does not allow
  * it, or memory lacks. */
-void tb_objects_put(struct tb_objects *o, const struct tb_object_name *name,
-                    const struct tb_object_news *news);
+void tb_encoded_chunks_put(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                           const struct tb_encoded_chunk_news *news);
 /* A peer that decoded it says that it is wrong: it goes, and is made again by the next link that
  * wants it. One that was made here stays, unless its bytes are not those that were kept: a liar
  * would have it encoded again and again, for all others too. Where there is none, the chained
- * deltas that lead to the chunk (tb_objects_steps) were wrong. */
-void tb_objects_bad(struct tb_objects *o, const struct tb_object_name *name);
+ * deltas that lead to the chunk (tb_encoded_chunks_chain) were wrong. */
+void tb_encoded_chunks_bad(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name);
 /* That version is not to be had any more: withdrawn, broken or lost. A version that only left this
  * site to make room stays known, and its deltas stay. */
-void tb_objects_drop(struct tb_objects *o, const struct tb_id *uid);
+void tb_encoded_chunks_drop(struct tb_encoded_chunks *o, const struct tb_id *uid);
 
 /* A rank makes the encoded chunks of this shard, and puts them here (the name's chunk does not
  * count); or does so no more. */
-void tb_objects_coming(struct tb_objects *o, const struct tb_object_name *name, bool coming, tb_time_ns now);
+void tb_encoded_chunks_coming(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                              bool coming, tb_time_ns now);
 /* The bits of the shard's chunks whose deltas are still to come. False: none is, and words_out is
  * as it was. */
-bool tb_objects_awaited(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now,
-                        uint64_t *words_out);
+bool tb_encoded_chunks_awaited(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                               tb_time_ns now, uint64_t *words_out);
 /* One of them. */
-bool tb_objects_awaits(struct tb_objects *o, const struct tb_object_name *name, tb_time_ns now);
+bool tb_encoded_chunks_awaits(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                              tb_time_ns now);
 
-struct tb_codec_coded tb_object_coded(const struct tb_object *object);
-enum tb_object_from tb_object_from(const struct tb_object *object);
-void tb_object_unref(struct tb_objects *o, struct tb_object *object);
+struct tb_codec_coded tb_encoded_chunk_coded(const struct tb_encoded_chunk *encoded);
+enum tb_encoded_chunk_from tb_encoded_chunk_from(const struct tb_encoded_chunk *encoded);
+void tb_encoded_chunk_unref(struct tb_encoded_chunks *o, struct tb_encoded_chunk *encoded);
 
 /* The digests of its chunks are known from now on, also once it has left. They stay under a
- * quarter of the budget and TB_OBJECTS_KNOWN_MAX; the oldest goes first. */
-void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, const struct tb_place *places);
+ * quarter of the budget and TB_ENCODED_CHUNKS_KNOWN_MAX; the oldest goes first. */
+void tb_encoded_chunks_know(struct tb_encoded_chunks *o, const struct tb_version_key *key,
+                            const struct tb_place *places);
 /* A version of that model, referenced; NULL: not known. Its places have the cut and the digests, no
  * bytes, and nothing is held there. */
 struct tb_known;
-struct tb_known *tb_objects_recall(struct tb_objects *o, const struct tb_id *uid,
-                                   const struct tb_name *model);
+struct tb_known *tb_encoded_chunks_recall(struct tb_encoded_chunks *o, const struct tb_id *uid,
+                                          const struct tb_name *model);
 const struct tb_place *tb_known_places(const struct tb_known *known, uint32_t *shard_count_out);
-void tb_known_unref(struct tb_objects *o, struct tb_known *known);
+void tb_known_unref(struct tb_encoded_chunks *o, struct tb_known *known);
 /* The chained deltas that lead from the base's chunk to the version's, in the fewest bytes; both
- * versions are known. How many, each referenced; together they hold TB_CODEC_STEPS_MAX deltas at
+ * versions are known. How many, each referenced; together they hold TB_CODEC_CHAINED_MAX deltas at
  * most. 0: none lead there. */
-unsigned tb_objects_steps(struct tb_objects *o, const struct tb_object_name *name,
-                          struct tb_object *objects_out[TB_CODEC_STEPS_MAX]);
+unsigned tb_encoded_chunks_chain(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                                 struct tb_encoded_chunk *encoded_chunks_out[TB_CODEC_CHAINED_MAX]);
 
-struct tb_object_sum {
+struct tb_encoded_chunk_sum {
     uint64_t count, bytes;
 };
-struct tb_objects_stats {
+struct tb_encoded_chunks_stats {
     uint64_t bytes, most_bytes, budget_bytes; /* now; at once, as far as anybody looked; at most */
     uint64_t count;                           /* of encoded chunks */
     uint32_t pairs;
     uint32_t known;   /* versions, gone ones too */
     uint64_t used;    /* found instead of encoded again */
-    uint64_t joined;  /* chunks to which kept deltas led */
+    uint64_t chained; /* chunks to which kept deltas led */
     uint64_t bad;     /* that were said to be wrong, and went */
     uint64_t damaged; /* of those: their bytes are not those that were kept */
-    struct tb_object_sum from[TB_OBJECT_FROMS];
+    struct tb_encoded_chunk_sum from[TB_ENCODED_CHUNK_FROMS];
 };
 /* Asserts what holds of the tables between two calls. It looks at each row. */
-void tb_objects_check(struct tb_objects *o);
+void tb_encoded_chunks_check(struct tb_encoded_chunks *o);
 /* So few that each turn can afford the check. */
-#define TB_OBJECTS_FEW 256u
-bool tb_objects_are_few(struct tb_objects *o);
-void tb_objects_stats(struct tb_objects *o, struct tb_objects_stats *stats_out); /* NULL: all zero */
+#define TB_ENCODED_CHUNKS_FEW 256u
+bool tb_encoded_chunks_are_few(struct tb_encoded_chunks *o);
+/* NULL: all zero */
+void tb_encoded_chunks_stats(struct tb_encoded_chunks *o, struct tb_encoded_chunks_stats *stats_out);
 
 #endif

@@ -23,7 +23,7 @@ struct tb_known {
 
 /* ---- versions that were here ---- */
 
-static void known_unref(struct tb_objects *o, struct tb_known *known)
+static void known_unref(struct tb_encoded_chunks *o, struct tb_known *known)
 {
     TB_ASSERT(known->refs > 0);
     if (--known->refs > 0) return;
@@ -33,7 +33,7 @@ static void known_unref(struct tb_objects *o, struct tb_known *known)
     tb_free(known);
 }
 
-static struct tb_known *known_find(const struct tb_objects *o, const struct tb_id *uid)
+static struct tb_known *known_find(const struct tb_encoded_chunks *o, const struct tb_id *uid)
 {
     struct tb_known *known = o->known;
     while (known != NULL && !tb_id_equal(&known->uid, uid))
@@ -41,7 +41,7 @@ static struct tb_known *known_find(const struct tb_objects *o, const struct tb_i
     return known;
 }
 
-static void known_remove(struct tb_objects *o, struct tb_known **at)
+static void known_remove(struct tb_encoded_chunks *o, struct tb_known **at)
 {
     TB_ASSERT(*at != NULL && o->known_count > 0);
     struct tb_known *known = *at;
@@ -50,7 +50,7 @@ static void known_remove(struct tb_objects *o, struct tb_known **at)
     known_unref(o, known);
 }
 
-void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid)
+void tb_encoded_chunks_forget(struct tb_encoded_chunks *o, const struct tb_id *uid)
 {
     struct tb_known **at = &o->known;
     while (*at != NULL) {
@@ -61,7 +61,7 @@ void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid)
     }
 }
 
-static void oldest_forgotten(struct tb_objects *o)
+static void oldest_forgotten(struct tb_encoded_chunks *o)
 {
     TB_ASSERT(o->known != NULL);
     struct tb_known **at = &o->known;
@@ -71,13 +71,14 @@ static void oldest_forgotten(struct tb_objects *o)
 }
 
 /* One that somebody still refers to counts until it is given back. */
-static bool known_room(struct tb_objects *o, uint64_t bytes)
+static bool known_room(struct tb_encoded_chunks *o, uint64_t bytes)
 {
     const uint64_t most = o->budget / KNOWN_SHARE;
     if (bytes > most) return false;
-    while (o->known_count == TB_OBJECTS_KNOWN_MAX || (o->known_count > 0 && o->known_bytes + bytes > most))
+    while (o->known_count == TB_ENCODED_CHUNKS_KNOWN_MAX ||
+           (o->known_count > 0 && o->known_bytes + bytes > most))
         oldest_forgotten(o);
-    return o->known_bytes + bytes <= most && tb_objects_room(o, bytes, 0);
+    return o->known_bytes + bytes <= most && tb_encoded_chunks_room(o, bytes, 0);
 }
 
 static uint64_t words_most(const struct tb_place *places, uint32_t shard_count)
@@ -140,7 +141,8 @@ static struct tb_known *known_new(const struct tb_version_key *key, const struct
     return known;
 }
 
-void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, const struct tb_place *places)
+void tb_encoded_chunks_know(struct tb_encoded_chunks *o, const struct tb_version_key *key,
+                            const struct tb_place *places)
 {
     TB_ASSERT(key->shard_count > 0);
     const uint64_t bytes = known_bytes(places, key->shard_count);
@@ -153,13 +155,15 @@ void tb_objects_know(struct tb_objects *o, const struct tb_version_key *key, con
             o->known_count++;
             o->known_bytes += bytes;
             o->bytes += bytes;
-            TB_ASSERT(o->known_count <= TB_OBJECTS_KNOWN_MAX && o->known_bytes <= o->budget / KNOWN_SHARE);
+            TB_ASSERT(o->known_count <= TB_ENCODED_CHUNKS_KNOWN_MAX &&
+                      o->known_bytes <= o->budget / KNOWN_SHARE);
         }
     }
     uv_mutex_unlock(&o->lock);
 }
 
-struct tb_known *tb_objects_recall(struct tb_objects *o, const struct tb_id *uid, const struct tb_name *model)
+struct tb_known *tb_encoded_chunks_recall(struct tb_encoded_chunks *o, const struct tb_id *uid,
+                                          const struct tb_name *model)
 {
     uv_mutex_lock(&o->lock);
     struct tb_known *known = known_find(o, uid);
@@ -175,14 +179,14 @@ const struct tb_place *tb_known_places(const struct tb_known *known, uint32_t *s
     return known->places;
 }
 
-void tb_known_unref(struct tb_objects *o, struct tb_known *known)
+void tb_known_unref(struct tb_encoded_chunks *o, struct tb_known *known)
 {
     uv_mutex_lock(&o->lock);
     known_unref(o, known);
     uv_mutex_unlock(&o->lock);
 }
 
-uint64_t tb_objects_known_check(const struct tb_objects *o)
+uint64_t tb_encoded_chunks_known_check(const struct tb_encoded_chunks *o)
 {
     uint64_t bytes = 0;
     uint32_t count = 0;
@@ -190,7 +194,7 @@ uint64_t tb_objects_known_check(const struct tb_objects *o)
         TB_ASSERT(k->refs > 0 && k->shard_count > 0 && known_find(o, &k->uid) == k);
         bytes += k->bytes;
     }
-    TB_ASSERT(count == o->known_count && count <= TB_OBJECTS_KNOWN_MAX);
+    TB_ASSERT(count == o->known_count && count <= TB_ENCODED_CHUNKS_KNOWN_MAX);
     TB_ASSERT(bytes <= o->known_bytes && o->known_bytes <= o->budget / KNOWN_SHARE);
     return bytes;
 }
@@ -200,25 +204,25 @@ uint64_t tb_objects_known_check(const struct tb_objects *o)
 #define NOWHERE UINT64_MAX
 
 struct edge {
-    struct tb_object_shelf *shelf;
-    struct tb_object *object;
+    struct tb_encoded_chunk_shelf *shelf;
+    struct tb_encoded_chunk *encoded;
     const struct tb_digest *from, *to;
-    unsigned steps;
+    unsigned deltas;
     uint64_t all_bytes; /* of the least way that ends with it; NOWHERE: none does */
-    unsigned all_steps;
+    unsigned all_deltas;
     const struct edge *before; /* on that way; NULL: it begins it */
 };
 
 struct way {
-    const struct tb_object_name *name;
+    const struct tb_encoded_chunk_name *name;
     const struct tb_known *version;
     const struct tb_digest *from, *to;
-    struct edge edges[TB_OBJECTS_PAIRS_MAX];
+    struct edge edges[TB_ENCODED_CHUNKS_PAIRS_MAX];
     unsigned count;
 };
 
 /* The chunk's digest in a version of the same model, where it is cut alike; else NULL. */
-static const struct tb_digest *digest_in(const struct tb_objects *o, const struct way *w,
+static const struct tb_digest *digest_in(const struct tb_encoded_chunks *o, const struct way *w,
                                          const struct tb_id *uid)
 {
     const struct tb_known *known = known_find(o, uid);
@@ -231,29 +235,30 @@ static const struct tb_digest *digest_in(const struct tb_objects *o, const struc
     return &m->digests[chunk];
 }
 
-static void edge_add(const struct tb_objects *o, struct way *w, struct tb_object_pair *p)
+static void edge_add(const struct tb_encoded_chunks *o, struct way *w, struct tb_encoded_chunk_pair *p)
 {
     const uint32_t shard = w->name->shard, chunk = w->name->chunk;
     if (shard >= p->shard_count || p->shards[shard].chunks == NULL || chunk >= p->shards[shard].count) return;
-    struct tb_object *object = p->shards[shard].chunks[chunk];
-    if (object == NULL) return;
-    const struct tb_codec_coded coded = tb_object_coded(object);
+    struct tb_encoded_chunk *encoded = p->shards[shard].chunks[chunk];
+    if (encoded == NULL) return;
+    const struct tb_codec_coded coded = tb_encoded_chunk_coded(encoded);
     struct edge e = {.shelf = &p->shards[shard],
-                     .object = object,
+                     .encoded = encoded,
                      .from = digest_in(o, w, &p->base),
                      .to = digest_in(o, w, &p->uid),
-                     .steps = tb_codec_steps(&coded),
+                     .deltas = tb_codec_deltas(&coded),
                      .all_bytes = NOWHERE};
-    if (e.from == NULL || e.to == NULL || e.steps == 0) return;
+    if (e.from == NULL || e.to == NULL || e.deltas == 0) return;
     if (tb_digest_equal(e.from, w->from)) {
-        e.all_bytes = e.object->count;
-        e.all_steps = e.steps;
+        e.all_bytes = e.encoded->count;
+        e.all_deltas = e.deltas;
     }
-    TB_ASSERT(w->count < TB_OBJECTS_PAIRS_MAX); /* one for each pair */
+    TB_ASSERT(w->count < TB_ENCODED_CHUNKS_PAIRS_MAX); /* one for each pair */
     w->edges[w->count++] = e;
 }
 
-static bool way_begin(const struct tb_objects *o, struct way *w, const struct tb_object_name *name)
+static bool way_begin(const struct tb_encoded_chunks *o, struct way *w,
+                      const struct tb_encoded_chunk_name *name)
 {
     w->name = name;
     w->count = 0;
@@ -262,7 +267,7 @@ static bool way_begin(const struct tb_objects *o, struct way *w, const struct tb
     w->from = digest_in(o, w, name->base);
     w->to = digest_in(o, w, name->uid);
     if (w->from == NULL || w->to == NULL) return false;
-    for (struct tb_object_pair *p = o->pairs; p != NULL; p = p->next)
+    for (struct tb_encoded_chunk_pair *p = o->pairs; p != NULL; p = p->next)
         edge_add(o, w, p);
     return true;
 }
@@ -271,7 +276,8 @@ static bool way_begin(const struct tb_objects *o, struct way *w, const struct tb
 static bool follows(const struct edge *e, const struct edge *f)
 {
     if (f->all_bytes == NOWHERE || !tb_digest_equal(f->to, e->from)) return false;
-    return f->all_steps + e->steps <= TB_CODEC_STEPS_MAX && f->all_bytes + e->object->count < e->all_bytes;
+    return f->all_deltas + e->deltas <= TB_CODEC_CHAINED_MAX &&
+           f->all_bytes + e->encoded->count < e->all_bytes;
 }
 
 static bool spread_once(struct way *w)
@@ -282,9 +288,9 @@ static bool spread_once(struct way *w)
         for (unsigned k = 0; k < w->count; k++) {
             const struct edge *f = &w->edges[k];
             if (!follows(e, f)) continue;
-            e->all_bytes = f->all_bytes + e->object->count;
-            e->all_steps = f->all_steps + e->steps;
-            TB_ASSERT(e->all_steps <= TB_CODEC_STEPS_MAX);
+            e->all_bytes = f->all_bytes + e->encoded->count;
+            e->all_deltas = f->all_deltas + e->deltas;
+            TB_ASSERT(e->all_deltas <= TB_CODEC_CHAINED_MAX);
             e->before = f;
             changed = true;
         }
@@ -296,7 +302,7 @@ static bool spread_once(struct way *w)
 static const struct edge *way_end(struct way *w)
 {
     const struct edge *best = NULL;
-    for (unsigned round = 0; round < TB_CODEC_STEPS_MAX && spread_once(w); round++)
+    for (unsigned round = 0; round < TB_CODEC_CHAINED_MAX && spread_once(w); round++)
         continue;
     for (unsigned i = 0; i < w->count; i++) {
         const struct edge *e = &w->edges[i];
@@ -308,49 +314,49 @@ static const struct edge *way_end(struct way *w)
 
 /* Its edges, the first one first. 0: they are too many after all, as one before the last has found
  * a way of fewer bytes in more deltas. */
-static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB_CODEC_STEPS_MAX])
+static unsigned way_walk(const struct edge *end, const struct edge *edges_out[TB_CODEC_CHAINED_MAX])
 {
-    unsigned count = 0, steps = 0;
+    unsigned count = 0, deltas = 0;
     for (const struct edge *e = end; e != NULL; e = e->before) {
-        steps += e->steps;
-        if (steps > TB_CODEC_STEPS_MAX) return 0;
+        deltas += e->deltas;
+        if (deltas > TB_CODEC_CHAINED_MAX) return 0;
         count++;
     }
-    TB_ASSERT(count <= TB_CODEC_STEPS_MAX); /* each edge is one or more */
+    TB_ASSERT(count <= TB_CODEC_CHAINED_MAX); /* each edge is one or more */
     unsigned at = count;
     for (const struct edge *e = end; e != NULL; e = e->before)
         edges_out[--at] = e;
     return count;
 }
 
-static unsigned way_find(struct tb_objects *o, struct way *w, const struct tb_object_name *name,
-                         const struct edge *edges_out[TB_CODEC_STEPS_MAX])
+static unsigned way_find(struct tb_encoded_chunks *o, struct way *w, const struct tb_encoded_chunk_name *name,
+                         const struct edge *edges_out[TB_CODEC_CHAINED_MAX])
 {
     return way_begin(o, w, name) ? way_walk(way_end(w), edges_out) : 0;
 }
 
-unsigned tb_objects_steps(struct tb_objects *o, const struct tb_object_name *name,
-                          struct tb_object *objects_out[TB_CODEC_STEPS_MAX])
+unsigned tb_encoded_chunks_chain(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
+                                 struct tb_encoded_chunk *encoded_chunks_out[TB_CODEC_CHAINED_MAX])
 {
     struct way w;
-    const struct edge *edges[TB_CODEC_STEPS_MAX];
+    const struct edge *edges[TB_CODEC_CHAINED_MAX];
     uv_mutex_lock(&o->lock);
     const unsigned count = way_find(o, &w, name, edges);
     for (unsigned i = 0; i < count; i++) {
-        objects_out[i] = edges[i]->object;
-        objects_out[i]->refs++;
+        encoded_chunks_out[i] = edges[i]->encoded;
+        encoded_chunks_out[i]->refs++;
     }
-    TB_ASSERT(count <= TB_CODEC_STEPS_MAX);
-    o->joined += count > 0;
+    TB_ASSERT(count <= TB_CODEC_CHAINED_MAX);
+    o->chained += count > 0;
     uv_mutex_unlock(&o->lock);
     return count;
 }
 
-void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name)
+void tb_encoded_chunks_chain_wrong(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name)
 {
     struct way w;
-    const struct edge *edges[TB_CODEC_STEPS_MAX];
+    const struct edge *edges[TB_CODEC_CHAINED_MAX];
     const unsigned count = way_find(o, &w, name, edges);
     for (unsigned i = 0; i < count; i++)
-        (void)tb_objects_is_wrong(o, edges[i]->shelf, name->chunk);
+        (void)tb_encoded_chunks_is_wrong(o, edges[i]->shelf, name->chunk);
 }

@@ -1,14 +1,14 @@
 /* encoded_chunks_inside.h - what encoded_chunks.c and encoded_chunks_chain.c share. */
-#ifndef TB_WAN_OBJECTS_INSIDE_H
-#define TB_WAN_OBJECTS_INSIDE_H
+#ifndef TB_WAN_ENCODED_CHUNKS_INSIDE_H
+#define TB_WAN_ENCODED_CHUNKS_INSIDE_H
 
 #include <uv.h>
 
 #include "wan/send/encoded_chunks.h"
 
-struct tb_object {
+struct tb_encoded_chunk {
     uint32_t refs; /* the table's own is one */
-    enum tb_object_from from;
+    enum tb_encoded_chunk_from from;
     struct tb_codec_form form;
     struct tb_digest digest; /* of its bytes, as they came */
     uint32_t count;
@@ -16,8 +16,8 @@ struct tb_object {
 };
 
 /* Of one shard; chunks NULL: nothing of it came yet. */
-struct tb_object_shelf {
-    struct tb_object **chunks;
+struct tb_encoded_chunk_shelf {
+    struct tb_encoded_chunk **chunks;
     uint64_t *known; /* bits: the encoded chunk is here, or there is none */
     uint32_t count;
     bool coming, began; /* began: it was said once that they come */
@@ -27,20 +27,20 @@ struct tb_object_shelf {
 };
 
 /* Of one version on one base. */
-struct tb_object_pair {
-    struct tb_object_pair *next; /* older */
+struct tb_encoded_chunk_pair {
+    struct tb_encoded_chunk_pair *next; /* older */
     struct tb_id uid, base;
     uint32_t shard_count;
-    struct tb_object_shelf shards[];
+    struct tb_encoded_chunk_shelf shards[];
 };
 
-struct tb_objects {
+struct tb_encoded_chunks {
     uv_mutex_t lock;
-    uint64_t budget, bytes, count, used, joined, bad, damaged;
+    uint64_t budget, bytes, count, used, chained, bad, damaged;
     uint64_t most_bytes; /* when it was looked at */
-    struct tb_object_sum from[TB_OBJECT_FROMS];
+    struct tb_encoded_chunk_sum from[TB_ENCODED_CHUNK_FROMS];
     uint32_t pair_count;
-    struct tb_object_pair *pairs; /* the newest first */
+    struct tb_encoded_chunk_pair *pairs; /* the newest first */
     uint32_t known_count;
     uint64_t known_bytes;
     struct tb_known *known; /* the newest first */
@@ -50,14 +50,15 @@ struct tb_objects {
 /* NULL: nothing is known of that shard. */
 /* `least` pairs stay: what is being filled does not go for itself. Nothing goes for what
  * would not fit even alone. */
-bool tb_objects_room(struct tb_objects *o, uint64_t bytes, uint32_t least);
+bool tb_encoded_chunks_room(struct tb_encoded_chunks *o, uint64_t bytes, uint32_t least);
 /* Of a shard's slot: one that was not made here, or is damaged, goes. False: none is there. */
-bool tb_objects_is_wrong(struct tb_objects *o, struct tb_object_shelf *shelf, uint32_t chunk);
+bool tb_encoded_chunks_is_wrong(struct tb_encoded_chunks *o, struct tb_encoded_chunk_shelf *shelf,
+                                uint32_t chunk);
 /* The chained deltas that lead to the chunk: those that were not made here go. */
-void tb_objects_steps_wrong(struct tb_objects *o, const struct tb_object_name *name);
-void tb_objects_forget(struct tb_objects *o, const struct tb_id *uid); /* NULL: all of them */
+void tb_encoded_chunks_chain_wrong(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name);
+void tb_encoded_chunks_forget(struct tb_encoded_chunks *o, const struct tb_id *uid); /* NULL: all of them */
 
 /* Asserts what holds of the known versions. The bytes of those in the list. */
-uint64_t tb_objects_known_check(const struct tb_objects *o);
+uint64_t tb_encoded_chunks_known_check(const struct tb_encoded_chunks *o);
 
 #endif

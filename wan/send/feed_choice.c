@@ -36,10 +36,10 @@ bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made)
     return takes;
 }
 
-bool tb_feed_joins(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps)
+bool tb_feed_chains(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps)
 {
     uv_mutex_lock(&f->lock);
-    const bool joins = tb_choice_joins(&f->choice, joined, steps);
+    const bool joins = tb_choice_chains(&f->choice, joined, steps);
     uv_mutex_unlock(&f->lock);
     return joins;
 }

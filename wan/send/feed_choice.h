@@ -22,7 +22,7 @@ void tb_feed_seed(struct tb_feed *f, const struct tb_choice_speed speeds[TB_WAYS
 /* Any: codec_choice.h under the lock. */
 enum tb_choice_way tb_feed_pick(struct tb_feed *f, const struct tb_choice_ask *ask);
 bool tb_feed_takes(struct tb_feed *f, const struct tb_choice_made *made);
-bool tb_feed_joins(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps);
+bool tb_feed_chains(struct tb_feed *f, const struct tb_choice_made *joined, unsigned steps);
 void tb_feed_learn(struct tb_feed *f, const struct tb_choice_sample *sample);
 void tb_feed_choice(struct tb_feed *f, struct tb_choice *choice_out);
 /* Streams. All of them together say what the link carries while it is busy. */

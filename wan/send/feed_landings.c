@@ -37,7 +37,7 @@ uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_sha
         if (f->landings[i].crossing != 0) continue;
         crossing = expected != 0 ? expected : ++f->issued;
         f->landings[i] = (struct tb_feed_landing){
-            .crossing = crossing, .based = base != NULL, .share = share, .base = base};
+            .crossing = crossing, .on_base = base != NULL, .share = share, .base = base};
     }
     if (expected != 0) unexpect_locked(f, expected); /* it lands, or never does */
     uv_mutex_unlock(&f->lock);
@@ -98,7 +98,7 @@ void tb_feed_landings_check_locked(const struct tb_feed *f)
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX; i++) {
         const struct tb_feed_landing *l = &f->landings[i];
         if (l->crossing == 0) continue;
-        TB_ASSERT(l->share != NULL && (l->based || l->base == NULL) && !l->expected);
+        TB_ASSERT(l->share != NULL && (l->on_base || l->base == NULL) && !l->expected);
         TB_ASSERT(l->crossing <= f->issued && users_of(f, l->crossing) == 1);
     }
     for (uint32_t i = 0; i < TB_FEED_EXPECTED_MAX; i++)

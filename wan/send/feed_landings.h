@@ -11,7 +11,7 @@
 
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
-    bool based;        /* the peer was told a base, which may be gone since */
+    bool on_base;      /* the peer was told a base, which may be gone since */
     struct tb_shared_places *share;
     struct tb_shared_places *base; /* NULL: none, or gone; the main loop keeps it alive */
     bool expected; /* of an answer: it lands nowhere yet, and the main loop is to say whether it does */

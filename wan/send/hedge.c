@@ -36,26 +36,26 @@ static struct tb_hedge_credit *credit_of(struct tb_hedge *h, uint32_t crossing)
     return found;
 }
 
-static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool based)
+static void earn(struct tb_hedge *h, const struct tb_hedge_way *way, bool on_base)
 {
     struct tb_hedge_credit *c = credit_of(h, way->crossing);
     if (c == NULL) return;
     c->crossing = way->crossing;
-    c->millibytes[based] += way->parcel.bytes * h->permille;
+    c->millibytes[on_base] += way->parcel.bytes * h->permille;
     TB_ASSERT(c->crossing == way->crossing); /* one row for each crossing */
 }
 
 /* The credit that others left is for one parcel, and gone then: a link that hedged nothing for a
  * day owes no version a second copy. */
-static bool pay(struct tb_hedge *h, uint32_t crossing, bool based, uint64_t bytes)
+static bool pay(struct tb_hedge *h, uint32_t crossing, bool on_base, uint64_t bytes)
 {
     TB_ASSERT(crossing != 0 && bytes > 0);
-    struct tb_hedge_kind *k = &h->kinds[based];
+    struct tb_hedge_kind *k = &h->kinds[on_base];
     struct tb_hedge_credit *c = credit_of(h, crossing);
     const uint64_t price = bytes * 1000;
-    if (c == NULL || c->millibytes[based] + k->left_millibytes < price) return false;
-    if (c->millibytes[based] < price) k->left_millibytes = 0;
-    c->millibytes[based] -= price < c->millibytes[based] ? price : c->millibytes[based];
+    if (c == NULL || c->millibytes[on_base] + k->left_millibytes < price) return false;
+    if (c->millibytes[on_base] < price) k->left_millibytes = 0;
+    c->millibytes[on_base] -= price < c->millibytes[on_base] ? price : c->millibytes[on_base];
     return true;
 }
 
@@ -93,8 +93,8 @@ void tb_hedge_taken(struct tb_hedge *h, tb_time_ns now, const struct tb_hedge_wa
     TB_ASSERT(way->crossing != 0);
     struct tb_hedge_way w = *way;
     w.taken_at = now;
-    w.based = way->based && !way->parcel.plain; /* a chunk whose base was refused goes whole */
-    if (!way->again) earn(h, way, w.based);
+    w.on_base = way->on_base && !way->parcel.plain; /* a chunk whose base was refused goes whole */
+    if (!way->again) earn(h, way, w.on_base);
     bool second = false; /* its first way may have ended meanwhile */
     for (uint32_t i = 0; i < h->way_count; i++)
         second |= same_chunks(&h->ways[i], way);
@@ -146,8 +146,8 @@ tb_time_ns tb_hedge_usual(const struct tb_hedge_kind *k)
 static void learn(struct tb_hedge *h, const struct tb_hedge_way *w, tb_time_ns now)
 {
     TB_ASSERT(w->slot < TB_HEDGE_SLOTS_MAX && w->left == 0);
-    struct tb_hedge_kind *k = &h->kinds[w->based];
-    tb_time_ns *slot_ns = &h->slots[w->slot].parcel_ns[w->based];
+    struct tb_hedge_kind *k = &h->kinds[w->on_base];
+    tb_time_ns *slot_ns = &h->slots[w->slot].parcel_ns[w->on_base];
     const tb_time_ns took = tb_time_since(w->taken_at, now);
     if (w->again) {
         if (took > *slot_ns) *slot_ns = took;
@@ -259,15 +259,15 @@ static bool late(const struct tb_hedge *h, const struct tb_hedge_way *w, const s
     const struct tb_hedge_slot *slot = &h->slots[w->slot];
     const tb_time_ns since = slot->moved_at > w->taken_at ? slot->moved_at : w->taken_at;
     const bool stalled = tb_time_since(since, c->now) > c->stalled;
-    const bool slow = tb_time_since(w->taken_at, c->now) > c->late || slot->parcel_ns[w->based] > c->late;
+    const bool slow = tb_time_since(w->taken_at, c->now) > c->late || slot->parcel_ns[w->on_base] > c->late;
     return !w->again && (stalled || (c->near_end && slow)) && others_move(h, w);
 }
 
-static uint64_t slow_slots(const struct tb_hedge *h, bool based, const struct clock *c)
+static uint64_t slow_slots(const struct tb_hedge *h, bool on_base, const struct clock *c)
 {
     uint64_t slow = 0;
     for (uint32_t s = 0; s < TB_HEDGE_SLOTS_MAX; s++)
-        if (h->slots[s].parcel_ns[based] > c->late) slow |= UINT64_C(1) << s;
+        if (h->slots[s].parcel_ns[on_base] > c->late) slow |= UINT64_C(1) << s;
     return slow;
 }
 
@@ -281,12 +281,12 @@ bool tb_hedge_next(struct tb_hedge *h, tb_time_ns now, uint32_t crossing, const 
     for (uint32_t i = 0; i < h->way_count; i++) {
         struct tb_hedge_way *w = &h->ways[i];
         if (w->crossing != crossing || (found != NULL && found->taken_at <= w->taken_at)) continue;
-        if (late(h, w, &clocks[w->based])) found = w;
+        if (late(h, w, &clocks[w->on_base])) found = w;
     }
     if (found == NULL || !tb_outbound_rest(c, &found->parcel, &again_out->parcel)) return false;
-    if (!pay(h, crossing, found->based, again_out->parcel.bytes)) return false;
+    if (!pay(h, crossing, found->on_base, again_out->parcel.bytes)) return false;
     TB_ASSERT(!found->again && found->crossing == crossing); /* a parcel goes again once */
     found->again = true;
-    again_out->avoid = slow_slots(h, found->based, &clocks[found->based]) | UINT64_C(1) << found->slot;
+    again_out->avoid = slow_slots(h, found->on_base, &clocks[found->on_base]) | UINT64_C(1) << found->slot;
     return true;
 }

@@ -39,8 +39,8 @@ struct tb_hedge_way {
     struct tb_parcel parcel;
     uint32_t left; /* chunks that the peer does not hold yet */
     uint8_t slot;
-    bool again; /* it went again, or is the second way itself */
-    bool based; /* of a crossing on a base, and not plain */
+    bool again;   /* it went again, or is the second way itself */
+    bool on_base; /* of a crossing on a base, and not plain */
 };
 
 struct tb_hedge_slot {

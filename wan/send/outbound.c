@@ -113,7 +113,7 @@ static bool is_of(const struct tb_outbound *c, const struct tb_parcel *p)
 
 void tb_outbound_base(struct tb_outbound *c, const struct tb_place *base, uint32_t shard_count)
 {
-    TB_ASSERT(c->state == TB_OUTBOUND_BASED);
+    TB_ASSERT(c->state == TB_OUTBOUND_ON_BASE);
     for (uint32_t s = 0; s < c->shard_count && s < shard_count; s++) {
         const struct tb_manifest *m = c->shards[s].place->manifest;
         for (uint32_t k = 0; k < m->chunk_count && k < base[s].manifest->chunk_count; k++)
@@ -348,7 +348,7 @@ bool tb_outbound_rest(const struct tb_outbound *c, const struct tb_parcel *parce
 static uint64_t made_there(const struct tb_outbound *c)
 {
     uint64_t count = 0;
-    for (uint32_t s = 0; tb_outbound_state_based(c->state) && s < c->shard_count; s++) {
+    for (uint32_t s = 0; tb_outbound_state_on_base(c->state) && s < c->shard_count; s++) {
         const struct tb_outbound_shard *shard = &c->shards[s];
         for (size_t w = 0; w < TB_BITMAP_WORDS(shard->place->manifest->chunk_count); w++)
             count += (uint32_t)__builtin_popcountll(shard->same[w] & ~shard->peer[w] & ~shard->busy[w]);

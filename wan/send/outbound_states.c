@@ -4,11 +4,11 @@
 #include "base/assert.h"
 
 #define OUTBOUND_ROWS(ROW)                                                                                   \
-    ROW(WANTED, BASE, BASED)                                                                                 \
+    ROW(WANTED, BASE, ON_BASE)                                                                               \
     ROW(WANTED, START, STARTED)                                                                              \
-    ROW(BASED, PUSH, PUSHED)                                                                                 \
-    ROW(BASED, START, STARTED_BASED)                                                                         \
-    ROW(PUSHED, START, STARTED_BASED)
+    ROW(ON_BASE, PUSH, PUSHED)                                                                               \
+    ROW(ON_BASE, START, STARTED_ON_BASE)                                                                     \
+    ROW(PUSHED, START, STARTED_ON_BASE)
 
 static const struct {
     bool legal;
@@ -28,10 +28,11 @@ bool tb_outbound_state_step(enum tb_outbound_state *state, enum tb_outbound_even
     return true;
 }
 
-bool tb_outbound_state_based(enum tb_outbound_state state)
+bool tb_outbound_state_on_base(enum tb_outbound_state state)
 {
     TB_ASSERT(state < TB_OUTBOUND_STATES);
-    return state == TB_OUTBOUND_BASED || state == TB_OUTBOUND_PUSHED || state == TB_OUTBOUND_STARTED_BASED;
+    return state == TB_OUTBOUND_ON_BASE || state == TB_OUTBOUND_PUSHED ||
+           state == TB_OUTBOUND_STARTED_ON_BASE;
 }
 
 bool tb_outbound_state_started(enum tb_outbound_state state)

@@ -11,10 +11,10 @@
 
 enum tb_outbound_state {
     TB_OUTBOUND_WANTED,
-    TB_OUTBOUND_BASED,         /* the peer named a base, by BASE or EXPECT */
-    TB_OUTBOUND_PUSHED,        /* likewise, and chunks go before START */
-    TB_OUTBOUND_STARTED,       /* START came, and no base was named */
-    TB_OUTBOUND_STARTED_BASED, /* START came, and a base had been named */
+    TB_OUTBOUND_ON_BASE,         /* the peer named a base, by BASE or EXPECT */
+    TB_OUTBOUND_PUSHED,          /* likewise, and chunks go before START */
+    TB_OUTBOUND_STARTED,         /* START came, and no base was named */
+    TB_OUTBOUND_STARTED_ON_BASE, /* START came, and a base had been named */
     TB_OUTBOUND_STATES
 };
 
@@ -28,7 +28,7 @@ enum tb_outbound_event {
 /* False: that event cannot come in that state; nothing changed. */
 TB_MUST_USE bool tb_outbound_state_step(enum tb_outbound_state *state, enum tb_outbound_event event);
 /* The peer named a base. */
-bool tb_outbound_state_based(enum tb_outbound_state state);
+bool tb_outbound_state_on_base(enum tb_outbound_state state);
 /* START came: all that the peer holds is known. */
 bool tb_outbound_state_started(enum tb_outbound_state state);
 

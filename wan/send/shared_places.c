@@ -15,7 +15,7 @@ struct tb_shared_places *tb_shared_places_new(const struct tb_id *uid, const str
     atomic_init(&s->revoked, false);
     atomic_init(&s->received_bytes, 0);
     s->sent = NULL;
-    s->objects = NULL;
+    s->encoded_chunks = NULL;
     s->known = NULL;
     s->wake = wake;
     s->uid = *uid;
@@ -58,9 +58,9 @@ bool tb_shared_places_only_ours(struct tb_shared_places *s)
 void tb_shared_places_free(struct tb_shared_places *s)
 {
     TB_ASSERT(tb_shared_places_only_ours(s));
-    TB_ASSERT((s->known == NULL) == (s->objects == NULL));
+    TB_ASSERT((s->known == NULL) == (s->encoded_chunks == NULL));
     tb_sent_free(s->sent);
-    if (s->known != NULL) tb_known_unref(s->objects, s->known);
+    if (s->known != NULL) tb_known_unref(s->encoded_chunks, s->known);
     tb_free(s);
 }
 

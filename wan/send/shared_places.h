@@ -12,14 +12,14 @@
  * reference from new to the end; it revokes, and when its own is the last one no thread touches
  * the places any more. */
 struct tb_retired;
-struct tb_objects;
+struct tb_encoded_chunks;
 struct tb_known;
 struct tb_shared_places {
     atomic_uint refs;
     atomic_bool revoked;
     atomic_ullong received_bytes; /* of chunk frames that came for it, dropped and refused ones too */
     struct tb_sent *sent;         /* of an offer, ours; NULL: of a landing */
-    struct tb_objects *objects;   /* with known: whose it is */
+    struct tb_encoded_chunks *encoded_chunks; /* with known: whose it is */
     /* ours: a version that left, whose places these are (encoded_chunks.h);
      * NULL: one that is here */
     struct tb_known *known;

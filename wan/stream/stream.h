@@ -48,7 +48,7 @@ struct tb_stream_plan {
     uint32_t protocol; /* of the session */
     uint32_t peer;     /* of the links, for what is counted */
     struct tb_stream_trust trust;
-    struct tb_objects *objects; /* NULL: nothing is kept */
+    struct tb_encoded_chunks *encoded_chunks; /* NULL: nothing is kept */
     tb_time_ns idle;
     uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;
@@ -61,16 +61,16 @@ struct tb_stream_plan {
 };
 
 /* Of a chunk of the share on that base. */
-static inline struct tb_object_name tb_stream_object_name(const struct tb_shared_places *share,
-                                                          const struct tb_shared_places *base, uint32_t shard,
-                                                          uint32_t chunk)
+static inline struct tb_encoded_chunk_name tb_stream_encoded_name(const struct tb_shared_places *share,
+                                                                  const struct tb_shared_places *base,
+                                                                  uint32_t shard, uint32_t chunk)
 {
-    return (struct tb_object_name){.uid = &share->uid,
-                                   .base = &base->uid,
-                                   .shard = shard,
-                                   .chunk = chunk,
-                                   .shard_count = share->shard_count,
-                                   .chunk_count = share->places[shard].manifest->chunk_count};
+    return (struct tb_encoded_chunk_name){.uid = &share->uid,
+                                          .base = &base->uid,
+                                          .shard = shard,
+                                          .chunk = chunk,
+                                          .shard_count = share->shard_count,
+                                          .chunk_count = share->places[shard].manifest->chunk_count};
 }
 
 struct tb_stream_send {
@@ -92,9 +92,9 @@ struct tb_stream_send {
     tb_time_ns capped_to; /* and that is counted until then */
     uint8_t *encoded;
     size_t encoded_cap;
-    struct tb_object *object; /* referenced: `body` is in it */
-    bool full;                /* the socket took no more */
-    tb_time_ns busy_seen;     /* stream_busy.c: last looked, and what was seen */
+    struct tb_encoded_chunk *kept; /* referenced: `body` is in it */
+    bool full;                     /* the socket took no more */
+    tb_time_ns busy_seen;          /* stream_busy.c: last looked, and what was seen */
     tb_time_ns busy_time;
     uint64_t busy_acked;
     tb_time_ns moved_at;
@@ -119,7 +119,7 @@ struct tb_stream_receive {
     uint32_t crossing;              /* whose share is kept below */
     struct tb_shared_places *share; /* referenced; NULL: none */
     struct tb_shared_places *base;  /* of that crossing, referenced; NULL: none, or gone */
-    bool based;                     /* the peer was told a base */
+    bool on_base;                   /* the peer was told a base */
     bool claimed;                   /* the frame's chunk is ours to write */
     uint64_t worked;                /* bytes decoded in this turn */
     uint8_t *into;                  /* RAW: in the place, or `spare`; ENCODED: `encoded` */
@@ -150,7 +150,7 @@ struct tb_stream {
     atomic_uint
         stalled_segment; /* bytes of its segments, while those are not acknowledged and go again; else 0 */
     atomic_ullong chunks_sent, chunks_received, chunks_duplicate, chunks_bad;
-    atomic_ullong chunks_on_base, raw_bytes;  /* sent */
+    atomic_ullong delta_chunks, raw_bytes;    /* sent */
     atomic_ullong hedged_bytes;               /* of frames that were begun and had gone by another stream */
     atomic_int fd;                            /* for tests: -1 while not open */
     char congestion[TB_TCP_CONGESTION_BYTES]; /* it and the next are written before the phase is BOUND */

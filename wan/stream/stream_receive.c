@@ -42,10 +42,10 @@ static void forget_share(struct tb_stream_receive *r)
     if (r->share != NULL) tb_shared_places_unref(r->share);
     r->share = r->base = NULL;
     r->crossing = 0;
-    r->based = false;
+    r->on_base = false;
 }
 
-/* Revoked bases are let go of at once: what comes as a difference is then refused, and comes
+/* Revoked bases are let go of at once: what comes as a delta is then refused, and comes
  * whole. */
 static void heed_base(struct tb_stream_receive *r)
 {
@@ -125,7 +125,7 @@ static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
     const bool known = tb_feed_landing(s->plan.feed, r->frame.crossing, &landing);
     r->share = landing.share;
     r->base = landing.base;
-    r->based = landing.based;
+    r->on_base = landing.on_base;
     r->crossing = landing.crossing;
     *expected_out = landing.expected;
     return known ? TB_OK : TB_PEER_GARBLED;
@@ -208,7 +208,7 @@ static enum tb_status begin_chunk(struct tb_stream *s)
         return TB_OK;
     }
     atomic_fetch_add_explicit(&r->share->received_bytes, sizeof r->header, memory_order_relaxed);
-    if (r->frame.form.on_base && !r->based) return TB_PEER_GARBLED; /* of which base? */
+    if (r->frame.form.on_base && !r->on_base) return TB_PEER_GARBLED; /* of which base? */
     const enum tb_status fits = tb_inbound_check(r->share->places, r->share->shard_count, &r->frame);
     return fits == TB_OK ? claim(s) : fits;
 }
@@ -287,17 +287,17 @@ static void refuse(struct tb_stream *s, enum tb_status landed)
 /* By place.h: the digest matched, and the chunk is not held yet. So a reader that looks for its
  * delta from now on finds this one. A relay forwards the delta as it came, to other sites and to
  * the workers of this one. */
-static enum tb_status keep_object(void *user, const struct tb_place *place, uint32_t chunk,
-                                  const struct tb_place_came *came)
+static enum tb_status keep_encoded(void *user, const struct tb_place *place, uint32_t chunk,
+                                   const struct tb_place_came *came)
 {
     (void)place, (void)chunk, (void)came;
     struct tb_stream *s = user;
     const struct tb_stream_receive *r = &s->receive;
-    const struct tb_object_name name =
-        tb_stream_object_name(r->share, r->base, r->frame.shard, r->frame.chunk);
+    const struct tb_encoded_chunk_name name =
+        tb_stream_encoded_name(r->share, r->base, r->frame.shard, r->frame.chunk);
     const struct tb_codec_coded coded = coded_of(r);
-    const struct tb_object_news news = {TB_OBJECT_OF_LINK, &coded, tb_clock_now()};
-    tb_objects_put(s->plan.objects, &name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_LINK, &coded, tb_clock_now()};
+    tb_encoded_chunks_put(s->plan.encoded_chunks, &name, &news);
     return TB_OK;
 }
 
@@ -305,11 +305,11 @@ static void land(struct tb_stream *s)
 {
     struct tb_stream_receive *r = &s->receive;
     const struct tb_codec_coded coded = coded_of(r);
-    const struct tb_place_owner relay = {.keep = keep_object, .user = s};
+    const struct tb_place_owner relay = {.keep = keep_encoded, .user = s};
     struct tb_land l = land_of(s, &coded);
     struct tb_place place = *l.place; /* the bits are shared */
     TB_ASSERT(r->claimed && r->spare == NULL && place.owner == NULL);
-    if (r->frame.form.on_base && s->plan.objects != NULL) place.owner = &relay;
+    if (r->frame.form.on_base && s->plan.encoded_chunks != NULL) place.owner = &relay;
     l.place = &place;
     r->claimed = false; /* landing ends the claim */
     const enum tb_status status = tb_land_chunk(&l);

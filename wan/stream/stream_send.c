@@ -29,8 +29,8 @@ static void drop_parcel(struct tb_stream_send *t)
 
 static void drop_encoded(struct tb_stream *s)
 {
-    if (s->send.object != NULL) tb_object_unref(s->plan.objects, s->send.object);
-    s->send.object = NULL;
+    if (s->send.kept != NULL) tb_encoded_chunk_unref(s->plan.encoded_chunks, s->send.kept);
+    s->send.kept = NULL;
 }
 
 void tb_stream_send_fini(struct tb_stream *s)
@@ -119,54 +119,55 @@ static enum tb_status encode_as(struct tb_stream *s, enum tb_choice_way way, str
 
 /* A delta on the same base that its publisher or another link made, or brought; unless another way
  * is sooner there. */
-static bool find_encoded(struct tb_stream *s, const struct tb_object_name *name,
+static bool find_encoded(struct tb_stream *s, const struct tb_encoded_chunk_name *name,
                          const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
-    TB_ASSERT(t->object == NULL); /* that of the chunk before was given back */
-    t->object = tb_objects_find(s->plan.objects, name);
-    if (t->object == NULL) return false;
-    *coded = tb_object_coded(t->object);
+    TB_ASSERT(t->kept == NULL); /* that of the chunk before was given back */
+    t->kept = tb_encoded_chunks_find(s->plan.encoded_chunks, name);
+    if (t->kept == NULL) return false;
+    *coded = tb_encoded_chunk_coded(t->kept);
     const struct tb_choice_made made = {.kind = tb_choice_kind_of(in),
                                         .form = coded->form,
                                         .classes = tb_codec_classes(coded),
                                         .raw_bytes = (uint32_t)in->count,
                                         .wire_bytes = (uint32_t)coded->count,
-                                        .elsewhere = tb_object_from(t->object) != TB_OBJECT_MADE_HERE};
+                                        .elsewhere =
+                                            tb_encoded_chunk_from(t->kept) != TB_ENCODED_CHUNK_MADE_HERE};
     if (tb_feed_takes(s->plan.feed, &made)) return true;
     drop_encoded(s);
     return false;
 }
 
 /* The peer's base is not here, or not sound: chained deltas that were kept may lead from it. */
-static bool chain_deltas(struct tb_stream *s, const struct tb_object_name *name,
+static bool chain_deltas(struct tb_stream *s, const struct tb_encoded_chunk_name *name,
                          const struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     struct tb_stream_send *t = &s->send;
-    struct tb_object *objects[TB_CODEC_STEPS_MAX];
-    struct tb_codec_coded parts[TB_CODEC_STEPS_MAX];
-    const unsigned count = tb_objects_steps(s->plan.objects, name, objects);
+    struct tb_encoded_chunk *encoded_chunks[TB_CODEC_CHAINED_MAX];
+    struct tb_codec_coded parts[TB_CODEC_CHAINED_MAX];
+    const unsigned count = tb_encoded_chunks_chain(s->plan.encoded_chunks, name, encoded_chunks);
     for (unsigned i = 0; i < count; i++)
-        parts[i] = tb_object_coded(objects[i]);
-    const size_t bytes = tb_codec_join_bytes(parts, count);
-    const bool joined =
+        parts[i] = tb_encoded_chunk_coded(encoded_chunks[i]);
+    const size_t bytes = tb_codec_chain_bytes(parts, count);
+    const bool chained =
         bytes > 0 && bytes < in->count && room(&t->encoded, &t->encoded_cap, bytes) &&
-        tb_codec_join(parts, count, (struct tb_codec_room){t->encoded, bytes}, coded) == TB_OK;
+        tb_codec_chain(parts, count, (struct tb_codec_room){t->encoded, bytes}, coded) == TB_OK;
     for (unsigned i = 0; i < count; i++)
-        tb_object_unref(s->plan.objects, objects[i]);
-    if (!joined) return false;
+        tb_encoded_chunk_unref(s->plan.encoded_chunks, encoded_chunks[i]);
+    if (!chained) return false;
     const struct tb_choice_made made = {.kind = tb_choice_kind_of(in),
                                         .form = coded->form,
                                         .classes = tb_codec_classes(coded),
                                         .raw_bytes = (uint32_t)in->count,
                                         .wire_bytes = (uint32_t)bytes};
-    return tb_feed_joins(s->plan.feed, &made, tb_codec_steps(coded));
+    return tb_feed_chains(s->plan.feed, &made, tb_codec_deltas(coded));
 }
 
 /* Encodes the chunk in the way that is best now, and keeps a delta that others may want. False: it
  * goes raw. */
-static bool make_encoded(struct tb_stream *s, const struct tb_object_name *name, struct tb_codec_input *in,
-                         struct tb_codec_coded *coded)
+static bool make_encoded(struct tb_stream *s, const struct tb_encoded_chunk_name *name,
+                         struct tb_codec_input *in, struct tb_codec_coded *coded)
 {
     const struct tb_choice_ask ask = {tb_choice_kind_of(in), in->base != NULL};
     const enum tb_choice_way way = tb_feed_pick(s->plan.feed, &ask);
@@ -181,8 +182,9 @@ static bool make_encoded(struct tb_stream *s, const struct tb_object_name *name,
     tb_feed_learn(s->plan.feed, &sample);
     TB_ASSERT(in->base != NULL || !coded->form.on_base);
     s->send.worked += in->count;
-    const struct tb_object_news news = {TB_OBJECT_MADE_HERE, coded, tb_clock_now()};
-    if (coded->form.on_base && s->plan.objects != NULL) tb_objects_put(s->plan.objects, name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_MADE_HERE, coded, tb_clock_now()};
+    if (coded->form.on_base && s->plan.encoded_chunks != NULL)
+        tb_encoded_chunks_put(s->plan.encoded_chunks, name, &news);
     return coded->form.id != TB_CODEC_RAW;
 }
 
@@ -193,9 +195,9 @@ static const uint8_t *encode(struct tb_stream *s, const uint8_t *raw, struct tb_
     const struct tb_feed_parcel *p = &s->send.parcel;
     struct tb_codec_input in = input_of(s, raw, frame);
     struct tb_codec_coded coded = {{TB_CODEC_RAW, false}, raw, in.count};
-    const bool may = p->base != NULL && !p->parcel.plain && s->plan.objects != NULL;
-    const struct tb_object_name name =
-        tb_stream_object_name(p->share, may ? p->base : p->share, frame->shard, frame->chunk);
+    const bool may = p->base != NULL && !p->parcel.plain && s->plan.encoded_chunks != NULL;
+    const struct tb_encoded_chunk_name name =
+        tb_stream_encoded_name(p->share, may ? p->base : p->share, frame->shard, frame->chunk);
     const bool found =
         may && (in.base != NULL ? find_encoded(s, &name, &in, &coded) : chain_deltas(s, &name, &in, &coded));
     if (!found && !make_encoded(s, &name, &in, &coded))
@@ -241,7 +243,7 @@ static void count_sent(struct tb_stream *s, const struct tb_chunk_frame *frame)
     atomic_fetch_add_explicit(&s->raw_bytes, frame->raw_bytes, memory_order_relaxed);
     if (s->send.parcel.again)
         atomic_fetch_add_explicit(&s->hedged_bytes, c.frame_bytes, memory_order_relaxed);
-    if (frame->form.on_base) atomic_fetch_add_explicit(&s->chunks_on_base, 1, memory_order_relaxed);
+    if (frame->form.on_base) atomic_fetch_add_explicit(&s->delta_chunks, 1, memory_order_relaxed);
 }
 
 /* Stages the next chunk of the parcel; the parcel goes with its last one. False: nothing was

@@ -62,24 +62,25 @@ static json_t *mix_json(const struct tb_choice *c)
     return o;
 }
 
-json_t *tb_status_objects(struct tb_daemon *d)
+json_t *tb_status_encoded(struct tb_daemon *d)
 {
-    struct tb_objects_stats s;
-    tb_objects_stats(d->objects, &s);
-    const struct tb_object_sum *ranks = &s.from[TB_OBJECT_OF_RANK];
+    struct tb_encoded_chunks_stats s;
+    tb_encoded_chunks_stats(d->encoded_chunks, &s);
+    const struct tb_encoded_chunk_sum *ranks = &s.from[TB_ENCODED_CHUNK_OF_RANK];
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes", (json_int_t)s.bytes,
                      "budget_bytes", (json_int_t)s.budget_bytes, "count", (json_int_t)s.count, "used",
                      (json_int_t)s.used, "from_ranks", (json_int_t)ranks->count, "from_ranks_bytes",
-                     (json_int_t)ranks->bytes, "from_links", (json_int_t)s.from[TB_OBJECT_OF_LINK].count,
-                     "made_here", (json_int_t)s.from[TB_OBJECT_MADE_HERE].count, "bad", (json_int_t)s.bad,
-                     "known", (json_int_t)s.known, "joined", (json_int_t)s.joined);
+                     (json_int_t)ranks->bytes, "from_links",
+                     (json_int_t)s.from[TB_ENCODED_CHUNK_OF_LINK].count, "made_here",
+                     (json_int_t)s.from[TB_ENCODED_CHUNK_MADE_HERE].count, "bad", (json_int_t)s.bad, "known",
+                     (json_int_t)s.known, "chained", (json_int_t)s.chained);
 }
 
 json_t *tb_choice_json(const struct tb_choice *c)
 {
     return json_pack("{s:s, s:f, s:o, s:o, s:o, s:o, s:o}", "asked", tb_choice_wish_name(c->wish),
-                     "link_bytes_per_s", c->goodput, "full", way_json(c, 0), "step", way_json(c, 1),
-                     "full_kinds", ways_json(c, 0), "step_kinds", ways_json(c, 1), "chunks", mix_json(c));
+                     "link_bytes_per_s", c->goodput, "full", way_json(c, 0), "delta", way_json(c, 1),
+                     "full_kinds", ways_json(c, 0), "delta_kinds", ways_json(c, 1), "chunks", mix_json(c));
 }
 
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer)

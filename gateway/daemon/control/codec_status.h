@@ -12,6 +12,6 @@ struct tb_daemon;
 /* New reference; NULL: no memory */
 json_t *tb_choice_json(const struct tb_choice *choice);
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer);
-json_t *tb_status_objects(struct tb_daemon *d);
+json_t *tb_status_encoded(struct tb_daemon *d);
 
 #endif

@@ -124,7 +124,7 @@ static json_t *links_json(struct tb_daemon *d)
         put(o, "codec", tb_status_codec(d, i));
         set_u64(o, "sent_raw_bytes", stats.raw_bytes_sent);
         set_u64(o, "chunks_sent", stats.chunks_sent);
-        set_u64(o, "chunks_on_base", stats.chunks_on_base);
+        set_u64(o, "delta_chunks", stats.delta_chunks);
         set_u64(o, "chunks_no_base", stats.chunks_no_base);
         set_u64(o, "expected", stats.expected);
         set_u64(o, "pushed", stats.pushed);
@@ -354,7 +354,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
         d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
     put(o, "arena", arena_json(d));
     put(o, "anchor", tb_anchors_json(d));
-    put(o, "objects", tb_status_objects(d));
+    put(o, "encoded", tb_status_encoded(d));
     put(o, "links", links_json(d));
     put(o, "models", models_json(d));
     set_u64(o, "session_count", d->session_count);

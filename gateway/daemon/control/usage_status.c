@@ -228,8 +228,8 @@ static struct usage idle_layouts(struct tb_daemon *d)
 
 static struct usage encoded(struct tb_daemon *d)
 {
-    struct tb_objects_stats s;
-    tb_objects_stats(d->objects, &s);
+    struct tb_encoded_chunks_stats s;
+    tb_encoded_chunks_stats(d->encoded_chunks, &s);
     return (struct usage){.used = s.bytes, .most = s.most_bytes, .bound = s.budget_bytes};
 }
 

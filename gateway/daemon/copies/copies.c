@@ -124,7 +124,7 @@ static bool evict_finish(struct tb_copy *copy)
     const struct tb_id uid = copy->key.uid;
     const bool gone = copy->evict_why != TB_SUPERSEDED, had_room = copy->region != NULL;
     tb_copy_free(copy);
-    if (gone && d->objects != NULL) tb_objects_drop(d->objects, &uid);
+    if (gone && d->encoded_chunks != NULL) tb_encoded_chunks_drop(d->encoded_chunks, &uid);
     d->counters.evictions += had_room;
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &uid));
     d->room_freed = true;

@@ -95,7 +95,7 @@ static enum tb_status begin(struct tb_copy *copy)
         places[n + s] = tb_arena_place(copy->shelf_base->region, s);
     }
     const struct tb_shelf_task task = {.shelf = &copy->shelf,
-                                       .objects = d->objects,
+                                       .encoded_chunks = d->encoded_chunks,
                                        .uid = copy->key.uid,
                                        .base = copy->shelf_base->key.uid,
                                        .shard_count = n,

@@ -16,7 +16,7 @@
 #include "intra/fabric/fabric.h"
 
 struct tb_daemon;
-struct tb_objects;
+struct tb_encoded_chunks;
 struct tb_shelf_work;
 
 struct tb_copy_hop { /* at home: from one rank */
@@ -32,11 +32,13 @@ struct tb_copy_hop { /* at home: from one rank */
     tb_time_ns retry_at;
     tb_time_ns looks_until; /* its rank digests its own copy of this chunk; 0: it was not asked */
     uint32_t looks_shard, looks_chunk;
-    bool for_objects;     /* its chunks are all here: it is open for chunks that the rank still encodes */
+    /* its chunks are all here: it is open for chunks that the rank still encodes */
+    bool for_encoded_chunks;
     struct tb_copy *base; /* it decodes from this; NULL: nothing */
     const struct tb_place *base_place;
-    /* For objects, which come on the fabric's threads; they stay as long as the hop is open. */
-    struct tb_objects *objects;
+    /* For encoded chunks, which come on the fabric's threads; they stay as long as the hop is
+     * open. */
+    struct tb_encoded_chunks *encoded_chunks;
     const struct tb_place *place; /* they are of; NULL: not known yet */
     tb_time_ns opened_at;
     atomic_uint classes; /* of one that came; 0: none did */

@@ -52,10 +52,11 @@ static uint32_t shard_places(struct tb_copy *copy, uint32_t shard, struct tb_hop
 
 /* ---- encoded chunks ---- */
 
-static struct tb_object_name object_name(const struct tb_id *uid, const struct tb_id *base, uint32_t shard,
-                                         uint32_t shard_count)
+static struct tb_encoded_chunk_name encoded_name(const struct tb_id *uid, const struct tb_id *base,
+                                                 uint32_t shard, uint32_t shard_count)
 {
-    return (struct tb_object_name){.uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
+    return (struct tb_encoded_chunk_name){
+        .uid = uid, .base = base, .shard = shard, .shard_count = shard_count};
 }
 
 /* The most classes of any chunk: one with few changes has fewer than were asked for. Two threads
@@ -66,42 +67,42 @@ static void classes_seen(struct tb_copy_hop *h, unsigned classes)
         atomic_store_explicit(&h->classes, classes, memory_order_relaxed);
 }
 
-static void object_counted(struct tb_copy_hop *h, const struct tb_hop_object *object)
+static void encoded_counted(struct tb_copy_hop *h, const struct tb_hop_encoded *encoded)
 {
     uint32_t raw_bytes = 0;
-    if (h->place == NULL || object->chunk >= h->place->manifest->chunk_count) return;
-    (void)tb_place_chunk(h->place, object->chunk, &raw_bytes);
+    if (h->place == NULL || encoded->chunk >= h->place->manifest->chunk_count) return;
+    (void)tb_place_chunk(h->place, encoded->chunk, &raw_bytes);
     atomic_fetch_add_explicit(&h->raw_bytes, raw_bytes, memory_order_relaxed);
-    atomic_fetch_add_explicit(&h->wire_bytes, object->coded->count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&h->wire_bytes, encoded->coded->count, memory_order_relaxed);
 }
 
 /* On any thread of the fabric. That it is a delta to the expected base is checked here; the
  * bytes that it decodes to are digested where it is decoded. */
-static void hop_object(void *user, const struct tb_hop_object *object)
+static void hop_encoded(void *user, const struct tb_hop_encoded *encoded)
 {
     struct tb_copy_hop *h = user;
-    struct tb_object_name name = object_name(&h->uid, &h->on, object->shard, h->shard_count);
-    name.chunk = object->chunk;
-    name.chunk_count = object->chunk_count;
-    const struct tb_codec_coded *coded = object->coded;
-    if (!tb_id_equal(&object->base, &h->on) || object->shard != h->shard) return;
+    struct tb_encoded_chunk_name name = encoded_name(&h->uid, &h->on, encoded->shard, h->shard_count);
+    name.chunk = encoded->chunk;
+    name.chunk_count = encoded->chunk_count;
+    const struct tb_codec_coded *coded = encoded->coded;
+    if (!tb_id_equal(&encoded->base, &h->on) || encoded->shard != h->shard) return;
     if (coded != NULL && !coded->form.on_base) coded = NULL;
     if (coded != NULL) {
         classes_seen(h, tb_codec_classes(coded));
-        object_counted(h, object);
+        encoded_counted(h, encoded);
     }
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, tb_clock_now()};
-    tb_objects_put(h->objects, &name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_RANK, coded, tb_clock_now()};
+    tb_encoded_chunks_put(h->encoded_chunks, &name, &news);
 }
 
-static void objects_coming(struct tb_copy *copy, uint32_t shard, const struct tb_id *base, bool coming)
+static void encoded_chunks_coming(struct tb_copy *copy, uint32_t shard, const struct tb_id *base, bool coming)
 {
-    struct tb_objects *objects = copy->d->objects;
+    struct tb_encoded_chunks *encoded_chunks = copy->d->encoded_chunks;
     const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
-    if (objects == NULL || place == NULL || tb_id_is_zero(base)) return;
-    struct tb_object_name name = object_name(&copy->key.uid, base, shard, copy->key.shard_count);
+    if (encoded_chunks == NULL || place == NULL || tb_id_is_zero(base)) return;
+    struct tb_encoded_chunk_name name = encoded_name(&copy->key.uid, base, shard, copy->key.shard_count);
     name.chunk_count = place->manifest->chunk_count;
-    tb_objects_coming(objects, &name, coming, tb_clock_now());
+    tb_encoded_chunks_coming(encoded_chunks, &name, coming, tb_clock_now());
 }
 
 /* P7: a rank may name any base. A delta that no site can decode is not kept, and so pushes no other
@@ -117,7 +118,7 @@ void tb_home_landing_expects(struct tb_copy *copy, uint32_t shard, const struct 
 {
     const struct tb_place *place = copy->region != NULL ? tb_arena_place(copy->region, shard) : NULL;
     if (place == NULL || tb_place_whole(place) || !may_be_base(copy, base)) return;
-    objects_coming(copy, shard, base, true);
+    encoded_chunks_coming(copy, shard, base, true);
 }
 
 /* NULL: not a model of ours. */
@@ -133,7 +134,7 @@ uint8_t tb_home_landing_classes(struct tb_daemon *d, const struct tb_name *model
     static const struct tb_choice_pace unknown = {.classes = 0};
     const struct tb_choice_pace *pace = pace_of(d, model);
     unsigned classes = 0;
-    if (d->objects == NULL) return 0;
+    if (d->encoded_chunks == NULL) return 0;
     if (d->links != NULL && !d->links_restarting)
         classes = tb_links_classes(d->links, model, pace != NULL ? pace : &unknown);
     if (classes == 0 && tb_copy_read_encoded(d, model))
@@ -156,18 +157,18 @@ static const struct tb_place *base_place(const struct tb_copy *copy, uint32_t sh
 
 /* The rank encodes one shard, on its version before; as a rule that is whole here.
  * False: nothing is decoded. */
-static bool expect_objects(struct tb_copy_hop *h, const struct tb_worker_export *export,
-                           struct tb_hop_base *base_out)
+static bool expect_encoded_chunks(struct tb_copy_hop *h, const struct tb_worker_export *export,
+                                  struct tb_hop_base *base_out)
 {
     struct tb_copy *copy = h->copy;
     const bool encodes = h->shard != TB_CATALOG_ALL_SHARDS && may_be_base(copy, &export->base);
-    h->objects = encodes ? copy->d->objects : NULL;
-    if (h->objects == NULL) return false;
+    h->encoded_chunks = encodes ? copy->d->encoded_chunks : NULL;
+    if (h->encoded_chunks == NULL) return false;
     h->uid = copy->key.uid;
     h->on = export->base;
     h->shard_count = copy->key.shard_count;
     h->place = tb_arena_place(copy->region, h->shard);
-    objects_coming(copy, h->shard, &h->on, true);
+    encoded_chunks_coming(copy, h->shard, &h->on, true);
     if (!tb_arena_place_ready(copy->region, h->shard)) return false;
     struct tb_copy *base = tb_copy_find(copy->d, &h->on);
     h->base_place = base_place(copy, h->shard, base);
@@ -224,8 +225,8 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .source_count = count,
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
-                                     .base = expect_objects(h, export, &base) ? &base : NULL,
-                                     .objects = h->objects != NULL ? hop_object : NULL,
+                                     .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
+                                     .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};
     status = tb_hop_open(d->fabric, &options, &h->hop);
@@ -319,7 +320,7 @@ static void hop_close(struct tb_copy_hop *h)
     h->hop = NULL;
     tb_hop_close_counted(hop, &last);
     h->copy->hop_wire_bytes += last.bytes_read;
-    if (h->objects != NULL) objects_coming(h->copy, h->shard, &h->on, false);
+    if (h->encoded_chunks != NULL) encoded_chunks_coming(h->copy, h->shard, &h->on, false);
     base_leave(h);
 }
 
@@ -348,7 +349,7 @@ void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *tod
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     if (copy == NULL || tb_copy_leaves(copy)) return;
     struct tb_copy_hop *under_way = hop_from(copy, todo);
-    if (under_way != NULL && !under_way->for_objects) return;
+    if (under_way != NULL && !under_way->for_encoded_chunks) return;
     if (under_way != NULL) hop_free(under_way); /* something of it went, and is read again */
     struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
     if (h == NULL) return; /* no memory: other ranks' replicas and the next seal are told of again */
@@ -363,9 +364,9 @@ void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *tod
 
 /* All chunks of its shard are here, and not all deltas that its rank encodes. The hop ends with the
  * last of them, and with its rank: a rank that unpublishes ends the encoding first. */
-static bool brings_objects(const struct tb_copy_hop *h)
+static bool brings_encoded_chunks(const struct tb_copy_hop *h)
 {
-    if (h->hop == NULL || h->objects == NULL || tb_copy_leaves(h->copy)) return false;
+    if (h->hop == NULL || h->encoded_chunks == NULL || tb_copy_leaves(h->copy)) return false;
     const struct tb_place *place = tb_arena_place(h->copy->region, h->shard);
     return place != NULL && tb_place_whole(place);
 }
@@ -375,8 +376,8 @@ void tb_home_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     struct tb_copy_hop *h = copy != NULL ? hop_from(copy, todo) : NULL;
     if (h == NULL) return;
-    h->for_objects = brings_objects(h);
-    if (!h->for_objects) hop_free(h);
+    h->for_encoded_chunks = brings_encoded_chunks(h);
+    if (!h->for_encoded_chunks) hop_free(h);
 }
 
 void tb_home_landing_stop(struct tb_copy *copy)
@@ -390,7 +391,7 @@ void tb_home_landing_done(struct tb_copy *copy)
     TB_ASSERT(tb_copy_is_whole(copy));
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
-        if (h->hop == NULL || h->objects == NULL) hop_free(h);
+        if (h->hop == NULL || h->encoded_chunks == NULL) hop_free(h);
     }
 }
 
@@ -401,7 +402,7 @@ void tb_home_landing_base_goes(struct tb_copy *base)
         for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next) {
             if (h->base != base) continue;
             hop_close(h);
-            h->retry_at = h->for_objects ? TB_TIME_NEVER : 0;
+            h->retry_at = h->for_encoded_chunks ? TB_TIME_NEVER : 0;
         }
         if (tb_copy_is_whole(c)) tb_home_landing_done(c);
     }
@@ -433,7 +434,7 @@ void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now)
 {
     for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next) {
         look_is_late(h, now);
-        if (h->hop == NULL && !h->asks && !h->for_objects && now >= h->retry_at) hop_start(h);
+        if (h->hop == NULL && !h->asks && !h->for_encoded_chunks && now >= h->retry_at) hop_start(h);
     }
 }
 
@@ -529,7 +530,7 @@ static void pace_take(struct tb_copy_hop *h)
 {
     struct tb_copy *copy = h->copy;
     struct tb_choice_pace *pace = pace_of(copy->d, &copy->key.model);
-    if (h->objects == NULL || pace == NULL) return;
+    if (h->encoded_chunks == NULL || pace == NULL) return;
     const struct tb_choice_came came = {
         .classes = atomic_load_explicit(&h->classes, memory_order_relaxed),
         .raw_bytes = atomic_load_explicit(&h->raw_bytes, memory_order_relaxed) * copy->key.shard_count,
@@ -545,19 +546,21 @@ static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
     if (h == NULL) return; /* closed meanwhile */
     switch (note->event.kind) {
     case TB_HOP_OPENED:
-    case TB_HOP_OBJECT_BAD: /* the chunk comes whole; nobody else reads a rank's shelf */
+    case TB_HOP_ENCODED_BAD: /* the chunk comes whole; nobody else reads a rank's shelf */
         break;
     case TB_HOP_WHOLE:
         pace_take(h);
         hop_close(h);
         h->retry_at = TB_TIME_NEVER;
-        if (tb_copy_is_whole(h->copy) || h->for_objects) hop_free(h); /* it brought objects still */
+        /* it brought encoded chunks still */
+        if (tb_copy_is_whole(h->copy) || h->for_encoded_chunks) hop_free(h);
         break;
     case TB_HOP_CHUNK_BAD:
         chunk_bad(h, &note->event);
         break;
     case TB_HOP_LOST: {
-        if (tb_copy_is_whole(h->copy) || h->for_objects) { /* links and shelves encode the rest themselves */
+        /* links and shelves encode the rest themselves */
+        if (tb_copy_is_whole(h->copy) || h->for_encoded_chunks) {
             hop_free(h);
             break;
         }
@@ -577,7 +580,7 @@ static void hops_anew(struct tb_copy *copy)
     for (struct tb_copy_hop *h = copy->hops, *next; h != NULL; h = next) {
         next = h->next;
         hop_close(h);
-        if (tb_copy_is_whole(copy) || h->for_objects) hop_free(h);
+        if (tb_copy_is_whole(copy) || h->for_encoded_chunks) hop_free(h);
     }
 }
 

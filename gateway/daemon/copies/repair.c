@@ -129,7 +129,7 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
         (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;
     const struct tb_session_doubt m = {
-        .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .object = r->object};
+        .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .encoded = r->encoded};
     TB_WORKER_SEND(s, TB_SESSION_DOUBT, 0, &m, TB_WORKER_SMALL, tb_session_doubt_encode);
     return true;
 }

@@ -18,7 +18,7 @@ struct tb_report { /* that a chunk is damaged where it stands */
     struct tb_id uid;
     uint32_t shard, chunk; /* as said: bounded by repair.c */
     uint64_t reporter;     /* equal for reports that share a part of the looks (base/damage_reports.h) */
-    bool object;           /* not the chunk: its encoded form, on the holder's shelf */
+    bool encoded;          /* not the chunk: its encoded form, on the holder's shelf */
 };
 
 uint64_t tb_repair_reporter(const struct tb_worker_session *s);

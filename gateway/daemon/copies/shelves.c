@@ -54,32 +54,32 @@ static bool encode(struct tb_shelves *s, const struct tb_shelf_work *w, struct t
     return coded_out->form.on_base && TB_SHELF_GAINS(bytes, coded_out->count);
 }
 
-static struct tb_object_name name_of(const struct tb_shelf_work *w)
+static struct tb_encoded_chunk_name name_of(const struct tb_shelf_work *w)
 {
-    return (struct tb_object_name){.uid = &w->task.uid,
-                                   .base = &w->task.base,
-                                   .shard = w->shard,
-                                   .chunk = w->chunk,
-                                   .shard_count = w->task.shard_count,
-                                   .chunk_count = w->task.places[w->shard]->manifest->chunk_count};
+    return (struct tb_encoded_chunk_name){.uid = &w->task.uid,
+                                          .base = &w->task.base,
+                                          .shard = w->shard,
+                                          .chunk = w->chunk,
+                                          .shard_count = w->task.shard_count,
+                                          .chunk_count = w->task.places[w->shard]->manifest->chunk_count};
 }
 
 /* Its publisher, or a link, encoded it already. */
-static struct tb_object *find_object(const struct tb_shelf_work *w)
+static struct tb_encoded_chunk *find_encoded(const struct tb_shelf_work *w)
 {
-    const struct tb_object_name name = name_of(w);
-    return w->task.objects != NULL ? tb_objects_find(w->task.objects, &name) : NULL;
+    const struct tb_encoded_chunk_name name = name_of(w);
+    return w->task.encoded_chunks != NULL ? tb_encoded_chunks_find(w->task.encoded_chunks, &name) : NULL;
 }
 
 /* A rank or a link made it, and it is small enough to go on as it is. */
 static bool forward(struct tb_shelf_work *w, struct tb_shelves_stats *more)
 {
-    struct tb_object *object = find_object(w);
-    if (object == NULL) return false;
-    const struct tb_codec_coded coded = tb_object_coded(object);
+    struct tb_encoded_chunk *encoded = find_encoded(w);
+    if (encoded == NULL) return false;
+    const struct tb_codec_coded coded = tb_encoded_chunk_coded(encoded);
     const bool good = TB_SHELF_GAINS(w->task.places[w->shard]->manifest->chunks[w->chunk].bytes, coded.count);
     if (good) tb_shelf_put(w->task.shelf, w->line, &coded);
-    tb_object_unref(w->task.objects, object);
+    tb_encoded_chunk_unref(w->task.encoded_chunks, encoded);
     more->bytes = good ? coded.count : 0;
     return good;
 }
@@ -117,8 +117,8 @@ static void step(struct tb_shelf_work *w)
 /* A rank or a link is about to encode it. */
 static bool awaited(const struct tb_shelf_work *w, tb_time_ns now)
 {
-    const struct tb_object_name name = name_of(w);
-    return w->task.objects != NULL && tb_objects_awaits(w->task.objects, &name, now);
+    const struct tb_encoded_chunk_name name = name_of(w);
+    return w->task.encoded_chunks != NULL && tb_encoded_chunks_awaits(w->task.encoded_chunks, &name, now);
 }
 
 /* The next chunk that is here and has no entry; false: none now. */

@@ -24,8 +24,8 @@ TB_MUST_USE enum tb_status tb_shelves_open(struct tb_shelves **shelves_out);
 void tb_shelves_close(struct tb_shelves *shelves);
 
 struct tb_shelf_task {
-    struct tb_shelf *shelf;     /* opened by this, and closed when every chunk has its entry */
-    struct tb_objects *objects; /* encoded elsewhere; NULL: none are kept */
+    struct tb_shelf *shelf;                   /* opened by this, and closed when every chunk has its entry */
+    struct tb_encoded_chunks *encoded_chunks; /* encoded elsewhere; NULL: none are kept */
     struct tb_id uid, base;
     uint32_t shard_count;
     const struct tb_place *const *places; /* copied; of the version, and of the base, which is whole */

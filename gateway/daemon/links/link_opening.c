@@ -97,7 +97,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .retry_min_ms = config->link_retry_min_ms,
         .retry_max_ms = retry_max_ms(config),
         .codec = config->link_codec,
-        .objects = d->objects,
+        .encoded_chunks = d->encoded_chunks,
         .protocol_max = config->link_protocol_max,
         .resolver = d->resolver,
     };

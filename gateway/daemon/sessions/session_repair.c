@@ -35,12 +35,12 @@ static void look_at_source(struct tb_worker_session *s, uint64_t plan, const str
     const char *name = "unknown", *action = "replan";
     if (known && source.from_gateway) {
         name = "gateway";
-        action = tb_repair_action(report->object ? tb_repair_shelf(d, report) : tb_repair_arena(d, report));
+        action = tb_repair_action(report->encoded ? tb_repair_shelf(d, report) : tb_repair_arena(d, report));
     } else if (known) {
         name = source.upstream_name.text;
         if (tb_repair_ask(d, &source.upstream, report)) action = "ask_its_holder";
     }
-    tb_log(TB_LOG_WARN, report->object ? "hop.object_bad" : "hop.chunk_bad",
+    tb_log(TB_LOG_WARN, report->encoded ? "hop.encoded_bad" : "hop.chunk_bad",
            "worker=%s source=%s shard=%u chunk=%u action=%s", s->name.text, name, report->shard,
            report->chunk, action);
 }
@@ -55,11 +55,11 @@ enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_
         written_to(s, &m);
         return TB_OK;
     }
-    const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s), m.object};
-    d->counters.chunks_bad += m.object ? 0 : 1;
+    const struct tb_report report = {m.uid, m.shard, m.chunk, tb_repair_reporter(s), m.encoded};
+    d->counters.chunks_bad += m.encoded ? 0 : 1;
     look_at_source(s, m.plan, &report);
     /* A chunk whose delta was bad comes whole, from the same source. */
-    if (!m.object) TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
+    if (!m.encoded) TB_MOOT(tb_catalog_hop_lost(d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
 }
 

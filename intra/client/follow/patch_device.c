@@ -76,34 +76,34 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 /* A block of the device works on a chunk, so it takes as long for several as for one. */
 struct proof {
     struct tb_asked asked;
-    struct tb_gpu_step step;
+    struct tb_gpu_delta delta;
 };
 struct encoding {
     struct tb_asked asked;
-    struct tb_gpu_difference difference;
+    struct tb_gpu_new_delta delta;
 };
 
 static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
 {
     const struct tb_patch *patch = user;
-    struct tb_gpu_step steps[TB_TOGETHER_MAX];
+    struct tb_gpu_delta deltas[TB_TOGETHER_MAX];
     for (uint32_t i = 0; i < count; i++)
-        steps[i] = ((const struct proof *)all[i])->step;
-    const enum tb_status status = tb_gpu_prove(patch->target->gpu, steps, count);
+        deltas[i] = ((const struct proof *)all[i])->delta;
+    const enum tb_status status = tb_gpu_prove(patch->target->gpu, deltas, count);
     for (uint32_t i = 0; i < count; i++)
-        ((struct proof *)all[i])->step = steps[i];
+        ((struct proof *)all[i])->delta = deltas[i];
     return status;
 }
 
 static enum tb_status encode_all(void *user, struct tb_asked *const *all, uint32_t count)
 {
     const struct tb_patch *patch = user;
-    struct tb_gpu_difference list[TB_TOGETHER_MAX];
+    struct tb_gpu_new_delta list[TB_TOGETHER_MAX];
     for (uint32_t i = 0; i < count; i++)
-        list[i] = ((const struct encoding *)all[i])->difference;
+        list[i] = ((const struct encoding *)all[i])->delta;
     const enum tb_status status = tb_gpu_encode(patch->target->gpu, list, count);
     for (uint32_t i = 0; i < count; i++)
-        ((struct encoding *)all[i])->difference = list[i];
+        ((struct encoding *)all[i])->delta = list[i];
     return status;
 }
 
@@ -138,15 +138,15 @@ enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
     uint32_t count;
     struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
     if (pieces == NULL) return TB_CHUNK_CODEC;
-    struct proof mine = {.step = {.pieces = pieces,
-                                  .piece_count = count,
-                                  .bytes = chunk->bytes,
-                                  .form_bytes = (uint32_t)coded->count,
-                                  .form = coded->bytes}};
+    struct proof mine = {.delta = {.pieces = pieces,
+                                   .piece_count = count,
+                                   .bytes = chunk->bytes,
+                                   .form_bytes = (uint32_t)coded->count,
+                                   .form = coded->bytes}};
     const enum tb_status status = tb_together_ask(&sh->patch->proofs, &mine.asked);
     tb_free(pieces);
-    if (status != TB_OK || !mine.step.patched) return TB_CHUNK_CODEC;
-    *digest_out = mine.step.digest;
+    if (status != TB_OK || !mine.delta.patched) return TB_CHUNK_CODEC;
+    *digest_out = mine.delta.digest;
     return TB_OK;
 }
 
@@ -159,17 +159,17 @@ bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint
     struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
     if (pieces == NULL) return false;
     const enum tb_dtype dtype = tb_layout_dtype_at(&sh->manifest->layout, chunk->offset);
-    struct encoding mine = {.difference = {.pieces = pieces,
-                                           .piece_count = count,
-                                           .bytes = chunk->bytes,
-                                           .chunk = bytes,
-                                           .kind = tb_sparse_kind_of(dtype),
-                                           .classes = TB_CODEC_CLASSES,
-                                           .form = room}};
+    struct encoding mine = {.delta = {.pieces = pieces,
+                                      .piece_count = count,
+                                      .bytes = chunk->bytes,
+                                      .chunk = bytes,
+                                      .kind = tb_sparse_kind_of(dtype),
+                                      .classes = TB_CODEC_CLASSES,
+                                      .form = room}};
     const enum tb_status status = tb_together_ask(&sh->patch->encodings, &mine.asked);
     tb_free(pieces);
-    *coded_out = (struct tb_codec_coded){{TB_CODEC_SPARSE, true}, room, mine.difference.form_bytes};
-    return status == TB_OK && mine.difference.form_bytes > 0;
+    *coded_out = (struct tb_codec_coded){{TB_CODEC_SPARSE, true}, room, mine.delta.form_bytes};
+    return status == TB_OK && mine.delta.form_bytes > 0;
 }
 
 /* ---- the switch ---- */
@@ -181,15 +181,15 @@ bool tb_patch_device_decodes(const struct tb_patch_shard *sh, uint32_t k)
 }
 
 /* Chunks that it decodes, in the order of all. */
-struct device_steps {
-    struct tb_gpu_step *steps;
+struct device_deltas {
+    struct tb_gpu_delta *deltas;
     struct tb_gpu_piece *pieces;
     uint32_t count, piece_count;
 };
 
-static void each_step(const struct tb_patch *patch, struct device_steps *d,
-                      void (*fn)(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user),
-                      void *user)
+static void each_delta(const struct tb_patch *patch, struct device_deltas *d,
+                       void (*fn)(struct device_deltas *d, struct tb_patch_shard *sh, uint32_t k, void *user),
+                       void *user)
 {
     for (uint32_t i = 0; i < patch->shard_count; i++) {
         struct tb_patch_shard *sh = &patch->shards[i];
@@ -198,32 +198,32 @@ static void each_step(const struct tb_patch *patch, struct device_steps *d,
     }
 }
 
-static void count_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+static void count_delta(struct device_deltas *d, struct tb_patch_shard *sh, uint32_t k, void *user)
 {
     (void)user;
     d->count++;
     d->piece_count += pieces_of(sh, &sh->manifest->chunks[k], NULL);
 }
 
-static void list_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+static void list_delta(struct device_deltas *d, struct tb_patch_shard *sh, uint32_t k, void *user)
 {
     (void)user;
     struct tb_gpu_piece *pieces = d->pieces + d->piece_count;
     const uint32_t count = pieces_of(sh, &sh->manifest->chunks[k], pieces);
-    d->steps[d->count++] = (struct tb_gpu_step){.pieces = pieces,
-                                                .piece_count = count,
-                                                .bytes = sh->manifest->chunks[k].bytes,
-                                                .form_bytes = sh->chunks[k].bytes,
-                                                .form = sh->chunks[k].coded};
+    d->deltas[d->count++] = (struct tb_gpu_delta){.pieces = pieces,
+                                                  .piece_count = count,
+                                                  .bytes = sh->manifest->chunks[k].bytes,
+                                                  .form_bytes = sh->chunks[k].bytes,
+                                                  .form = sh->chunks[k].coded};
     d->piece_count += count;
 }
 
-static void judge_step(struct device_steps *d, struct tb_patch_shard *sh, uint32_t k, void *user)
+static void judge_delta(struct device_deltas *d, struct tb_patch_shard *sh, uint32_t k, void *user)
 {
     struct tb_patch_applying *a = user;
-    const struct tb_gpu_step *step = &d->steps[d->count++];
-    if (step->patched) atomic_fetch_add(&a->patched_bytes, step->bytes);
-    if (step->patched && tb_chunk_has_digest(sh->manifest, k, &step->digest))
+    const struct tb_gpu_delta *delta = &d->deltas[d->count++];
+    if (delta->patched) atomic_fetch_add(&a->patched_bytes, delta->bytes);
+    if (delta->patched && tb_chunk_has_digest(sh->manifest, k, &delta->digest))
         tb_patch_done(&sh->chunks[k]);
     else
         tb_patch_failed(a, sh, k);
@@ -232,24 +232,24 @@ static void judge_step(struct device_steps *d, struct tb_patch_shard *sh, uint32
 void tb_patch_apply_by_device(struct tb_patch_applying *a)
 {
     struct tb_gpu_memory *gpu = a->patch->target->gpu;
-    struct device_steps d = {.count = 0};
+    struct device_deltas d = {.count = 0};
     if (gpu == NULL) return;
-    each_step(a->patch, &d, count_step, NULL);
+    each_delta(a->patch, &d, count_delta, NULL);
     if (d.count == 0) return;
-    d.steps = tb_calloc(d.count, sizeof *d.steps);
+    d.deltas = tb_calloc(d.count, sizeof *d.deltas);
     d.pieces = tb_calloc(d.piece_count, sizeof *d.pieces);
     const uint32_t count = d.count;
-    enum tb_status status = d.steps == NULL || d.pieces == NULL ? TB_BAD_STATE : TB_OK;
+    enum tb_status status = d.deltas == NULL || d.pieces == NULL ? TB_BAD_STATE : TB_OK;
     if (status == TB_OK) {
         d.count = d.piece_count = 0;
-        each_step(a->patch, &d, list_step, NULL);
-        status = tb_gpu_patch(gpu, d.steps, count);
+        each_delta(a->patch, &d, list_delta, NULL);
+        status = tb_gpu_patch(gpu, d.deltas, count);
         d.count = 0;
         /* Without room on the device nothing is patched, and all of it comes whole. */
-        if (status == TB_OK || status == TB_SITE_NOMEM) each_step(a->patch, &d, judge_step, a);
+        if (status == TB_OK || status == TB_SITE_NOMEM) each_delta(a->patch, &d, judge_delta, a);
     }
     if (status != TB_OK && status != TB_SITE_NOMEM)
         atomic_store(&a->status, status == TB_BAD_STATE ? TB_SITE_NOMEM : status);
     tb_free(d.pieces);
-    tb_free(d.steps);
+    tb_free(d.deltas);
 }

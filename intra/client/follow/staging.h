@@ -37,7 +37,7 @@ struct tb_hop_note {
     uint32_t bad_count;
     struct tb_hop_bad {
         uint32_t shard, chunk;
-        bool object; /* its encoded form */
+        bool encoded; /* its encoded form */
     } bad[16];
 };
 

@@ -26,7 +26,7 @@ static void note_bad(struct tb_hop_note *note, const struct tb_hop_event *event)
 {
     if (note->bad_count == sizeof note->bad / sizeof note->bad[0]) return;
     note->bad[note->bad_count++] = (struct tb_hop_bad){
-        .shard = event->shard, .chunk = event->chunk, .object = event->kind == TB_HOP_OBJECT_BAD};
+        .shard = event->shard, .chunk = event->chunk, .encoded = event->kind == TB_HOP_ENCODED_BAD};
 }
 
 /* On the fabric's thread: notes what happened and wakes the session thread. */
@@ -49,7 +49,7 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
     case TB_HOP_CHUNK_BAD:
         if (event->twice) note_bad(note, event);
         break;
-    case TB_HOP_OBJECT_BAD:
+    case TB_HOP_ENCODED_BAD:
         note_bad(note, event);
         break;
     case TB_HOP_WHOLE:

@@ -81,7 +81,7 @@ void tb_staging_bad_notice(struct tb_session *s, const struct tb_staging *st, co
     struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
     if (notice == NULL) return;
     const struct tb_session_chunk_bad m = {
-        .uid = st->uid, .plan = st->plan, .shard = bad->shard, .chunk = bad->chunk, .object = bad->object};
+        .uid = st->uid, .plan = st->plan, .shard = bad->shard, .chunk = bad->chunk, .encoded = bad->encoded};
     tb_session_chunk_bad_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }

@@ -111,7 +111,7 @@ static void recheck_staged(struct tb_session *s, struct tb_staging *st, const st
 
 /* Checks the bytes of an encoded chunk, not the chunk that they decode to: the base may have
  * left. */
-static void recheck_object(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
+static void recheck_encoded(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
 {
     TB_ASSERT(m->shard < st->key.shard_count);
     uint32_t line = m->chunk;
@@ -210,12 +210,12 @@ void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m)
     TB_ASSERT_LOCKED(s);
     struct tb_publication *p = tb_publication_find(s, &m->uid, m->shard);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
-    if (p != NULL && !m->object && is_sealed_here(p, m->chunk)) recheck_sealed(s, p, m);
+    if (p != NULL && !m->encoded && is_sealed_here(p, m->chunk)) recheck_sealed(s, p, m);
     if (st == NULL || !is_served(st) || m->shard >= st->key.shard_count) return;
     const struct tb_place *place = &st->shards[m->shard].place;
     if (m->chunk >= place->manifest->chunk_count) return;
-    if (m->object)
-        recheck_object(s, st, m);
+    if (m->encoded)
+        recheck_encoded(s, st, m);
     else if (tb_place_held(place, m->chunk))
         recheck_staged(s, st, m);
 }

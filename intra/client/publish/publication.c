@@ -52,9 +52,9 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
     TB_ASSERT_UNLOCKED(s);
     TB_ASSERT(p->export_id == 0 && p->encoding == NULL && p->hiding == NULL && p->protection == NULL);
     tb_session_memory_free(s, &p->blobs);
-    tb_shared_memory_free(&p->objects);
+    tb_shared_memory_free(&p->encoded_chunks);
     tb_free(p->blob_digests);
-    tb_free(p->object_table);
+    tb_free(p->encoded_table);
     tb_free(p->devices);
     tb_layouts_release(s->layouts, &p->manifest_memory);
     tb_free(p->head);

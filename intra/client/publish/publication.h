@@ -45,7 +45,7 @@ struct tb_publication {
     /* In place: our copies of blobs; of device memory the whole shard's, packed, for those who
      * cannot read the device. */
     struct tb_shared_memory blobs;
-    struct tb_shared_memory objects; /* encoded chunks; bytes NULL without */
+    struct tb_shared_memory encoded_chunks; /* encoded chunks; bytes NULL without */
     /* Its chunks as deltas against the version in `base`, made after the call that published it;
      * NULL: none are. */
     struct tb_shadow *base;
@@ -58,7 +58,7 @@ struct tb_publication {
     struct tb_manifest manifest;
     /* of a version of several shards: one for each blob; NULL: none */
     struct tb_digest *blob_digests;
-    struct tb_source_object *object_table;
+    struct tb_source_encoded *encoded_table;
     struct tb_export_device *devices; /* copied: of each tensor, for its export */
     uint64_t encoded_bytes;
     uint8_t *head; /* encoded */

@@ -120,12 +120,12 @@ static enum tb_status describe(struct tb_session *s, struct tb_publication *p, s
         if (p->blobs.bytes != NULL) shard->packed_buffer = add_shared(b, &p->blobs);
         if (p->copied) shard->packed_offset = p->manifest.layout.bytes; /* of the blobs */
     }
-    if (p->objects.bytes == NULL) return TB_OK;
-    const uint32_t objects = add_shared(b, &p->objects);
+    if (p->encoded_chunks.bytes == NULL) return TB_OK;
+    const uint32_t encoded_chunks = add_shared(b, &p->encoded_chunks);
     for (uint32_t k = 0; k < p->manifest.chunk_count; k++)
-        if (p->object_table[k].codec != TB_CODEC_RAW) p->object_table[k].buffer = objects;
-    shard->object_count = p->manifest.chunk_count;
-    shard->objects = p->object_table;
+        if (p->encoded_table[k].codec != TB_CODEC_RAW) p->encoded_table[k].buffer = encoded_chunks;
+    shard->encoded_count = p->manifest.chunk_count;
+    shard->encoded_chunks = p->encoded_table;
     return TB_OK;
 }
 

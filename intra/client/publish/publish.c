@@ -213,9 +213,9 @@ static int make_places(const struct publishing *w, struct tb_publication *p)
         if (p->devices == NULL) return tb_fail(TB_SITE_NOMEM, "no memory for the tensors' devices");
     }
     if (w->codec == TB_CODEC_RAW) return TB_OK;
-    p->object_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->object_table);
-    return p->object_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the table of encoded chunks")
-                                   : TB_OK;
+    p->encoded_table = tb_calloc((size_t)p->manifest.chunk_count + 1, sizeof *p->encoded_table);
+    return p->encoded_table == NULL ? tb_fail(TB_SITE_NOMEM, "no memory for the table of encoded chunks")
+                                    : TB_OK;
 }
 
 static int encode_head(struct tb_publication *p)
@@ -232,10 +232,10 @@ static int encode_head(struct tb_publication *p)
 
 static uint64_t encoded_bytes(const struct tb_publication *p)
 {
-    if (p->object_table == NULL) return p->manifest.bytes;
+    if (p->encoded_table == NULL) return p->manifest.bytes;
     uint64_t bytes = 0;
     for (uint32_t k = 0; k < p->manifest.chunk_count; k++)
-        bytes += p->object_table[k].bytes;
+        bytes += p->encoded_table[k].bytes;
     return bytes;
 }
 
@@ -270,8 +270,8 @@ static int pass(const struct publishing *w, struct tb_publication *p)
                                  .shadow = shadow,
                                  .gpu = gpu,
                                  .codec = w->codec,
-                                 .objects = p->object_table};
-    const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->objects);
+                                 .encoded_chunks = p->encoded_table};
+    const enum tb_status status = tb_pass_run(w->s->crew, &pass, &p->encoded_chunks);
     if (status != TB_OK)
         return tb_fail(status, "version %llu shard %u: the pass", (unsigned long long)p->number, p->shard);
     const int missing = tb_registration_missing(p->registration);
@@ -428,7 +428,7 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
         p->retry = w->o->retry != 0;
         p->registration = w->o->registration;
         p->order = ++s->next_order;
-        p->blobs.memfd = p->objects.memfd = -1;
+        p->blobs.memfd = p->encoded_chunks.memfd = -1;
         p->life = TB_PUBLICATION_NEW;
         p->next = s->publications;
         s->publications = p;

@@ -99,13 +99,13 @@ static enum tb_status encode_chunk(struct run *run, uint32_t k, uint32_t slot_in
                         (struct tb_codec_room){slot->encoded, run->encoded_cap}, &coded);
     if (status != TB_OK) return status;
     if (coded.form.id == TB_CODEC_RAW) { /* readers take the packed bytes */
-        pass->objects[k] = (struct tb_source_object){.codec = TB_CODEC_RAW, .bytes = chunk->bytes};
+        pass->encoded_chunks[k] = (struct tb_source_encoded){.codec = TB_CODEC_RAW, .bytes = chunk->bytes};
         return TB_OK;
     }
     const uint64_t offset = atomic_fetch_add(&run->side_used, coded.count);
     TB_ASSERT(offset + coded.count <= pass->manifest->bytes); /* each got smaller than its chunk */
     memcpy(run->side + offset, slot->encoded, coded.count);
-    pass->objects[k] = (struct tb_source_object){
+    pass->encoded_chunks[k] = (struct tb_source_encoded){
         .codec = (uint8_t)coded.form.id, .bytes = (uint32_t)coded.count, .offset = offset};
     return TB_OK;
 }
@@ -166,7 +166,7 @@ static enum tb_status publish_side(struct run *run, struct tb_shared_memory *enc
     TB_ASSERT(run->slots != NULL);
     const uint64_t used = atomic_load(&run->side_used);
     if (used == 0) return TB_OK;
-    const enum tb_status status = tb_shared_memory_new("tombolo-objects", used, encoded_out);
+    const enum tb_status status = tb_shared_memory_new("tombolo-encoded", used, encoded_out);
     if (status == TB_OK) memcpy(encoded_out->bytes, run->side, used);
     return status;
 }

@@ -26,8 +26,8 @@ struct tb_pass {
     uint8_t *shadow; /* packed tensors are copied here; NULL in place */
     /* some of the tensors stand on a device; with a codec there is a shadow, then */
     struct tb_gpu_memory *gpu;
-    enum tb_codec_id codec;           /* RAW: nothing is encoded */
-    struct tb_source_object *objects; /* with a codec: chunk_count, filled; buffer is left 0 */
+    enum tb_codec_id codec;                   /* RAW: nothing is encoded */
+    struct tb_source_encoded *encoded_chunks; /* with a codec: chunk_count, filled; buffer is left 0 */
 };
 
 /* With a codec *encoded_out gets memory with the encoded chunks (zeroed when none got smaller).

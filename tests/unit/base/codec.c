@@ -159,7 +159,7 @@ static void every_form_comes_back(void **state)
     }
 }
 
-static void a_step_takes_less_than_a_copy(void **state)
+static void a_delta_takes_less_than_a_copy(void **state)
 {
     struct tb_codec *codec = *state;
     static uint8_t base[400000], bytes[400000];
@@ -185,7 +185,7 @@ static unsigned classes_said(struct tb_codec *codec, struct tb_codec_form form, 
     return classes;
 }
 
-static void a_step_says_in_how_many_classes_it_is(void **state)
+static void a_delta_says_in_how_many_classes_it_is(void **state)
 {
     struct tb_codec *codec = *state;
     static uint8_t base[400000], bytes[400000];
@@ -203,7 +203,7 @@ static void forms_that_are_none_are_refused(void **state)
     struct tb_codec *codec = *state;
     static const struct tb_codec_form none[] = {{TB_CODEC_RAW, true},
                                                 {TB_CODEC_SPARSE, false},
-                                                {TB_CODEC_STEPS, false},
+                                                {TB_CODEC_CHAINED, false},
                                                 {(enum tb_codec_id)5, false},
                                                 {(enum tb_codec_id)255, true}};
     uint8_t out[16] = {0}, base[16] = {0}, bytes[16] = {0};
@@ -336,7 +336,7 @@ static void widths_that_are_none_are_refused(void **state)
 static void a_codec_has_a_name(void **state)
 {
     (void)state;
-    static const char *const names[] = {"raw", "zstd", "planes", "sparse", "steps"}; /* by their numbers */
+    static const char *const names[] = {"raw", "zstd", "planes", "sparse", "chained"}; /* by their numbers */
     for (unsigned i = 0; i < 5; i++) {
         enum tb_codec_id id = TB_CODEC_RAW;
         CHECK_OK(tb_codec_parse(names[i], &id));
@@ -398,8 +398,8 @@ int main(void)
         WITH_CODEC(a_chunk_that_shrinks_is_encoded_and_comes_back),
         WITH_CODEC(noise_is_sent_raw),
         WITH_CODEC(every_form_comes_back),
-        WITH_CODEC(a_step_takes_less_than_a_copy),
-        WITH_CODEC(a_step_says_in_how_many_classes_it_is),
+        WITH_CODEC(a_delta_takes_less_than_a_copy),
+        WITH_CODEC(a_delta_says_in_how_many_classes_it_is),
         WITH_CODEC(forms_that_are_none_are_refused),
         WITH_CODEC(a_base_that_is_missing_is_refused),
         WITH_CODEC(too_little_room_is_said),

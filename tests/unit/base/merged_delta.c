@@ -9,7 +9,7 @@
 #include "tests/unit/check.h"
 
 #define BYTES  200003u /* two sections of bf16 and a tail */
-#define STEPS  TB_CODEC_STEPS_MAX
+#define STEPS  TB_CODEC_CHAINED_MAX
 #define MARGIN 64u
 
 struct story {
@@ -38,7 +38,7 @@ static void versions_make(struct story *s)
     }
 }
 
-static void steps_encode(struct story *s, enum tb_dtype dtype, unsigned classes)
+static void deltas_encode_all(struct story *s, enum tb_dtype dtype, unsigned classes)
 {
     const struct tb_codec_form form = {TB_CODEC_SPARSE, true};
     for (unsigned i = 0; i < STEPS + 1; i++) {
@@ -59,7 +59,7 @@ static int story_up(void **state)
         s->rooms[i] = malloc(tb_codec_bound(TB_CODEC_SPARSE, BYTES));
         assert_non_null(s->rooms[i]);
     }
-    steps_encode(s, TB_DTYPE_BF16, TB_CODEC_CLASSES);
+    deltas_encode_all(s, TB_DTYPE_BF16, TB_CODEC_CLASSES);
     *state = s;
     return 0;
 }
@@ -77,12 +77,13 @@ static int story_down(void **state)
 /* Into memory of exactly its size, the caller's. */
 static struct tb_codec_coded joined(const struct tb_codec_coded *parts, unsigned count)
 {
-    const size_t bytes = tb_codec_join_bytes(parts, count);
+    const size_t bytes = tb_codec_chain_bytes(parts, count);
     struct tb_codec_coded coded;
     uint8_t *room = malloc(bytes);
     assert_true(bytes > 0 && room != NULL);
-    CHECK_STATUS(tb_codec_join(parts, count, (struct tb_codec_room){room, bytes - 1}, &coded), TB_SITE_NOMEM);
-    CHECK_OK(tb_codec_join(parts, count, (struct tb_codec_room){room, bytes}, &coded));
+    CHECK_STATUS(tb_codec_chain(parts, count, (struct tb_codec_room){room, bytes - 1}, &coded),
+                 TB_SITE_NOMEM);
+    CHECK_OK(tb_codec_chain(parts, count, (struct tb_codec_room){room, bytes}, &coded));
     assert_true(coded.bytes == room && coded.count == bytes && coded.form.on_base);
     return coded;
 }
@@ -102,20 +103,20 @@ static void is_version(struct story *s, const struct tb_codec_coded *coded, unsi
 
 /* P1: in one class and in many, by every set of instructions that is here, up to as
  * many as there may be. */
-static void steps_joined_make_the_last_version(void **state)
+static void chained_deltas_make_the_last_version(void **state)
 {
     static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
     static const enum tb_dtype dtypes[] = {TB_DTYPE_BF16, TB_DTYPE_F8E4, TB_DTYPE_F32, TB_DTYPE_U8};
     struct story *s = *state;
     for (unsigned d = 0; d < 2 * sizeof dtypes / sizeof dtypes[0]; d++) {
-        steps_encode(s, dtypes[d / 2], d % 2 == 0 ? 1 : TB_CODEC_CLASSES);
+        deltas_encode_all(s, dtypes[d / 2], d % 2 == 0 ? 1 : TB_CODEC_CLASSES);
         for (unsigned v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
             if (!tb_vector_here(vectors[v])) continue;
             tb_codec_force(s->codec, vectors[v]);
             for (unsigned count = 1; count <= STEPS; count += 5) {
                 struct tb_codec_coded coded = joined(s->steps + 1, count);
-                assert_int_equal(coded.form.id, count == 1 ? TB_CODEC_SPARSE : TB_CODEC_STEPS);
-                assert_int_equal(tb_codec_steps(&coded), count);
+                assert_int_equal(coded.form.id, count == 1 ? TB_CODEC_SPARSE : TB_CODEC_CHAINED);
+                assert_int_equal(tb_codec_deltas(&coded), count);
                 is_version(s, &coded, 1, 1 + count);
                 free((void *)(uintptr_t)coded.bytes);
             }
@@ -135,7 +136,7 @@ static void a_merged_delta_can_be_merged_again(void **state)
     assert_int_equal(again.count, all.count);
     assert_memory_equal(again.bytes, all.bytes, all.count);
     assert_int_equal(alone.count, front.count);
-    assert_int_equal(alone.form.id, TB_CODEC_STEPS);
+    assert_int_equal(alone.form.id, TB_CODEC_CHAINED);
     assert_memory_equal(alone.bytes, front.bytes, front.count);
     is_version(s, &again, 0, 7);
     const struct tb_codec_coded *made[] = {&all, &front, &back, &again, &alone};
@@ -147,7 +148,7 @@ static void refused(const struct tb_codec_coded *parts, unsigned count)
 {
     struct tb_codec_coded coded;
     static uint8_t room[(STEPS + 1) * BYTES];
-    CHECK_STATUS(tb_codec_join(parts, count, (struct tb_codec_room){room, sizeof room}, &coded),
+    CHECK_STATUS(tb_codec_chain(parts, count, (struct tb_codec_room){room, sizeof room}, &coded),
                  TB_CHUNK_CODEC);
 }
 
@@ -159,7 +160,7 @@ static void only_sparse_deltas_are_merged(void **state)
     refused(s->steps, STEPS + 1);
     parts[1].form = (struct tb_codec_form){TB_CODEC_PLANES, true};
     refused(parts, 2);
-    parts[1] = (struct tb_codec_coded){{TB_CODEC_STEPS, true}, two.bytes, two.count - 1};
+    parts[1] = (struct tb_codec_coded){{TB_CODEC_CHAINED, true}, two.bytes, two.count - 1};
     refused(parts, 2);
     parts[1].count = 0;
     refused(parts, 2);
@@ -220,25 +221,25 @@ static void more_than_sixteen_are_refused(void **state)
 }
 
 /* They are joined, and nothing is encoded as them. */
-static void nothing_is_encoded_as_steps(void **state)
+static void nothing_is_encoded_as_chained(void **state)
 {
     struct story *s = *state;
     struct tb_codec_coded coded;
     const struct tb_codec_input in = {s->versions[1], BYTES, TB_DTYPE_BF16, s->versions[0], 0};
-    const struct tb_codec_room room = {s->rooms[0], tb_codec_bound(TB_CODEC_STEPS, BYTES)};
-    CHECK_OK(tb_codec_encode(s->codec, (struct tb_codec_form){TB_CODEC_STEPS, true}, &in, room, &coded));
+    const struct tb_codec_room room = {s->rooms[0], tb_codec_bound(TB_CODEC_CHAINED, BYTES)};
+    CHECK_OK(tb_codec_encode(s->codec, (struct tb_codec_form){TB_CODEC_CHAINED, true}, &in, room, &coded));
     assert_int_equal(coded.form.id, TB_CODEC_RAW);
-    assert_false(tb_codec_form_valid((struct tb_codec_form){TB_CODEC_STEPS, false}));
-    assert_int_equal(tb_codec_steps(&coded), 0);
+    assert_false(tb_codec_form_valid((struct tb_codec_form){TB_CODEC_CHAINED, false}));
+    assert_int_equal(tb_codec_deltas(&coded), 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_STORY(test) cmocka_unit_test_setup_teardown(test, story_up, story_down)
-        WITH_STORY(steps_joined_make_the_last_version), WITH_STORY(a_merged_delta_can_be_merged_again),
-        WITH_STORY(only_sparse_deltas_are_merged),      WITH_STORY(damage_is_refused_or_harmless),
-        WITH_STORY(more_than_sixteen_are_refused),      WITH_STORY(nothing_is_encoded_as_steps),
+        WITH_STORY(chained_deltas_make_the_last_version), WITH_STORY(a_merged_delta_can_be_merged_again),
+        WITH_STORY(only_sparse_deltas_are_merged),        WITH_STORY(damage_is_refused_or_harmless),
+        WITH_STORY(more_than_sixteen_are_refused),        WITH_STORY(nothing_is_encoded_as_chained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void chunks_of_every_size_come_back(void **state)
     }
 }
 
-static void steps_of_every_size_come_back(void **state)
+static void deltas_of_every_size_come_back(void **state)
 {
     (void)state;
     static uint8_t base[4 * 140004], bytes[4 * 140004];
@@ -414,7 +414,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_of_every_size_come_back),
-        cmocka_unit_test(steps_of_every_size_come_back),
+        cmocka_unit_test(deltas_of_every_size_come_back),
         cmocka_unit_test(every_bit_pattern_of_two_bytes_comes_back),
         cmocka_unit_test(few_values_come_back),
         cmocka_unit_test(noise_does_not_pay),

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define COUNT 130u
-#define ROOM  64u /* of which each object's digest takes 16 */
+#define ROOM  64u /* of which each encoded chunk's digest takes 16 */
 
 struct world {
     struct tb_shelf shelf;
@@ -47,7 +47,7 @@ static bool entry_of(const struct world *w, uint32_t line, uint32_t chunk_bytes,
     return tb_shelf_entry_read(w->memory + tb_shelf_entry_offset(COUNT, line) / 8, &head, chunk_bytes, out);
 }
 
-static void an_entry_says_where_the_object_stands(void **state)
+static void an_entry_says_where_the_encoded_chunk_stands(void **state)
 {
     (void)state;
     struct world w;
@@ -71,7 +71,7 @@ static void an_entry_says_where_the_object_stands(void **state)
     free(w.memory);
 }
 
-static void what_finds_no_room_has_no_object(void **state)
+static void what_finds_no_room_has_no_encoded_chunk(void **state)
 {
     (void)state;
     struct world w;
@@ -140,7 +140,7 @@ static void nonsense_is_refused(void **state)
 
 /* P1: its owner digests it after a report: damaged, it is shown to nobody any more; else it stays,
  * whatever a reader says (P7). */
-static void a_damaged_object_is_withdrawn(void **state)
+static void a_damaged_encoded_chunk_is_withdrawn(void **state)
 {
     (void)state;
     struct world w;
@@ -167,9 +167,9 @@ static void a_damaged_object_is_withdrawn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_entry_says_where_the_object_stands),
-        cmocka_unit_test(what_finds_no_room_has_no_object),
-        cmocka_unit_test(a_damaged_object_is_withdrawn),
+        cmocka_unit_test(an_entry_says_where_the_encoded_chunk_stands),
+        cmocka_unit_test(what_finds_no_room_has_no_encoded_chunk),
+        cmocka_unit_test(a_damaged_encoded_chunk_is_withdrawn),
         cmocka_unit_test(a_shelf_is_opened_once),
         cmocka_unit_test(nonsense_is_refused),
     };

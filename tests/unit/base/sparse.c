@@ -137,7 +137,7 @@ static void pair_free(struct pair p)
 }
 
 /* Sizes around a section of 65536 elements, and odd ones; whole chunks pay at 1 change in 40. */
-static void steps_of_every_size_come_back(void **state)
+static void deltas_of_every_size_come_back(void **state)
 {
     (void)state;
     static const size_t elements[] = {0, 1, 2, 3, 100, 65535, 65536, 65537, 200001};
@@ -414,7 +414,7 @@ static void bits_are_filled_up_with_zeros(void **state)
 }
 
 /* The form is fixed, and other implementations must write it for these 4096 elements. */
-static void a_known_step_has_a_known_form(void **state)
+static void a_known_delta_has_a_known_form(void **state)
 {
     (void)state;
     static uint8_t base[8193], bytes[8193];
@@ -502,7 +502,7 @@ static void a_real_run_takes_few_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_of_every_size_come_back),
+        cmocka_unit_test(deltas_of_every_size_come_back),
         cmocka_unit_test(every_density_comes_back_or_does_not_pay),
         cmocka_unit_test(noise_does_not_pay),
         cmocka_unit_test(every_bit_pattern_may_become_another),
@@ -514,7 +514,7 @@ int main(void)
         cmocka_unit_test(claims_beyond_the_chunk_are_refused),
         cmocka_unit_test(gaps_do_not_wrap),
         cmocka_unit_test(bits_are_filled_up_with_zeros),
-        cmocka_unit_test(a_known_step_has_a_known_form),
+        cmocka_unit_test(a_known_delta_has_a_known_form),
         cmocka_unit_test(a_real_run_takes_few_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

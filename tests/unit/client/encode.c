@@ -117,7 +117,7 @@ static struct tb_shelf_entry entry_of(const struct world *w, uint32_t k)
     return entry;
 }
 
-/* True: it has an object, which was decoded and is the chunk. */
+/* True: it has an encoded chunk, which was decoded and is the chunk. */
 static bool check_chunk(const struct world *w, struct tb_codec *codec, uint32_t k)
 {
     const struct tb_chunk *chunk = &w->manifest.chunks[k];
@@ -185,7 +185,7 @@ static void it_ends_wherever_it_is(void **state)
     }
 }
 
-static void a_step_that_changed_everything_is_given_up(void **state)
+static void a_delta_that_changed_everything_is_given_up(void **state)
 {
     (void)state;
     struct world w;
@@ -224,7 +224,7 @@ int main(void)
         cmocka_unit_test(P1_every_chunk_decodes_to_the_version),
         cmocka_unit_test(first_chunks_are_encoded_first),
         cmocka_unit_test(it_ends_wherever_it_is),
-        cmocka_unit_test(a_step_that_changed_everything_is_given_up),
+        cmocka_unit_test(a_delta_that_changed_everything_is_given_up),
         cmocka_unit_test(without_memory_the_shelf_is_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

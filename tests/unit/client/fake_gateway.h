@@ -100,7 +100,7 @@ struct fake {
     bool remember;     /* sessions survive a broken wire */
     bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
     enum tb_status refuse[TB_SESSION_TYPE_END];
-    uint32_t classes; /* VERSION_OPEN's answer: of differences to the version before; 0: none */
+    uint32_t classes; /* VERSION_OPEN's answer: of deltas to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
     bool older;       /* WELCOME is that of the release before: it knows of no UPDATED */
     bool one_staging; /* ACTIVATE of another than the one that was staged last is refused, as by a catalog */
@@ -150,7 +150,7 @@ struct fake_version *fake_version(struct fake *f, uint64_t number);
 struct tb_uid fake_uid(const struct fake_version *v); /* as the library says it */
 /* Lands every sealed shard through the fabric, as a home gateway does, and says kept. */
 void fake_land(struct fake *f, uint64_t number);
-/* The same; with `shelves` its chunks also go as differences to that version. */
+/* The same; with `shelves` its chunks also go as deltas to that version. */
 void fake_land_on(struct fake *f, uint64_t number, const struct fake_version *base);
 /* The same for one shard, without a word to the publisher. TB_OK, or why the hop was lost. */
 enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard);

@@ -107,13 +107,13 @@ static void encoded_chunks_decode_to_the_bytes(void **state)
     for (int noise = 0; noise <= 1; noise++) {
         struct world w;
         world_open(&w, 2, noise);
-        struct tb_source_object *objects = calloc(w.manifest.chunk_count, sizeof *objects);
+        struct tb_source_encoded *encoded_chunks = calloc(w.manifest.chunk_count, sizeof *encoded_chunks);
         struct tb_shared_memory side = {.memfd = -1};
         const struct tb_pass pass = {.manifest = &w.manifest,
                                      .tensors = w.tensors,
                                      .blobs = w.blobs,
                                      .codec = TB_CODEC_ZSTD,
-                                     .objects = objects};
+                                     .encoded_chunks = encoded_chunks};
         CHECK_OK(tb_pass_run(w.crew, &pass, &side));
         check_digests(&w);
         struct tb_codec *codec;
@@ -121,21 +121,21 @@ static void encoded_chunks_decode_to_the_bytes(void **state)
         uint8_t *out = malloc(2 * TB_CHUNK_BYTES_MAX);
         for (uint32_t k = 0; k < w.manifest.chunk_count; k++) {
             const struct tb_chunk *c = &w.manifest.chunks[k];
-            if (objects[k].codec == TB_CODEC_RAW) {
+            if (encoded_chunks[k].codec == TB_CODEC_RAW) {
                 assert_true(noise == 1 || c->bytes < 1000); /* too small to get smaller */
                 continue;
             }
             assert_true(noise == 0);
-            const struct tb_codec_coded coded = {{.id = (enum tb_codec_id)objects[k].codec},
-                                                 (uint8_t *)side.bytes + objects[k].offset,
-                                                 objects[k].bytes};
+            const struct tb_codec_coded coded = {{.id = (enum tb_codec_id)encoded_chunks[k].codec},
+                                                 (uint8_t *)side.bytes + encoded_chunks[k].offset,
+                                                 encoded_chunks[k].bytes};
             CHECK_OK(tb_codec_decode(codec, &coded, &(struct tb_codec_output){out, c->bytes, NULL}));
             assert_memory_equal(out, w.packed + c->offset, c->bytes);
         }
         free(out);
         tb_codec_free(codec);
         tb_shared_memory_free(&side);
-        free(objects);
+        free(encoded_chunks);
         world_close(&w);
     }
 }

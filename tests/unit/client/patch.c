@@ -119,7 +119,7 @@ static void check_told(struct worker *w, uint32_t count, enum tb_session_way way
 }
 
 /* Staging keeps the deltas alone, and the buffers hold the version bit for bit (P1). */
-static void a_step_is_staged_as_a_patch(void **state)
+static void a_delta_is_staged_as_a_patch(void **state)
 {
     (void)state;
     struct worker w;
@@ -425,7 +425,7 @@ static void what_cannot_be_updated_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_staged_as_a_patch),
+        cmocka_unit_test(a_delta_is_staged_as_a_patch),
         cmocka_unit_test(encoded_chunks_are_kept_as_they_came),
         cmocka_unit_test(blobs_of_a_patch_can_be_read),
         cmocka_unit_test(a_chunk_that_does_not_match_is_fetched),

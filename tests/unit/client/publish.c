@@ -135,7 +135,7 @@ static void in_place_memory_of_ours_is_read_bit_exact(void **state)
     check_mode(true, TB_PUBLISH_IN_PLACE, NULL);
 }
 
-static void encoded_objects_are_read_bit_exact(void **state)
+static void encoded_chunks_are_read_bit_exact(void **state)
 {
     (void)state;
     check_mode(false, TB_PUBLISH_SHADOW, "zstd");
@@ -404,7 +404,7 @@ int main(void)
         cmocka_unit_test(a_shadow_is_read_bit_exact),
         cmocka_unit_test(in_place_memory_of_the_caller_is_read_bit_exact),
         cmocka_unit_test(in_place_memory_of_ours_is_read_bit_exact),
-        cmocka_unit_test(encoded_objects_are_read_bit_exact),
+        cmocka_unit_test(encoded_chunks_are_read_bit_exact),
         cmocka_unit_test(writing_after_a_shadow_changes_nothing),
         cmocka_unit_test(writing_in_place_is_found_out),
         cmocka_unit_test(the_same_bytes_again_are_done_and_others_refused),

@@ -147,14 +147,14 @@ static void what_is_computed_from_is_served_no_more(void **state)
 
 /* An encoded chunk beside the staging: what it decodes to is the reader's to judge, whether it is
  * damaged its holder's. */
-static void a_damaged_object_is_shown_to_nobody(void **state)
+static void a_damaged_encoded_chunk_is_shown_to_nobody(void **state)
 {
     (void)state;
     struct subscriber w;
     staged(&w);
     struct tb_shelf *shelf = &w.s->stagings->shelf;
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "object", 6};
-    struct tb_session_doubt m = {.shard = 1, .object = true};
+    struct tb_session_doubt m = {.shard = 1, .encoded = true};
     memcpy(m.uid.bytes, w.uid.bytes, sizeof m.uid.bytes);
     const uint32_t line = w.v->shards[0].manifest.chunk_count;
     tb_shelf_put(shelf, line, &coded);
@@ -249,7 +249,7 @@ int main(void)
         cmocka_unit_test(a_good_chunk_stays),
         cmocka_unit_test(what_is_not_here_is_not_looked_at),
         cmocka_unit_test(what_is_computed_from_is_served_no_more),
-        cmocka_unit_test(a_damaged_object_is_shown_to_nobody),
+        cmocka_unit_test(a_damaged_encoded_chunk_is_shown_to_nobody),
         cmocka_unit_test(what_the_trainer_wrote_to_in_place_is_told),
         cmocka_unit_test(what_the_trainer_wrote_beside_a_shadow_is_no_damage),
     };

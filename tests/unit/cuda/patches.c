@@ -91,30 +91,30 @@ static void world_close(struct world *w)
     fake_cuda_close();
 }
 
-static struct tb_gpu_difference *differences_of(const struct world *w)
+static struct tb_gpu_new_delta *new_deltas_of(const struct world *w)
 {
-    struct tb_gpu_difference *list = calloc(w->count, sizeof *list);
+    struct tb_gpu_new_delta *list = calloc(w->count, sizeof *list);
     for (uint32_t i = 0; i < w->count; i++)
-        list[i] = (struct tb_gpu_difference){.pieces = w->steps[i].pieces,
-                                             .piece_count = w->steps[i].piece_count,
-                                             .bytes = w->steps[i].chunk->bytes,
-                                             .chunk = w->steps[i].next,
-                                             .kind = tb_sparse_kind_of(w->steps[i].dtype),
-                                             .classes = CLASSES,
-                                             .form = w->steps[i].form};
+        list[i] = (struct tb_gpu_new_delta){.pieces = w->steps[i].pieces,
+                                            .piece_count = w->steps[i].piece_count,
+                                            .bytes = w->steps[i].chunk->bytes,
+                                            .chunk = w->steps[i].next,
+                                            .kind = tb_sparse_kind_of(w->steps[i].dtype),
+                                            .classes = CLASSES,
+                                            .form = w->steps[i].form};
     return list;
 }
 
 /* Of all but the hopeless one. */
-static struct tb_gpu_step *steps_of(const struct world *w, const struct tb_gpu_difference *list)
+static struct tb_gpu_delta *steps_of(const struct world *w, const struct tb_gpu_new_delta *list)
 {
-    struct tb_gpu_step *steps = calloc(w->count, sizeof *steps);
+    struct tb_gpu_delta *steps = calloc(w->count, sizeof *steps);
     for (uint32_t i = 0; i + 1 < w->count; i++)
-        steps[i] = (struct tb_gpu_step){.pieces = list[i].pieces,
-                                        .piece_count = list[i].piece_count,
-                                        .bytes = list[i].bytes,
-                                        .form_bytes = list[i].form_bytes,
-                                        .form = list[i].form};
+        steps[i] = (struct tb_gpu_delta){.pieces = list[i].pieces,
+                                         .piece_count = list[i].piece_count,
+                                         .bytes = list[i].bytes,
+                                         .form_bytes = list[i].form_bytes,
+                                         .form = list[i].form};
     return steps;
 }
 
@@ -135,8 +135,7 @@ static void check_unchanged(const struct world *w)
         assert_true(device_holds(&w->steps[i], w->shard.packed + w->steps[i].chunk->offset));
 }
 
-static void check_form(const struct world *w, const struct step_of_chunk *s,
-                       const struct tb_gpu_difference *d)
+static void check_form(const struct world *w, const struct step_of_chunk *s, const struct tb_gpu_new_delta *d)
 {
     const struct step as_cores_see_it = {.base = w->shard.packed + s->chunk->offset,
                                          .bytes = s->next,
@@ -156,12 +155,12 @@ static void a_device_encodes_proves_and_patches(void **state)
     (void)state;
     struct world w;
     world_open(&w);
-    struct tb_gpu_difference *list = differences_of(&w);
+    struct tb_gpu_new_delta *list = new_deltas_of(&w);
     CHECK_OK(tb_gpu_encode(w.shard.memory, list, w.count));
     for (uint32_t i = 0; i < w.count; i++)
         check_form(&w, &w.steps[i], &list[i]);
     assert_int_equal(list[w.count - 1].form_bytes, 0); /* it does not pay */
-    struct tb_gpu_step *steps = steps_of(&w, list);
+    struct tb_gpu_delta *steps = steps_of(&w, list);
     CHECK_OK(tb_gpu_prove(w.shard.memory, steps, w.count - 1));
     check_unchanged(&w);
     for (int written = 0; written < 2; written++) {
@@ -180,14 +179,14 @@ static void a_device_encodes_proves_and_patches(void **state)
 }
 
 /* P1: a form that is none is told, and so is one that is another's. */
-static void what_is_no_step_is_not_proved(void **state)
+static void only_deltas_are_proved(void **state)
 {
     (void)state;
     struct world w;
     world_open(&w);
-    struct tb_gpu_difference *list = differences_of(&w);
+    struct tb_gpu_new_delta *list = new_deltas_of(&w);
     CHECK_OK(tb_gpu_encode(w.shard.memory, list, w.count));
-    struct tb_gpu_step *steps = steps_of(&w, list);
+    struct tb_gpu_delta *steps = steps_of(&w, list);
     w.steps[0].form[0] = 99;
     steps[1].form = list[2].form;
     steps[1].form_bytes = list[2].form_bytes;
@@ -210,7 +209,7 @@ static void a_device_that_refuses_changes_nothing(void **state)
                                           "cuEventSynchronize"};
     struct world w;
     world_open(&w);
-    struct tb_gpu_difference *list = differences_of(&w);
+    struct tb_gpu_new_delta *list = new_deltas_of(&w);
     for (size_t e = 0; e < sizeof entries / sizeof entries[0]; e++) {
         uint32_t nth = 0;
         do {
@@ -221,7 +220,7 @@ static void a_device_that_refuses_changes_nothing(void **state)
             assert_true(fake_cuda_idle());
         } while (fake_cuda_failed());
         assert_true(nth > 1);
-        struct tb_gpu_step *steps = steps_of(&w, list);
+        struct tb_gpu_delta *steps = steps_of(&w, list);
         fake_cuda_fail(entries[e], 1, CUDA_ERROR_ILLEGAL_ADDRESS);
         CHECK_STATUS(tb_gpu_prove(w.shard.memory, steps, w.count - 1), TB_SITE_IO);
         assert_true(fake_cuda_idle());
@@ -236,7 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_encodes_proves_and_patches),
-        cmocka_unit_test(what_is_no_step_is_not_proved),
+        cmocka_unit_test(only_deltas_are_proved),
         cmocka_unit_test(a_device_that_refuses_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

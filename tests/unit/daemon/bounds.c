@@ -83,7 +83,7 @@ static void each_bound_is_named_once(void **state)
 static void encoded_chunks_have_a_part_of_the_arena(void **state)
 {
     (void)state;
-    const struct tb_config config = {.arena_bytes = 1000, .link_objects_percent = 5};
+    const struct tb_config config = {.arena_bytes = 1000, .link_encoded_percent = 5};
     assert_int_equal(tb_bounds_of(&config).encoded_bytes, 50);
 }
 

@@ -21,21 +21,21 @@ static void each_kind_that_crossed_is_said(void **state)
                                bytes = {TB_KIND_BYTES, false};
     tb_choice_init(&c, TB_CHOICE_SPARSE, 2);
     json_t *none = tb_choice_json(&c);
-    assert_true(json_is_null(json_object_get(none, "step")));
-    assert_int_equal(json_array_size(json_object_get(none, "step_kinds")), 0);
+    assert_true(json_is_null(json_object_get(none, "delta")));
+    assert_int_equal(json_array_size(json_object_get(none, "delta_kinds")), 0);
     json_decref(none);
     (void)tb_choice_pick(&c, &f32);
     (void)tb_choice_pick(&c, &bf16);
     (void)tb_choice_pick(&c, &bf16);
     (void)tb_choice_pick(&c, &bytes);
     json_t *o = tb_choice_json(&c);
-    const json_t *steps = json_object_get(o, "step_kinds"), *full = json_object_get(o, "full_kinds");
-    assert_string_equal(text(json_object_get(o, "step"), "kind"), "bf16"); /* most */
-    assert_int_equal(json_array_size(steps), 2);
-    assert_string_equal(text(json_array_get(steps, 0), "kind"), "bf16");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(steps, 0), "chunks")), 2);
-    assert_string_equal(text(json_array_get(steps, 1), "kind"), "f32");
-    assert_string_equal(text(json_array_get(steps, 1), "way"), "classes");
+    const json_t *deltas = json_object_get(o, "delta_kinds"), *full = json_object_get(o, "full_kinds");
+    assert_string_equal(text(json_object_get(o, "delta"), "kind"), "bf16"); /* most */
+    assert_int_equal(json_array_size(deltas), 2);
+    assert_string_equal(text(json_array_get(deltas, 0), "kind"), "bf16");
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(deltas, 0), "chunks")), 2);
+    assert_string_equal(text(json_array_get(deltas, 1), "kind"), "f32");
+    assert_string_equal(text(json_array_get(deltas, 1), "way"), "classes");
     assert_int_equal(json_array_size(full), 1);
     assert_string_equal(text(json_array_get(full, 0), "kind"), "bytes");
     assert_string_equal(text(json_array_get(full, 0), "way"), "raw");

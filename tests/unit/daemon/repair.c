@@ -131,7 +131,7 @@ static void numbers_that_name_nothing_are_passed_over(void **state)
     sealed_end(&s);
 }
 
-static void a_damaged_object_is_shown_to_nobody(void **state)
+static void a_damaged_encoded_chunk_is_shown_to_nobody(void **state)
 {
     struct sealed s;
     (void)state;
@@ -139,7 +139,7 @@ static void a_damaged_object_is_shown_to_nobody(void **state)
     struct tb_shelf *shelf = &s.copy->shelf;
     const uint32_t count = s.made.list[0]->chunk_count;
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "object", 6};
-    struct tb_report r = {.uid = s.made.key.uid, .chunk = 1, .object = true};
+    struct tb_report r = {.uid = s.made.key.uid, .chunk = 1, .encoded = true};
     CHECK_STATUS(tb_repair_shelf(s.home.d, &r), TB_CHUNK_ABSENT); /* it has no shelf */
     s.copy->shelf_memory = tb_calloc(1, tb_shelf_bytes(count, 64));
     assert_non_null(s.copy->shelf_memory);
@@ -260,7 +260,7 @@ int main(void)
         cmocka_unit_test(the_rest_of_a_damaged_copy_is_looked_at),
         cmocka_unit_test(a_liar_makes_nobody_drop_a_chunk),
         cmocka_unit_test(numbers_that_name_nothing_are_passed_over),
-        cmocka_unit_test(a_damaged_object_is_shown_to_nobody),
+        cmocka_unit_test(a_damaged_encoded_chunk_is_shown_to_nobody),
         cmocka_unit_test(a_rank_that_copied_again_is_read_once_more),
         cmocka_unit_test(a_rank_whose_bytes_changed_breaks_its_version),
         cmocka_unit_test(a_rank_that_does_not_answer_breaks_its_version),

@@ -30,7 +30,7 @@ struct world {
     struct tb_shelf shelf;
     struct tb_shelves *shelves;
     struct tb_shelf_work *work;
-    struct tb_objects *objects;
+    struct tb_encoded_chunks *encoded_chunks;
 };
 
 static const struct tb_id uid = {.bytes = {2}}, base_uid = {.bytes = {1}};
@@ -71,9 +71,9 @@ static void world_init(struct world *w)
     w->places[0] = &w->copy.place;
     w->bases[0] = &w->base.place;
     assert_int_equal(tb_shelves_open(&w->shelves), TB_OK);
-    assert_int_equal(tb_objects_new(1 << 20, &w->objects), TB_OK);
+    assert_int_equal(tb_encoded_chunks_new(1 << 20, &w->encoded_chunks), TB_OK);
     const struct tb_shelf_task task = {.shelf = &w->shelf,
-                                       .objects = w->objects,
+                                       .encoded_chunks = w->encoded_chunks,
                                        .uid = uid,
                                        .base = base_uid,
                                        .shard_count = 1,
@@ -86,7 +86,7 @@ static void world_fini(struct world *w)
 {
     tb_shelf_work_end(w->work);
     tb_shelves_close(w->shelves);
-    tb_objects_free(w->objects);
+    tb_encoded_chunks_free(w->encoded_chunks);
     free(w->copy.place.bytes);
     free(w->base.place.bytes);
     free(w->shelf_memory);
@@ -143,12 +143,12 @@ static void made(struct world *w, uint8_t of, uint8_t on, uint32_t chunk, size_t
 {
     static uint8_t coded[CHUNK_BYTES];
     const struct tb_id version = {.bytes = {of}}, base = {.bytes = {on}};
-    const struct tb_object_name name = {
+    const struct tb_encoded_chunk_name name = {
         .uid = &version, .base = &base, .chunk = chunk, .shard_count = 1, .chunk_count = CHUNKS};
-    const struct tb_codec_coded object = {{TB_CODEC_SPARSE, true}, coded, count};
+    const struct tb_codec_coded encoded = {{TB_CODEC_SPARSE, true}, coded, count};
     memset(coded, (int)chunk, count);
-    const struct tb_object_news news = {TB_OBJECT_OF_LINK, &object, tb_clock_now()};
-    tb_objects_put(w->objects, &name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_LINK, &encoded, tb_clock_now()};
+    tb_encoded_chunks_put(w->encoded_chunks, &name, &news);
 }
 
 /* A delta that came from elsewhere goes on as it came, and is not encoded again. */
@@ -210,18 +210,18 @@ static void what_is_encoded_elsewhere_is_taken(void **state)
     struct world w;
     struct tb_shelves_stats stats;
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "made elsewhere", 14};
-    struct tb_object_name name = {
+    struct tb_encoded_chunk_name name = {
         .uid = &uid, .base = &base_uid, .chunk = 4, .shard_count = 1, .chunk_count = CHUNKS};
     world_init(&w);
     const tb_time_ns late = tb_time_add(tb_clock_now(), TB_SECONDS(3600)); /* nobody's patience ends before */
-    tb_objects_coming(w.objects, &name, true, late);
+    tb_encoded_chunks_coming(w.encoded_chunks, &name, true, late);
     (void)tb_bitmap_set(w.copy.held, 4);
     (void)tb_bitmap_set(w.copy.held, 5);
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, &coded, late};
-    tb_objects_put(w.objects, &name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_RANK, &coded, late};
+    tb_encoded_chunks_put(w.encoded_chunks, &name, &news);
     wait_for(&w, 4);
     assert_false(tb_shelf_has(&w.shelf, 5));
-    tb_objects_coming(w.objects, &name, true, tb_clock_now());
+    tb_encoded_chunks_coming(w.encoded_chunks, &name, true, tb_clock_now());
     wait_for(&w, 5); /* nothing came for half a second */
     tb_shelves_stats(w.shelves, &stats);
     assert_int_equal(stats.forwarded, 1);

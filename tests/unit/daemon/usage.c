@@ -195,9 +195,10 @@ static void encoded_chunks_leave_with_their_version(void **state)
     assert_int_equal(used(&s.home, "encoded_bytes"), 0);
     for (uint64_t n = 1; n <= 8; n++) {
         const struct tb_id uid = sealed(&s, n), base = {{1}};
-        const struct tb_object_name name = {.uid = &uid, .base = &base, .shard_count = 1, .chunk_count = 1};
-        const struct tb_object_news news = {TB_OBJECT_MADE_HERE, &coded, 0};
-        tb_objects_put(d->objects, &name, &news);
+        const struct tb_encoded_chunk_name name = {
+            .uid = &uid, .base = &base, .shard_count = 1, .chunk_count = 1};
+        const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_MADE_HERE, &coded, 0};
+        tb_encoded_chunks_put(d->encoded_chunks, &name, &news);
         assert_true(used(&s.home, "encoded_bytes") > 0);
         withdraw(&s, &uid);
         turn_until(&s.home, "encoded_bytes", 0);

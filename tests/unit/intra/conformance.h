@@ -14,9 +14,9 @@
 #define CONFORMANCE_TESTS(X)                                                                                 \
     X(P1_a_whole_transfer_is_exact)                                                                          \
     X(P1_scattered_tensors_arrive_packed)                                                                    \
-    X(P1_encoded_objects_are_decoded)                                                                        \
+    X(P1_encoded_chunks_are_decoded)                                                                         \
     X(P1_far_chunks_are_brought_there)                                                                       \
-    X(P1_a_damaged_object_is_bad)                                                                            \
+    X(P1_a_damaged_encoded_chunk_is_bad)                                                                     \
     X(only_what_is_wanted_is_read)                                                                           \
     X(P1_a_filling_source_is_followed)                                                                       \
     X(P6_many_chunks_in_one_go)                                                                              \

@@ -76,7 +76,7 @@ void P1_scattered_tensors_arrive_packed(void **state)
 }
 
 struct encoded {
-    struct tb_source_object *objects;
+    struct tb_source_encoded *encoded_chunks;
     uint8_t *bytes;
     uint64_t used;
 };
@@ -85,7 +85,7 @@ static void encode(struct encoded *e, const struct cargo *c)
 {
     struct tb_codec *codec = NULL;
     assert_int_equal(tb_codec_new(&codec), TB_OK);
-    e->objects = calloc(c->manifest.chunk_count, sizeof *e->objects);
+    e->encoded_chunks = calloc(c->manifest.chunk_count, sizeof *e->encoded_chunks);
     e->bytes = malloc(2 * c->manifest.bytes + 65536);
     e->used = 0;
     for (uint32_t k = 0; k < c->manifest.chunk_count; k++) {
@@ -96,7 +96,7 @@ static void encode(struct encoded *e, const struct cargo *c)
         struct tb_codec_coded coded;
         assert_int_equal(
             tb_codec_encode(codec, (struct tb_codec_form){.id = TB_CODEC_ZSTD}, &in, room, &coded), TB_OK);
-        e->objects[k] = (struct tb_source_object){
+        e->encoded_chunks[k] = (struct tb_source_encoded){
             .codec = (uint8_t)coded.form.id, .bytes = (uint32_t)coded.count, .buffer = 0, .offset = e->used};
         if (coded.form.id == TB_CODEC_ZSTD) e->used += coded.count;
     }
@@ -112,15 +112,15 @@ static void make_some_shrink(struct cargo *c)
             tb_digest_of(c->bytes + c->manifest.chunks[k].offset, c->manifest.chunks[k].bytes);
 }
 
-/* Encoded objects beside packed bytes: chunks that zstd did not shrink are read packed. */
-void P1_encoded_objects_are_decoded(void **state)
+/* Encoded encoded chunks beside packed bytes: chunks that zstd did not shrink are read packed. */
+void P1_encoded_chunks_are_decoded(void **state)
 {
     struct scene s;
     struct encoded e;
     scene_open(&s, *state, 5, 3000004, 0);
     make_some_shrink(&s.cargo);
     encode(&e, &s.cargo);
-    e.objects[1].codec = TB_CODEC_RAW;
+    e.encoded_chunks[1].codec = TB_CODEC_RAW;
     const struct tb_export_buffer buffers[] = {
         {.bytes = e.bytes, .count = e.used, .memfd = -1},
         {.bytes = s.cargo.bytes, .count = s.cargo.manifest.bytes, .memfd = -1}};
@@ -128,8 +128,8 @@ void P1_encoded_objects_are_decoded(void **state)
     s.owner.shard = (struct tb_source_shard){.shard = 3,
                                              .held_buffer = TB_SOURCE_ALL_HELD,
                                              .packed_buffer = 1,
-                                             .object_count = s.cargo.manifest.chunk_count,
-                                             .objects = e.objects};
+                                             .encoded_count = s.cargo.manifest.chunk_count,
+                                             .encoded_chunks = e.encoded_chunks};
     struct tb_hop *hop = scene_hop(&s);
     tale_wait_whole(&s.tale);
     struct tb_hop_stats stats;
@@ -137,7 +137,7 @@ void P1_encoded_objects_are_decoded(void **state)
     assert_true(stats.bytes_read < s.cargo.manifest.bytes - 2000000);
     tb_hop_close(hop);
     owner_revoke(&s.owner, 0);
-    free(e.objects);
+    free(e.encoded_chunks);
     free(e.bytes);
     scene_close(&s);
 }
@@ -160,8 +160,8 @@ void P1_far_chunks_are_brought_there(void **state)
     s.owner.shard = (struct tb_source_shard){.shard = 3,
                                              .held_buffer = TB_SOURCE_ALL_HELD,
                                              .packed_buffer = 1,
-                                             .object_count = m->chunk_count,
-                                             .objects = e.objects};
+                                             .encoded_count = m->chunk_count,
+                                             .encoded_chunks = e.encoded_chunks};
     far_place_open(&far, &s.hold);
     struct tb_hop *hop = scene_hop(&s);
     tale_wait_whole(&s.tale);
@@ -174,27 +174,27 @@ void P1_far_chunks_are_brought_there(void **state)
     assert_int_equal(atomic_load(&far.found), 0);
     far_place_close(&far, &s.hold);
     owner_revoke(&s.owner, 0);
-    free(e.objects);
+    free(e.encoded_chunks);
     free(e.bytes);
     scene_close(&s);
 }
 
 /* A damaged encoded chunk is a bad chunk, not a crash and not a held one. */
-void P1_a_damaged_object_is_bad(void **state)
+void P1_a_damaged_encoded_chunk_is_bad(void **state)
 {
     struct scene s;
     struct encoded e;
     scene_open(&s, *state, 1, 3000004, 0);
     memset(s.cargo.bytes, 7, 3000000);
     encode(&e, &s.cargo);
-    for (uint32_t i = 0; i < e.objects[0].bytes; i++)
+    for (uint32_t i = 0; i < e.encoded_chunks[0].bytes; i++)
         e.bytes[i] ^= 0x5a;
     const struct tb_export_buffer buffer = {.bytes = e.bytes, .count = e.used, .memfd = -1};
     owner_export(&s.owner, &buffer, 1);
     s.owner.shard = (struct tb_source_shard){.shard = 3,
                                              .held_buffer = TB_SOURCE_ALL_HELD,
-                                             .object_count = s.cargo.manifest.chunk_count,
-                                             .objects = e.objects};
+                                             .encoded_count = s.cargo.manifest.chunk_count,
+                                             .encoded_chunks = e.encoded_chunks};
     for (uint32_t k = 1; k < s.cargo.manifest.chunk_count; k++) { /* only chunk 0 is wanted */
         memcpy(s.hold.bytes + s.cargo.manifest.chunks[k].offset,
                s.cargo.bytes + s.cargo.manifest.chunks[k].offset, s.cargo.manifest.chunks[k].bytes);
@@ -206,7 +206,7 @@ void P1_a_damaged_object_is_bad(void **state)
     tb_hop_close(hop);
     assert_false(tb_place_held(&s.hold.place, 0));
     owner_revoke(&s.owner, 0);
-    free(e.objects);
+    free(e.encoded_chunks);
     free(e.bytes);
     scene_close(&s);
 }

@@ -88,23 +88,23 @@ static void look(struct world *w, uint32_t held)
 
 static void shelve(struct world *w, uint32_t line, bool coded)
 {
-    const struct tb_codec_coded object = {{TB_CODEC_SPARSE, true}, "0123456789", 10};
-    tb_shelf_put(&w->theirs, line, coded ? &object : NULL);
+    const struct tb_codec_coded encoded = {{TB_CODEC_SPARSE, true}, "0123456789", 10};
+    tb_shelf_put(&w->theirs, line, coded ? &encoded : NULL);
 }
 
-/* The next aim: "whole 3", "object 3", "pass 3", or "-". */
+/* The next aim: "whole 3", "encoded chunk 3", "pass 3", or "-". */
 static struct tb_hop_aim asks(struct world *w, const char *said)
 {
     char text[32] = "-";
     struct tb_hop_aim aim = {.line = 0};
     if (tb_hop_next(&w->s, &aim))
         (void)snprintf(text, sizeof text, "%s %u",
-                       aim.object == NULL ? "whole"
-                       : aim.passed_on    ? "pass"
-                                          : "object",
+                       aim.encoded == NULL ? "whole"
+                       : aim.passed_on     ? "pass"
+                                           : "encoded",
                        aim.chunk);
     assert_string_equal(text, said);
-    if (aim.object != NULL) assert_int_equal(aim.bytes, 10);
+    if (aim.encoded != NULL) assert_int_equal(aim.bytes, 10);
     return aim;
 }
 
@@ -115,13 +115,13 @@ static void land(struct world *w, const struct tb_hop_aim *aim)
         memcpy(w->hold.bytes + c->offset, w->cargo.bytes + c->offset, c->bytes);
         assert_int_equal(tb_place_finish(&w->hold.place, aim->chunk), TB_OK);
     }
-    const struct tb_codec_coded object = {{TB_CODEC_SPARSE, true}, "0123456789", 10};
-    if (aim->object != NULL && tb_hop_shelf_passes(&w->shelf, aim->line))
-        tb_shelf_put(&w->ours, aim->line, &object);
+    const struct tb_codec_coded encoded = {{TB_CODEC_SPARSE, true}, "0123456789", 10};
+    if (aim->encoded != NULL && tb_hop_shelf_passes(&w->shelf, aim->line))
+        tb_shelf_put(&w->ours, aim->line, &encoded);
     tb_hop_landed(&w->s, aim);
 }
 
-static void who_holds_the_base_reads_objects_and_passes_them_on(void **state)
+static void who_holds_the_base_reads_encoded_chunks_and_passes_them_on(void **state)
 {
     (void)state;
     struct world w;
@@ -130,22 +130,23 @@ static void who_holds_the_base_reads_objects_and_passes_them_on(void **state)
     shelve(&w, 0, true);
     shelve(&w, 1, true);
     look(&w, 0); /* before the source holds a chunk even */
-    const struct tb_hop_aim zero = asks(&w, "object 0"), one = asks(&w, "object 1");
+    const struct tb_hop_aim zero = asks(&w, "encoded 0"), one = asks(&w, "encoded 1");
     asks(&w, "-");
     land(&w, &zero);
     land(&w, &one);
     assert_true(tb_shelf_has(&w.ours, 0) && tb_shelf_has(&w.ours, 1) && !tb_shelf_has(&w.ours, 2));
     assert_true(tb_shelf_is_of(&w.ours, &v1));
-    look(&w, 4); /* 2 and 3 are held: their objects are waited for */
+    look(&w, 4); /* 2 and 3 are held: their encoded chunks are waited for */
     asks(&w, "-");
     shelve(&w, 2, true);
     look(&w, 4);
-    asks(&w, "object 2");
+    asks(&w, "encoded 2");
     world_fini(&w);
 }
 
-/* The twin: without the base chunks come whole at once, and objects go on to who may have it. */
-static void who_does_not_reads_chunks_and_passes_objects_on(void **state)
+/* The twin: without the base chunks come whole at once, and encoded chunks go on to who may have
+ * it. */
+static void who_does_not_reads_chunks_and_passes_encoded_chunks_on(void **state)
 {
     (void)state;
     struct world w;
@@ -162,9 +163,9 @@ static void who_does_not_reads_chunks_and_passes_objects_on(void **state)
     world_fini(&w);
 }
 
-/* P1 P6: an object that decodes to something else costs its chunk a second way, and
+/* P1 P6: an encoded chunk that decodes to something else costs its chunk a second way, and
  * the source no blame. */
-static void an_object_that_failed_is_fetched_whole(void **state)
+static void an_encoded_chunk_that_failed_is_fetched_whole(void **state)
 {
     (void)state;
     struct world w;
@@ -172,9 +173,9 @@ static void an_object_that_failed_is_fetched_whole(void **state)
     tb_shelf_open(&w.theirs, &v1);
     shelve(&w, 0, true);
     look(&w, 1);
-    const struct tb_hop_aim bad = asks(&w, "object 0");
+    const struct tb_hop_aim bad = asks(&w, "encoded 0");
     tb_place_unclaim(&w.hold.place, 0);
-    tb_hop_object_failed(&w.s, &bad);
+    tb_hop_encoded_failed(&w.s, &bad);
     const struct tb_hop_aim pass = asks(&w, "whole 0");
     assert_false(tb_shelf_has(&w.ours, 0));
     land(&w, &pass);
@@ -200,7 +201,7 @@ static void patience_ends(void **state)
     land(&w, &whole);
     shelve(&w, 1, true); /* news: it is worth waiting for the rest */
     look(&w, 3);
-    asks(&w, "object 1");
+    asks(&w, "encoded 1");
     asks(&w, "-");
     world_fini(&w);
 }
@@ -218,7 +219,7 @@ static void a_slow_arrival_costs_no_patience(void **state)
         asks(&w, "-");
     }
     look(&w, 1);
-    asks(&w, "-"); /* its object comes in a moment */
+    asks(&w, "-"); /* its encoded chunk comes in a moment */
     world_fini(&w);
 }
 
@@ -242,7 +243,7 @@ static void what_will_not_come_is_not_waited_for(void **state)
     world_fini(&w);
 }
 
-static void objects_of_another_base_are_no_use(void **state)
+static void encoded_chunks_of_another_base_are_no_use(void **state)
 {
     (void)state;
     struct world w;
@@ -295,13 +296,13 @@ static void nonsense_is_garbled(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_holds_the_base_reads_objects_and_passes_them_on),
-        cmocka_unit_test(who_does_not_reads_chunks_and_passes_objects_on),
-        cmocka_unit_test(an_object_that_failed_is_fetched_whole),
+        cmocka_unit_test(who_holds_the_base_reads_encoded_chunks_and_passes_them_on),
+        cmocka_unit_test(who_does_not_reads_chunks_and_passes_encoded_chunks_on),
+        cmocka_unit_test(an_encoded_chunk_that_failed_is_fetched_whole),
         cmocka_unit_test(patience_ends),
         cmocka_unit_test(a_slow_arrival_costs_no_patience),
         cmocka_unit_test(what_will_not_come_is_not_waited_for),
-        cmocka_unit_test(objects_of_another_base_are_no_use),
+        cmocka_unit_test(encoded_chunks_of_another_base_are_no_use),
         cmocka_unit_test(a_fast_hop_reads_chunks),
         cmocka_unit_test(nonsense_is_garbled),
     };

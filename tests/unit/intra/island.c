@@ -444,7 +444,7 @@ void tale_fn(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
         t->told.lost++;
         t->told.why = event->why;
     }
-    t->told.objects_bad += event->kind == TB_HOP_OBJECT_BAD;
+    t->told.encoded_chunks_bad += event->kind == TB_HOP_ENCODED_BAD;
     if (event->kind == TB_HOP_CHUNK_BAD) {
         t->told.bad++;
         t->told.bad_chunk = event->chunk;

@@ -98,7 +98,7 @@ void owner_close(struct owner *o);
 
 /* A reader's fabric and what its hops said. */
 struct told {
-    uint32_t opened, whole, lost, bad, objects_bad;
+    uint32_t opened, whole, lost, bad, encoded_chunks_bad;
     enum tb_status why;
     enum tb_transport transport;
     enum tb_transport_why why_transport;

@@ -23,9 +23,9 @@ struct host {
     struct tb_hop_place place;
     struct tale tale;
     struct tb_hop *hop;
-    tb_hop_object_fn objects;         /* of the hop */
-    uint32_t objects_came, none_came; /* atomic */
-    bool hurries;                     /* the hop's patience is a hop's own; else a slow machine's */
+    tb_hop_encoded_fn encoded_chunks;        /* of the hop */
+    uint32_t encoded_chunks_came, none_came; /* atomic */
+    bool hurries;                            /* the hop's patience is a hop's own; else a slow machine's */
 };
 
 static void host_open(struct host *h, const struct cargo *c, bool chained)
@@ -64,14 +64,15 @@ static void host_event(void *user, struct tb_hop *hop, const struct tb_hop_event
     tale_fn(&h->tale, hop, event);
 }
 
-/* On any thread. An object decodes to its chunk, whoever takes it. */
-static void host_object(void *user, const struct tb_hop_object *object)
+/* On any thread. An encoded chunk decodes to its chunk, whoever takes it. */
+static void host_encoded(void *user, const struct tb_hop_encoded *encoded)
 {
     struct host *h = user;
-    assert_true(tb_id_equal(&object->base, &v1));
-    assert_int_equal(object->chunk_count, h->hold.place.manifest->chunk_count);
-    assert_true(object->shard == 0 && object->chunk < object->chunk_count);
-    (void)__atomic_add_fetch(object->coded != NULL ? &h->objects_came : &h->none_came, 1, __ATOMIC_RELAXED);
+    assert_true(tb_id_equal(&encoded->base, &v1));
+    assert_int_equal(encoded->chunk_count, h->hold.place.manifest->chunk_count);
+    assert_true(encoded->shard == 0 && encoded->chunk < encoded->chunk_count);
+    (void)__atomic_add_fetch(encoded->coded != NULL ? &h->encoded_chunks_came : &h->none_came, 1,
+                             __ATOMIC_RELAXED);
 }
 
 static void host_read(struct host *h, struct host *from, const struct tb_hop_base *base)
@@ -83,8 +84,8 @@ static void host_read(struct host *h, struct host *from, const struct tb_hop_bas
                                      .places = &h->place,
                                      .place_count = 1,
                                      .base = base,
-                                     .shelf = h->objects == NULL ? &h->shelf : NULL,
-                                     .objects = h->objects,
+                                     .shelf = h->encoded_chunks == NULL ? &h->shelf : NULL,
+                                     .encoded_chunks = h->encoded_chunks,
                                      .feeds = EXPORT_ID,
                                      .transport = TB_TRANSPORT_TCP,
                                      .shelf_ms = h->hurries ? 0 : 60000,
@@ -101,7 +102,7 @@ static struct tb_hop_stats host_ends(struct host *h, const struct cargo *c)
 {
     struct tb_hop_stats stats;
     tale_wait_whole(&h->tale);
-    assert_int_equal(told(&h->tale).bad, 0); /* no source is blamed for an object */
+    assert_int_equal(told(&h->tale).bad, 0); /* no source is blamed for an encoded chunk */
     tb_hop_close_counted(h->hop, &stats);
     hold_check(&h->hold, c);
     assert_true(tb_place_whole(&h->hold.place));
@@ -173,9 +174,9 @@ static void shelve(struct scene *s, uint32_t k, bool damaged)
     tb_codec_free(codec);
 }
 
-/* One object is damaged and one chunk has none: those two come whole, all others as objects, past a
- * reader that cannot decode. */
-static void P1_objects_pass_a_reader_without_the_base(void **state)
+/* One encoded chunk is damaged and one chunk has none: those two come whole, all others as encoded
+ * chunks, past a reader that cannot decode. */
+static void P1_encoded_chunks_pass_a_reader_without_the_base(void **state)
 {
     (void)state;
     struct scene s;
@@ -190,17 +191,17 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
     host_read(&s.last, &s.middle, &base); /* before the middle has anything */
     host_read(&s.middle, &s.source, NULL);
     const struct tb_hop_stats middle = host_ends(&s.middle, &s.cargo), last = host_ends(&s.last, &s.cargo);
-    uint32_t objects = 0;
+    uint32_t encoded_chunks = 0;
     for (uint32_t k = 0; k < s.count; k++) {
         struct tb_shelf_entry entry;
         const struct tb_shelf_head head = {.room_bytes = s.cargo.manifest.bytes};
         const uint64_t *words = (const uint64_t *)s.source.memory + tb_shelf_entry_offset(s.count, k) / 8;
         assert_true(tb_shelf_entry_read(words, &head, UINT32_MAX, &entry));
-        objects += entry.bytes > 0;
+        encoded_chunks += entry.bytes > 0;
     }
     assert_int_equal(middle.chunks_encoded, 0);
     assert_int_equal(middle.chunks_landed, s.count);
-    assert_int_equal(last.chunks_encoded, objects - 1);
+    assert_int_equal(last.chunks_encoded, encoded_chunks - 1);
     assert_true(last.bytes_read < s.cargo.manifest.bytes);
     assert_true(last.bytes_wasted > 0);
     scene_close(&s);
@@ -211,7 +212,7 @@ static void P1_objects_pass_a_reader_without_the_base(void **state)
 /* P6: chain.step. Of a step of two elements in a hundred, or a little more, each of eight hosts
  * that hold the base takes a thirtieth of the version, however deep it stands: what came
  * encoded goes on encoded. */
-static void P6_a_step_is_a_thirtieth_for_each_of_eight(void **state)
+static void P6_a_delta_is_a_thirtieth_for_each_of_eight(void **state)
 {
     (void)state;
     struct scene s;
@@ -321,14 +322,14 @@ static void an_empty_shelf_holds_nobody_up(void **state)
     scene_close(&s);
 }
 
-static void every_object_comes(bool decodes)
+static void every_encoded_comes(bool decodes)
 {
     struct scene s;
     scene_open(&s);
     tb_shelf_open(&s.source.shelf, &v1);
     hold_all(&s.source, s.count);
     const struct tb_hop_base base = {.uid = v1, .places = s.bases};
-    s.last.objects = host_object;
+    s.last.encoded_chunks = host_encoded;
     host_read(&s.last, &s.source, decodes ? &base : NULL);
     if (!decodes) wait_until(tb_place_whole(&s.last.hold.place));
     const bool more = told(&s.last.tale).whole == 0;
@@ -340,22 +341,22 @@ static void every_object_comes(bool decodes)
     assert_true(more);
     assert_true(decodes ? last.chunks_encoded > 0 : last.chunks_encoded == 0);
     assert_true(__atomic_load_n(&s.last.none_came, __ATOMIC_RELAXED) >= 1);
-    assert_in_range(__atomic_load_n(&s.last.objects_came, __ATOMIC_RELAXED), s.count / 2, s.count - 1);
+    assert_in_range(__atomic_load_n(&s.last.encoded_chunks_came, __ATOMIC_RELAXED), s.count / 2, s.count - 1);
     scene_close(&s);
 }
 
 /* A gateway at home: it has every chunk whole long before the rank has encoded the last, and gets
- * all objects all the same. */
-static void an_owner_that_wants_every_object_gets_it(void **state)
+ * all encoded chunks all the same. */
+static void an_owner_that_wants_every_encoded_chunk_gets_it(void **state)
 {
     (void)state;
-    every_object_comes(false);
-    every_object_comes(true);
+    every_encoded_comes(false);
+    every_encoded_comes(true);
 }
 
-/* P6: of every chunk it learns what there is: an object that did not decode is none, and nobody
- * waits for it any more. */
-static void an_owner_learns_of_an_object_that_failed(void **state)
+/* P6: of every chunk it learns what there is: an encoded chunk that did not decode is none, and
+ * nobody waits for it any more. */
+static void an_owner_learns_of_an_encoded_chunk_that_failed(void **state)
 {
     (void)state;
     struct scene s;
@@ -366,16 +367,16 @@ static void an_owner_learns_of_an_object_that_failed(void **state)
     tb_shelf_close(&s.source.shelf);
     hold_all(&s.source, s.count);
     const struct tb_hop_base base = {.uid = v1, .places = s.bases};
-    s.last.objects = host_object;
+    s.last.encoded_chunks = host_encoded;
     host_read(&s.last, &s.source, &base);
     (void)host_ends(&s.last, &s.cargo);
-    assert_int_equal(s.last.objects_came + s.last.none_came, s.count);
-    assert_int_equal(told(&s.last.tale).objects_bad, 1); /* so its holder is asked to look */
+    assert_int_equal(s.last.encoded_chunks_came + s.last.none_came, s.count);
+    assert_int_equal(told(&s.last.tale).encoded_chunks_bad, 1); /* so its holder is asked to look */
     scene_close(&s);
 }
 
 /* P6: it waits for them no longer than others do. */
-static void objects_that_never_come_end_the_hop(void **state)
+static void encoded_chunks_that_never_come_end_the_hop(void **state)
 {
     (void)state;
     struct scene s;
@@ -383,25 +384,25 @@ static void objects_that_never_come_end_the_hop(void **state)
     tb_shelf_open(&s.source.shelf, &v1);
     hold_all(&s.source, s.count);
     s.last.hurries = true;
-    s.last.objects = host_object;
+    s.last.encoded_chunks = host_encoded;
     host_read(&s.last, &s.source, NULL);
     (void)host_ends(&s.last, &s.cargo);
-    assert_int_equal(s.last.objects_came, 0);
+    assert_int_equal(s.last.encoded_chunks_came, 0);
     scene_close(&s);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(P1_objects_pass_a_reader_without_the_base),
-        cmocka_unit_test(P6_a_step_is_a_thirtieth_for_each_of_eight),
+        cmocka_unit_test(P1_encoded_chunks_pass_a_reader_without_the_base),
+        cmocka_unit_test(P6_a_delta_is_a_thirtieth_for_each_of_eight),
         cmocka_unit_test(a_base_of_another_cut_is_not_read),
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
         cmocka_unit_test(an_empty_shelf_holds_nobody_up),
         cmocka_unit_test(P6_a_reader_learns_how_deep_it_stands),
-        cmocka_unit_test(an_owner_that_wants_every_object_gets_it),
-        cmocka_unit_test(an_owner_learns_of_an_object_that_failed),
-        cmocka_unit_test(objects_that_never_come_end_the_hop),
+        cmocka_unit_test(an_owner_that_wants_every_encoded_chunk_gets_it),
+        cmocka_unit_test(an_owner_learns_of_an_encoded_chunk_that_failed),
+        cmocka_unit_test(encoded_chunks_that_never_come_end_the_hop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

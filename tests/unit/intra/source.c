@@ -10,7 +10,7 @@
 #include "island.h"
 
 static const struct tb_source_at tensors[] = {{1, 100}, {2, 200}, {3, 300}};
-static const struct tb_source_object objects[] = {{1, 11, 4, 40}, {0, 0, 0, 0}};
+static const struct tb_source_encoded encoded_chunks[] = {{1, 11, 4, 40}, {0, 0, 0, 0}};
 static const struct tb_source_shard shards[] = {
     {.shard = 5, .held_buffer = 9, .held_offset = 64, .packed_buffer = 1, .packed_offset = 1 << 20},
     {.shard = 6,
@@ -20,8 +20,8 @@ static const struct tb_source_shard shards[] = {
      .packed_offset = 8,
      .tensor_count = 3,
      .tensors = tensors,
-     .object_count = 2,
-     .objects = objects},
+     .encoded_count = 2,
+     .encoded_chunks = encoded_chunks},
 };
 
 static size_t encoded(uint8_t *bytes, size_t cap)
@@ -56,9 +56,9 @@ static void what_is_encoded_comes_back(void **state)
     assert_int_equal(got[1].held_buffer, TB_SOURCE_ALL_HELD);
     assert_int_equal(got[1].tensors[2].buffer, 3);
     assert_int_equal(got[1].tensors[2].offset, 300);
-    assert_int_equal(got[1].objects[0].codec, 1);
-    assert_int_equal(got[1].objects[0].bytes, 11);
-    assert_int_equal(got[1].objects[0].offset, 40);
+    assert_int_equal(got[1].encoded_chunks[0].codec, 1);
+    assert_int_equal(got[1].encoded_chunks[0].bytes, 11);
+    assert_int_equal(got[1].encoded_chunks[0].offset, 40);
     free(memory);
 }
 
@@ -99,7 +99,7 @@ static void P7_tables_must_fit_the_manifest(void **state)
     struct cargo c;
     cargo_make(&c, 2, 3000004);
     const uint32_t chunks = c.manifest.chunk_count;
-    struct tb_source_object *o = calloc(chunks, sizeof *o);
+    struct tb_source_encoded *o = calloc(chunks, sizeof *o);
     struct tb_source_at *at = calloc(c.manifest.layout.tensor_count, sizeof *at);
     struct tb_source_shard s = {.held_buffer = 1};
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_OK);
@@ -117,12 +117,12 @@ static void P7_tables_must_fit_the_manifest(void **state)
     at[1].offset = UINT64_MAX;
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_PEER_GARBLED);
     at[1].offset = 0;
-    s.objects = o;
-    s.object_count = chunks - 1;
+    s.encoded_chunks = o;
+    s.encoded_count = chunks - 1;
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_PEER_GARBLED);
-    s.object_count = chunks;
+    s.encoded_count = chunks;
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_OK);
-    o[0] = (struct tb_source_object){.codec = 1, .bytes = c.manifest.chunks[0].bytes + 1};
+    o[0] = (struct tb_source_encoded){.codec = 1, .bytes = c.manifest.chunks[0].bytes + 1};
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_PEER_GARBLED); /* larger than the chunk */
     o[0].bytes = 0;
     assert_int_equal(tb_source_check(&s, &c.manifest), TB_PEER_GARBLED);

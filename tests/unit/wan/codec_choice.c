@@ -47,9 +47,9 @@ static void nothing_fixed_is_much_better(void **state)
     for (double goodput = 1e6; goodput < 1e11; goodput *= 1.3) {
         struct tb_choice c;
         choice_setup(&c, TB_CHOICE_AUTO, goodput);
-        for (int based = 0; based < 2; based++) {
-            const double chosen = tb_choice_rate(&c, TB_KIND_BF16, choice_pick(&c, based != 0), NULL);
-            for (int w = 0; w < (based != 0 ? (int)TB_WAY_STEPS : (int)TB_WAY_DENSE); w++)
+        for (int on_base = 0; on_base < 2; on_base++) {
+            const double chosen = tb_choice_rate(&c, TB_KIND_BF16, choice_pick(&c, on_base != 0), NULL);
+            for (int w = 0; w < (on_base != 0 ? (int)TB_WAY_CHAINED : (int)TB_WAY_DENSE); w++)
                 assert_true(chosen >= 0.95 * tb_choice_rate(&c, TB_KIND_BF16, (enum tb_choice_way)w, NULL));
         }
     }
@@ -72,7 +72,7 @@ static void what_bounds_it_is_said(void **state)
 }
 
 /* A step that changed everything makes sparse useless, and what saves more takes its place. */
-static void a_dense_step_changes_the_way(void **state)
+static void a_dense_delta_changes_the_way(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -90,7 +90,7 @@ static void a_dense_step_changes_the_way(void **state)
     assert_true(c.ways[TB_KIND_BF16][TB_WAY_DENSE].encode > 1.0e9);
 }
 
-/* So many chunks of a step in which sparse and dense differences save that much; of the last
+/* So many chunks of a step in which sparse and dense deltas save that much; of the last
  * hundred, those that went dense. */
 static uint32_t dense_of_last_hundred(struct tb_choice *c, uint32_t chunks, double sparse, double dense)
 {
@@ -112,7 +112,7 @@ static uint32_t dense_of_last_hundred(struct tb_choice *c, uint32_t chunks, doub
 /* With what is believed before anything was measured: where every element changed a dense
  * difference is two thirds of a sparse one, and that is found; what saves less than was hoped is
  * left, and a step as usual is sparse again. */
-static void a_dense_difference_is_tried_where_it_may_pay(void **state)
+static void a_dense_delta_is_tried_where_it_may_pay(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -333,8 +333,8 @@ static void an_old_peer_gets_old_forms(void **state)
         struct tb_choice c;
         choice_setup(&c, (enum tb_choice_wish)wish, MBIT_50);
         c.protocol = 1;
-        for (int based = 0; based < 2; based++) {
-            const enum tb_choice_way way = choice_pick(&c, based != 0);
+        for (int on_base = 0; on_base < 2; on_base++) {
+            const enum tb_choice_way way = choice_pick(&c, on_base != 0);
             assert_true(way == TB_WAY_RAW || way == TB_WAY_ZSTD);
         }
     }
@@ -384,7 +384,7 @@ static void names_come_back(void **state)
 
 /* Steps that were kept go where they are sooner there than the whole chunk, and only where
  * differences may go at all. */
-static void steps_are_joined_where_that_is_sooner(void **state)
+static void deltas_are_chained_where_that_is_sooner(void **state)
 {
     (void)state;
     const struct {
@@ -406,14 +406,14 @@ static void steps_are_joined_where_that_is_sooner(void **state)
         struct tb_choice c;
         choice_setup(&c, rows[i].wish, rows[i].goodput);
         const struct tb_choice_made made = {.kind = TB_KIND_BF16,
-                                            .form = {TB_CODEC_STEPS, true},
+                                            .form = {TB_CODEC_CHAINED, true},
                                             .raw_bytes = 1 << 20,
                                             .wire_bytes = rows[i].wire_bytes};
-        assert_int_equal(tb_choice_joins(&c, &made, rows[i].steps), rows[i].joins);
-        assert_int_equal(c.chunks[TB_WAY_STEPS], rows[i].joins);
-        if (rows[i].joins) assert_int_equal(c.last[TB_KIND_BF16][1], TB_WAY_STEPS);
+        assert_int_equal(tb_choice_chains(&c, &made, rows[i].steps), rows[i].joins);
+        assert_int_equal(c.chunks[TB_WAY_CHAINED], rows[i].joins);
+        if (rows[i].joins) assert_int_equal(c.last[TB_KIND_BF16][1], TB_WAY_CHAINED);
         c.protocol = 1;
-        assert_false(tb_choice_joins(&c, &made, rows[i].steps));
+        assert_false(tb_choice_chains(&c, &made, rows[i].steps));
     }
 }
 
@@ -424,8 +424,8 @@ int main(void)
         cmocka_unit_test(a_cap_is_a_slow_link),
         cmocka_unit_test(nothing_fixed_is_much_better),
         cmocka_unit_test(what_bounds_it_is_said),
-        cmocka_unit_test(a_dense_step_changes_the_way),
-        cmocka_unit_test(a_dense_difference_is_tried_where_it_may_pay),
+        cmocka_unit_test(a_dense_delta_changes_the_way),
+        cmocka_unit_test(a_dense_delta_is_tried_where_it_may_pay),
         cmocka_unit_test(a_wish_is_kept_where_it_fits),
         cmocka_unit_test(what_is_made_already_goes_unless_another_way_is_sooner),
         cmocka_unit_test(a_chunk_that_changed_more_than_most_goes_as_it_was_made),
@@ -436,7 +436,7 @@ int main(void)
         cmocka_unit_test(an_old_peer_gets_old_forms),
         cmocka_unit_test(a_link_is_measured_while_it_is_busy),
         cmocka_unit_test(names_come_back),
-        cmocka_unit_test(steps_are_joined_where_that_is_sooner),
+        cmocka_unit_test(deltas_are_chained_where_that_is_sooner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include "tests/unit/check.h"
 
-static void a_link_says_how_steps_are_best_encoded(void **state)
+static void a_link_says_how_deltas_are_best_encoded(void **state)
 {
     (void)state;
     const struct {
@@ -63,7 +63,7 @@ static void who_is_slow_at_encoding_gets_one_class(void **state)
     }
 }
 
-static void a_pace_is_of_a_step_that_was_work(void **state)
+static void a_pace_is_of_a_delta_that_was_work(void **state)
 {
     (void)state;
     const struct {
@@ -88,7 +88,7 @@ static void a_pace_is_of_a_step_that_was_work(void **state)
 /* One step that a rank was held up in is forgotten once steps come as they did: and of those
  * that are quick in one class, only what is as quick in eight ends it, or every other step
  * would go the other way. */
-static void a_quick_step_ends_a_bad_pace(void **state)
+static void a_quick_delta_ends_a_bad_pace(void **state)
 {
     (void)state;
     const struct tb_choice_came held_up = {8, 100000000, 1000000, TB_SECONDS(5)};
@@ -122,7 +122,7 @@ static bool takes(struct tb_choice *c, unsigned classes, uint32_t saving)
 
 /* Chunks with next to no changes stand between others in a step: what it takes on
  * the link are its bytes. */
-static void a_mixed_step_saves_what_its_bytes_do(void **state)
+static void a_mixed_delta_saves_what_its_bytes_do(void **state)
 {
     (void)state;
     for (unsigned classes = 1; classes <= TB_CODEC_CLASSES; classes += TB_CODEC_CLASSES - 1) {
@@ -172,7 +172,7 @@ static void a_way_that_was_not_seen_saves_as_the_seen_one_says(void **state)
 
 /* Half of everything changed: the differences that ranks made would be sent at twice the
  * bytes of dense ones. */
-static void a_dense_step_of_ranks_goes_dense(void **state)
+static void a_dense_delta_of_ranks_goes_dense(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -246,7 +246,7 @@ static unsigned classes_after(struct tb_choice *c, uint32_t few, uint32_t most)
 }
 
 /* Ranks are told by what steps are of late, however long they were otherwise. */
-static void ranks_are_told_by_what_steps_are_of_late(void **state)
+static void ranks_are_told_by_what_deltas_are_of_late(void **state)
 {
     (void)state;
     struct tb_choice c;
@@ -263,17 +263,17 @@ static void ranks_are_told_by_what_steps_are_of_late(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_link_says_how_steps_are_best_encoded),
+        cmocka_unit_test(a_link_says_how_deltas_are_best_encoded),
         cmocka_unit_test(who_is_slow_at_encoding_gets_one_class),
-        cmocka_unit_test(a_pace_is_of_a_step_that_was_work),
-        cmocka_unit_test(a_quick_step_ends_a_bad_pace),
-        cmocka_unit_test(a_mixed_step_saves_what_its_bytes_do),
+        cmocka_unit_test(a_pace_is_of_a_delta_that_was_work),
+        cmocka_unit_test(a_quick_delta_ends_a_bad_pace),
+        cmocka_unit_test(a_mixed_delta_saves_what_its_bytes_do),
         cmocka_unit_test(a_handful_of_changes_says_nothing_of_one_class),
         cmocka_unit_test(a_way_that_was_not_seen_saves_as_the_seen_one_says),
-        cmocka_unit_test(a_dense_step_of_ranks_goes_dense),
+        cmocka_unit_test(a_dense_delta_of_ranks_goes_dense),
         cmocka_unit_test(what_was_made_elsewhere_is_not_made_again),
         cmocka_unit_test(what_was_made_says_what_it_saves),
-        cmocka_unit_test(ranks_are_told_by_what_steps_are_of_late),
+        cmocka_unit_test(ranks_are_told_by_what_deltas_are_of_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,9 +26,9 @@ static inline void choice_setup(struct tb_choice *c, enum tb_choice_wish wish, d
             (struct tb_choice_speed){rows[i].encode, rows[i].decode, rows[i].saving};
 }
 
-static inline enum tb_choice_way choice_pick(struct tb_choice *c, bool based)
+static inline enum tb_choice_way choice_pick(struct tb_choice *c, bool on_base)
 {
-    const struct tb_choice_ask ask = {TB_KIND_BF16, based};
+    const struct tb_choice_ask ask = {TB_KIND_BF16, on_base};
     return tb_choice_pick(c, &ask);
 }
 

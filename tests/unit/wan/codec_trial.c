@@ -13,7 +13,7 @@ static void every_way_has_speeds(void **state)
     struct tb_choice c;
     tb_choice_trial(speeds);
     assert_true(speeds[TB_WAY_RAW].encode == 0);
-    for (int w = TB_WAY_RAW + 1; w < TB_WAY_STEPS; w++)
+    for (int w = TB_WAY_RAW + 1; w < TB_WAY_CHAINED; w++)
         assert_true(speeds[w].encode > 0 && speeds[w].decode > 0);
     tb_choice_init(&c, TB_CHOICE_AUTO, 2);
     const double saving = c.ways[TB_KIND_F32][TB_WAY_GAPS].saving;

@@ -100,21 +100,21 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     struct tb_feed *f = feed_new();
     struct tb_shared_places *version = share_of(2), *base = share_of(1);
     struct tb_feed_landing l;
-    const uint32_t based = tb_feed_landing_add(f, 0, version, base),
+    const uint32_t on_base = tb_feed_landing_add(f, 0, version, base),
                    plain = tb_feed_landing_add(f, 0, version, NULL);
-    assert_true(tb_feed_landing(f, based, &l));
-    assert_true(l.based && l.share == version && l.base == base);
+    assert_true(tb_feed_landing(f, on_base, &l));
+    assert_true(l.on_base && l.share == version && l.base == base);
     tb_shared_places_unref(l.share);
     tb_shared_places_unref(l.base);
     tb_feed_base_gone(f, base);
-    assert_true(tb_feed_landing(f, based, &l));
-    assert_true(l.based && l.base == NULL);
+    assert_true(tb_feed_landing(f, on_base, &l));
+    assert_true(l.on_base && l.base == NULL);
     tb_shared_places_unref(l.share);
     assert_true(tb_feed_landing(f, plain, &l));
-    assert_false(l.based);
+    assert_false(l.on_base);
     tb_shared_places_unref(l.share);
-    tb_feed_landing_remove(f, based);
-    assert_true(tb_feed_landing(f, based, &l)); /* over, and once given */
+    tb_feed_landing_remove(f, on_base);
+    assert_true(tb_feed_landing(f, on_base, &l)); /* over, and once given */
     assert_null(l.share);
     assert_false(tb_feed_landing(f, plain + 1, &l));
     tb_feed_free(f);

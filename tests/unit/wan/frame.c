@@ -244,7 +244,7 @@ static void forms_belong_to_protocols(void **state)
         {{TB_CODEC_PLANES, false}, false, true},     {{TB_CODEC_SPARSE, false}, false, false},
         {{TB_CODEC_RAW, true}, false, false},        {{TB_CODEC_ZSTD, true}, false, true},
         {{TB_CODEC_PLANES, true}, false, true},      {{TB_CODEC_SPARSE, true}, false, true},
-        {{TB_CODEC_STEPS, true}, false, true},       {{TB_CODEC_STEPS, false}, false, false},
+        {{TB_CODEC_CHAINED, true}, false, true},     {{TB_CODEC_CHAINED, false}, false, false},
         {{(enum tb_codec_id)5, true}, false, false}, {{(enum tb_codec_id)255, false}, false, false},
     };
     struct tb_chunk_frame out;

@@ -22,7 +22,7 @@ struct fixture {
     void *memory;
     tb_time_ns now, takes; /* how long a parcel does */
     uint64_t hedged_bytes;
-    bool based;
+    bool on_base;
 };
 
 static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
@@ -41,7 +41,7 @@ static void setup(struct fixture *f, uint32_t chunks, uint32_t permille)
 /* A stream takes the next parcel. */
 static uint32_t take(struct fixture *f, uint8_t slot)
 {
-    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .based = f->based};
+    struct tb_hedge_way way = {.crossing = CROSSING, .slot = slot, .on_base = f->on_base};
     assert_true(tb_outbound_next(&f->c, &way.parcel));
     tb_outbound_taken(&f->c, &way.parcel, slot);
     tb_hedge_taken(&f->h, f->now, &way, &f->c);
@@ -52,7 +52,7 @@ static uint32_t take(struct fixture *f, uint8_t slot)
 static void take_again(struct fixture *f, const struct tb_parcel *parcel, uint8_t slot)
 {
     const struct tb_hedge_way way = {
-        .crossing = CROSSING, .slot = slot, .based = f->based, .again = true, .parcel = *parcel};
+        .crossing = CROSSING, .slot = slot, .on_base = f->on_base, .again = true, .parcel = *parcel};
     tb_outbound_taken(&f->c, parcel, slot);
     tb_hedge_taken(&f->h, f->now, &way, &f->c);
 }
@@ -278,17 +278,17 @@ static void a_small_version_hedges_one_parcel(void **state)
 
 /* Steps come in a tenth of the time: a whole chunk behind them is not late for that, and the bytes
  * they stand for pay for no second copy of it. */
-static void steps_say_nothing_of_a_full_copy(void **state)
+static void deltas_say_nothing_of_a_full_copy(void **state)
 {
     (void)state;
     struct fixture f;
     struct tb_hedge_again again;
     setup(&f, 177, 20);
     rounds(&f, 12, 1, 5);
-    f.based = true;
+    f.on_base = true;
     f.takes = TB_MS(10);
     rounds(&f, 30, 1, 5);
-    f.based = false;
+    f.on_base = false;
     (void)take(&f, 0);
     for (uint8_t s = 1; s < 5; s++)
         (void)take(&f, s);
@@ -310,19 +310,19 @@ static void steps_say_nothing_of_a_full_copy(void **state)
 }
 
 /* Its twin: what is usual for whole chunks is late for a step. */
-static void a_full_copy_says_nothing_of_steps(void **state)
+static void a_full_copy_says_nothing_of_deltas(void **state)
 {
     (void)state;
     struct fixture f;
     struct tb_hedge_again again;
     setup(&f, 137, 20);
-    f.based = true;
+    f.on_base = true;
     f.takes = TB_MS(10);
     rounds(&f, 20, 1, 5);
-    f.based = false;
+    f.on_base = false;
     f.takes = TB_SECONDS(1);
     rounds(&f, 10, 1, 5);
-    f.based = true;
+    f.on_base = true;
     f.takes = TB_MS(10);
     const uint32_t stuck = take(&f, 0);
     rounds(&f, 4, 1, 5);
@@ -335,13 +335,13 @@ static void a_full_copy_says_nothing_of_steps(void **state)
 
 /* A chunk whose base its peer has lost goes whole in the middle of a step, and is as
  * slow as others that do. */
-static void a_chunk_without_its_base_is_no_step(void **state)
+static void a_chunk_without_its_base_is_no_delta(void **state)
 {
     (void)state;
     struct fixture f;
     struct tb_hedge_again again;
     setup(&f, 101, 20);
-    f.based = true;
+    f.on_base = true;
     f.takes = TB_MS(10);
     rounds(&f, 20, 1, 5);
     const uint32_t refused = take(&f, 0);
@@ -526,9 +526,9 @@ int main(void)
         cmocka_unit_test(hedges_stay_within_their_share),
         cmocka_unit_test(versions_before_pay_for_one_parcel),
         cmocka_unit_test(a_small_version_hedges_one_parcel),
-        cmocka_unit_test(steps_say_nothing_of_a_full_copy),
-        cmocka_unit_test(a_full_copy_says_nothing_of_steps),
-        cmocka_unit_test(a_chunk_without_its_base_is_no_step),
+        cmocka_unit_test(deltas_say_nothing_of_a_full_copy),
+        cmocka_unit_test(a_full_copy_says_nothing_of_deltas),
+        cmocka_unit_test(a_chunk_without_its_base_is_no_delta),
         cmocka_unit_test(a_second_way_that_is_lost_is_made_up_for),
         cmocka_unit_test(a_first_way_that_is_lost_leaves_the_second),
         cmocka_unit_test(a_chunk_that_was_refused_has_one_way),

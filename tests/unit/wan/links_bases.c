@@ -13,7 +13,7 @@
 #include "wan/send/encoded_chunks.h"
 
 /* Half of v2's chunks are those of v1, the others differ in one element of a hundred. */
-static void a_step_crosses_as_differences(void **state)
+static void a_version_crosses_as_deltas(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -31,7 +31,7 @@ static void a_step_crosses_as_differences(void **state)
             changed += !tb_digest_equal(&s.v2.manifests[i].digests[k], &s.v1.manifests[i].digests[k]);
     SITE_SENT(&s.w, s.east, before.chunks_sent + changed);
     const struct tb_links_stats after = site_stats(s.east, 0);
-    assert_int_equal(after.chunks_on_base - before.chunks_on_base, changed);
+    assert_int_equal(after.delta_chunks - before.delta_chunks, changed);
     assert_true(after.bytes_sent - before.bytes_sent < s.v2.total_bytes / 50);
     assert_int_equal(after.chunks_no_base, 0);
     assert_int_equal(site_stats(s.west, 0).chunks_bad, 0);
@@ -131,7 +131,7 @@ static void a_peer_of_the_release_before_gets_whole_chunks(void **state)
         site_publish(s.east, &s.v2);
         WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
         check_equal(site_copy(s.west, &s.v2), &s.v2);
-        assert_int_equal(site_stats(s.east, 0).chunks_on_base, 0);
+        assert_int_equal(site_stats(s.east, 0).delta_chunks, 0);
         SITE_SENT(&s.w, s.east, s.v1.chunks + s.v2.chunks);
         two_versions_free(&s);
     }
@@ -169,7 +169,7 @@ static void a_sender_without_a_base_sends_whole(void **state)
     site_publish(s.east, &s.v2);
     WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
     check_equal(site_copy(s.west, &s.v2), &s.v2);
-    assert_int_equal(site_stats(s.east, 0).chunks_on_base, 0);
+    assert_int_equal(site_stats(s.east, 0).delta_chunks, 0);
     assert_int_equal(site_stats(s.west, 0).chunks_no_base, 0);
     two_versions_free(&s);
 }
@@ -217,7 +217,7 @@ static void a_base_that_goes_is_missed_by_its_chunks_alone(void **state)
 
 /* P1: a difference that decodes to something else (the sender's base went bad in memory) is
  * refused, and comes whole. */
-static void a_wrong_difference_is_refused_and_comes_whole(void **state)
+static void a_wrong_delta_is_refused_and_its_chunk_comes_whole(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -240,7 +240,7 @@ static void a_wrong_difference_is_refused_and_comes_whole(void **state)
 
 /* P5: streams are cut again and again while differences cross; nothing that was
  * acknowledged is sent again. */
-static void cuts_repeat_no_difference(void **state)
+static void cuts_repeat_no_delta(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -262,7 +262,7 @@ static void cuts_repeat_no_difference(void **state)
 }
 
 /* A gateway that restarts names its base again: the links begin anew, and the step still
- * crosses as differences. */
+ * crosses as deltas. */
 static void a_receiver_that_restarts_keeps_its_base(void **state)
 {
     (void)state;
@@ -283,8 +283,9 @@ static void a_receiver_that_restarts_keeps_its_base(void **state)
     two_versions_free(&s);
 }
 
-/* k versions behind: the base is whatever the peer holds, so what crosses is the k steps merged. */
-static void a_peer_that_missed_a_step_gets_both_at_once(void **state)
+/* k versions behind: the base is whatever the peer holds, so what crosses is the k versions
+ * as one merged delta. */
+static void a_peer_that_missed_a_version_gets_a_merged_delta(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -335,7 +336,7 @@ static void a_copy_that_another_writer_stood_for_is_asked_for_if_it_gives_up(voi
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_crosses_as_differences),
+        cmocka_unit_test(a_version_crosses_as_deltas),
         cmocka_unit_test(what_goes_again_is_counted_as_it_goes),
         cmocka_unit_test(a_days_bytes_hold_what_goes),
         cmocka_unit_test(who_waits_hears_of_the_day),
@@ -343,10 +344,10 @@ int main(void)
         cmocka_unit_test(chunks_without_a_base_come_whole),
         cmocka_unit_test(a_sender_without_a_base_sends_whole),
         cmocka_unit_test(a_base_that_goes_is_missed_by_its_chunks_alone),
-        cmocka_unit_test(a_wrong_difference_is_refused_and_comes_whole),
-        cmocka_unit_test(cuts_repeat_no_difference),
+        cmocka_unit_test(a_wrong_delta_is_refused_and_its_chunk_comes_whole),
+        cmocka_unit_test(cuts_repeat_no_delta),
         cmocka_unit_test(a_receiver_that_restarts_keeps_its_base),
-        cmocka_unit_test(a_peer_that_missed_a_step_gets_both_at_once),
+        cmocka_unit_test(a_peer_that_missed_a_version_gets_a_merged_delta),
         cmocka_unit_test(a_copy_that_another_writer_stood_for_is_asked_for_if_it_gives_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

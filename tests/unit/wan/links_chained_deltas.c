@@ -20,7 +20,7 @@
 struct story {
     struct links_world w;
     struct site *east, *west;
-    struct tb_objects *east_objects, *west_objects;
+    struct tb_encoded_chunks *east_encoded_chunks, *west_encoded_chunks;
     struct tb_codec *codec;
     struct truth versions[VERSIONS];
     uint32_t changed; /* chunks, in each step */
@@ -41,14 +41,14 @@ static int story_up(void **state)
         truth_step(&s->versions[v], &s->versions[v - 1]);
     for (uint32_t k = 0; k < s->versions[0].chunks; k++)
         s->changed += changes(s, k);
-    CHECK_OK(tb_objects_new(8 << 20, &s->east_objects));
-    CHECK_OK(tb_objects_new(8 << 20, &s->west_objects));
+    CHECK_OK(tb_encoded_chunks_new(8 << 20, &s->east_encoded_chunks));
+    CHECK_OK(tb_encoded_chunks_new(8 << 20, &s->west_encoded_chunks));
     CHECK_OK(tb_codec_new(&s->codec));
     s->east = site_new(&s->w, "east", true);
     s->west = site_new(&s->w, "west", false);
     s->east->options.codec = s->west->options.codec = TB_CHOICE_SPARSE;
-    s->east->options.objects = s->east_objects;
-    s->west->options.objects = s->west_objects;
+    s->east->options.encoded_chunks = s->east_encoded_chunks;
+    s->west->options.encoded_chunks = s->west_encoded_chunks;
     site_peer(s->east, s->west, false, false);
     site_peer(s->west, s->east, true, true);
     *state = s;
@@ -62,8 +62,8 @@ static int story_down(void **state)
     for (uint32_t v = 0; v < VERSIONS; v++)
         truth_free(&s->versions[v]);
     tb_codec_free(s->codec);
-    tb_objects_free(s->east_objects);
-    tb_objects_free(s->west_objects);
+    tb_encoded_chunks_free(s->east_encoded_chunks);
+    tb_encoded_chunks_free(s->west_encoded_chunks);
     free(s);
     return 0;
 }
@@ -81,15 +81,15 @@ static void rank_encodes(struct story *s, uint32_t v, uint32_t k, uint32_t as)
                                       .dtype = tb_layout_dtype_at(&m->layout, at->offset),
                                       .base = s->versions[v - 1].bytes[0] + at->offset,
                                       .classes = 8};
-    const struct tb_object_name name = {.uid = &s->versions[v].key.uid,
-                                        .base = &s->versions[v - 1].key.uid,
-                                        .chunk = k,
-                                        .shard_count = 1,
-                                        .chunk_count = s->versions[v].chunks};
+    const struct tb_encoded_chunk_name name = {.uid = &s->versions[v].key.uid,
+                                               .base = &s->versions[v - 1].key.uid,
+                                               .chunk = k,
+                                               .shard_count = 1,
+                                               .chunk_count = s->versions[v].chunks};
     const struct tb_codec_form form = {.id = TB_CODEC_SPARSE, .on_base = true};
     CHECK_OK(tb_codec_encode(s->codec, form, &in, (struct tb_codec_room){room, sizeof room}, &coded));
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, &coded, tb_clock_now()};
-    tb_objects_put(s->east_objects, &name, &news);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_RANK, &coded, tb_clock_now()};
+    tb_encoded_chunks_put(s->east_encoded_chunks, &name, &news);
 }
 
 static void note_done(void *user)
@@ -142,29 +142,29 @@ static void last_lands(struct story *s)
     assert_int_equal(s->west->failed, 0);
 }
 
-static uint64_t by_steps(const struct story *s)
+static uint64_t by_chained(const struct story *s)
 {
     struct tb_choice c;
     tb_links_choice(s->east->links, 0, &c);
-    return c.chunks[TB_WAY_STEPS];
+    return c.chunks[TB_WAY_CHAINED];
 }
 
 /* P4, P5: five steps behind, of which home keeps two versions. Each chunk crosses once, as the five
  * steps that ranks encoded. */
-static void who_is_behind_gets_on_by_steps(void **state)
+static void a_peer_that_is_behind_gets_chained_deltas(void **state)
 {
     struct story *s = *state;
     west_falls_behind(s, NOBODY, 0);
     const struct tb_links_stats before = site_stats(s->east, 0);
     last_is_published(s);
     last_lands(s);
-    struct tb_objects_stats objects;
-    tb_objects_stats(s->east_objects, &objects);
-    assert_int_equal(by_steps(s), s->changed);
-    assert_int_equal(objects.joined, s->changed);
-    assert_int_equal(objects.from[TB_OBJECT_MADE_HERE].count, 0);
+    struct tb_encoded_chunks_stats encoded_chunks;
+    tb_encoded_chunks_stats(s->east_encoded_chunks, &encoded_chunks);
+    assert_int_equal(by_chained(s), s->changed);
+    assert_int_equal(encoded_chunks.chained, s->changed);
+    assert_int_equal(encoded_chunks.from[TB_ENCODED_CHUNK_MADE_HERE].count, 0);
     const struct tb_links_stats after = site_stats(s->east, 0);
-    assert_int_equal(after.chunks_on_base - before.chunks_on_base, s->changed);
+    assert_int_equal(after.delta_chunks - before.delta_chunks, s->changed);
     assert_true(after.bytes_sent - before.bytes_sent < BYTES / 12);
     assert_int_equal(site_stats(s->west, 0).chunks_bad, 0);
     assert_int_equal(site_stats(s->west, 0).chunks_no_base, 0);
@@ -172,51 +172,52 @@ static void who_is_behind_gets_on_by_steps(void **state)
 
 /* Chained deltas are kept as they came: they lead from the first version to the last, for a peer
  * behind. */
-static void a_relay_keeps_steps_as_they_came(void **state)
+static void a_relay_keeps_deltas_as_they_came(void **state)
 {
     struct story *s = *state;
     west_falls_behind(s, NOBODY, 0);
     last_is_published(s);
     last_lands(s);
-    const struct tb_object_name name = {.uid = &s->versions[VERSIONS - 1].key.uid,
-                                        .base = &s->versions[0].key.uid,
-                                        .chunk = 1,
-                                        .shard_count = 1,
-                                        .chunk_count = s->versions[0].chunks};
-    struct tb_object *direct = tb_objects_find(s->west_objects, &name), *way[TB_CODEC_STEPS_MAX];
+    const struct tb_encoded_chunk_name name = {.uid = &s->versions[VERSIONS - 1].key.uid,
+                                               .base = &s->versions[0].key.uid,
+                                               .chunk = 1,
+                                               .shard_count = 1,
+                                               .chunk_count = s->versions[0].chunks};
+    struct tb_encoded_chunk *direct = tb_encoded_chunks_find(s->west_encoded_chunks, &name),
+                            *way[TB_CODEC_CHAINED_MAX];
     assert_non_null(direct);
-    const struct tb_codec_coded coded = tb_object_coded(direct);
-    assert_int_equal(tb_codec_steps(&coded), VERSIONS - 1);
-    assert_int_equal(tb_objects_steps(s->west_objects, &name, way), 1);
+    const struct tb_codec_coded coded = tb_encoded_chunk_coded(direct);
+    assert_int_equal(tb_codec_deltas(&coded), VERSIONS - 1);
+    assert_int_equal(tb_encoded_chunks_chain(s->west_encoded_chunks, &name, way), 1);
     assert_ptr_equal(way[0], direct);
-    tb_object_unref(s->west_objects, way[0]);
-    tb_object_unref(s->west_objects, direct);
+    tb_encoded_chunk_unref(s->west_encoded_chunks, way[0]);
+    tb_encoded_chunk_unref(s->west_encoded_chunks, direct);
 }
 
 /* P6: a step of one chunk was never encoded, or its room was needed: that chunk comes whole. */
-static void a_step_that_lacks_costs_its_chunk_alone(void **state)
+static void a_missing_delta_costs_its_chunk_alone(void **state)
 {
     struct story *s = *state;
     west_falls_behind(s, 2, 3);
     last_is_published(s);
     last_lands(s);
-    assert_int_equal(by_steps(s), s->changed - 1);
+    assert_int_equal(by_chained(s), s->changed - 1);
 }
 
-/* P1: a step that a rank encoded wrong is refused with its chunk, which comes whole; and the object
- * leads nobody astray again. */
-static void a_wrong_step_is_refused_and_comes_whole(void **state)
+/* P1: a step that a rank encoded wrong is refused with its chunk, which comes whole; and the
+ * encoded chunk leads nobody astray again. */
+static void a_wrong_chained_delta_is_refused_and_its_chunk_comes_whole(void **state)
 {
     struct story *s = *state;
-    struct tb_objects_stats objects;
+    struct tb_encoded_chunks_stats encoded_chunks;
     west_falls_behind(s, 2, 3);
     rank_encodes(s, 2, 3, 3); /* the version behind it */
     last_is_published(s);
     last_lands(s);
     assert_int_equal(site_stats(s->west, 0).chunks_bad, 1);
     assert_int_equal(s->east->bad.chunk, 3);
-    tb_objects_stats(s->east_objects, &objects);
-    assert_int_equal(objects.bad, VERSIONS - 1); /* which of them it was, nobody can tell */
+    tb_encoded_chunks_stats(s->east_encoded_chunks, &encoded_chunks);
+    assert_int_equal(encoded_chunks.bad, VERSIONS - 1); /* which of them it was, nobody can tell */
 }
 
 /* A version that was broken or withdrawn is forgotten with all that was encoded of it:
@@ -225,15 +226,15 @@ static void nothing_leads_over_what_was_withdrawn(void **state)
 {
     struct story *s = *state;
     west_falls_behind(s, NOBODY, 0);
-    tb_objects_drop(s->east_objects, &s->versions[2].key.uid);
+    tb_encoded_chunks_drop(s->east_encoded_chunks, &s->versions[2].key.uid);
     last_is_published(s);
     last_lands(s);
-    assert_int_equal(by_steps(s), 0);
+    assert_int_equal(by_chained(s), 0);
 }
 
 /* The base goes at the sender while its difference crosses: the rest goes by the steps
  * that it was made of. */
-static void a_base_that_leaves_in_mid_crossing_leaves_its_steps(void **state)
+static void a_base_that_leaves_in_mid_crossing_leaves_its_deltas(void **state)
 {
     struct story *s = *state;
     const struct truth *first = &s->versions[0], *second = &s->versions[1];
@@ -276,7 +277,7 @@ static void who_went_away_is_thought_of_for_a_while(void **state)
     site_close(s->west);
     WORLD_UNTIL(&s->w.net, !site_stats(s->east, 0).up);
     struct truth t = s->versions[1];
-    for (uint32_t missed = 0; missed < TB_CODEC_STEPS_MAX; missed++) {
+    for (uint32_t missed = 0; missed < TB_CODEC_CHAINED_MAX; missed++) {
         assert_true(tb_links_classes(s->east->links, model, &pace) > 0);
         struct copy *c = site_publish(s->east, &t);
         int done = 0;
@@ -292,12 +293,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
 #define WITH_STORY(test) cmocka_unit_test_setup_teardown(test, story_up, story_down)
-        WITH_STORY(who_is_behind_gets_on_by_steps),
-        WITH_STORY(a_relay_keeps_steps_as_they_came),
-        WITH_STORY(a_step_that_lacks_costs_its_chunk_alone),
-        WITH_STORY(a_wrong_step_is_refused_and_comes_whole),
+        WITH_STORY(a_peer_that_is_behind_gets_chained_deltas),
+        WITH_STORY(a_relay_keeps_deltas_as_they_came),
+        WITH_STORY(a_missing_delta_costs_its_chunk_alone),
+        WITH_STORY(a_wrong_chained_delta_is_refused_and_its_chunk_comes_whole),
         WITH_STORY(nothing_leads_over_what_was_withdrawn),
-        WITH_STORY(a_base_that_leaves_in_mid_crossing_leaves_its_steps),
+        WITH_STORY(a_base_that_leaves_in_mid_crossing_leaves_its_deltas),
         WITH_STORY(who_went_away_is_thought_of_for_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,8 +63,8 @@ static uint32_t changed(const struct truth *t, const struct truth *from)
 }
 
 /* One use each: with v2 whole the next is expected. Each chunk that changed goes
- * once, as a difference. */
-static void steps_that_are_expected_come_unasked(void **state)
+ * once, as a delta. */
+static void deltas_that_are_expected_come_unasked(void **state)
 {
     (void)state;
     struct steps s;
@@ -84,7 +84,7 @@ static void steps_that_are_expected_come_unasked(void **state)
     assert_int_equal(east.pushed, 2);
     assert_int_equal(west.pushed, 2);
     assert_int_equal(west.pushes_declined, 0);
-    assert_int_equal(east.chunks_on_base - before.chunks_on_base, east.chunks_sent - before.chunks_sent);
+    assert_int_equal(east.delta_chunks - before.delta_chunks, east.chunks_sent - before.chunks_sent);
     assert_int_equal(west.chunks_duplicate, 0);
     assert_int_equal(west.chunks_bad, 0);
     assert_int_equal(s.west->failed, 0);
@@ -431,7 +431,7 @@ static void one_that_goes_is_forgotten(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_that_are_expected_come_unasked),
+        cmocka_unit_test(deltas_that_are_expected_come_unasked),
         cmocka_unit_test(who_expects_nothing_is_pushed_nothing),
         cmocka_unit_test(chunks_wait_until_it_is_decided),
         cmocka_unit_test(what_is_not_taken_is_asked_for_later),

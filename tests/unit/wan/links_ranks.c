@@ -17,26 +17,26 @@ static tb_time_ns for_long(void)
     return tb_time_add(tb_clock_now(), TB_SECONDS(3600));
 }
 
-static struct tb_object_name object_name(const struct two_versions *s, uint32_t chunk)
+static struct tb_encoded_chunk_name encoded_name(const struct two_versions *s, uint32_t chunk)
 {
-    return (struct tb_object_name){.uid = &s->v2.key.uid,
-                                   .base = &s->v1.key.uid,
-                                   .chunk = chunk,
-                                   .shard_count = 1,
-                                   .chunk_count = s->v2.chunks};
+    return (struct tb_encoded_chunk_name){.uid = &s->v2.key.uid,
+                                          .base = &s->v1.key.uid,
+                                          .chunk = chunk,
+                                          .shard_count = 1,
+                                          .chunk_count = s->v2.chunks};
 }
 
-static void rank_writes(const struct two_versions *s, struct tb_objects *objects, uint32_t chunk,
-                        const struct tb_codec_coded *coded)
+static void rank_writes(const struct two_versions *s, struct tb_encoded_chunks *encoded_chunks,
+                        uint32_t chunk, const struct tb_codec_coded *coded)
 {
-    const struct tb_object_name name = object_name(s, chunk);
-    const struct tb_object_news news = {TB_OBJECT_OF_RANK, coded, for_long()};
-    tb_objects_put(objects, &name, &news);
+    const struct tb_encoded_chunk_name name = encoded_name(s, chunk);
+    const struct tb_encoded_chunk_news news = {TB_ENCODED_CHUNK_OF_RANK, coded, for_long()};
+    tb_encoded_chunks_put(encoded_chunks, &name, &news);
 }
 
-/* As a rank would: an object of v2's chunk, as v2's chunk `of` differs from v1. */
-static void rank_encodes(const struct two_versions *s, struct tb_objects *objects, uint32_t chunk,
-                         uint32_t of)
+/* As a rank would: an encoded chunk of v2's chunk, as v2's chunk `of` differs from v1. */
+static void rank_encodes(const struct two_versions *s, struct tb_encoded_chunks *encoded_chunks,
+                         uint32_t chunk, uint32_t of)
 {
     static uint8_t room[4 << 20];
     const struct tb_manifest *m = &s->v2.manifests[0];
@@ -51,7 +51,7 @@ static void rank_encodes(const struct two_versions *s, struct tb_objects *object
     const struct tb_codec_form form = {.id = TB_CODEC_SPARSE, .on_base = true};
     CHECK_OK(tb_codec_new(&codec));
     CHECK_OK(tb_codec_encode(codec, form, &in, (struct tb_codec_room){room, sizeof room}, &coded));
-    rank_writes(s, objects, chunk, &coded);
+    rank_writes(s, encoded_chunks, chunk, &coded);
     tb_codec_free(codec);
 }
 
@@ -62,25 +62,25 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
 {
     (void)state;
     struct two_versions s;
-    struct tb_objects *objects = NULL;
+    struct tb_encoded_chunks *encoded_chunks = NULL;
     static uint8_t noise[1 << 16];
     memset(noise, 0xa5, sizeof noise);
     two_versions_make(&s, 1, 24 << 20);
-    CHECK_OK(tb_objects_new(4 << 20, &objects));
-    s.east->options.objects = objects;
+    CHECK_OK(tb_encoded_chunks_new(4 << 20, &encoded_chunks));
+    s.east->options.encoded_chunks = encoded_chunks;
     two_versions_begin(&s);
     uint32_t changed = 0;
     for (uint32_t k = 0; k < s.v2.chunks; k++) {
         const bool same = tb_digest_equal(&s.v2.manifests[0].digests[k], &s.v1.manifests[0].digests[k]);
         changed += !same;
-        if (!same && k > 7) rank_encodes(&s, objects, k, k);
+        if (!same && k > 7) rank_encodes(&s, encoded_chunks, k, k);
     }
     assert_true(changed > 8);
-    rank_encodes(&s, objects, 1, 9); /* of another chunk */
+    rank_encodes(&s, encoded_chunks, 1, 9); /* of another chunk */
     const enum tb_codec_id codecs[] = {TB_CODEC_SPARSE, TB_CODEC_PLANES, TB_CODEC_ZSTD};
     for (uint32_t i = 0; i < 3; i++) {
         const struct tb_codec_coded coded = {{codecs[i], true}, noise, sizeof noise};
-        rank_writes(&s, objects, 3 + 2 * i, &coded);
+        rank_writes(&s, encoded_chunks, 3 + 2 * i, &coded);
     }
     const struct tb_links_stats before = site_stats(s.east, 0);
     site_publish(s.east, &s.v2);
@@ -89,33 +89,33 @@ static void what_a_rank_encoded_wrong_lands_nowhere(void **state)
     assert_int_equal(site_stats(s.west, 0).chunks_bad, 4);
     assert_int_equal(s.west->ups, 1);
     SITE_SENT(&s.w, s.east, before.chunks_sent + changed + 4);
-    struct tb_objects_stats stats;
-    tb_objects_stats(objects, &stats);
+    struct tb_encoded_chunks_stats stats;
+    tb_encoded_chunks_stats(encoded_chunks, &stats);
     assert_int_equal(stats.bad, 4);
     assert_int_equal(stats.used, changed);
-    assert_int_equal(stats.from[TB_OBJECT_MADE_HERE].count, 0);
+    assert_int_equal(stats.from[TB_ENCODED_CHUNK_MADE_HERE].count, 0);
     /* Not by their count: a stream keeps the last one that it sent till it sends another. */
     for (uint32_t k = 1; k < 8; k += 2) {
-        const struct tb_object_name name = object_name(&s, k);
-        assert_null(tb_objects_find(objects, &name));
+        const struct tb_encoded_chunk_name name = encoded_name(&s, k);
+        assert_null(tb_encoded_chunks_find(encoded_chunks, &name));
     }
     two_versions_free(&s);
-    tb_objects_free(objects);
+    tb_encoded_chunks_free(encoded_chunks);
 }
 
 /* P7: a chunk that went whole, because the peer lacked its base, came wrong: that says nothing of
- * the object that others get. */
-static void a_wrong_whole_chunk_costs_no_object(void **state)
+ * the encoded chunk that others get. */
+static void a_wrong_whole_chunk_costs_no_encoded_chunk(void **state)
 {
     (void)state;
     struct two_versions s;
-    struct tb_objects *objects = NULL;
-    struct tb_objects_stats stats;
+    struct tb_encoded_chunks *encoded_chunks = NULL;
+    struct tb_encoded_chunks_stats stats;
     two_versions_make(&s, 1, 8 << 20);
-    CHECK_OK(tb_objects_new(4 << 20, &objects));
-    s.east->options.objects = objects;
+    CHECK_OK(tb_encoded_chunks_new(4 << 20, &encoded_chunks));
+    s.east->options.encoded_chunks = encoded_chunks;
     two_versions_begin(&s);
-    rank_encodes(&s, objects, 5, 5);
+    rank_encodes(&s, encoded_chunks, 5, 5);
     atomic_store(&s.west->no_base, true);
     struct copy *c = site_place(s.east, &s.v2.key, s.v2.manifests);
     memcpy(c->places[0].bytes, s.v2.bytes[0], s.v2.manifests[0].bytes);
@@ -128,34 +128,34 @@ static void a_wrong_whole_chunk_costs_no_object(void **state)
     check_equal(site_copy(s.west, &s.v2), &s.v2);
     assert_int_equal(s.east->bad.chunk, 5);
     assert_int_equal(s.east->bad_ours, 1);
-    tb_objects_stats(objects, &stats);
+    tb_encoded_chunks_stats(encoded_chunks, &stats);
     assert_int_equal(stats.bad, 0);
     two_versions_free(&s);
-    tb_objects_free(objects);
+    tb_encoded_chunks_free(encoded_chunks);
 }
 
-/* P6: a rank's objects are on their way, and this link writes chunks in a way of its
+/* P6: a rank's encoded chunks are on their way, and this link writes chunks in a way of its
  * own: it does not wait. */
-static void a_link_waits_for_no_object_that_it_would_not_take(void **state)
+static void a_link_waits_for_no_encoded_chunk_that_it_would_not_take(void **state)
 {
     (void)state;
     static const enum tb_choice_wish wishes[] = {TB_CHOICE_RAW, TB_CHOICE_ZSTD, TB_CHOICE_PLANES};
     for (uint32_t i = 0; i < 3; i++) {
         struct two_versions s;
-        struct tb_objects *objects = NULL;
+        struct tb_encoded_chunks *encoded_chunks = NULL;
         two_versions_make(&s, 1, 8 << 20);
-        CHECK_OK(tb_objects_new(4 << 20, &objects));
-        s.east->options.objects = objects;
+        CHECK_OK(tb_encoded_chunks_new(4 << 20, &encoded_chunks));
+        s.east->options.encoded_chunks = encoded_chunks;
         s.east->options.codec = wishes[i];
         two_versions_begin(&s);
-        const struct tb_object_name name = object_name(&s, 0);
-        tb_objects_coming(objects, &name, true, for_long());
-        assert_true(tb_objects_awaits(objects, &name, tb_clock_now()));
+        const struct tb_encoded_chunk_name name = encoded_name(&s, 0);
+        tb_encoded_chunks_coming(encoded_chunks, &name, true, for_long());
+        assert_true(tb_encoded_chunks_awaits(encoded_chunks, &name, tb_clock_now()));
         site_publish(s.east, &s.v2);
         WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
         check_equal(site_copy(s.west, &s.v2), &s.v2);
         two_versions_free(&s);
-        tb_objects_free(objects);
+        tb_encoded_chunks_free(encoded_chunks);
     }
 }
 
@@ -237,19 +237,19 @@ static void check_begun(const struct two_versions *s, tb_time_ns published)
 
 /* A step is pushed while its rank still compares and encodes: each chunk goes as soon as its
  * difference is there, and waits for none that comes later. */
-static void a_step_is_pushed_while_its_rank_encodes(void **state)
+static void a_version_is_pushed_while_its_rank_encodes(void **state)
 {
     (void)state;
     struct two_versions s;
-    struct tb_objects *objects = NULL;
-    struct tb_objects_stats stats;
+    struct tb_encoded_chunks *encoded_chunks = NULL;
+    struct tb_encoded_chunks_stats stats;
     uint64_t count = 0;
     two_versions_make(&s, 1, 12 << 20);
-    CHECK_OK(tb_objects_new(4 << 20, &objects));
-    s.east->options.objects = objects;
+    CHECK_OK(tb_encoded_chunks_new(4 << 20, &encoded_chunks));
+    s.east->options.encoded_chunks = encoded_chunks;
     steps_begin_expected(&s);
-    const struct tb_object_name name = object_name(&s, 0);
-    tb_objects_coming(objects, &name, true, for_long());
+    const struct tb_encoded_chunk_name name = encoded_name(&s, 0);
+    tb_encoded_chunks_coming(encoded_chunks, &name, true, for_long());
     const tb_time_ns published = tb_clock_now();
     site_publish(s.east, &s.v2);
     WORLD_UNTIL(&s.w.net, site_copy(s.west, &s.v2) != NULL);
@@ -257,7 +257,7 @@ static void a_step_is_pushed_while_its_rank_encodes(void **state)
     for (uint32_t k = 0; k < s.v2.chunks; k++) {
         if (!is_changed(&s, k)) continue;
         assert_true(first_are_there(&s, count));
-        rank_encodes(&s, objects, k, k);
+        rank_encodes(&s, encoded_chunks, k, k);
         WORLD_UNTIL(&s.w.net, tb_place_held(&site_copy(s.west, &s.v2)->places[0], k));
         count++;
         SITE_SENT(&s.w, s.east, s.v1.chunks + count);
@@ -265,15 +265,15 @@ static void a_step_is_pushed_while_its_rank_encodes(void **state)
     WORLD_UNTIL(&s.w.net, s.west->landed == 2 && s.east->peer_held == 2);
     check_equal(site_copy(s.west, &s.v2), &s.v2);
     assert_int_equal(site_stats(s.west, 0).pushed, 1);
-    tb_objects_stats(objects, &stats);
-    assert_int_equal(stats.from[TB_OBJECT_MADE_HERE].count, 0);
+    tb_encoded_chunks_stats(encoded_chunks, &stats);
+    assert_int_equal(stats.from[TB_ENCODED_CHUNK_MADE_HERE].count, 0);
     two_versions_free(&s);
-    tb_objects_free(objects);
+    tb_encoded_chunks_free(encoded_chunks);
 }
 
 /* And it goes in the order of its tensors: what a day's bytes have room for are the first ones. By
  * one stream, as several are in hand at once. */
-static void a_pushed_step_begins_with_its_first_tensors(void **state)
+static void a_pushed_version_begins_with_its_first_tensors(void **state)
 {
     (void)state;
     struct two_versions s;
@@ -301,11 +301,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_rank_encoded_wrong_lands_nowhere),
-        cmocka_unit_test(a_wrong_whole_chunk_costs_no_object),
-        cmocka_unit_test(a_link_waits_for_no_object_that_it_would_not_take),
+        cmocka_unit_test(a_wrong_whole_chunk_costs_no_encoded_chunk),
+        cmocka_unit_test(a_link_waits_for_no_encoded_chunk_that_it_would_not_take),
         cmocka_unit_test(each_chunk_goes_in_a_form_of_its_own),
-        cmocka_unit_test(a_step_is_pushed_while_its_rank_encodes),
-        cmocka_unit_test(a_pushed_step_begins_with_its_first_tensors),
+        cmocka_unit_test(a_version_is_pushed_while_its_rank_encodes),
+        cmocka_unit_test(a_pushed_version_begins_with_its_first_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static void landing_close(struct landing_scene *s)
 }
 
 /* A difference, where no base was named: that peer makes things up. */
-static void a_difference_to_nothing_ends_the_session(void **state)
+static void a_delta_to_nothing_ends_the_session(void **state)
 {
     (void)state;
     struct landing_scene s;
@@ -211,7 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunk_garbage_on_a_stream_ends_the_session),
         cmocka_unit_test(a_chunk_nobody_wanted_ends_the_session),
-        cmocka_unit_test(a_difference_to_nothing_ends_the_session),
+        cmocka_unit_test(a_delta_to_nothing_ends_the_session),
         cmocka_unit_test(have_is_no_word_of_protocol_1),
         cmocka_unit_test(a_binding_is_used_once),
         cmocka_unit_test(what_a_lost_stream_brought_is_told_first),

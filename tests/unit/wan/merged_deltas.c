@@ -136,13 +136,13 @@ static void merged_is_never_more_than_one_by_one(struct world *w, double lr)
     }
 }
 
-static void small_steps_are_merged(void **state)
+static void small_deltas_are_merged(void **state)
 {
     merged_is_never_more_than_one_by_one(*state, 1e-6);
 }
 
 /* Hardly an element stays what it was. */
-static void huge_steps_are_not_worth_a_difference(void **state)
+static void huge_steps_are_not_worth_a_delta(void **state)
 {
     struct world *w = *state;
     merged_is_never_more_than_one_by_one(w, 0.02);
@@ -152,7 +152,7 @@ static void huge_steps_are_not_worth_a_difference(void **state)
 /* `auto` stays within 5 % of the best fixed way over 1,000 chunks of steps that turned from small
  * to huge, what it took to find that out and to try the other way included; and when they are small
  * again it finds back. */
-static void auto_follows_what_steps_become(void **state)
+static void auto_follows_what_deltas_become(void **state)
 {
     struct world *w = *state;
     struct tb_choice c;
@@ -173,9 +173,9 @@ static void auto_follows_what_steps_become(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(small_steps_are_merged, setup, teardown),
-        cmocka_unit_test_setup_teardown(auto_follows_what_steps_become, setup, teardown),
-        cmocka_unit_test_setup_teardown(huge_steps_are_not_worth_a_difference, setup, teardown),
+        cmocka_unit_test_setup_teardown(small_deltas_are_merged, setup, teardown),
+        cmocka_unit_test_setup_teardown(auto_follows_what_deltas_become, setup, teardown),
+        cmocka_unit_test_setup_teardown(huge_steps_are_not_worth_a_delta, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

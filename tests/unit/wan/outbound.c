@@ -318,7 +318,7 @@ static void a_shard_without_chunks_is_no_obstacle(void **state)
 
 /* ---- bases ---- */
 
-struct based {
+struct on_base {
     struct fixture f;
     struct small_place base[2];
     struct tb_place places[2];
@@ -327,7 +327,7 @@ struct based {
 
 /* Eight chunks a shard; those of shard 0 with an odd number differ from the base, and all of shard
  * 1. */
-static void setup_based(struct based *b, uint32_t chunk_bytes)
+static void setup_based(struct on_base *b, uint32_t chunk_bytes)
 {
     memset(b, 0, sizeof *b);
     setup(&b->f, 8, chunk_bytes);
@@ -351,7 +351,7 @@ static struct tb_frame_refused refusal(uint32_t chunk, enum tb_refusal why)
 static void what_is_the_same_in_the_base_is_not_sent(void **state)
 {
     (void)state;
-    struct based b;
+    struct on_base b;
     setup_based(&b, 1 << 20);
     CHECK_OK(tb_outbound_name_base(&b.f.c));
     tb_outbound_base(&b.f.c, b.places, 2);
@@ -372,7 +372,7 @@ static void a_base_that_does_not_fit_is_none(void **state)
 {
     (void)state;
     for (int way = 0; way < 4; way++) {
-        struct based b;
+        struct on_base b;
         setup_based(&b, 1 << 20);
         if (way == 0) b.base[0].manifest.layout.id.bytes[5] = 1;
         if (way == 1) b.base[0].chunks[2].bytes--;
@@ -393,7 +393,7 @@ static void a_base_that_does_not_fit_is_none(void **state)
 static void a_chunk_without_a_base_goes_whole(void **state)
 {
     (void)state;
-    struct based b;
+    struct on_base b;
     struct tb_parcel p;
     uint32_t times = 9;
     setup_based(&b, 1 << 20);
@@ -422,7 +422,7 @@ static void a_chunk_without_a_base_goes_whole(void **state)
 static void a_parcel_is_whole_or_not(void **state)
 {
     (void)state;
-    struct based b;
+    struct on_base b;
     struct tb_parcel p;
     uint32_t times;
     setup_based(&b, 1 << 10);

@@ -5,11 +5,11 @@
 
 #include "tests/unit/check.h"
 
-#define WANTED        TB_OUTBOUND_WANTED
-#define BASED         TB_OUTBOUND_BASED
-#define PUSHED        TB_OUTBOUND_PUSHED
-#define STARTED       TB_OUTBOUND_STARTED
-#define STARTED_BASED TB_OUTBOUND_STARTED_BASED
+#define WANTED          TB_OUTBOUND_WANTED
+#define ON_BASE         TB_OUTBOUND_ON_BASE
+#define PUSHED          TB_OUTBOUND_PUSHED
+#define STARTED         TB_OUTBOUND_STARTED
+#define STARTED_ON_BASE TB_OUTBOUND_STARTED_ON_BASE
 
 /* The table once more, by hand: -1 is refused, and changes nothing. */
 static void every_pair_of_state_and_event(void **state)
@@ -17,9 +17,9 @@ static void every_pair_of_state_and_event(void **state)
     (void)state;
     static const int then[TB_OUTBOUND_STATES][TB_OUTBOUND_EVENTS] = {
         /* BASE, PUSH, START */
-        [WANTED] = {BASED, -1, STARTED},    [BASED] = {-1, PUSHED, STARTED_BASED},
-        [PUSHED] = {-1, -1, STARTED_BASED}, [STARTED] = {-1, -1, -1},
-        [STARTED_BASED] = {-1, -1, -1},
+        [WANTED] = {ON_BASE, -1, STARTED},    [ON_BASE] = {-1, PUSHED, STARTED_ON_BASE},
+        [PUSHED] = {-1, -1, STARTED_ON_BASE}, [STARTED] = {-1, -1, -1},
+        [STARTED_ON_BASE] = {-1, -1, -1},
     };
     for (int from = 0; from < TB_OUTBOUND_STATES; from++)
         for (int event = 0; event < TB_OUTBOUND_EVENTS; event++) {
@@ -39,8 +39,8 @@ static void nothing_is_forgotten(void **state)
             const enum tb_outbound_state before = (enum tb_outbound_state)from;
             enum tb_outbound_state s = before;
             if (!tb_outbound_state_step(&s, (enum tb_outbound_event)event)) continue;
-            assert_true(tb_outbound_state_based(s) ==
-                        (tb_outbound_state_based(before) || event == TB_OUTBOUND_EVENT_BASE));
+            assert_true(tb_outbound_state_on_base(s) ==
+                        (tb_outbound_state_on_base(before) || event == TB_OUTBOUND_EVENT_BASE));
             assert_true(tb_outbound_state_started(s) ==
                         (tb_outbound_state_started(before) || event == TB_OUTBOUND_EVENT_START));
         }

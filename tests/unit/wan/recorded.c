@@ -147,7 +147,7 @@ static void frames_of_protocol_2_are_understood(void **state)
     }
     assert_int_equal(messages, 0 RECORDED_2(COUNT_ONE));
     assert_int_equal(forms, 1u << 2 * TB_CODEC_PLANES | 1u << (2 * TB_CODEC_PLANES + 1) |
-                                1u << (2 * TB_CODEC_SPARSE + 1) | 1u << (2 * TB_CODEC_STEPS + 1) |
+                                1u << (2 * TB_CODEC_SPARSE + 1) | 1u << (2 * TB_CODEC_CHAINED + 1) |
                                 1u << (2 * TB_CODEC_ZSTD + 1));
     fclose(f);
 }

@@ -84,7 +84,7 @@ struct tb_stream_plan tb_link_stream_plan(struct tb_link *l, uint32_t slot, uint
                                    .protocol = tb_link_protocol(l),
                                    .peer = l->index,
                                    .trust = {o->ops->base_good, o->user},
-                                   .objects = l->links->options.objects,
+                                   .encoded_chunks = l->links->options.encoded_chunks,
                                    .path = tb_link_tcp_options(l),
                                    .records_max = o->records_max,
                                    .idle = TB_MS(o->stream_idle_ms)};
@@ -110,7 +110,7 @@ void tb_link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream 
     to->chunks_received += atomic_load_explicit(&s->chunks_received, memory_order_relaxed);
     to->chunks_duplicate += atomic_load_explicit(&s->chunks_duplicate, memory_order_relaxed);
     to->chunks_bad += atomic_load_explicit(&s->chunks_bad, memory_order_relaxed);
-    to->chunks_on_base += atomic_load_explicit(&s->chunks_on_base, memory_order_relaxed);
+    to->delta_chunks += atomic_load_explicit(&s->delta_chunks, memory_order_relaxed);
     to->raw_bytes_sent += atomic_load_explicit(&s->raw_bytes, memory_order_relaxed);
     to->bytes_hedged += atomic_load_explicit(&s->hedged_bytes, memory_order_relaxed);
 }

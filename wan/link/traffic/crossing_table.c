@@ -107,8 +107,8 @@ enum tb_status tb_link_out_push(struct tb_link *l, uint32_t crossing, struct tb_
     const enum tb_status status = tb_link_out_new(l, crossing, o);
     if (status != TB_OK) return status;
     struct tb_link_out *out = tb_link_out_find(l, crossing);
-    const enum tb_status based = tb_outbound_name_base(&out->core);
-    TB_ASSERT(based == TB_OK); /* of a crossing that begins here */
+    const enum tb_status on_base = tb_outbound_name_base(&out->core);
+    TB_ASSERT(on_base == TB_OK); /* of a crossing that begins here */
     out->base = base;
     tb_outbound_base(&out->core, base->places, base->shard_count);
     tb_outbound_push(&out->core);

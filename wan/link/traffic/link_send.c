@@ -119,7 +119,7 @@ void tb_link_take_taken(struct tb_link *l)
                                          .parcel = taken[i].parcel,
                                          .slot = (uint8_t)taken[i].slot,
                                          .again = taken[i].again,
-                                         .based = out->base != NULL};
+                                         .on_base = out->base != NULL};
         tb_hedge_taken(&l->traffic.crossings.hedge, now, &way, &out->core);
     }
 }
@@ -170,10 +170,10 @@ static void out_no_base(struct tb_link *l, struct tb_link_out *out)
 static void delta_bad(const struct tb_link *l, const struct tb_link_out *out,
                       const struct tb_frame_refused *m)
 {
-    if (out->base == NULL || l->links->options.objects == NULL) return;
-    const struct tb_object_name name =
-        tb_stream_object_name(out->offer->share, out->base, m->shard, m->chunk);
-    tb_objects_bad(l->links->options.objects, &name);
+    if (out->base == NULL || l->links->options.encoded_chunks == NULL) return;
+    const struct tb_encoded_chunk_name name =
+        tb_stream_encoded_name(out->offer->share, out->base, m->shard, m->chunk);
+    tb_encoded_chunks_bad(l->links->options.encoded_chunks, &name);
 }
 
 /* The chunk did not land, and goes again as any other: a second way of it that waits for a stream
@@ -217,7 +217,7 @@ enum tb_status tb_link_on_refused(struct tb_link *l, struct tb_wire_frame *f)
     if (!is_refusal(l, m.why)) return TB_PEER_GARBLED;
     status = tb_link_out_of(l, m.crossing, &out);
     if (status != TB_OK || out == NULL) return status;
-    if (m.why == TB_REFUSAL_NO_BASE && !tb_outbound_state_based(out->core.state)) return TB_PEER_GARBLED;
+    if (m.why == TB_REFUSAL_NO_BASE && !tb_outbound_state_on_base(out->core.state)) return TB_PEER_GARBLED;
     out_recall(l, out, &m);
     const bool on_base = tb_outbound_on_base(&out->core, m.shard, m.chunk);
     status = tb_outbound_refused(&out->core, &m, &times);
@@ -293,7 +293,8 @@ static uint64_t owes(struct tb_link_out *out, uint64_t bytes)
 static bool takes_deltas(struct tb_link *l)
 {
     struct tb_choice choice;
-    const struct tb_link_out *out = l->links->options.objects != NULL ? l->traffic.crossings.outs : NULL;
+    const struct tb_link_out *out =
+        l->links->options.encoded_chunks != NULL ? l->traffic.crossings.outs : NULL;
     while (out != NULL && out->base == NULL)
         out = out->next;
     if (out == NULL) return false;
@@ -307,13 +308,14 @@ static bool takes_deltas(struct tb_link *l)
  * sooner. */
 static void await_deltas(const struct tb_link *l, struct tb_link_out *out, bool takes, tb_time_ns now)
 {
-    struct tb_objects *objects = l->links->options.objects;
+    struct tb_encoded_chunks *encoded_chunks = l->links->options.encoded_chunks;
     const struct tb_shared_places *share = out->offer->share;
-    for (uint32_t s = 0; objects != NULL && s < share->shard_count; s++) {
+    for (uint32_t s = 0; encoded_chunks != NULL && s < share->shard_count; s++) {
         uint64_t *wait = out->core.shards[s].wait;
-        const struct tb_object_name name =
-            tb_stream_object_name(share, out->base != NULL ? out->base : share, s, 0);
-        if (takes && out->base != NULL && tb_objects_awaited(objects, &name, now, wait)) continue;
+        const struct tb_encoded_chunk_name name =
+            tb_stream_encoded_name(share, out->base != NULL ? out->base : share, s, 0);
+        if (takes && out->base != NULL && tb_encoded_chunks_awaited(encoded_chunks, &name, now, wait))
+            continue;
         memset(wait, 0, TB_BITMAP_WORDS(share->places[s].manifest->chunk_count) * sizeof *wait);
     }
 }

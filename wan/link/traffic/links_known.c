@@ -94,7 +94,7 @@ static bool draws(const struct tb_link *l, const struct tb_name *model)
 {
     return tb_link_granted(l, model) &&
            (tb_link_is_up(l) ||
-            l->traffic.models.missed < TB_CODEC_STEPS_MAX * l->traffic.models.granted_count);
+            l->traffic.models.missed < TB_CODEC_CHAINED_MAX * l->traffic.models.granted_count);
 }
 
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,

@@ -65,7 +65,7 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
         tb_free(o);
         return TB_SITE_NOMEM;
     }
-    if (ls->options.objects != NULL) tb_objects_know(ls->options.objects, key, places);
+    if (ls->options.encoded_chunks != NULL) tb_encoded_chunks_know(ls->options.encoded_chunks, key, places);
     o->key = *key;
     o->bytes = bytes;
     o->chunks = (uint32_t)chunks;
@@ -103,7 +103,8 @@ enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, en
          * (tb_links_tell). */
         if (tb_link_is_up(l)) tb_link_send_gone(l, &o->key.uid, (int)why < 0 ? why : TB_NOT_FOUND);
     }
-    if (ls->options.objects != NULL && why != TB_SUPERSEDED) tb_objects_drop(ls->options.objects, uid);
+    if (ls->options.encoded_chunks != NULL && why != TB_SUPERSEDED)
+        tb_encoded_chunks_drop(ls->options.encoded_chunks, uid);
     tb_links_retire(ls, o->share, call);
     tb_free(o);
     wake_loops(ls);

@@ -75,8 +75,9 @@ void tb_links_retire(struct tb_links *ls, struct tb_shared_places *share, struct
 struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_id *uid,
                                            const struct tb_name *model)
 {
-    struct tb_objects *objects = ls->options.objects;
-    struct tb_known *known = objects != NULL ? tb_objects_recall(objects, uid, model) : NULL;
+    struct tb_encoded_chunks *encoded_chunks = ls->options.encoded_chunks;
+    struct tb_known *known =
+        encoded_chunks != NULL ? tb_encoded_chunks_recall(encoded_chunks, uid, model) : NULL;
     if (known == NULL) return NULL;
     uint32_t shard_count;
     const struct tb_place *places = tb_known_places(known, &shard_count);
@@ -84,10 +85,10 @@ struct tb_shared_places *tb_links_past_new(struct tb_links *ls, const struct tb_
     struct tb_retired *call = share != NULL ? tb_links_retired_new(ls, NULL, NULL) : NULL;
     if (call == NULL) {
         if (share != NULL) tb_shared_places_free(share);
-        tb_known_unref(objects, known);
+        tb_known_unref(encoded_chunks, known);
         return NULL;
     }
-    share->objects = objects;
+    share->encoded_chunks = encoded_chunks;
     share->known = known;
     share->call = call; /* it retires for sure */
     call->left = 1;

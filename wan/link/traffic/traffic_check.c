@@ -47,7 +47,7 @@ static void check_out(const struct tb_link *l, const struct tb_link_out *out, bo
     const struct tb_link_crossings *c = &l->traffic.crossings;
     TB_ASSERT(out->crossing != 0 && out->crossing <= c->want_last);
     TB_ASSERT(is_offered(l->links, out->offer));
-    TB_ASSERT(out->base == NULL || tb_outbound_state_based(out->core.state));
+    TB_ASSERT(out->base == NULL || tb_outbound_state_on_base(out->core.state));
     TB_ASSERT(out->base == NULL || (out->base != out->offer->share && !tb_shared_places_revoked(out->base)));
     TB_ASSERT(out->flow < TB_FAIR_FLOWS_MAX && c->fair.flows[out->flow].weight != 0);
     for (const struct tb_link_out *o = out->next; o != NULL; o = o->next) {

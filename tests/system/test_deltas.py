@@ -25,7 +25,7 @@ STEPS = {"codec": "sparse"}  # `auto` may send whole what a busy machine is slow
 
 
 @scenario
-def a_relay_forwards_a_step_as_it_came(lab):
+def a_relay_forwards_a_delta_as_it_came(lab):
     """P1: three sites in a row, all with the base: what was encoded at home is decoded at both
     others, and made once."""
     east, west, _ = lab.east_west(through_link=False)
@@ -39,15 +39,15 @@ def a_relay_forwards_a_step_as_it_came(lab):
         north.wait_holds(uid)
     for site in (west, north):
         if share(site, uid) > 0.1:
-            raise Failed(f"{site.name} took {share(site, uid):.3f} of a step")
-    objects = west.control("status")["objects"]
-    if objects["used"] < 0.9 * objects["count"]:
-        raise Failed(f"the relay encoded again: {objects}")
+            raise Failed(f"{site.name} took {share(site, uid):.3f} of a version whose changes are a delta")
+    encoded = west.control("status")["encoded"]
+    if encoded["used"] < 0.9 * encoded["count"]:
+        raise Failed(f"the relay encoded again: {encoded}")
     read_and_compare(lab, north, uid, paths[1], "reader")
 
 
 @scenario
-def a_relay_forwards_a_step_while_it_receives_it(lab):
+def a_relay_forwards_a_delta_while_it_receives_it(lab):
     """P1 P6: three sites in a row, all with the base. The one between has a part of a step and
     gets no more for now: the third comes to hold that part, encoded as it came."""
     east, west, link = lab.east_west()
@@ -60,24 +60,24 @@ def a_relay_forwards_a_step_while_it_receives_it(lab):
     link.bytes_per_s = CRAWL
     uid = trainer.publish(2, paths[1])
     size = west.wait_held_some(uid)["bytes"]
-    wait_for("west has some chunks as they came", lambda: west.control("status")["objects"]["from_links"] >= 3)
+    wait_for("west has some chunks as they came", lambda: west.control("status")["encoded"]["from_links"] >= 3)
     link.stalled = True
 
     def forwarded():
-        """How much of it both have, and west's objects. West is asked last: what came there
+        """How much of it both have, and west's encoded. West is asked last: what came there
         since, north will have."""
-        there, objects = (north.version(uid) or {"held_bytes": 0})["held_bytes"], west.control("status")["objects"]
-        return objects["used"] >= objects["from_links"] and there > 0 and there == west.version(uid)["held_bytes"] and (there, objects)
-    part, objects = wait_for("north has what west has of it, as it came", forwarded)
+        there, encoded = (north.version(uid) or {"held_bytes": 0})["held_bytes"], west.control("status")["encoded"]
+        return encoded["used"] >= encoded["from_links"] and there > 0 and there == west.version(uid)["held_bytes"] and (there, encoded)
+    part, encoded = wait_for("north has what west has of it, as it came", forwarded)
     if part == size:
         raise Failed("the step was whole before the link stalled")
-    print(f"with {part / size:.2f} of it at west and at north: {objects}", flush=True)
+    print(f"with {part / size:.2f} of it at west and at north: {encoded}", flush=True)
     link.stalled, link.bytes_per_s = False, 0
     north.wait_holds(uid)
-    expect("chunks that west encoded itself", west.control("status")["objects"]["made_here"], 0)
+    expect("chunks that west encoded itself", west.control("status")["encoded"]["made_here"], 0)
     for site in (west, north):
         if share(site, uid) > 0.3:
-            raise Failed(f"{site.name} took {share(site, uid):.3f} of a step")
+            raise Failed(f"{site.name} took {share(site, uid):.3f} of a version whose changes are a delta")
     read_and_compare(lab, north, uid, paths[1], "reader")
 
 
@@ -143,7 +143,7 @@ def a_peer_of_the_release_before_gets_whole_versions(lab):
 
 
 @scenario
-def auto_sends_steps_as_differences(lab):
+def auto_sends_deltas(lab):
     """P1 P7: left to itself, over a path that is slower than a core, a first version crosses in
     three quarters of its bytes and each step in a twentieth. (Of real weights 0.67 and 0.008 to
     0.016 were seen.)"""
@@ -163,7 +163,7 @@ def auto_sends_steps_as_differences(lab):
 
 
 @scenario
-def steps_come_unasked(lab):
+def deltas_come_unasked(lab):
     """P1 P10: a site that is up to date says so, and the next step begins before it is asked
     for: most of eight. A gateway that is late with its word because others have the machine asks
     after all, and then there is no verdict."""
@@ -190,7 +190,7 @@ def steps_come_unasked(lab):
 
 
 @scenario
-def ranks_encode_their_steps(lab):
+def ranks_encode_their_deltas(lab):
     """P1: what ranks encoded on the version they kept crosses as it came from them, and is
     encoded by nobody else. Beside much other work a rank may be late with a step, which the
     gateway then encodes; one in eight is enough here."""
@@ -202,23 +202,23 @@ def ranks_encode_their_steps(lab):
     uid = trainer.publish(1, paths[0])
     west.wait_holds(uid)
     for number, path in enumerate(paths[1:], start=2):
-        before = east.control("status")["objects"]
+        before = east.control("status")["encoded"]
         sealed = [trainer.publish_shard(i, number, path) for i in range(2)]
         uid, chunks = sealed[0]["uid"], sum(s["chunks"] for s in sealed)
         west.wait_holds(uid)
-        now = east.control("status")["objects"]
+        now = east.control("status")["encoded"]
         ranks, here, used = (now[key] - before[key] for key in ("from_ranks", "made_here", "used"))
         if ranks >= 0.9 * chunks and here == 0 and used >= 0.9 * chunks and share(west, uid) < 0.1:
             break
     else:
         raise Failed(f"of the last step's {chunks} chunks ranks encoded {ranks}, of which {used} were used, and the gateway {here}")
     if now["bytes"] > now["budget_bytes"] or now["bad"] != 0:
-        raise Failed(f"east's objects: {now}")
+        raise Failed(f"east's encoded: {now}")
     read_and_compare(lab, west, uid, path, "reader")
 
 
 @scenario
-def a_step_of_a_rank_on_another_host_lands_as_a_step(lab):
+def a_delta_of_a_rank_on_another_host_lands_as_a_delta(lab):
     """P1: over a network home takes what its ranks encoded and decodes it beside the version
     before; nobody else needs them. As above, one step in eight has to show it."""
     east = lab.site("east")
@@ -263,7 +263,7 @@ def read(rollout, uid):
 
 
 @scenario
-def a_step_goes_encoded_along_a_chain(lab):
+def a_delta_goes_along_a_chain(lab):
     """P1: a worker that holds the version before reads what changed, from one that does not and
     reads all of it; both have the same bytes."""
     east = lab.site("east")
@@ -316,7 +316,7 @@ def readers_at(lab, site, path, uid):
 
 
 @scenario
-def a_step_goes_from_a_link_to_workers_as_it_came(lab):
+def a_delta_goes_from_a_link_to_workers_as_it_came(lab):
     """P1: a remote gateway does not encode again what crossed encoded, and its workers decode
     that; one patches its buffers with it."""
     east, west, _ = lab.east_west(through_link=False)
@@ -345,7 +345,7 @@ def a_step_goes_from_a_link_to_workers_as_it_came(lab):
 
 
 @scenario
-def a_site_that_was_away_gets_on_by_steps(lab):
+def a_site_that_was_away_gets_chained_deltas(lab):
     """P1 P5: west stands on a version that home gave back while west could not be reached.
     Home's ranks encoded what came since, and that is kept: joined it brings west to the newest
     one, and west's workers with it, one of which patches its buffers."""
@@ -367,9 +367,9 @@ def a_site_that_was_away_gets_on_by_steps(lab):
     west.wait_holds(uid)
     last = trainer.publish(7, paths[-1])
     west.wait_holds(last)
-    chunks = sum(v["sent"]["chunks"]["steps"] for v in east.versions() if v["sent"] is not None)
+    chunks = sum(v["sent"]["chunks"]["chained"] for v in east.versions() if v["sent"] is not None)
     if share(west, uid) > 0.3 or chunks == 0:
-        raise Failed(f"of version 6 west took {share(west, uid):.3f}, {chunks} chunks by steps: {east.control('status')['objects']}")
+        raise Failed(f"of version 6 west took {share(west, uid):.3f}, {chunks} chunks by steps: {east.control('status')['encoded']}")
     for r in readers:
         r.stage(last, timeout_ms=PATIENCE_MS)
         r.activate(last)

@@ -1,7 +1,7 @@
-/* P1: a difference to a base, taken and undone, is the version again: whole elements modulo their
+/* P1: a delta to a base, taken and undone, is the version again: whole elements modulo their
  * width, on every variant.
- * Covers: base/codec/difference.c */
-#include "base/codec/difference.h"
+ * Covers: base/codec/delta.c */
+#include "base/codec/delta.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,17 +19,17 @@ static uint64_t element(const uint8_t *at, unsigned width)
     return x;
 }
 
-static void check_one(struct tb_difference d, const uint8_t *bytes, const uint8_t *base, size_t count)
+static void check_one(struct tb_delta d, const uint8_t *bytes, const uint8_t *base, size_t count)
 {
     uint8_t *out = malloc(count + 1);
     assert_non_null(out);
     out[count] = 0x5a;
-    tb_difference_take(d, bytes, base, count, out);
+    tb_delta_take(d, bytes, base, count, out);
     const uint64_t mask = UINT64_MAX >> (64 - 8 * d.width);
     for (size_t i = 0; i + d.width <= count; i += d.width)
         assert_int_equal(element(out + i, d.width),
                          (element(bytes + i, d.width) - element(base + i, d.width)) & mask);
-    tb_difference_undo(d, out, base, count);
+    tb_delta_undo(d, out, base, count);
     assert_memory_equal(out, bytes, count);
     assert_int_equal(out[count], 0x5a);
     free(out);
@@ -48,7 +48,7 @@ static void a_difference_is_undone(void **state)
         if (!tb_vector_here(vectors[v])) continue;
         for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
             for (size_t count = 0; count <= sizeof bytes; count += count < 80 ? 1 : 307)
-                check_one((struct tb_difference){vectors[v], widths[w]}, bytes, base, count);
+                check_one((struct tb_delta){vectors[v], widths[w]}, bytes, base, count);
         }
     }
 }
@@ -57,8 +57,7 @@ static void widths_are_those_of_elements(void **state)
 {
     (void)state;
     for (unsigned width = 0; width < 256; width++)
-        assert_int_equal(tb_difference_width_valid(width),
-                         width == 1 || width == 2 || width == 4 || width == 8);
+        assert_int_equal(tb_delta_width_valid(width), width == 1 || width == 2 || width == 4 || width == 8);
 }
 
 int main(void)

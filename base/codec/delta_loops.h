@@ -1,7 +1,7 @@
-/* difference_loops.h - integer differences modulo the width of an element: loops that a compiler
+/* delta_loops.h - integer differences modulo the width of an element: loops that a compiler
  * makes vectors of, compiled for each variant. */
-#ifndef TB_BASE_DIFFERENCE_LOOPS_H
-#define TB_BASE_DIFFERENCE_LOOPS_H
+#ifndef TB_BASE_DELTA_LOOPS_H
+#define TB_BASE_DELTA_LOOPS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +19,7 @@
 #define LITTLE_uint64_t(x) (x)
 #endif
 
-#define DIFFERENCE_LOOPS(type)                                                                               \
+#define DELTA_LOOPS(type)                                                                                    \
     static void subtract_##type(const uint8_t *restrict bytes, const uint8_t *restrict base, size_t count,   \
                                 uint8_t *restrict out)                                                       \
     {                                                                                                        \
@@ -42,10 +42,10 @@
         }                                                                                                    \
     }
 
-DIFFERENCE_LOOPS(uint8_t)
-DIFFERENCE_LOOPS(uint16_t)
-DIFFERENCE_LOOPS(uint32_t)
-DIFFERENCE_LOOPS(uint64_t)
+DELTA_LOOPS(uint8_t)
+DELTA_LOOPS(uint16_t)
+DELTA_LOOPS(uint32_t)
+DELTA_LOOPS(uint64_t)
 
 static void subtract(const uint8_t *bytes, const uint8_t *base, unsigned width, size_t count, uint8_t *out)
 {
@@ -71,6 +71,6 @@ static void add(uint8_t *bytes, const uint8_t *base, unsigned width, size_t coun
         add_uint64_t(bytes, base, count);
 }
 
-#undef DIFFERENCE_LOOPS
+#undef DELTA_LOOPS
 
 #endif

@@ -1,4 +1,4 @@
-/* home_objects.c - at home: of which versions encoded chunks are expected from ranks, until when,
+/* home_encoded.c - at home: of which versions encoded chunks are expected from ranks, until when,
  * and how long a base stays for them (P1, P6, P7).
  *
  * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/copies/copies_check.c */
@@ -40,7 +40,7 @@ static void begin(struct scene *s)
     memset(s, 0, sizeof *s);
     home_new(&s->home);
     home_start(&s->home);
-    assert_non_null(s->home.d->objects);
+    assert_non_null(s->home.d->encoded_chunks);
     for (unsigned i = 0; i < 3; i++)
         copy_make(s, i);
 }
@@ -55,9 +55,9 @@ static void end(struct scene *s)
 
 static uint32_t pairs_after(struct scene *s, const struct tb_id *base)
 {
-    struct tb_objects_stats stats;
+    struct tb_encoded_chunks_stats stats;
     tb_home_landing_expects(s->copies[1], 0, base);
-    tb_objects_stats(s->home.d->objects, &stats);
+    tb_encoded_chunks_stats(s->home.d->encoded_chunks, &stats);
     return stats.pairs;
 }
 
@@ -96,12 +96,14 @@ static uint32_t hops_of(const struct tb_copy *copy)
     return count;
 }
 
-static void hop_make(struct tb_copy *copy, bool for_objects)
+static void hop_make(struct tb_copy *copy, bool for_encoded_chunks)
 {
     struct tb_copy_hop *h = tb_calloc(1, sizeof *h);
     assert_non_null(h);
-    *h = (struct tb_copy_hop){
-        .next = copy->hops, .copy = copy, .retry_at = TB_TIME_NEVER, .for_objects = for_objects};
+    *h = (struct tb_copy_hop){.next = copy->hops,
+                              .copy = copy,
+                              .retry_at = TB_TIME_NEVER,
+                              .for_encoded_chunks = for_encoded_chunks};
     copy->hops = h;
 }
 
@@ -119,7 +121,7 @@ static void lost_notes_leave_no_hop_behind(void **state)
     s.home.d->hop_notes_lost = true;
     tb_home_landing_wake(&s.home.d->hop_wake);
     assert_int_equal(hops_of(s.copies[0]), 1);
-    assert_false(s.copies[0]->hops->for_objects);
+    assert_false(s.copies[0]->hops->for_encoded_chunks);
     assert_int_equal(hops_of(s.copies[1]), 0);
     s.copies[1]->life = TB_COPY_RESTS;
     end(&s);
@@ -147,7 +149,7 @@ static void hop_ends(struct scene *s, struct tb_copy *copy, const struct brought
     struct tb_copy_hop *h = copy->hops;
     h->hop = (struct tb_hop *)h; /* never looked at */
     h->serial = ++d->next_hop;
-    h->objects = d->objects;
+    h->encoded_chunks = d->encoded_chunks;
     h->opened_at = tb_clock_now() - brought->took_ns;
     atomic_store(&h->classes, brought->classes);
     atomic_store(&h->raw_bytes, brought->raw_bytes);
