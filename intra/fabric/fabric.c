@@ -94,6 +94,7 @@ static void sync_init(struct tb_fabric *f)
     f->last = &f->first;
     LIST_INIT(&f->exports.all);
     LIST_INIT(&f->hops);
+    STAILQ_INIT(&f->openings);
     TAILQ_INIT(&f->in.line);
     TAILQ_INIT(&f->out.line);
 }
@@ -283,7 +284,7 @@ static void ask_quiet(struct tb_fabric *f, void *arg)
 {
     bool *quiet = arg;
     TB_ASSERT(f->ending);
-    *quiet = LIST_EMPTY(&f->hops) && f->openings == 0 && tb_door_quiet(f->door);
+    *quiet = LIST_EMPTY(&f->hops) && STAILQ_EMPTY(&f->openings) && tb_door_quiet(f->door);
     if (*quiet) uv_stop(&f->loop);
 }
 

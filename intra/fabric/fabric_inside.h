@@ -58,8 +58,10 @@ struct tb_fabric {
     struct tb_verbs *verbs; /* NULL: none, as no_verbs says */
     const char *no_verbs;
     uint64_t nic_bytes_per_s;
-    uint32_t trays;    /* that the door's readers have */
-    uint32_t openings; /* of trays, on the pool; they outlive their hops where a driver stands still */
+    uint32_t trays; /* that the door's readers have */
+    /* Openings of trays, the first of them on the pool. They outlive their hops where a driver stands
+     * still, and keep one thread of the pool then, not all. */
+    STAILQ_HEAD(, tb_shm_tray_opening) openings;
     LIST_HEAD(, tb_hop) hops;
     bool ending;
     tb_time_ns checked_at;

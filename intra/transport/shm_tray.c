@@ -36,8 +36,10 @@ static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
 
 /* ---- opening ---- */
 
-/* It may outlive its tray, because a driver may stand still in it. */
+/* It may outlive its tray, because a driver may stand still in it. One at a time is on the pool (P6):
+ * else as many as it has threads would leave none that digests. */
 struct tb_shm_tray_opening {
+    STAILQ_ENTRY(tb_shm_tray_opening) link; /* in the fabric's */
     struct tb_pool_job job;
     struct tb_fabric_job done;
     struct tb_fabric *fabric;
@@ -68,6 +70,17 @@ static void run_close_unwanted(struct tb_pool_job *job, uint32_t thread)
     tb_gpu_reach_close(o->reach);
     o->reach = NULL;
     tb_fabric_post(o->fabric, &o->done);
+}
+
+/* The first of the fabric's openings begins, if there is one. */
+static void run_next(struct tb_fabric *f)
+{
+    struct tb_shm_tray_opening *next = STAILQ_FIRST(&f->openings);
+    if (next == NULL) return;
+    if (next->tray != NULL)
+        tb_pool_submit(f->pool, &next->job);
+    else
+        tb_fabric_post(f, &next->done); /* its tray went before its turn came */
 }
 
 static void settle(struct tb_shm_tray *t, enum tb_shm_tray_state state, enum tb_transport_why why)
@@ -103,8 +116,9 @@ static void opening_done(struct tb_fabric_job *job)
         return;
     }
     if (o->lease >= 0) close(o->lease);
-    TB_ASSERT(o->fabric->openings > 0);
-    o->fabric->openings--;
+    TB_ASSERT(o == STAILQ_FIRST(&o->fabric->openings));
+    STAILQ_REMOVE_HEAD(&o->fabric->openings, link);
+    run_next(o->fabric);
     tb_free(o);
     if (tray != NULL) opened(tray, reach);
 }
@@ -122,8 +136,9 @@ static bool begin(struct tb_shm_tray *t)
                                       .tray = t,
                                       .lease = -1};
     t->opening = o;
-    o->fabric->openings++;
-    tb_pool_submit(o->fabric->pool, &o->job);
+    const bool alone = STAILQ_EMPTY(&o->fabric->openings);
+    STAILQ_INSERT_TAIL(&o->fabric->openings, o, link);
+    if (alone) run_next(o->fabric);
     return true;
 }
 

@@ -292,6 +292,40 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     scene_close(&s);
 }
 
+/* What a hop landed goes again, so that the next has all of it to bring. */
+static void place_empties(struct tb_place *place)
+{
+    const size_t bytes = ((size_t)place->manifest->chunk_count + 63) / 64 * sizeof *place->held;
+    memset(place->held, 0, bytes);
+    memset(place->claimed, 0, bytes);
+}
+
+/* P6: more hops than the reader has threads, and each leaves its driver in the opening of a tray. A
+ * thread is left that digests. A hop that is lost is one that this machine was too busy for. */
+static void P6_drivers_that_stand_leave_a_thread(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s, &any_way, 3, 3000004, 0);
+    owner_hold_all(&s.owner);
+    fake_cuda_hold("cuIpcOpenMemHandle");
+    for (uint32_t tries = 0, whole = 0; whole < 4; tries++) {
+        struct tb_hop *hop = NULL;
+        struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
+        const struct told before = told(&s.tale);
+        options.idle_ms = 1000;
+        assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
+        wait_until(told(&s.tale).whole > before.whole || told(&s.tale).lost > before.lost);
+        if (told(&s.tale).whole > before.whole) whole++;
+        tb_hop_close(hop);
+        place_empties(s.place.place);
+        assert_true(tries < 40);
+    }
+    fake_cuda_hold(NULL);
+    check_nothing_left(&s);
+    scene_close(&s);
+}
+
 /* P6: a hop whose source is gone says so, and closes, while this process's driver stands still. The
  * tray that the driver opens too late is closed. */
 static void P6_a_hop_ends_while_its_driver_stands(void **state)
@@ -326,6 +360,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(P6_what_the_sources_driver_refuses_costs_no_chunk),
         cmocka_unit_test(P6_a_reader_that_stands_still_keeps_its_tray_alone),
         cmocka_unit_test(P6_no_hop_waits_for_its_driver_for_ever),
+        cmocka_unit_test(P6_drivers_that_stand_leave_a_thread),
         cmocka_unit_test(P6_a_hop_ends_while_its_driver_stands),
     };
     tb_log_set(TB_LOG_ERROR, STDERR_FILENO);
