@@ -59,8 +59,8 @@ struct tb_fabric {
     const char *no_verbs;
     uint64_t nic_bytes_per_s;
     uint32_t trays; /* that the door's readers have */
-    /* Openings of trays, the first of them on the pool. They outlive their hops where a driver stands
-     * still, and keep one thread of the pool then, not all. */
+    /* Openings of trays, the first of them on the pool. They outlive their hops where a driver
+     * stands still, and keep one thread of the pool then, not all. */
     STAILQ_HEAD(, tb_shm_tray_opening) openings;
     LIST_HEAD(, tb_hop) hops;
     bool ending;

@@ -36,8 +36,8 @@ static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
 
 /* ---- opening ---- */
 
-/* It may outlive its tray, because a driver may stand still in it. One at a time is on the pool (P6):
- * else as many as it has threads would leave none that digests. */
+/* It may outlive its tray, because a driver may stand still in it. One at a time is on the pool
+ * (P6): else as many as it has threads would leave none that digests. */
 struct tb_shm_tray_opening {
     STAILQ_ENTRY(tb_shm_tray_opening) link; /* in the fabric's */
     struct tb_pool_job job;

@@ -17,7 +17,7 @@ from forger import east_of, honest_link  # noqa: E402
 from harness import SOURCE, Failed, expect, main, scenario, wait_for  # noqa: E402
 from hostile import HELLO, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, link_hello, session_hello, text, tls  # noqa: E402
 
-LINK_INPUTS, SESSION_INPUTS = 2000, 2000
+LINK_INPUTS, SESSION_INPUTS = 600, 600
 EXTREMES = (0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 2**63 - 1, 2**63, 2**64 - 1)
 MEMORY_MAX = 96 << 20  # that the gateway may grow by
 

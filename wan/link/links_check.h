@@ -12,7 +12,7 @@ struct tb_links;
 /* A turn ended. Where turns are checked (TB_CHECK_TURNS), small tables are checked at each; else,
  * and large ones, once a second. */
 void tb_links_check(struct tb_links *ls, tb_time_ns now);
-/* session/session_check.c: connections, and the session that is one of them. */
+/* session/link_session_check.c: connections, and the session that is one of them. */
 void tb_links_conns_check(const struct tb_links *ls);
 /* traffic/traffic_check.c: offers, and what crosses a link. `small`: bitmaps too. */
 void tb_links_offers_check(const struct tb_links *ls);

@@ -292,7 +292,7 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     scene_close(&s);
 }
 
-/* What a hop landed goes again, so that the next has all of it to bring. */
+/* The chunks that a hop landed go again, so that the next hop brings all of them. */
 static void place_empties(struct tb_place *place)
 {
     const size_t bytes = ((size_t)place->manifest->chunk_count + 63) / 64 * sizeof *place->held;

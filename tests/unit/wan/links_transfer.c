@@ -4,7 +4,7 @@
  * Covers: wan/link/links.c wan/link/links_wake.c wan/link/traffic/link_versions.c
  * Covers: wan/link/traffic/announced.c wan/link/traffic/link_share.c
  * Covers: wan/link/traffic/word_frames.c wan/link/traffic/link_traffic.c wan/link/links_check.c
- * Covers: wan/link/session/session_check.c wan/link/traffic/traffic_check.c */
+ * Covers: wan/link/session/link_session_check.c wan/link/traffic/traffic_check.c */
 #include <string.h>
 
 #include "check.h"

@@ -1,4 +1,4 @@
-/* session_check.c - asserts what holds of connections between two turns. */
+/* link_session_check.c - asserts what holds of connections between two turns. */
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_check.h"
