@@ -1,5 +1,7 @@
 /* listen.c - listening sockets: binding, the leftovers of dead processes, and a full descriptor
  * table. */
+#include "base/net/listen.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -11,7 +13,6 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/net/chan.h"
 
 #define BACKLOG      1024
 #define ACCEPTS_TURN 64  /* a flood of connections must not keep the loop from its other handles */
