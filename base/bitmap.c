@@ -2,6 +2,8 @@
  * with other processes. */
 #include "base/bitmap.h"
 
+#include "base/assert.h"
+
 static uint64_t bit_of(uint32_t index)
 {
     return UINT64_C(1) << (index % 64u);
@@ -30,6 +32,7 @@ bool tb_bitmap_clear(uint64_t *words, uint32_t index)
 /* The bits of the last word that are inside the bitmap. */
 static uint64_t tail_mask(uint32_t count)
 {
+    TB_ASSERT(count > 0); /* else there is no last word */
     return count % 64u == 0 ? UINT64_MAX : bit_of(count) - 1;
 }
 
@@ -45,6 +48,7 @@ uint32_t tb_bitmap_popcount(const uint64_t *words, uint32_t count)
              * call */
             bits++;
     }
+    TB_ASSERT(bits <= count);
     return bits;
 }
 
@@ -58,6 +62,7 @@ static uint32_t next(const uint64_t *words, uint32_t count, uint32_t from, uint6
         const uint64_t w = (load(words, i) ^ flip) & mask;
         if (w == 0) continue;
         const uint64_t index = i * 64u + (uint64_t)__builtin_ctzll(w);
+        TB_ASSERT(index >= from);
         return index < count ? (uint32_t)index : count;
     }
     return count;

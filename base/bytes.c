@@ -27,6 +27,7 @@ const uint8_t *tb_read_span(struct tb_reader *r, size_t count)
 
 static uint64_t read_little_endian(struct tb_reader *r, size_t count)
 {
+    TB_ASSERT(count <= sizeof(uint64_t));
     const uint8_t *p = tb_read_span(r, count);
     uint64_t v = 0;
     if (p == NULL) return 0;
@@ -112,6 +113,7 @@ static void put_little_endian(uint8_t *to, uint64_t v, size_t count)
 static void write_little_endian(struct tb_writer *w, uint64_t v, size_t count)
 {
     uint8_t bytes[8];
+    TB_ASSERT(count <= sizeof bytes);
     put_little_endian(bytes, v, count);
     tb_write_bytes(w, bytes, count);
 }

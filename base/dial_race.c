@@ -5,6 +5,7 @@
 
 void tb_race_begin(struct tb_race *r, uint32_t count, tb_time_ns now)
 {
+    TB_ASSERT(count > 0);
     *r = (struct tb_race){.on = true, .count = count, .next_at = now};
 }
 

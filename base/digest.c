@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/digest_kernels.h"
 #include "base/tsan_marks.h"
 
@@ -14,6 +15,7 @@ static const struct tb_digest_kernels *kernels(void)
 
 struct tb_digest tb_digest_of(const void *bytes, size_t count)
 {
+    TB_ASSERT(bytes != NULL || count == 0);
     TB_TSAN_READS(bytes, count);
     return kernels()->of(bytes, count);
 }
@@ -34,6 +36,7 @@ void tb_digest_begin(struct tb_digest_state *s)
 void tb_digest_update(struct tb_digest_state *s, const void *bytes, size_t count)
 {
     if (count == 0) return;
+    TB_ASSERT(bytes != NULL);
     TB_TSAN_READS(bytes, count);
     TB_TSAN_WRITES(s, sizeof *s);
     kernels()->update(s, bytes, count);

@@ -53,6 +53,7 @@ void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky)
 
 uint64_t tb_fault_calls(enum tb_fault_point point)
 {
+    TB_ASSERT(point < TB_FAULT_COUNT);
     return atomic_load(&points[point].calls);
 }
 
@@ -167,6 +168,7 @@ void *tb_library_realloc(void *old, size_t bytes)
 
 int tb_sys_open(const char *path, int flags, mode_t mode)
 {
+    TB_ASSERT((flags & O_CLOEXEC) != 0); /* a child of our host must not have it */
     return tb_fault_hit(TB_FAULT_open, EMFILE) ? -1 : open(path, flags, mode);
 }
 
@@ -207,6 +209,7 @@ ssize_t tb_sys_pread(int fd, void *out, size_t count, off_t offset)
 
 ssize_t tb_sys_pwrite(int fd, const void *bytes, size_t count, off_t offset)
 {
+    TB_ASSERT(offset >= 0);
     return tb_fault_hit(TB_FAULT_pwrite, ENOSPC) ? -1 : pwrite(fd, bytes, count, offset);
 }
 
@@ -222,6 +225,7 @@ int tb_sys_rename(const char *from, const char *to)
 
 int tb_sys_socket(int domain, int type, int protocol)
 {
+    TB_ASSERT((type & SOCK_CLOEXEC) != 0);
     return tb_fault_hit(TB_FAULT_socket, EMFILE) ? -1 : socket(domain, type, protocol);
 }
 
@@ -242,10 +246,12 @@ ssize_t tb_sys_recvmsg(int fd, struct msghdr *m, int flags)
 
 ssize_t tb_sys_sendmsg(int fd, const struct msghdr *m, int flags)
 {
+    TB_ASSERT((flags & MSG_NOSIGNAL) != 0); /* SIGPIPE would end our host */
     return tb_fault_hit(TB_FAULT_sendmsg, EPIPE) ? -1 : sendmsg(fd, m, flags);
 }
 
 int tb_sys_memfd(const char *name, unsigned flags)
 {
+    TB_ASSERT((flags & MFD_CLOEXEC) != 0);
     return tb_fault_hit(TB_FAULT_memfd, EMFILE) ? -1 : memfd_create(name, flags);
 }

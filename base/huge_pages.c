@@ -27,6 +27,7 @@ static uint8_t *reserve(uint64_t bytes)
 {
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t room = bytes + TB_HUGE_BYTES, used = (bytes + page - 1) & ~(page - 1);
+    TB_ASSERT(bytes > 0 && room > bytes);
     uint8_t *before = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (before == MAP_FAILED) return NULL;
     const uint64_t head = next_huge((uintptr_t)before) - (uintptr_t)before;
@@ -41,6 +42,7 @@ static uint8_t *reserve(uint64_t bytes)
  * and the rest is zeroes. */
 static bool collapse(uint8_t *map, uint64_t bytes)
 {
+    TB_ASSERT((uintptr_t)map % TB_HUGE_BYTES == 0 && bytes % TB_HUGE_BYTES == 0);
     for (uint64_t at = 0; at < bytes; at += TB_HUGE_BYTES)
         if (madvise(map + at, 1, MADV_POPULATE_WRITE) != 0) return false;
     return madvise(map, bytes, MADV_COLLAPSE) == 0 || errno == EAGAIN; /* some page was in use */

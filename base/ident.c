@@ -203,6 +203,7 @@ void tb_identity_format(const struct tb_identity *identity, char out[TB_URI_BYTE
     case TB_IDENTITY_WORKER:
         break;
     }
+    TB_ASSERT(identity->kind == TB_IDENTITY_GATEWAY || identity->kind == TB_IDENTITY_WORKER);
     TB_ASSERT(strnlen(identity->site.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
     TB_ASSERT(strnlen(identity->name.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
     at = put(at, scheme);

@@ -20,6 +20,7 @@ static const char cut_mark[] = " cut=true\n";
 
 void tb_log_set(enum tb_log_level most, int fd)
 {
+    TB_ASSERT((size_t)most < sizeof level_names / sizeof level_names[0]);
     atomic_store(&log_most, (int)most);
     atomic_store(&log_fd, fd);
 }

@@ -24,6 +24,7 @@ bool tb_machine_line(const char *path, char *line_out, size_t cap)
     if (fd < 0) return false;
     const ssize_t got = tb_sys_pread(fd, line_out, cap - 1, 0);
     close(fd);
+    TB_ASSERT(got < (ssize_t)cap);
     line_out[got > 0 ? got : 0] = '\0';
     line_out[strcspn(line_out, "\n")] = '\0';
     return line_out[0] != '\0';

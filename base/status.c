@@ -3,6 +3,8 @@
 
 #include <stddef.h>
 
+#include "base/assert.h"
+
 /* C cannot lower the case of a macro's argument, so the names stand here once more;
  * tests/unit/base/status.c walks TB_STATUS_LIST and compares. */
 static const struct {
@@ -90,5 +92,6 @@ enum tb_scope tb_status_scope(int status)
     static const enum tb_scope by_hundreds[] = {TB_SCOPE_NONE,   TB_SCOPE_CHUNK, TB_SCOPE_STREAM,
                                                 TB_SCOPE_PEER,   TB_SCOPE_SITE,  TB_SCOPE_REQUEST,
                                                 TB_SCOPE_VERSION};
+    TB_ASSERT((size_t)(-status / 100) < sizeof by_hundreds / sizeof by_hundreds[0]);
     return by_hundreds[-status / 100];
 }

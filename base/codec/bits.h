@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #define TB_BITS_MAX 56u /* in one call: 64 less what a partial byte may take */
 
 /* A number n by Rice's code with parameter k: n >> k zeros and a one, then the low k bits of n.
@@ -97,6 +99,7 @@ static inline void tb_rice_put(struct tb_bit_writer *w, uint32_t n, unsigned k, 
 /* A count below 2^31: its bit length in 5 bits, then the bits below its highest one. */
 static inline void tb_count_put(struct tb_bit_writer *w, uint32_t n)
 {
+    TB_ASSERT(n <= INT32_MAX);
     const unsigned length = n == 0 ? 0 : 32u - (unsigned)__builtin_clz(n);
     tb_bits_put(w, length, 5);
     if (length > 1) tb_bits_put(w, n & tb_bits_mask(length - 1), length - 1);
@@ -105,6 +108,7 @@ static inline void tb_count_put(struct tb_bit_writer *w, uint32_t n)
 /* Ends the stream; the bytes it has. Not if `full`. */
 static inline size_t tb_bit_writer_end(struct tb_bit_writer *w)
 {
+    TB_ASSERT(w->bits < 8 && w->used <= w->cap);
     if (w->bits > 0) tb_bits_put(w, 0, 8 - w->bits);
     return w->used;
 }
@@ -174,6 +178,7 @@ static inline bool tb_bits_ended(const struct tb_bit_reader *r)
  * Kiely, IPN Progress Report 42-159, 2004). */
 static inline unsigned tb_rice_choose(uint64_t sum, uint64_t count, unsigned k_max)
 {
+    TB_ASSERT(count > 0 && k_max < 32);
     const uint64_t mean_64 = (2 * sum + count) * 32; /* (mean + 1/2) x count x 64 */
     unsigned k = 0;
     while (k < k_max && mean_64 >= count * 133 / 2 << (k + 1))

@@ -132,6 +132,7 @@ static bool deltas_encode(struct tb_codec *codec, struct tb_delta d, const struc
         const size_t more = ZSTD_compressStream2(codec->compress, out, &from, then);
         if (ZSTD_isError(more) || from.pos < from.size || (count == left && more > 0)) return false;
     }
+    TB_ASSERT(out->pos <= out->size);
     return true;
 }
 
@@ -181,6 +182,7 @@ static enum tb_status zstd_decode_on_base(struct tb_codec *codec, const uint8_t 
 static size_t planes_encode(struct tb_codec *codec, const struct tb_codec_input *in, bool on_base,
                             struct tb_codec_room room)
 {
+    TB_ASSERT(!on_base || in->base != NULL); /* else it would be written as if it had none */
     const struct tb_planes_means means = {codec->scratch.planes, codec->vector};
     const struct tb_planes_input input = {
         .base = on_base ? in->base : NULL, .bytes = in->bytes, .count = in->count, .dtype = in->dtype};
@@ -337,6 +339,7 @@ enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_codec_form want
 {
     TB_ASSERT(tb_codec_form_valid(wanted) && (in->base != NULL || !wanted.on_base));
     TB_ASSERT(in->count <= TB_CODEC_BYTES_MAX);
+    TB_ASSERT(in->classes <= TB_SPARSE_CLASSES_MAX);
     if (room.cap < tb_codec_bound(wanted.id, in->count)) return TB_SITE_NOMEM;
     size_t count = shrink(codec, wanted, in, room);
     TB_ASSERT(count <= room.cap);

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define LITTLE_uint8_t(x)  (x)
 #define LITTLE_uint16_t(x) __builtin_bswap16(x)
@@ -49,6 +51,7 @@ DELTA_LOOPS(uint64_t)
 
 static void subtract(const uint8_t *bytes, const uint8_t *base, unsigned width, size_t count, uint8_t *out)
 {
+    TB_ASSERT(count % width == 0); /* no element is cut in two */
     if (width == 1)
         subtract_uint8_t(bytes, base, count, out);
     else if (width == 2)
@@ -61,6 +64,7 @@ static void subtract(const uint8_t *bytes, const uint8_t *base, unsigned width, 
 
 static void add(uint8_t *bytes, const uint8_t *base, unsigned width, size_t count)
 {
+    TB_ASSERT(count % width == 0);
     if (width == 1)
         add_uint8_t(bytes, base, count);
     else if (width == 2)

@@ -147,6 +147,7 @@ static void tile_apart(const struct tb_planes_kernels *kernels, const struct sec
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
     TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
+    TB_ASSERT(count <= to.stride); /* planes of the rest do not meet */
     groups_apart(kernels, s, bytes, base, whole / GROUP, to);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -162,6 +163,7 @@ static void tile_together(const struct tb_planes_kernels *kernels, const struct 
 {
     const size_t width = s->kind.width, whole = count / GROUP * GROUP, more = count - whole;
     TB_ASSERT(count <= TILE && width >= 1 && width <= TB_PLANES_WIDTH_MAX);
+    TB_ASSERT(count <= from.stride);
     groups_together(kernels, s, from, base, whole / GROUP, bytes);
     if (more == 0) return;
     struct padded p = {{0}, {0}, {0}};
@@ -229,6 +231,7 @@ struct pieces {
 
 static struct pieces pieces_of(const struct section *s, const struct tb_cascade *c)
 {
+    TB_ASSERT(s->count >= 1 && s->count <= SECTION && c->levels <= TB_CASCADE_LEVELS_MAX);
     struct pieces p = {.raw = rest_planes(s) * s->count};
     p.first = p.raw + 8 * groups_of(s->count) * c->raw_bits;
     p.next = p.first + (c->levels > 0 ? level_bytes(s->count, (c->two & 1) != 0) : 0);
@@ -245,6 +248,7 @@ static void wide_take(const struct section *s, const uint8_t *bytes, const uint8
                       const uint8_t *hot, struct tb_writer *wide)
 {
     const size_t width = s->kind.width;
+    TB_ASSERT(has_wide(s) && count * width <= wide->cap - wide->used);
     for (size_t i = wide_next(hot, 0, count); i < count; i = wide_next(hot, i + 1, count)) {
         element_store(wide->start + wide->used, width, fold_one(bytes + width * i, base + width * i, width));
         wide->used += width;
@@ -254,6 +258,7 @@ static void wide_take(const struct section *s, const uint8_t *bytes, const uint8
 /* Where the planes of the rest are from element `at` on; NULL where there are none. */
 static const uint8_t *rest_at(const struct section *s, const uint8_t *rest, size_t at)
 {
+    TB_ASSERT(at < s->count);
     return rest_planes(s) > 0 ? rest + at : NULL;
 }
 
@@ -263,6 +268,7 @@ static struct tb_planes_ahead ahead_of(const struct section *s, size_t at, size_
                                        const uint8_t *rest)
 {
     const size_t width = s->kind.width, next = at + count;
+    TB_ASSERT(next <= s->count);
     if (next >= s->count) return (struct tb_planes_ahead){{{NULL, 0}, {NULL, 0}}};
     if (is_folded(s))
         return (struct tb_planes_ahead){{{bytes + width * next, width}, {s->base + width * next, width}}};
@@ -362,7 +368,9 @@ size_t tb_planes_encode(const struct tb_planes_input *in, const struct tb_planes
 {
     if (in->count > TB_PLANES_BYTES_MAX) return 0;
     const enum kind kind = kind_of(in->dtype);
-    const size_t width = kinds[kind].width, count = in->count / width, tail = in->count % width;
+    const size_t width = kinds[kind].width;
+    TB_ASSERT(width >= 1 && width <= TB_PLANES_WIDTH_MAX);
+    const size_t count = in->count / width, tail = in->count % width;
     const size_t gain_max = in->count - in->count * 3 / 100;
     struct encoder e = {.kernels = tb_planes_kernels(means->vector), .work = means->scratch};
     tb_writer_init(&e.out, out, cap < gain_max ? cap : gain_max);
@@ -432,6 +440,7 @@ static bool source_read(struct tb_reader *r, const struct section *s, const stru
     from->coded.first = tb_read_span(r, p.next - p.first);
     for (unsigned j = 1; j < c->levels; j++) {
         const size_t bytes = level_bytes(h->escapes[j - 1], (c->two >> j & 1) != 0);
+        TB_ASSERT(bytes + 32 <= STREAM_BYTES); /* section_header_read has bounded the escapes */
         const uint8_t *words = tb_read_span(r, bytes);
         if (words == NULL) return false;
         memcpy(work->streams[j - 1], words, bytes);
@@ -463,6 +472,7 @@ static bool tile_hot(const struct tb_planes_kernels *kernels, struct tb_cascade_
                      uint8_t *hot)
 {
     if (coded->cascade->levels > 0) return kernels->decode(coded, count, hot);
+    TB_ASSERT(count <= coded->literals_left);
     memcpy(hot, coded->literals, count); /* as many as elements, by the header */
     coded->literals += count;
     coded->literals_left -= (uint32_t)count;

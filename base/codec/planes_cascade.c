@@ -22,6 +22,7 @@ static void frequent_add(struct tb_frequent *f, uint8_t key, uint32_t seen)
 
 struct tb_frequent tb_frequent_of(const uint32_t *by_hot, unsigned raw_bits)
 {
+    TB_ASSERT(raw_bits < 8);
     struct tb_frequent f = {{0}, {0}, 0};
     for (unsigned key = 0; key < 256u >> raw_bits; key++) {
         uint32_t seen = 0;
@@ -43,6 +44,7 @@ static uint64_t levels_cost(const struct tb_frequent *f, unsigned levels, unsign
         for (unsigned k = 0; k < keys; k++)
             left -= f->seen[key++];
     }
+    TB_ASSERT(left <= f->all); /* no key is counted twice */
     return bits + 8 * left;
 }
 
@@ -101,5 +103,6 @@ size_t tb_cascade_keys(const struct tb_cascade *c)
     size_t count = 0;
     for (unsigned j = 0; j < c->levels; j++)
         count += tb_cascade_level_keys(c, j);
+    TB_ASSERT(count <= TB_CASCADE_KEYS_MAX);
     return count;
 }

@@ -1,5 +1,6 @@
 /* planes_portable.c - the variant that every machine has, and what the others are tested against:
  * eight bytes of a word at a time where that is simple, else one by one. */
+#include "base/assert.h"
 #include "base/codec/planes_kernels.h"
 
 #include "base/codec/bits.h"
@@ -90,6 +91,7 @@ INLINE void split_width(const uint8_t *restrict elements, unsigned width, size_t
 
 static void split(const uint8_t *elements, unsigned width, size_t groups, struct tb_planes_apart to)
 {
+    TB_ASSERT(width == 1 || width == 2 || width == 4);
     const size_t count = TB_CASCADE_GROUP * groups;
     if (width == 1)
         split_width(elements, 1, count, to.hot, to.rest, to.stride);
@@ -116,6 +118,7 @@ INLINE void join_width(const uint8_t *restrict hot, const uint8_t *restrict rest
 
 static void join(struct tb_planes_apart from, unsigned width, size_t groups, uint8_t *out)
 {
+    TB_ASSERT(width == 1 || width == 2 || width == 4);
     const size_t count = TB_CASCADE_GROUP * groups;
     if (width == 1)
         join_width(from.hot, from.rest, from.stride, 1, count, out);
@@ -147,6 +150,7 @@ INLINE void fold_width(const uint8_t *restrict bytes, const uint8_t *restrict ba
 
 static void fold(const uint8_t *bytes, const uint8_t *base, unsigned width, size_t groups, uint8_t *hot)
 {
+    TB_ASSERT(width == 1 || width == 2 || width == 4);
     const size_t count = TB_CASCADE_GROUP * groups;
     if (width == 1)
         fold_width(bytes, base, 1, count, hot);
@@ -169,6 +173,7 @@ INLINE void unfold_width(const uint8_t *restrict hot, const uint8_t *restrict ba
 
 static void unfold(const uint8_t *hot, const uint8_t *base, unsigned width, size_t groups, uint8_t *out)
 {
+    TB_ASSERT(width == 1 || width == 2 || width == 4);
     const size_t count = TB_CASCADE_GROUP * groups;
     if (width == 1)
         unfold_width(hot, base, 1, count, out);

@@ -9,6 +9,7 @@
 #ifndef TB_BASE_PLANES_WALK_H
 #define TB_BASE_PLANES_WALK_H
 
+#include "base/assert.h"
 #include "base/codec/bits.h"
 #include "base/codec/planes_kernels.h"
 
@@ -86,6 +87,7 @@ WALK void walk_code(struct tb_cascade_writer *to, const uint8_t *hot, size_t cou
 
 static void code(struct tb_cascade_writer *to, const uint8_t *hot, size_t count)
 {
+    TB_ASSERT(to->cascade->levels >= 1 && to->cascade->levels <= TB_CASCADE_LEVELS_MAX);
     switch (to->cascade->levels) {
     case 1:
         walk_code(to, hot, count, 1);
@@ -188,6 +190,7 @@ WALK bool walk_decode(struct tb_cascade_reader *from, size_t count, uint8_t *hot
 
 static bool decode(struct tb_cascade_reader *from, size_t count, uint8_t *hot)
 {
+    TB_ASSERT(from->cascade->levels >= 1 && from->cascade->levels <= TB_CASCADE_LEVELS_MAX);
     switch (from->cascade->levels) {
     case 1:
         return walk_decode(from, count, hot, 1);

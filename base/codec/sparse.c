@@ -101,6 +101,7 @@ static struct padded section_end(struct section s)
 
 static void section_changed(const struct tb_sparse_kernels *kernels, struct section s, uint64_t *changed_out)
 {
+    TB_ASSERT(s.count >= 1 && s.count <= BLOCK); /* the scratch has masks of one block */
     const unsigned width = kind_width(s.kind);
     kernels->changed((struct tb_sparse_pair){s.base, s.bytes, width}, s.count / 64, changed_out);
     if (s.count % 64 == 0) return;
@@ -110,6 +111,7 @@ static void section_changed(const struct tb_sparse_kernels *kernels, struct sect
 
 static void section_keys(const struct tb_sparse_kernels *kernels, struct section s, uint8_t *keys_out)
 {
+    TB_ASSERT(s.count >= 1 && s.count <= BLOCK);
     if (s.kind == TB_SPARSE_BYTES) {
         memset(keys_out, 0, 64 * section_words(s));
         return;
@@ -156,6 +158,7 @@ static struct section section_block(struct section s, size_t at)
 static void block_nest(const struct tb_sparse_kernels *kernels, struct section block, size_t at,
                        struct work *work)
 {
+    TB_ASSERT(at % 64 == 0 && at + block.count <= SECTION);
     section_keys(kernels, block, work->keys);
     kernels->nest(work->keys, at / 64, section_words(block), &work->nest);
 }
@@ -291,6 +294,7 @@ static void amounts_code(const struct tb_sparse_kernels *kernels, struct tb_bit_
         tb_bits_put(w, amounts_take(kernels, &amounts, i, &odd), amounts.count);
         tb_sparse_ahead_fetch(ahead);
     }
+    TB_ASSERT(odd.count <= found->count && odd.behind_last <= found->count);
     odd_code(kernels, w, &odd, width, ahead);
 }
 
@@ -352,6 +356,7 @@ static void section_encode_plain(const struct tb_sparse_kernels *kernels, struct
 {
     const unsigned width = kind_width(s.kind);
     struct tb_sparse_found found = {.gaps = work->gaps, .differences = work->amounts};
+    TB_ASSERT(work->nest.classes == 1);
     for (size_t at = 0; at < s.count; at += BLOCK) {
         const struct section block = section_block(s, at);
         section_changed(kernels, block, work->changed);
@@ -387,6 +392,7 @@ static void section_encode(const struct tb_sparse_kernels *kernels, struct secti
     const unsigned width = kind_width(s.kind), classes = work->nest.classes;
     struct tb_sparse_mixed mixed = {work->mixed.classes, work->mixed.ranks, work->mixed.differences, 0};
     struct tb_sparse_found found[TB_SPARSE_CLASSES_MAX];
+    TB_ASSERT(classes > 1 && classes <= TB_SPARSE_CLASSES_MAX);
     for (size_t at = 0; at < s.count; at += BLOCK) {
         const struct section part = section_block(s, at);
         section_changed(kernels, part, work->changed);
@@ -404,6 +410,7 @@ static void section_encode(const struct tb_sparse_kernels *kernels, struct secti
 static bool class_patch(const struct tb_sparse_kernels *kernels, struct tb_bit_reader *r, uint8_t *elements,
                         unsigned width, size_t count, struct work *work, struct tb_sparse_ahead *ahead)
 {
+    TB_ASSERT(count >= 1 && count <= SECTION && (width == 1 || width == 2 || width == 4));
     switch (width) {
     case 1:
         return chained_decode(kernels, r, elements, 1, count, work, ahead);
@@ -437,6 +444,7 @@ static bool section_decode(const struct tb_sparse_kernels *kernels, struct secti
                            struct work *work, struct tb_sparse_ahead *ahead, struct tb_bit_reader *r)
 {
     const unsigned classes = work->nest.classes;
+    TB_ASSERT(classes >= 1 && s.count >= 1 && s.count <= SECTION);
     if (classes > 1) section_nest(kernels, s, work);
     for (unsigned j = 0; j < classes; j++) {
         const size_t count = tb_count_get(r);
@@ -466,6 +474,7 @@ INLINE size_t changes_sample(const struct tb_sparse_input *in, unsigned width,
         for (; changed != 0; changed &= changed - 1, seen++)
             by_key[keys[__builtin_ctzll(changed)]]++;
     }
+    TB_ASSERT(seen <= count);
     return seen;
 }
 
@@ -482,6 +491,7 @@ static unsigned bounds_choose(const uint32_t *by_key, size_t seen, unsigned clas
         bounds_out[classes++ - 1] = (uint8_t)(key + 1);
         have = 0;
     }
+    TB_ASSERT(classes <= classes_max);
     return classes;
 }
 
@@ -551,7 +561,9 @@ size_t tb_sparse_encode(const struct tb_sparse_input *in, const struct tb_sparse
 static bool sections_decode(const struct tb_sparse_kernels *kernels, enum tb_sparse_kind kind,
                             const struct tb_sparse_output *out, struct work *work, struct tb_bit_reader *bits)
 {
-    const size_t width = kind_width(kind), whole = out->count / width;
+    const size_t width = kind_width(kind);
+    TB_ASSERT(width >= 1 && width <= WIDTH_MAX);
+    const size_t whole = out->count / width;
     for (size_t at = 0; at < whole; at += SECTION) {
         uint8_t *here = out->bytes + width * at;
         const struct section s = {here, here, whole - at < SECTION ? whole - at : SECTION, kind};

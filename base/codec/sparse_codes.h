@@ -4,6 +4,7 @@
 #ifndef TB_BASE_SPARSE_CODES_H
 #define TB_BASE_SPARSE_CODES_H
 
+#include "base/assert.h"
 #include "base/codec/sparse_kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -36,6 +37,7 @@ INLINE uint64_t zeros_of(const void *numbers, unsigned bytes, size_t count, unsi
 
 static uint64_t zeros(const struct tb_sparse_numbers *n, unsigned k)
 {
+    TB_ASSERT(k < 32 && (n->bytes == 2 || n->bytes == 4));
     return n->bytes == 2 ? zeros_of(n->numbers, 2, n->count, k) : zeros_of(n->numbers, 4, n->count, k);
 }
 

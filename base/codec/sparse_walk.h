@@ -7,6 +7,7 @@
 #ifndef TB_BASE_SPARSE_WALK_H
 #define TB_BASE_SPARSE_WALK_H
 
+#include "base/assert.h"
 #include "base/codec/sparse_kernels.h"
 
 #define INLINE static inline __attribute__((always_inline)) /* one copy a width */
@@ -68,6 +69,7 @@ INLINE void collect_all(struct tb_sparse_pair pair, unsigned width, const uint64
 static void collect(struct tb_sparse_pair pair, const uint64_t *changed, size_t words,
                     struct tb_sparse_found *found)
 {
+    TB_ASSERT(words <= TB_SPARSE_BLOCK_WORDS);
     if (pair.width == 1)
         collect_all(pair, 1, changed, words, found);
     else if (pair.width == 2)
@@ -78,6 +80,7 @@ static void collect(struct tb_sparse_pair pair, const uint64_t *changed, size_t 
 
 static void nest(const uint8_t *keys, size_t first, size_t words, struct tb_sparse_nest *nest)
 {
+    TB_ASSERT(first + words <= TB_SPARSE_WORDS && nest->classes <= TB_SPARSE_CLASSES_MAX);
     for (unsigned j = 1; j < nest->classes; j++) {
         uint64_t *row = nest->rows[j];
         uint16_t *before = nest->before[j];
@@ -124,6 +127,7 @@ INLINE void mixed_width(const struct tb_sparse_block *block, unsigned width,
 static void collect_mixed(const struct tb_sparse_block *block, const struct tb_sparse_nest *nest,
                           struct tb_sparse_mixed *mixed)
 {
+    TB_ASSERT(block->words <= TB_SPARSE_BLOCK_WORDS);
     if (block->pair.width == 1)
         mixed_width(block, 1, nest, mixed);
     else if (block->pair.width == 2)
@@ -134,6 +138,7 @@ static void collect_mixed(const struct tb_sparse_block *block, const struct tb_s
 
 static void find(const struct tb_sparse_nest *nest, unsigned j, const struct tb_sparse_places *places)
 {
+    TB_ASSERT(j < nest->classes);
     const uint16_t *more = nest->before[j + 1], *less = nest->before[j];
     struct finder finder = finder_of(more, less);
     uint32_t rank = 0;

@@ -93,6 +93,7 @@ struct tb_tls_refusal tb_chan_refusal(const struct tb_chan *c)
 static void on_deadline(uv_timer_t *timer)
 {
     struct tb_chan *c = timer->data;
+    TB_ASSERT(c->open_by_ms != UINT64_MAX || c->close_by_ms != UINT64_MAX);
     if (c->close_by_ms <= c->open_by_ms)
         tb_chan_fail(c, c->close_why, NULL);
     else
@@ -102,6 +103,7 @@ static void on_deadline(uv_timer_t *timer)
 /* One timer, at the earlier of the two. */
 static void arm(struct tb_chan *c)
 {
+    TB_ASSERT(c->handles == 3); /* the timer is one of them */
     const uint64_t at = c->open_by_ms < c->close_by_ms ? c->open_by_ms : c->close_by_ms;
     const uint64_t now = uv_now(c->timer.loop);
     if (at == UINT64_MAX)
@@ -124,6 +126,7 @@ void tb_chan_deadline(struct tb_chan *c, enum tb_status why, uint32_t ms)
 
 static void try_end(struct tb_chan *c)
 {
+    TB_ASSERT(c->state == OPEN && c->ending);
     if (c->secure && tb_tls_session_end(&c->tls) == TB_AGAIN) return;
     c->ending = false;
     (void)shutdown(c->fd, SHUT_WR);
@@ -375,6 +378,7 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
 {
     const int fd = tb_sys_socket(to->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return errno == EAFNOSUPPORT ? TB_BAD_ARGUMENT : TB_SITE_IO;
+    TB_ASSERT(to->bytes > 0 && to->bytes <= sizeof to->local);
     struct tb_chan *c = NULL;
     if (options->segment_bytes_max != 0) tb_tcp_segment_max(fd, options->segment_bytes_max);
     const enum tb_status status = chan_new(options, fd, false, &c);
@@ -412,7 +416,7 @@ enum tb_status tb_chan_accept(const struct tb_chan_options *options, int fd, str
 
 void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user)
 {
-    TB_ASSERT(c->state == OPEN);
+    TB_ASSERT(c->state == OPEN && then != NULL);
     c->state = DETACHED;
     c->detached = then;
     c->user = user;
@@ -422,6 +426,7 @@ void tb_chan_detach(struct tb_chan *c, tb_chan_detached_fn then, void *user)
 enum tb_status tb_chan_attach(struct tb_chan *c, uv_loop_t *loop, const struct tb_chan_ops *ops, void *user)
 {
     TB_ASSERT(c->state == DETACHED && c->handles == 0);
+    TB_ASSERT(ops->on_closed != NULL);
     if (uv_poll_init(loop, &c->poll, c->fd) != 0) return TB_SITE_IO;
     handles_init(c, loop);
     c->ops = ops;

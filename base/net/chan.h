@@ -122,18 +122,4 @@ bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts 
 bool tb_chan_own_records(const struct tb_chan *c);
 uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
 
-/* A listening socket: on_accept gets each fd (CLOEXEC, non-blocking), with TCP_NODELAY. A full
- * descriptor table does not spin: accepting rests 100 ms. */
-struct tb_listener;
-typedef void (*tb_accept_fn)(void *user, int fd, const struct tb_address *from);
-/* A unix path that nobody listens on any more is replaced; mode is applied before listen.
- * TB_SITE_IO with errno, TB_SITE_LOCKED: in use. */
-TB_MUST_USE enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode,
-                                     tb_accept_fn fn, void *user, struct tb_listener **listener_out);
-/* Could it? The same statuses and errno; nothing is made. A port of that address is bound for a
- * moment. */
-TB_MUST_USE enum tb_status tb_listen_check(const struct tb_address *at);
-struct tb_address tb_listener_address(const struct tb_listener *l); /* the port that was given */
-void tb_listener_close(struct tb_listener *l);
-
 #endif

@@ -32,6 +32,7 @@ static enum tb_status judge_plain(struct tb_chan *c, ssize_t moved, size_t *coun
 static enum tb_status read_tls(struct tb_chan *c, void *out, size_t cap, size_t *count_out)
 {
     const enum tb_status status = tb_tls_session_read(&c->tls, out, cap, count_out);
+    TB_ASSERT(*count_out <= cap && (status != TB_OK || *count_out > 0));
     c->read_needs_room = c->tls.wants_write;
     if (status != TB_OK && status != TB_AGAIN)
         tb_chan_fail_tls(c, status);
@@ -60,6 +61,7 @@ enum tb_status tb_chan_read(struct tb_chan *c, void *out, size_t cap, size_t *co
 static enum tb_status write_tls(struct tb_chan *c, const void *bytes, size_t count, size_t *count_out)
 {
     const enum tb_status status = tb_tls_session_write(&c->tls, bytes, count, count_out);
+    TB_ASSERT(*count_out <= count && (status != TB_OK || *count_out > 0));
     c->write_needs_bytes = c->tls.wants_read;
     if (status != TB_OK && status != TB_AGAIN)
         tb_chan_fail_tls(c, status);

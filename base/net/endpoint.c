@@ -113,6 +113,7 @@ enum tb_status tb_endpoint_address(const struct tb_endpoint *e, struct tb_addres
     } else {
         return TB_NOT_FOUND;
     }
+    TB_ASSERT(a.bytes > 0 && a.bytes <= sizeof a.local);
     *address_out = a;
     return TB_OK;
 }

@@ -36,8 +36,8 @@ TB_MUST_USE enum tb_status tb_endpoint_parse(const char *text, struct tb_endpoin
 TB_MUST_USE enum tb_status tb_endpoint_address(const struct tb_endpoint *endpoint,
                                                struct tb_address *address_out);
 void tb_address_format(const struct tb_address *address, char *out, size_t cap);
-/* Why nobody can listen there, and what to do, for people: of what tb_listen answered (chan.h) and
- * its errno. Static storage, or strerror's. */
+/* Why nobody can listen there, and what to do, for people: of what tb_listen answered (listen.h)
+ * and its errno. Static storage, or strerror's. */
 const char *tb_endpoint_why(enum tb_status status, int error);
 
 #endif

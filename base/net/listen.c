@@ -1,5 +1,7 @@
 /* listen.c - listening sockets: binding, the leftovers of dead processes, and a full descriptor
  * table. */
+#include "base/net/listen.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -11,7 +13,6 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/net/chan.h"
 
 #define BACKLOG      1024
 #define ACCEPTS_TURN 64  /* a flood of connections must not keep the loop from its other handles */
@@ -41,6 +42,7 @@ static bool is_path(const struct tb_address *at)
 /* True when nobody listens behind the path, so it is a dead process's. */
 static bool path_dead(const struct tb_address *at)
 {
+    TB_ASSERT(is_path(at));
     struct stat st;
     if (lstat(at->local.sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
     const int fd = tb_sys_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -62,6 +64,7 @@ static bool bind_at(int fd, const struct tb_address *at)
 /* As bind_at and listen would find it; nothing is made. */
 static bool check_path(const struct tb_address *at)
 {
+    TB_ASSERT(is_path(at));
     char folder[sizeof at->local.sun_path];
     struct stat st;
     if (lstat(at->local.sun_path, &st) == 0) {
@@ -109,6 +112,7 @@ static bool own_path(struct tb_listener *l, unsigned mode)
 /* Only the socket that is ours: a successor may have taken the path over. */
 static void drop_path(const struct tb_listener *l)
 {
+    TB_ASSERT(l->inode == 0 || is_path(&l->at));
     struct stat st;
     if (l->inode == 0 || lstat(l->at.local.sun_path, &st) != 0) return;
     if (st.st_dev == l->device && st.st_ino == l->inode) (void)unlink(l->at.local.sun_path);
@@ -138,11 +142,13 @@ static void on_accept(uv_poll_t *poll, int status, int events);
 static void on_rested(uv_timer_t *timer)
 {
     struct tb_listener *l = timer->data;
+    TB_ASSERT(!l->closing);
     uv_poll_start(&l->poll, UV_READABLE, on_accept);
 }
 
 static void rest(struct tb_listener *l, int error)
 {
+    TB_ASSERT(!l->closing && is_full(error));
     uv_poll_stop(&l->poll);
     uv_timer_start(&l->rest, on_rested, REST_MS, 0);
     if (l->resting_told) return; /* one line a drought */
@@ -192,6 +198,7 @@ static void on_accept(uv_poll_t *poll, int status, int events)
 enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned unix_mode, tb_accept_fn fn,
                          void *user, struct tb_listener **listener_out)
 {
+    TB_ASSERT(fn != NULL);
     enum tb_status status = TB_SITE_IO;
     int error = 0;
     struct tb_listener *l = tb_calloc(1, sizeof *l);
@@ -242,6 +249,7 @@ static void on_handle_closed(uv_handle_t *handle)
 void tb_listener_close(struct tb_listener *l)
 {
     if (l == NULL || l->closing) return;
+    TB_ASSERT(l->handles == 2);
     l->closing = true;
     drop_path(l);
     uv_close((uv_handle_t *)&l->poll, on_handle_closed);

@@ -175,6 +175,7 @@ static bool set_serial(X509 *cert)
 
 static bool set_time(ASN1_TIME *at, int64_t offset_s)
 {
+    TB_ASSERT(offset_s / DAY_S <= INT32_MAX && offset_s / DAY_S >= INT32_MIN);
     return X509_time_adj_ex(at, (int)(offset_s / DAY_S), (long)(offset_s % DAY_S), NULL) != NULL;
 }
 
@@ -205,6 +206,7 @@ struct span {
 
 static bool begin_cert(X509 *cert, EVP_PKEY *key, const char *cn, struct span span)
 {
+    TB_ASSERT(span.valid_s > 0);
     return X509_set_version(cert, X509_VERSION_3) == 1 && set_serial(cert) &&
            set_time(X509_getm_notBefore(cert), span.start_offset_s) &&
            set_time(X509_getm_notAfter(cert), span.start_offset_s + span.valid_s) &&
@@ -215,6 +217,7 @@ static bool begin_cert(X509 *cert, EVP_PKEY *key, const char *cn, struct span sp
 static bool fill_ca(X509 *cert, EVP_PKEY *key, const char *site, struct span span)
 {
     char permitted[TB_NAME_BYTES_MAX + 32];
+    TB_ASSERT(tb_name_valid(site)); /* what is written into the certificate has nothing else in it */
     snprintf(permitted, sizeof permitted, "critical,permitted;URI:%s", site);
     return begin_cert(cert, key, site, span) &&
            X509_set_issuer_name(cert, X509_get_subject_name(cert)) == 1 &&
@@ -234,6 +237,7 @@ static bool fill_leaf(X509 *cert, EVP_PKEY *key, const struct ca *ca, const stru
                       struct span span)
 {
     char uri[TB_URI_BYTES_MAX], names[TB_URI_BYTES_MAX + 8];
+    TB_ASSERT(identity->kind == TB_IDENTITY_GATEWAY || identity->kind == TB_IDENTITY_WORKER);
     tb_identity_format(identity, uri);
     snprintf(names, sizeof names, "URI:%s", uri);
     return begin_cert(cert, key, identity->name.text, span) &&

@@ -102,6 +102,7 @@ static void update(struct tb_resolver *r)
 
 static void unlink_query(struct query *q)
 {
+    TB_ASSERT(q->resolver->queries != NULL);
     struct query **at = &q->resolver->queries;
     while (*at != q)
         at = &(*at)->next;
@@ -155,6 +156,7 @@ static void on_tick(uv_timer_t *timer);
 static void answer(struct query *q, enum tb_status status)
 {
     TB_ASSERT(!q->answered && q->fn != NULL);
+    TB_ASSERT(status != TB_OK || (q->count > 0 && q->count <= TB_ADDRESSES_MAX));
     q->answered = true;
     q->status = status;
     if (!q->resolver->closing) uv_idle_start(&q->resolver->deliver, on_deliver);
@@ -373,6 +375,7 @@ static void on_socket(void *user, ares_socket_t fd, int readable, int writable)
 
 static enum tb_status channel_open(struct tb_resolver *r, const char *servers)
 {
+    TB_ASSERT(r->timeout_ms > 0);
     uint32_t try_ms = r->timeout_ms / TRY_SHARE;
     if (try_ms < TRY_MS_MIN) try_ms = TRY_MS_MIN;
     struct ares_options o = {
@@ -423,6 +426,7 @@ void tb_resolver_close(struct tb_resolver *r)
     r->closing = true;
     ares_destroy(r->channel); /* ends what c-ares holds: from here on no query is in it */
     while (r->queries != NULL) {
+        TB_ASSERT(r->queries->in_ares == 0);
         if (r->queries->fn != NULL)
             tell(r->queries, TB_CANCELLED);
         else
@@ -434,6 +438,7 @@ void tb_resolver_close(struct tb_resolver *r)
 
 static void ask(struct query *q, const struct tb_endpoint *endpoint)
 {
+    TB_ASSERT(q->in_ares == 0 && !q->answered && !endpoint->is_unix);
     struct tb_resolver *r = q->resolver;
     if (!uv_is_active((uv_handle_t *)&r->tick)) uv_timer_start(&r->tick, on_tick, TICK_MS, TICK_MS);
     if (endpoint->is_service) {
@@ -448,6 +453,7 @@ static void ask(struct query *q, const struct tb_endpoint *endpoint)
 
 void tb_resolve(struct tb_resolver *r, const struct tb_endpoint *endpoint, tb_resolve_fn fn, void *user)
 {
+    TB_ASSERT(fn != NULL);
     struct query *q = r->closing ? NULL : tb_calloc(1, sizeof *q);
     if (q == NULL) {
         fn(user, r->closing ? TB_CANCELLED : TB_SITE_NOMEM, NULL, 0, 0);

@@ -60,6 +60,7 @@ static bool sign(EVP_PKEY *key, const uint8_t *bytes, size_t count, uint8_t *sig
 
 static void write_short(struct tb_writer *w, const void *bytes, size_t count)
 {
+    TB_ASSERT(count <= UINT16_MAX);
     tb_write_u16(w, (uint16_t)count);
     tb_write_bytes(w, bytes, count);
 }
@@ -104,6 +105,7 @@ enum tb_status tb_signed_write(const struct tb_tls *tls, const struct tb_stateme
     TB_ASSERT(!s.full);
     if (!sign(SSL_CTX_get0_privatekey(tls->ctx), said, s.used, signature, &signature_bytes))
         return TB_SITE_NOMEM;
+    TB_ASSERT(signature_bytes > 0 && signature_bytes <= sizeof signature);
     write_short(w, said, s.used);
     write_short(w, signature, signature_bytes);
     const bool good = write_certs(tls, w);
@@ -161,6 +163,7 @@ static enum tb_status envelope_read(struct envelope *e, const void *bytes, size_
 
 static enum tb_status check_signature(const struct envelope *e, char error_out[256])
 {
+    TB_ASSERT(sk_X509_num(e->certs) > 0); /* envelope_read has looked */
     EVP_PKEY *key = X509_get0_pubkey(sk_X509_value(e->certs, 0));
     if (key == NULL) return refuse(error_out, "the key in the signer's certificate is of no kind known here");
     EVP_PKEY_CTX *padding = NULL;

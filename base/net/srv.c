@@ -108,6 +108,7 @@ static void target(struct walk *w, struct tb_srv_answer *a)
 
 static void record(struct walk *w, struct tb_srv_answer *a)
 {
+    TB_ASSERT(w->at <= w->bytes);
     name(w, NULL);
     const uint32_t type = big(w, 2);
     const uint32_t class = big(w, 2);
@@ -181,6 +182,7 @@ static void draw(struct tb_srv_answer *a, uint32_t first, uint32_t end, uint64_t
 
 void tb_srv_order(struct tb_srv_answer *a, uint64_t random)
 {
+    TB_ASSERT(a->count <= TB_SRV_TARGETS_MAX);
     for (uint32_t first = 0, end = 0; first < a->count; first++) {
         while (end < a->count && a->targets[end].priority == a->targets[first].priority)
             end++;

@@ -126,6 +126,7 @@ enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *
  * than the one signed. */
 static const char *uri_text(const GENERAL_NAME *name)
 {
+    TB_ASSERT(name->type == GEN_URI);
     const ASN1_IA5STRING *uri = name->d.uniformResourceIdentifier;
     const char *text = (const char *)ASN1_STRING_get0_data(uri);
     const int bytes = ASN1_STRING_length(uri);
@@ -276,6 +277,7 @@ struct tb_tls *tb_tls_ref(struct tb_tls *tls)
 void tb_tls_free(struct tb_tls *tls)
 {
     if (tls == NULL || atomic_fetch_sub_explicit(&tls->refs, 1, memory_order_acq_rel) != 1) return;
+    TB_ASSERT(tls->bound_count <= BOUND_MAX);
     for (uint32_t i = 0; i < tls->bound_count; i++)
         X509_free(tls->bound[i].ca);
     tb_free(tls->bound);
@@ -297,6 +299,7 @@ static enum tb_status shown_grow(struct tb_tls *tls, const X509 *cert)
 
 static enum tb_status know_thyself(struct tb_tls *tls, const X509 *cert)
 {
+    TB_ASSERT(tls->expires_wall_s == 0); /* a context has one certificate */
     tls->expires_wall_s = tb_tls_cert_expires(cert);
     const enum tb_status status = tb_tls_cert_fingerprint(cert, &tls->fingerprint);
     return status == TB_OK ? shown_grow(tls, cert) : status;
@@ -385,6 +388,7 @@ static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *f
 static enum tb_status key_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
                               char error_out[256])
 {
+    TB_ASSERT(SSL_CTX_get0_certificate(tls->ctx) != NULL); /* whose key it is to be */
     EVP_PKEY *key = PEM_read_bio_PrivateKey(pem->bio, NULL, no_passphrase, NULL);
     if (key == NULL) return say(error_out, "%s: holds no PEM private key without a passphrase", files->key);
     const bool fits = SSL_CTX_use_PrivateKey(tls->ctx, key) == 1 && SSL_CTX_check_private_key(tls->ctx) == 1;
@@ -459,6 +463,7 @@ static enum tb_status ca_load(struct tb_tls *tls, const char *path, const struct
 
 enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256])
 {
+    TB_ASSERT(!tls->ephemeral);
     error_out[0] = '\0';
     return ca_load(tls, ca_path, NULL, error_out);
 }
@@ -466,6 +471,7 @@ enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error
 enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,
                                   char error_out[256])
 {
+    TB_ASSERT(!tls->ephemeral);
     error_out[0] = '\0';
     return ca_load(tls, ca_path, site, error_out);
 }

@@ -118,6 +118,7 @@ static bool seal(struct tb_tls_session *s, enum tb_tls_type type, const uint8_t 
 static enum tb_status flush(struct tb_tls_session *s)
 {
     struct tb_tls_bulk *b = s->bulk;
+    TB_ASSERT(b->out_from <= b->out_used && b->out_used <= OUT_BYTES);
     while (b->out_from < b->out_used) {
         struct iovec piece = {.iov_base = b->out + b->out_from, .iov_len = b->out_used - b->out_from};
         const struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1};
@@ -143,6 +144,7 @@ static bool next_key(struct tb_tls_session *s)
 {
     static const uint8_t update[UPDATE_BYTES] = {KEY_UPDATE, 0, 0, 1, 0};
     struct tb_tls_bulk *b = s->bulk;
+    TB_ASSERT(s->records_sent >= s->key_since);
     if (!b->owes_update && s->records_sent - s->key_since < s->tls->key_records) return true;
     if (!seal(s, TB_TLS_HANDSHAKE, update, sizeof update) || !tb_tls_key_next(&b->seal)) return false;
     b->owes_update = false;
@@ -172,6 +174,7 @@ enum tb_status tb_tls_bulk_write(struct tb_tls_session *s, const void *bytes, si
     struct tb_tls_bulk *b = s->bulk;
     size_t used = 0;
     enum tb_status status = s->dead ? s->ended : TB_OK;
+    TB_ASSERT(b->begun && b->sends);
     TB_ASSERT(count >= b->pending); /* what was tried is tried again */
     while (status == TB_OK) {
         status = flush(s);
@@ -330,6 +333,7 @@ static enum tb_status fill(struct tb_tls_session *s)
 
 static void take_left(struct tb_tls_bulk *b, struct out *out)
 {
+    TB_ASSERT(b->left_from <= b->left_to && b->left_to <= b->in_from);
     const size_t left = b->left_to - b->left_from;
     const size_t count = out->room < left ? out->room : left;
     memcpy(out->at, b->in + b->left_from, count);
@@ -354,6 +358,7 @@ static enum tb_status read_some(struct tb_tls_session *s, struct out *out)
 
 enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap, size_t *count_out)
 {
+    TB_ASSERT(s->bulk->begun);
     struct out left = {out, cap};
     enum tb_status status = s->ended;
     for (unsigned step = 0; step < TB_TLS_READ_STEPS && left.room > 0 && status == TB_OK; step++)
@@ -365,6 +370,7 @@ enum tb_status tb_tls_bulk_read(struct tb_tls_session *s, void *out, size_t cap,
 
 bool tb_tls_bulk_pending(const struct tb_tls_bulk *b)
 {
+    TB_ASSERT(b->in_from <= b->in_used && b->in_used <= IN_BYTES);
     const uint32_t here = b->in_used - b->in_from;
     if (b->left_from < b->left_to) return true;
     if (here < TB_TLS_HEADER_BYTES) return false;

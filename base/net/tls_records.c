@@ -55,6 +55,7 @@ static bool expand(const struct tb_tls_key *k, const char *name, uint8_t *out, s
     const size_t label_bytes = label_of(name, bytes, label);
     int mode = EVP_KDF_HKDF_MODE_EXPAND_ONLY;
     uint8_t secret[TB_TLS_SECRET_BYTES];
+    TB_ASSERT(EVP_MD_get_size(k->digest) <= (int)sizeof secret);
     memcpy(secret, k->secret, sizeof secret);
     const OSSL_PARAM parameters[] = {
         OSSL_PARAM_construct_int(OSSL_KDF_PARAM_MODE, &mode),

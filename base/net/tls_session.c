@@ -54,6 +54,7 @@ static bool worth_retry(int error)
 
 static size_t take_ahead(struct tb_tls_session *s, char *out, size_t cap)
 {
+    TB_ASSERT(s->ahead_from <= s->ahead_used && s->ahead_used <= sizeof s->ahead);
     const size_t left = (size_t)(s->ahead_used - s->ahead_from);
     const size_t count = cap < left ? cap : left;
     memcpy(out, s->ahead + s->ahead_from, count);
@@ -238,6 +239,7 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_t
     }
     tb_identity_format(&have, text);
     const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
+    TB_ASSERT(sk_X509_num(chain) > 0);
     if (!tb_tls_anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
         tb_tls_session_because(
             s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
@@ -274,6 +276,7 @@ static int error_for(enum tb_tls_fault fault, int error)
 static int refuse(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_tls_fault fault, int error)
 {
     struct tb_tls_refusal *r = &s->refusal;
+    TB_ASSERT(fault != TB_TLS_FAULT_NONE);
     s->refused = true;
     r->fault = fault;
     if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &r->claimed) != TB_OK)
@@ -371,6 +374,7 @@ fail:
 void tb_tls_session_fini(struct tb_tls_session *s)
 {
     if (s->ssl == NULL) return;
+    TB_ASSERT(s->tls != NULL);
     SSL_free(s->ssl);
     tb_tls_bulk_free(s->bulk);
     BIO_free(s->kernel);
@@ -455,6 +459,7 @@ enum tb_status tb_tls_session_cut(struct tb_tls_session *s)
 /* The status of an OpenSSL call that failed. */
 static enum tb_status outcome(struct tb_tls_session *s, int result)
 {
+    TB_ASSERT(result <= 0);
     switch (SSL_get_error(s->ssl, result)) {
     case SSL_ERROR_WANT_READ:
         s->wants_read = true;
@@ -529,6 +534,7 @@ enum tb_status tb_tls_session_read(struct tb_tls_session *s, void *out, size_t c
  * of it in front of the next. */
 static void next_key(struct tb_tls_session *s)
 {
+    TB_ASSERT(s->records_sent >= s->key_since);
     if (s->dead || s->records_sent - s->key_since < s->tls->key_records) return;
     if (kernel_sends(s)) return; /* it would go on with the old one; who sends so much is replaced in time */
     if (SSL_key_update(s->ssl, SSL_KEY_UPDATE_NOT_REQUESTED) == 1) s->key_since = s->records_sent;

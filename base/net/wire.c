@@ -99,6 +99,7 @@ static void wire_free(struct tb_wire *w)
 static void on_detached(struct tb_chan *c, void *user)
 {
     struct tb_wire *w = user;
+    TB_ASSERT(w->detached != NULL && !w->begun);
     const bool clean = w->in_used == 0 && w->queued_bytes == 0;
     if (!clean) tb_chan_discard(c);
     w->detached(w->detached_user, clean ? c : NULL);
@@ -137,6 +138,7 @@ static enum tb_status take_frame(struct tb_wire *w, const uint8_t *at, uint32_t 
 {
     struct tb_wire_frame frame;
     struct tb_reader r;
+    TB_ASSERT(bytes <= w->frame_bytes_max);
     tb_reader_init(&r, at, TB_WIRE_HEADER_BYTES);
     (void)tb_read_u32(&r);
     frame.type = tb_read_u16(&r);
@@ -193,6 +195,7 @@ static void in_settle(struct tb_wire *w, size_t used)
 static void in_tell(struct tb_wire *w, size_t used)
 {
     const bool told = used > 0;
+    TB_ASSERT(told || w->in_told <= w->in_used);
     if (!told && w->in_used - w->in_told < TB_WIRE_PART_BYTES) return;
     w->in_told = w->in_used;
     if (!told && w->ops->on_part != NULL) w->ops->on_part(w, w->user);
@@ -236,6 +239,7 @@ static void pop(struct tb_wire *w)
     }
     w->first = b->next;
     if (w->first == NULL) w->last = NULL;
+    TB_ASSERT((w->first == NULL) == (w->last == NULL));
     if (w->spare == NULL && b->cap == BLOCK_BYTES)
         w->spare = b;
     else
@@ -271,6 +275,7 @@ static struct block *block_new(struct tb_wire *w, size_t bytes)
         if (b == NULL) return NULL;
         b->cap = cap;
     }
+    TB_ASSERT(b->cap >= bytes);
     b->next = NULL;
     b->used = b->sent = 0;
     return b;
@@ -289,6 +294,7 @@ static bool out_room(struct tb_wire *w, size_t bytes)
     else
         w->last->next = b;
     w->last = b;
+    TB_ASSERT(b->cap >= bytes && b->next == NULL && w->first != NULL);
     return true;
 }
 
@@ -357,6 +363,7 @@ void tb_wire_end(struct tb_wire *w)
     TB_ASSERT(TB_WIRE_HEADER_BYTES + w->writer.used <= b->cap - b->used);
     b->used += TB_WIRE_HEADER_BYTES + w->writer.used;
     w->queued_bytes += TB_WIRE_HEADER_BYTES + w->writer.used;
+    TB_ASSERT(w->queued_bytes <= w->queue_bytes_max); /* tb_wire_begin has looked */
     if (alone) tighten(w);
     tb_chan_want_write(w->chan, true);
 }
@@ -367,6 +374,7 @@ static void on_open(struct tb_chan *c, void *user, const struct tb_chan_peer *pe
 {
     (void)c;
     struct tb_wire *w = user;
+    TB_ASSERT(!w->open);
     w->open = true;
     w->heard_at = tb_clock_now();
     if (!w->finishing) w->ops->on_open(w, w->user, peer);
@@ -378,6 +386,7 @@ static const struct tb_chan_ops chan_ops = {
 
 static struct tb_wire *wire_new(const struct tb_wire_options *options, struct tb_chan_options *chan_out)
 {
+    TB_ASSERT(options->ops->on_open != NULL && options->ops->on_closed != NULL);
     struct tb_wire *w = tb_calloc(1, sizeof *w);
     if (w == NULL) return NULL;
     w->ops = options->ops;

@@ -123,6 +123,7 @@ static struct tb_blake3_node subtree(const struct tb_blake3_kernels *k, const ui
 /* A full subtree of `leaves` leaves, of which the tree has more to the right. */
 static void push(struct tb_blake3_state *s, struct tb_blake3_node node, size_t leaves)
 {
+    TB_ASSERT(leaves > 0 && (leaves & (leaves - 1)) == 0);
     TB_ASSERT(s->leaves % leaves == 0);
     s->leaves += leaves;
     for (uint64_t n = s->leaves / leaves; n % 2 == 0; n /= 2) {
@@ -143,6 +144,7 @@ static struct tb_blake3 as_bytes(const struct tb_blake3_node *root)
 /* `node` is the right end of the tree, not yet the root unless nothing waits. */
 static struct tb_blake3 ended(const struct tb_blake3_state *s, struct tb_blake3_node node)
 {
+    TB_ASSERT(s->depth <= TB_BLAKE3_DEPTH_MAX);
     for (uint32_t i = s->depth; i-- > 0;)
         node = parent_node(&s->stack[i], &node, i == 0 ? TB_BLAKE3_ROOT : 0);
     return as_bytes(&node);
@@ -194,6 +196,7 @@ static size_t subtree_leaves(uint64_t number, size_t count)
     size_t leaves = BATCH_LEAVES;
     while (leaves > 1 && (number % leaves != 0 || leaves * TB_BLAKE3_LEAF_BYTES >= count))
         leaves /= 2;
+    TB_ASSERT(leaves >= 1 && number % leaves == 0);
     return leaves;
 }
 
@@ -202,6 +205,7 @@ void tb_blake3_update(struct tb_blake3_state *s, const void *bytes, size_t count
     TB_TSAN_READS(bytes, count);
     TB_TSAN_WRITES(s, sizeof *s);
     const struct tb_blake3_kernels *k = tb_blake3_kernels(TB_VECTOR_BEST);
+    TB_ASSERT(s->filled <= TB_BLAKE3_LEAF_BYTES);
     const uint8_t *at = bytes;
     while (count > 0) {
         if (s->filled == TB_BLAKE3_LEAF_BYTES) {

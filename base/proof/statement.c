@@ -32,6 +32,7 @@ static bool is_valid(const struct tb_statement *s)
 
 void tb_statement_encode(const struct tb_statement *statement, struct tb_writer *w)
 {
+    const size_t before = w->used;
     TB_ASSERT(is_valid(statement));
     tb_write_bytes(w, magic, sizeof magic);
     tb_write_u8(w, (uint8_t)statement->kind);
@@ -42,6 +43,7 @@ void tb_statement_encode(const struct tb_statement *statement, struct tb_writer 
     tb_write_u64(w, statement->number);
     tb_write_bytes(w, statement->root.bytes, sizeof statement->root.bytes);
     tb_write_u64(w, statement->wall_ms);
+    TB_ASSERT(w->used - before <= TB_STATEMENT_BYTES_MAX);
 }
 
 enum tb_status tb_statement_decode(const void *bytes, size_t count, struct tb_statement *statement_out)

@@ -21,6 +21,7 @@ static uint32_t share_of(const struct tb_config_model *m)
 
 static uint32_t model_versions(const struct tb_config *c)
 {
+    TB_ASSERT(c->model_count <= TB_CONFIG_LIST_MAX);
     uint32_t most = MODEL_VERSIONS_MIN;
     for (uint32_t i = 0; i < c->model_count; i++)
         if (share_of(&c->models[i]) > most) most = share_of(&c->models[i]);
@@ -51,6 +52,7 @@ static uint32_t site_references(const struct tb_config *c)
 /* One for each peer and model, and as many again for sites behind relays. */
 static uint32_t site_records(const struct tb_config *c)
 {
+    TB_ASSERT(c->peer_count <= TB_CONFIG_LIST_MAX);
     return 2 * (c->peer_count + 8) * (c->model_count + 1);
 }
 
@@ -58,6 +60,7 @@ static uint32_t site_records(const struct tb_config *c)
 struct tb_bounds tb_bounds_of(const struct tb_config *c)
 {
     TB_ASSERT(c->session_max <= UINT32_MAX / 4); /* the key has a smaller range */
+    TB_ASSERT(c->link_encoded_percent <= 100);
     return (struct tb_bounds){.models = TB_CONFIG_LIST_MAX,
                               .versions = all_versions(c),
                               .model_versions = model_versions(c),

@@ -14,6 +14,7 @@
 
 static void read_tree(struct config_reading *r, const struct config_tree *tree)
 {
+    TB_ASSERT(tree->root != NULL && tree->root->kind == CONFIG_MAP);
     r->root = tree->root;
     tb_config_walk(r);
     tb_config_check(r);

@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/un.h>
 
+#include "base/assert.h"
+
 /* The node of a path; the nearest one above it where it is not there. */
 static const struct config_node *node_at(const struct config_reading *r, const char *a, const char *b,
                                          const char *c)
@@ -76,6 +78,7 @@ static void check_tls(struct config_reading *r)
 /* The name that a lane's gateway has among the peers; false: it is no name. */
 static bool label_of(const struct tb_name *site, uint32_t lane, struct tb_name *label_out)
 {
+    TB_ASSERT(lane < TB_CONFIG_LANES_MAX); /* the key has that range */
     char text[TB_NAME_BYTES_MAX + 16];
     if (lane == 0)
         snprintf(text, sizeof text, "%s", site->text);
@@ -87,6 +90,7 @@ static bool label_of(const struct tb_name *site, uint32_t lane, struct tb_name *
 /* The site that SITE.LANE speaks of; false: it is not named so. */
 static bool site_of(struct tb_config_peer *p)
 {
+    TB_ASSERT(p->lane < TB_CONFIG_LANES_MAX);
     char end[16];
     const int bytes = snprintf(end, sizeof end, ".%" PRIu32, p->lane);
     struct tb_name of = p->site;
@@ -99,6 +103,7 @@ static bool site_of(struct tb_config_peer *p)
 static void check_lanes(struct config_reading *r)
 {
     struct tb_config *c = r->config;
+    TB_ASSERT(c->lanes >= 1 && c->lanes <= TB_CONFIG_LANES_MAX);
     if (c->lane >= c->lanes)
         tb_config_complain(r, node_at(r, "lane", NULL, NULL),
                            "lane: %" PRIu32 " is not below lanes, %" PRIu32, c->lane, c->lanes);
@@ -121,6 +126,7 @@ static void check_lanes(struct config_reading *r)
 static void check_identity(struct config_reading *r, uint32_t index)
 {
     const struct tb_config *c = r->config;
+    TB_ASSERT(index < c->peer_count);
     const struct tb_config_peer *p = &c->peers[index];
     const struct config_node *at = node_at(r, "peers", p->site.text, "gateway");
     if (p->of.text[0] == '\0') return; /* said already */
@@ -232,6 +238,7 @@ static void check_shared(struct config_reading *r)
 static void check_from(struct config_reading *r, const struct config_node *item)
 {
     const struct tb_config *c = r->config;
+    TB_ASSERT(item->kind == CONFIG_MAP);
     const struct config_node *from = tb_config_node_find(item, "from");
     if (from == NULL || from->kind != CONFIG_LIST) return;
     if (from->first == NULL) tb_config_complain(r, from, "subscribe: from names no site");
@@ -249,6 +256,7 @@ static void check_from(struct config_reading *r, const struct config_node *item)
 static void check_subscription(struct config_reading *r, uint32_t index, const struct config_node *item)
 {
     const struct tb_config *c = r->config;
+    TB_ASSERT(index < c->subscribe_count && item->kind == CONFIG_MAP);
     const struct tb_config_subscribe *s = &c->subscribe[index];
     const struct config_node *at = tb_config_node_find(item, "model");
     if (at == NULL || s->model.text[0] == '\0') return;
@@ -275,6 +283,8 @@ static void check_subscribe(struct config_reading *r)
 
 void tb_config_check(struct config_reading *r)
 {
+    TB_ASSERT(r->config->peer_count <= TB_CONFIG_LIST_MAX && r->config->model_count <= TB_CONFIG_LIST_MAX);
+    TB_ASSERT(r->config->subscribe_count <= TB_CONFIG_LIST_MAX);
     check_numbers(r);
     check_sockets(r);
     check_tls(r);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "gateway/config/config_read.h"
 
 #define COMPLAINTS_MAX 100
@@ -17,6 +18,7 @@ static void clean(char *line)
 static void say_at(const struct config_reading *r, tb_config_complain_fn fn, uint32_t line, uint32_t column,
                    const char *text)
 {
+    TB_ASSERT(line > 0 && column > 0);
     char out[1024];
     snprintf(out, sizeof out, "%.300s:%" PRIu32 ":%" PRIu32 ": %s", r->name, line, column, text);
     clean(out);

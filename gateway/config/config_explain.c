@@ -96,6 +96,7 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
         text = tb_choice_wish_name(*(const enum tb_choice_wish *)at);
         break;
     case CONFIG_LEVEL:
+        TB_ASSERT(*(const enum tb_log_level *)at <= TB_LOG_DEBUG);
         text = levels[*(const enum tb_log_level *)at];
         break;
     case CONFIG_POLICY:
@@ -177,6 +178,7 @@ static void keys_of(enum config_scope scope, const char *shown, const void *base
 
 static void each_set(const struct tb_config *c, key_fn fn, void *user)
 {
+    TB_ASSERT(c->peer_count <= TB_CONFIG_LIST_MAX && c->model_count <= TB_CONFIG_LIST_MAX);
     char shown[128];
     keys_of(CONFIG_ROOT, "", c, fn, user);
     for (uint32_t i = 0; i < c->peer_count; i++) {

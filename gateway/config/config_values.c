@@ -190,6 +190,8 @@ const char *tb_config_set_scalar(struct config_reading *r, const struct config_k
     case CONFIG_LEVEL:
         return tb_log_level_parse(text, at) ? NULL : "is none of error, warn, info, debug";
     default:
+        TB_ASSERT(key->type != CONFIG_NAMES && key->type != CONFIG_IDENTITIES &&
+                  key->type != CONFIG_SCHEDULE);
         if (!text_valid(key->type, text))
             return key->type == CONFIG_ADDRESS ? "is not ADDRESS:PORT, such as 0.0.0.0:7400 or [::]:7400"
                    : key->type == CONFIG_DIAL

@@ -90,6 +90,7 @@ static void set_list(struct walk *w, const struct config_key *key, const struct 
 
 static void look_at_file(struct walk *w, const struct config_key *key, const struct config_node *node)
 {
+    TB_ASSERT(key->type == CONFIG_FILE && node->kind == CONFIG_SCALAR);
     const int fd = tb_sys_open(node->text, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0)
         tb_config_complain(w->r, node, "%s%s%s: cannot read \"%.200s\": %s", w->shown, dot(w), key->path,
@@ -244,6 +245,7 @@ static void walk_entry(struct walk *w, const char *section, const struct config_
 
 static void walk_map(struct walk *w, const char *section, const struct config_node *map)
 {
+    TB_ASSERT(map->kind == CONFIG_MAP);
     for (const struct config_node *entry = map->first; entry != NULL; entry = entry->next)
         if (!is_duplicate(w, section, map, entry)) walk_entry(w, section, entry);
 }
@@ -251,6 +253,7 @@ static void walk_map(struct walk *w, const char *section, const struct config_no
 /* The place to name for a key that is missing: its section where there is one. */
 static const struct config_node *missing_at(const struct walk *w, const struct config_key *key)
 {
+    TB_ASSERT(key->required && key->scope == w->scope);
     char section[64];
     snprintf(section, sizeof section, "%s", key->path);
     char *end = strchr(section, '.');
@@ -333,6 +336,7 @@ static void walk_named(struct config_reading *r, enum config_scope scope, const 
 
 static void walk_subscribe(struct config_reading *r, const struct config_node *list)
 {
+    TB_ASSERT(list->kind == CONFIG_LIST);
     struct tb_config *c = r->config;
     uint32_t number = 0;
     for (const struct config_node *item = list->first; item != NULL; item = item->next) {

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/assert.h"
 #include "gateway/config/config.h"
 
 #define OTHERS 512u /* control clients, loops, the store, logs, handshakes */
@@ -12,6 +13,7 @@
  * peer. */
 uint64_t tb_descriptors_needed(const struct tb_config *c)
 {
+    TB_ASSERT(c->link_streams <= TB_CONFIG_STREAMS_MAX && c->peer_count <= TB_CONFIG_LIST_MAX);
     const uint64_t streams = c->link_streams != 0 ? c->link_streams : TB_CONFIG_STREAMS_MAX;
     return 2 * (uint64_t)c->session_max + 2 * (uint64_t)c->peer_count * (streams + 1) + OTHERS;
 }

@@ -8,7 +8,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/net/chan.h"
+#include "base/net/listen.h"
 #include "base/net/resolve.h"
 #include "base/net/tcp.h"
 #include "gateway/arena/arena.h"

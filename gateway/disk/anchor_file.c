@@ -26,6 +26,7 @@ static uint64_t aligned(uint64_t at)
 static enum tb_status fail(char error_out[TB_ANCHOR_ERROR_BYTES], enum tb_status status, const char *path,
                            const char *why)
 {
+    TB_ASSERT(status != TB_OK);
     (void)snprintf(error_out, TB_ANCHOR_ERROR_BYTES, "%.300s: %s", path, why);
     return status;
 }
@@ -85,6 +86,7 @@ static void offsets_fill(struct tb_anchor_file *f, uint64_t head)
 
 static enum tb_status tables_new(struct tb_anchor_file *f)
 {
+    TB_ASSERT(f->manifests == NULL && f->memory == NULL && f->offsets == NULL);
     f->manifests = tb_calloc(f->key.shard_count, sizeof *f->manifests);
     f->memory = tb_calloc(f->key.shard_count, sizeof *f->memory);
     f->offsets = tb_calloc(f->key.shard_count, sizeof *f->offsets);
@@ -180,6 +182,7 @@ enum tb_status tb_anchor_write(struct tb_anchor_file *f, uint32_t shard, uint64_
  * somebody who needs it. */
 enum tb_status tb_anchor_flush(struct tb_anchor_file *f)
 {
+    TB_ASSERT(f->fd >= 0);
     if (tb_sys_fsync(f->fd) != 0) return TB_SITE_IO;
     (void)posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
     return TB_OK;

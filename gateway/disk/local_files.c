@@ -50,6 +50,7 @@ __attribute__((format(printf, 3, 4))) static enum tb_status refuse(struct tb_loc
                                                                    enum tb_status status, const char *format,
                                                                    ...)
 {
+    TB_ASSERT(l->error != NULL && status != TB_OK); /* while it is opened */
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(l->error, TB_LOCAL_ERROR_BYTES, format, arguments);
@@ -139,6 +140,7 @@ static enum tb_status add_file(struct tb_local_files *l, const char *path, uint6
         return refuse(l, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_LOCAL_FILES_MAX);
     const enum tb_status s = grow_files(l);
     if (s != TB_OK) return s;
+    TB_ASSERT(l->file_count < l->file_cap && strlen(path) > l->folder_bytes);
     struct local_file *f = &l->files[l->file_count];
     *f = (struct local_file){.path = tb_strdup(path), .bytes = bytes};
     if (f->path == NULL) return no_memory(l);
@@ -414,6 +416,7 @@ static bool tensor_read(struct tb_local_files *l, const struct tb_tensor *t, uin
     const struct box b = box_of(t);
     const uint64_t bits = tb_tensor_bits(t); /* a box begins and ends on whole bytes (layout.h) */
     const uint64_t run_bytes = (b.run * bits + 7) / 8;
+    TB_ASSERT(run_bytes > 0 || count == 0);
     TB_ASSERT(from <= t->bytes && count <= t->bytes - from);
     const uint64_t first = l->files[local->file].parsed.header_bytes + local->tensor->begin;
     while (count > 0) {

@@ -124,6 +124,7 @@ static enum tb_status say(struct tb_safetensors_error *error_out, enum tb_status
                           const char *format, ...)
 {
     const int used = snprintf(error_out->text, sizeof error_out->text, "%.200s: ", file);
+    TB_ASSERT(used > 0 && (size_t)used < sizeof error_out->text);
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(error_out->text + used, sizeof error_out->text - (size_t)used, format, arguments);

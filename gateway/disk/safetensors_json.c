@@ -42,6 +42,7 @@ struct tb_safetensors_shown tb_safetensors_show(const char *bytes, size_t count)
         const bool plain = c >= 0x20 && c != 0x7f && c != '"' && c != '\\';
         used += (size_t)snprintf(s.text + used, sizeof s.text - used, plain ? "%c" : "\\x%02x", c);
     }
+    TB_ASSERT(used + sizeof "..." <= sizeof s.text);
     (void)snprintf(s.text + used, sizeof s.text - used, "%s", count > 60 ? "..." : "");
     return s;
 }
@@ -49,6 +50,7 @@ struct tb_safetensors_shown tb_safetensors_show(const char *bytes, size_t count)
 bool tb_safetensors_refuse(struct tb_safetensors_parse *p, enum tb_status status, const char *format, ...)
 {
     if (p->status != TB_OK) return false;
+    TB_ASSERT(status != TB_OK);
     p->status = status;
     va_list arguments;
     va_start(arguments, format);
@@ -349,6 +351,7 @@ static const char *const expected[] = {
 
 static int step(struct tb_safetensors_parse *p, enum event event, struct text t)
 {
+    TB_ASSERT(p->state <= DONE);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].in != p->state || rows[i].on != event) continue;
         if (rows[i].act != NULL) return rows[i].act(p, t);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/net/listen.h"
 #include "intra/fabric/door_inside.h"
 
 #define GREET_WITHIN TB_SECONDS(5)

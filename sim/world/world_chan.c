@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/net/listen.h"
 #include "world_faults.h"
 #include "world_machine.h"
 #include "world_pipe.h"

@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/net/listen.h"
 #include "base/net/resolve.h"
 #include "net_world.h"
 #include "tests/fault/sweep.h"

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/net/listen.h"
 #include "wan/link/link.h"
 #include "wan/link/links_check.h"
 #include "wan/link/links_inside.h"

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/net/chan.h"
+#include "base/net/listen.h"
 
 #define REQUEST_BYTES_MAX (64u << 10)
 #define CLIENTS_MAX       64u

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/net/listen.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"

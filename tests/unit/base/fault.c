@@ -58,7 +58,7 @@ static void points_are_independent(void **state)
     (void)state;
     tb_fault_arm(TB_FAULT_open, 1, true);
     assert_true(malloc_works());
-    assert_int_equal(tb_sys_open("/dev/null", O_RDONLY, 0), -1);
+    assert_int_equal(tb_sys_open("/dev/null", O_RDONLY | O_CLOEXEC, 0), -1);
     assert_int_equal(errno, EMFILE);
 }
 
@@ -77,7 +77,7 @@ static void every_wrapper_fails(void **state)
     rows++;
     int rows = 0;
     FAILS(malloc, tb_malloc(1), NULL, ENOMEM)
-    FAILS(open, tb_sys_open("/dev/null", O_RDONLY, 0), -1, EMFILE)
+    FAILS(open, tb_sys_open("/dev/null", O_RDONLY | O_CLOEXEC, 0), -1, EMFILE)
     FAILS(mmap, tb_sys_mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), MAP_FAILED, ENOMEM)
     FAILS(ftruncate, tb_sys_ftruncate(-1, 0), -1, EIO)
     FAILS(fallocate, tb_sys_fallocate(-1, 0, 0, 1), -1, ENOSPC)
@@ -85,12 +85,12 @@ static void every_wrapper_fails(void **state)
     FAILS(pwrite, tb_sys_pwrite(-1, &m, 1, 0), -1, ENOSPC)
     FAILS(fsync, tb_sys_fsync(-1), -1, EIO)
     FAILS(rename, tb_sys_rename("/nonexistent/a", "/nonexistent/b"), -1, EIO)
-    FAILS(socket, tb_sys_socket(AF_UNIX, SOCK_STREAM, 0), -1, EMFILE)
+    FAILS(socket, tb_sys_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), -1, EMFILE)
     FAILS(connect, tb_sys_connect(-1, NULL, 0), -1, ECONNREFUSED)
     FAILS(accept, tb_sys_accept(-1, NULL, NULL), -1, EMFILE)
     FAILS(recvmsg, tb_sys_recvmsg(-1, &m, 0), -1, ECONNRESET)
-    FAILS(sendmsg, tb_sys_sendmsg(-1, &m, 0), -1, EPIPE)
-    FAILS(memfd, tb_sys_memfd("x", 0), -1, EMFILE)
+    FAILS(sendmsg, tb_sys_sendmsg(-1, &m, MSG_NOSIGNAL), -1, EPIPE)
+    FAILS(memfd, tb_sys_memfd("x", MFD_CLOEXEC), -1, EMFILE)
     FAILS(library, tb_library_malloc(1), NULL, ENOMEM)
     FAILS(library, tb_library_calloc(1, 1), NULL, ENOMEM)
     FAILS(library, tb_library_realloc(NULL, 1), NULL, ENOMEM)
@@ -131,7 +131,7 @@ static void the_environment_arms(void **state)
     setenv("TB_FAULT", "open:1,malloc:2+", 1);
     assert_true(tb_fault_from_env());
     unsetenv("TB_FAULT");
-    assert_int_equal(tb_sys_open("/dev/null", O_RDONLY, 0), -1);
+    assert_int_equal(tb_sys_open("/dev/null", O_RDONLY | O_CLOEXEC, 0), -1);
     assert_true(malloc_works());
     assert_false(malloc_works());
     assert_false(malloc_works());

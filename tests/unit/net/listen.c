@@ -1,4 +1,4 @@
-/* Listening sockets: base/net/listen.c, declared in chan.h.
+/* Listening sockets: base/net/listen.c.
  * Covers: base/net/listen.c */
 #include <errno.h>
 #include <fcntl.h>

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/listen.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_why.h"
