@@ -161,7 +161,8 @@ static inline __attribute__((always_inline)) void chain_begin(lanes chain[8])
 static inline __attribute__((always_inline)) void chain_out(const lanes chain[8], struct tb_blake3_node *out)
 {
     uint32_t words[8][LANES];
-    memcpy(words, chain, sizeof words);
+    for (size_t i = 0; i < 8; i++)
+        memcpy(words[i], &chain[i], sizeof words[i]);
     for (size_t l = 0; l < LANES; l++)
         for (size_t i = 0; i < 8; i++)
             out[l].words[i] = words[i][l];
