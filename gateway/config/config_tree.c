@@ -68,8 +68,9 @@ static enum tb_status place(struct building *b, struct config_node *node, yaml_m
         if (node->kind == CONFIG_MAP) b->tree->root = node;
         return TB_OK;
     }
-    struct config_node *parent = b->open[b->depth - 1];
-    TB_ASSERT(b->depth <= TB_CONFIG_DEPTH_MAX && node->next == NULL);
+    const uint32_t at = b->depth - 1;
+    TB_ASSERT(at < TB_CONFIG_DEPTH_MAX && node->next == NULL);
+    struct config_node *parent = b->open[at];
     TB_ASSERT((parent->kind == CONFIG_MAP) == (b->key != NULL)); /* an entry of a map alone has a key */
     node->key = b->key;
     b->key = NULL;
