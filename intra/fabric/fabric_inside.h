@@ -61,7 +61,7 @@ struct tb_fabric {
     uint32_t trays; /* that the door's readers have */
     /* Openings of trays, the first of them on the pool. They outlive their hops where a driver
      * stands still, and keep one thread of the pool then, not all. */
-    STAILQ_HEAD(, tb_shm_tray_opening) openings;
+    STAILQ_HEAD(tb_shm_tray_openings, tb_shm_tray_opening) openings;
     LIST_HEAD(, tb_hop) hops;
     bool ending;
     tb_time_ns checked_at;
