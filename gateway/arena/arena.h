@@ -11,22 +11,21 @@
  * version leaves as a whole. It is new when the file is made, when opening had to drop something
  * damaged, and when a held chunk fails its re-verification.
  *
- * Threads: every call may come from any thread (one mutex inside, never held over a pass on
- * bytes). A region pointer is valid until tb_arena_free; a thread that did not agree on that
- * with the freeing thread holds a pin (ref/unref) meanwhile. Places are used without any
- * lock, as place.h says. */
+ * Here: the file as a whole. A version's share of it: arena_reserve.h (space), arena_regions.h
+ * (regions, places, pins), arena_verify.h (chunks that an earlier process left).
+ *
+ * Threads: every call of these headers may come from any thread (one mutex inside, never held over
+ * a pass on bytes). */
 #ifndef TB_GATEWAY_ARENA_H
 #define TB_GATEWAY_ARENA_H
 
 #include "base/ident.h"
 #include "base/layout/layouts.h"
-#include "base/layout/place.h"
 
 #define TB_ARENA_ERROR_BYTES 512
 #define TB_ARENA_BYTES_MIN   ((uint64_t)8 << 20)
 
 struct tb_arena;
-struct tb_arena_region;
 
 struct tb_arena_options {
     const char *path;
@@ -75,72 +74,6 @@ struct tb_arena_budget {
 };
 void tb_arena_budget(struct tb_arena *arena, struct tb_arena_budget *budget_out);
 
-/* ---- regions ---- */
-
-/* A region without shards yet, for a version whose shards come one after another.
- * key->root may be zero.
- *   TB_DONE_BEFORE  the uid has a region: *region_out is that one
- *   TB_CONFLICT     it has, with another key (the root aside); *region_out is untouched
- *   TB_SITE_NOMEM   no slot, no heap
- *   TB_TOO_LARGE    more shards than the file has slots, for its life; error_out has the numbers */
-TB_MUST_USE enum tb_status tb_arena_region_new(struct tb_arena *arena, const struct tb_version_key *key,
-                                               struct tb_arena_region **region_out,
-                                               char error_out[TB_ARENA_ERROR_BYTES]);
-/* Space for one shard. The manifest is copied; its digests may come later (tb_arena_digests_done).
- *   TB_DONE_BEFORE  the shard has space and an equal manifest root
- *   TB_CONFLICT     it has space with another root
- *   TB_SITE_NOMEM   it does not fit: error_out says how much it needs, how much is free, and the
- *                   largest piece; nothing was changed
- *   TB_BAD_ARGUMENT shard is not below the key's shard_count */
-TB_MUST_USE enum tb_status tb_arena_shard_reserve(struct tb_arena_region *region, uint32_t shard,
-                                                  const struct tb_manifest *manifest,
-                                                  char error_out[TB_ARENA_ERROR_BYTES]);
-/* Both for all shards of a version in one step: all or nothing. manifests[s] is shard s; count must
- * be key->shard_count. */
-TB_MUST_USE enum tb_status tb_arena_reserve(struct tb_arena *arena, const struct tb_version_key *key,
-                                            const struct tb_manifest *const *manifests, uint32_t count,
-                                            struct tb_arena_region **region_out,
-                                            char error_out[TB_ARENA_ERROR_BYTES]);
-/* Once all of place->manifest->digests are filled: checks them against the manifest's root and
- * writes them to the file, so that held bits set from now on survive. Until then nothing may be
- * claimed there. A reserve with complete digests has done this already. TB_DONE_BEFORE;
- * TB_CHUNK_DIGEST: they do not hash to the root; TB_BAD_STATE: the shard has no space. */
-TB_MUST_USE enum tb_status tb_arena_digests_done(struct tb_arena_region *region, uint32_t shard);
-
-struct tb_arena_region *tb_arena_region(struct tb_arena *arena, const struct tb_id *uid); /* NULL: none */
-/* The region after `previous` in the order in which they were made (NULL: the first), or NULL. */
-struct tb_arena_region *tb_arena_region_next(struct tb_arena *arena, struct tb_arena_region *previous);
-
-/* Stays valid with the region; the root is zero until it was set. */
-const struct tb_version_key *tb_arena_region_key(const struct tb_arena_region *region);
-uint32_t tb_arena_region_state(const struct tb_arena_region *region);
-/* A number of the caller's, 0 for a new region; it survives a restart. */
-void tb_arena_region_set_state(struct tb_arena_region *region, uint32_t state);
-/* Once the version is ready. TB_CONFLICT: another root was set before. */
-TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *region,
-                                                    const struct tb_digest *root);
-/* Every shard has space and its digests. */
-bool tb_arena_region_complete(const struct tb_arena_region *region);
-bool tb_arena_region_whole(const struct tb_arena_region *region);     /* complete, and every chunk is held */
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *region); /* of the file, what it takes */
-/* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole
- * version. While it is told, streams and hops land: whoever counts and then asks
- * tb_arena_region_whole may hear of a whole version whose last chunk was in no count. */
-bool tb_arena_region_tell(const struct tb_arena_region *region,
-                          void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user);
-/* NULL until the shard has space. The same address for the region's life; after a restart claims
- * are clear and held bits as they were. */
-struct tb_place *tb_arena_place(struct tb_arena_region *region, uint32_t shard);
-/* True once digests are complete: the place may be claimed and served. */
-bool tb_arena_place_ready(const struct tb_arena_region *region, uint32_t shard);
-
-/* Pins: a stream, hop or export that may touch the bytes keeps one. */
-void tb_arena_region_ref(struct tb_arena_region *region);
-void tb_arena_region_unref(struct tb_arena_region *region);
-/* TB_BAD_STATE while pinned: try again when the last pin is gone. Else the region is gone, in the
- * file too, and its pointers with it. */
-TB_MUST_USE enum tb_status tb_arena_free(struct tb_arena_region *region);
-
 /* ---- mapping ahead of use ---- */
 
 /* Maps about max_bytes more of the file, so that who lands there meets no page fault. For a
@@ -157,31 +90,5 @@ struct tb_arena_mapping {
 };
 /* `look` for huge_bytes too: it reads /proc/self/smaps, which takes a while. */
 void tb_arena_mapping(struct tb_arena *arena, bool look, struct tb_arena_mapping *mapping_out);
-
-/* ---- verifying what an earlier process left ---- */
-
-/* True: held, and its digest matched in this process (as it landed or since). Only such a
- * chunk may be a base. */
-bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard, uint32_t k);
-/* Makes it so. TB_CHUNK_DIGEST: it did not match; it is no longer held and the arena has a new life
- * (logged). TB_CHUNK_ABSENT. */
-TB_MUST_USE enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k);
-/* The same for a chunk that somebody found to be wrong: it is digested whether trusted or not. */
-TB_MUST_USE enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t shard, uint32_t k);
-
-/* So many chunks of the shard failed since this was last asked. One caller asks: each
- * failure counts once. */
-uint32_t tb_arena_place_rotted(struct tb_arena_region *region, uint32_t shard);
-
-struct tb_arena_verified {
-    uint64_t bytes;  /* digested in this step */
-    uint32_t chunks; /* likewise */
-    uint32_t bad;    /* chunks that failed in this step: not held any more; the life is new */
-};
-/* Digests held chunks that were found at open, at least one and until max_bytes are passed. For a
- * thread of low priority; a free that meets it waits for the chunk in hand (a few ms). TB_AGAIN:
- * there is more; TB_END: all are verified. */
-TB_MUST_USE enum tb_status tb_arena_verify_step(struct tb_arena *arena, uint64_t max_bytes,
-                                                struct tb_arena_verified *done_out);
 
 #endif

@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/huge_pages.h"
+#include "base/layout/place.h"
 #include "base/log.h"
 
 #define HEADER_BYTES      4096u

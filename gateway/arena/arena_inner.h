@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "base/layout/layouts.h"
+#include "base/layout/place.h"
 #include "gateway/arena/arena_file.h"
 
 #define ARENA_NO_RECORD UINT32_MAX

@@ -1,6 +1,6 @@
 /* arena_regions.c - the regions of an arena: the list in the order in which they were made, the
  * table by uid, their records in the file, their states and pins. */
-#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
 
 #include <string.h>
 

@@ -1,12 +1,13 @@
 /* arena_reserve.c - a region and space for its shards, reserved and freed. In the file both exist
  * as a whole or not at all, whatever instant a kill hits. */
-#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_reserve.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "gateway/arena/arena_inner.h"
+#include "gateway/arena/arena_regions.h"
 
 /* Packed bytes of at least so many start on a huge page; for smaller ones the gap would cost
  * more than it brings. */

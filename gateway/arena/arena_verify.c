@@ -2,12 +2,15 @@
  *
  * A chunk that fails: first the new life, then the cleared bit, so that no peer sees a
  * loss within one life. */
+#include "gateway/arena/arena_verify.h"
+
 #include <inttypes.h>
 
 #include "base/assert.h"
 #include "base/layout/chunk_digest.h"
 #include "base/log.h"
 #include "gateway/arena/arena_inner.h"
+#include "gateway/arena/arena_regions.h"
 
 struct suspect {
     struct tb_arena_region *region;

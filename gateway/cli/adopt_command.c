@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/assert.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/gateway_session.h"
@@ -26,6 +28,7 @@ struct adopting {
 static enum tb_status ask(struct adopting *a, const char *key, json_t *value, json_t **reply_out,
                           const json_t **adopt_out)
 {
+    TB_ASSERT(key != NULL || value == NULL); /* a value without a key would be lost */
     json_t *request = json_pack("{s:s, s:s}", "cmd", "adopt", "model", a->model);
     enum tb_status s = request != NULL ? TB_OK : TB_BAD_ARGUMENT;
     if (s != TB_OK) (void)snprintf(a->error, sizeof a->error, "the model's name is not UTF-8");
@@ -65,6 +68,7 @@ static bool is_running(const json_t *adopt)
 
 static enum tb_cli_exit give_up(struct adopting *a, enum tb_status why)
 {
+    TB_ASSERT(why == TB_TIMEOUT || why == TB_CANCELLED);
     json_t *reply = NULL;
     const json_t *adopt = NULL;
     tb_progress_end(&a->progress);
@@ -115,6 +119,7 @@ static enum tb_cli_exit follow(struct adopting *a, json_t *reply, const json_t *
 
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 2); /* the table of commands says so */
     struct adopting a = {.call = call, .model = call->arguments[0]};
     char folder[PATH_MAX];
     json_t *reply = NULL;

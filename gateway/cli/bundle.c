@@ -29,6 +29,7 @@ struct opening {
 
 enum tb_status tb_bundle_refuse(struct tb_bundle_error *error, enum tb_status status, const char *format, ...)
 {
+    TB_ASSERT(status != TB_OK); /* or the caller would go on */
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(error->text, sizeof error->text, format, arguments);
@@ -63,6 +64,7 @@ static int64_t time_of(const struct stat *st)
 
 static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f, int fd)
 {
+    TB_ASSERT(f->bytes == NULL && f->count == 0);
     struct stat st;
     if (fstat(fd, &st) != 0)
         return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", f->path, strerror(errno));
@@ -83,6 +85,7 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f, int 
  * time. */
 static enum tb_status read_head(struct opening *o, struct tb_bundle_file *f, int fd, uint64_t bytes)
 {
+    TB_ASSERT(f->head == NULL && bytes <= f->count);
     f->head = tb_malloc(bytes + 1);
     if (f->head == NULL) return tb_bundle_no_memory(o->error);
     if (tb_disk_read(fd, 0, bytes, f->head)) return TB_OK;
@@ -131,6 +134,7 @@ static enum tb_status open_file(struct opening *o, struct tb_bundle_file *f)
 
 static enum tb_status grow_files(struct opening *o)
 {
+    TB_ASSERT(o->bundle->file_count <= o->bundle->file_cap);
     struct tb_bundle *b = o->bundle;
     if (b->file_count < b->file_cap) return TB_OK;
     const uint32_t cap = b->file_cap == 0 ? 16 : b->file_cap * 2;
@@ -159,6 +163,7 @@ static enum tb_status add_file(struct opening *o, const char *path, const char *
     enum tb_status s = grow_files(o);
     if (s != TB_OK) return s;
     TB_ASSERT(b->files != NULL);
+    TB_ASSERT(b->file_count < b->file_cap);
     /* From here on the bundle owns it, and close lets go of whatever was reached. */
     struct tb_bundle_file *f = &b->files[b->file_count++];
     *f = (struct tb_bundle_file){.name = tb_strdup(name), .path = tb_strdup(path)};
@@ -194,6 +199,7 @@ static enum tb_status add_entry(struct opening *o, const char *folder, const cha
 
 static enum tb_status add_folder(struct opening *o, const char *path, const char *name, int depth)
 {
+    TB_ASSERT(depth > 0); /* counted with this one */
     struct dirent **entries = NULL;
     if (depth > TB_BUNDLE_DEPTH_MAX)
         return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path,
@@ -212,6 +218,7 @@ static enum tb_status add_folder(struct opening *o, const char *path, const char
 /* `name` is "" for a folder that was given: its files are named by their way inside. */
 static enum tb_status add_path(struct opening *o, const char *path, const char *name, int depth)
 {
+    TB_ASSERT(depth >= 0 && depth <= TB_BUNDLE_DEPTH_MAX);
     struct stat st;
     if (stat(path, &st) != 0)
         return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", path, strerror(errno));
@@ -247,6 +254,7 @@ static enum tb_status add_blob(struct opening *o, const struct tb_bundle_file *f
 
 static void add_tensors(struct tb_bundle *b, const struct tb_bundle_file *f)
 {
+    TB_ASSERT(f->parsed.tensor_count == 0 || f->is_safetensors);
     for (uint32_t i = 0; i < f->parsed.tensor_count; i++) {
         const struct tb_safetensors_tensor *t = &f->parsed.tensors[i];
         b->tensors[b->tensor_count++] = (struct tb_tensor_desc){
@@ -280,12 +288,14 @@ static enum tb_status fill(struct opening *o)
         add_tensors(b, &b->files[f]);
         s = add_blob(o, &b->files[f]);
     }
+    TB_ASSERT(s != TB_OK || (b->tensor_count == tensors && b->blob_count == b->file_count));
     return s;
 }
 
 enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
                               struct tb_bundle *bundle_out, struct tb_bundle_error *error_out)
 {
+    TB_ASSERT(path_count > 0);
     struct tb_bundle bundle = {0};
     struct opening o = {.bundle = &bundle, .exclude = exclude, .error = error_out};
     enum tb_status s = TB_OK;
@@ -360,6 +370,7 @@ static enum tb_status add_mark(struct tb_bundle *b, const struct tb_bundle_file 
 
 enum tb_status tb_bundle_mark(struct tb_bundle *bundle, struct tb_bundle_error *error_out)
 {
+    TB_ASSERT(bundle->blob_count == bundle->file_count); /* not marked yet */
     uint8_t *buffer = tb_malloc(DIGEST_BYTES);
     if (buffer == NULL) return tb_bundle_no_memory(error_out);
     enum tb_status s = TB_OK;

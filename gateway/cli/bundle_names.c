@@ -151,6 +151,7 @@ static enum tb_status make_name(struct naming *n, const struct entry *e)
 
 static enum tb_status refuse_pair(struct naming *n, const struct entry *a, const struct entry *b)
 {
+    TB_ASSERT(strcmp(a->name, b->name) == 0);
     return tb_bundle_refuse(
         n->error, TB_CONFLICT,
         "tensor \"%.100s\" is in %.120s and in %.120s, and %s which counts: leave one out with "
@@ -162,6 +163,7 @@ static enum tb_status refuse_pair(struct naming *n, const struct entry *a, const
 /* Entries of one name. */
 static enum tb_status name_group(struct naming *n, const struct entry *first, uint32_t count)
 {
+    TB_ASSERT(count > 1 && first + count <= n->entries + n->count);
     const struct entry *last = NULL; /* of those that no index passed over, in the order of their paths */
     uint32_t counting = 0;
     enum tb_status s = TB_OK;

@@ -2,8 +2,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/options.h"
 
 /* a chain of a thousand hosts must stay on the screen: behind it the depth stands as a number */
 #define INDENT_MAX 12u
@@ -20,6 +23,7 @@ struct tree {
 
 static size_t source_of(const struct tree *t, size_t i)
 {
+    TB_ASSERT(i < t->count);
     const json_t *source = json_object_get(json_array_get(t->members, i), "source");
     const json_int_t at = json_is_integer(source) ? json_integer_value(source) : -1;
     return at < 0 || (size_t)at >= t->count ? NOBODY : (size_t)at;
@@ -108,6 +112,7 @@ static void print_member(const json_t *m, size_t depth, uint64_t chunks)
 /* A member and all behind it, the nearest first; without recursion, as a chain may be long. */
 static void print_from(struct tree *t, size_t root, uint64_t chunks)
 {
+    TB_ASSERT(root < t->count && source_of(t, root) == NOBODY);
     size_t depth = 0;
     for (size_t i = root; i != NOBODY;) {
         if (!t->shown[i]) print_member(json_array_get(t->members, i), depth, chunks);
@@ -164,6 +169,7 @@ static void print_chains(const struct tb_cli_call *call, const json_t *reply)
 
 enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count <= 1); /* the table of commands says so */
     json_t *reply = NULL;
     json_t *request = json_pack("{s:s}", "cmd", "chains");
     if (request != NULL && call->argument_count > 0 &&

@@ -1,13 +1,12 @@
-/* cli.h - commands as rows of one table: it parses the command line, and makes help, man page and
- * completion from the same words.
+/* cli.h - commands as rows of one table: what a row is, a call of one, and the exit codes.
  *
- * Threads: one. */
+ * commands.h has the table. options.h parses the command line by it, and manual.h makes help, man
+ * page and completion from the same words. Threads: one. */
 #ifndef TB_GATEWAY_CLI_CLI_H
 #define TB_GATEWAY_CLI_CLI_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "tombolo/status.h"
 
@@ -73,57 +72,5 @@ struct tb_cli_call {
     int argument_count;
     char **arguments; /* borrowed from argv */
 };
-
-/* The table; ends with a row without a name. */
-const struct tb_cli_command *tb_cli_commands(void);
-
-/* The command that such a word may have been meant for: it begins so, or has one letter other.
- * NULL: none, or several. */
-const char *tb_cli_meant(const struct tb_cli_command *commands, const char *word);
-
-/* Which command argv[1..] names, and how many words that took; NULL when there is none. */
-const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, int argc, char **argv,
-                                         int *words_out);
-/* Reads what follows the command's words. On false `error` says what is not understood;
- * *help_out is true for --help. */
-bool tb_cli_parse(const struct tb_cli_command *command, int argc, char **argv, struct tb_cli_call *call_out,
-                  bool *help_out, char error[256]);
-
-/* Options of a call. The name must be one of the command's. */
-bool tb_cli_given(const struct tb_cli_call *call, const char *name);
-const char *tb_cli_text(const struct tb_cli_call *call, const char *name); /* NULL when not given */
-/* COUNT, SECONDS. */
-uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name, uint64_t otherwise);
-int64_t tb_cli_signed(const struct tb_cli_call *call, const char *name, int64_t otherwise); /* SIGNED */
-/* Whether the command knows such an option. */
-bool tb_cli_has(const struct tb_cli_call *call, const char *name);
-
-/* "12" or "3:12": run 0 when none is named. False for anything else. */
-bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out);
-
-/* manual.c */
-void tb_cli_help(FILE *to, const struct tb_cli_command *commands);
-void tb_cli_help_command(FILE *to, const struct tb_cli_command *command);
-/* Whether it is the first of two words of some command. */
-bool tb_cli_is_group(const struct tb_cli_command *commands, const char *word);
-/* Help of every command of that group; false when there is none. */
-bool tb_cli_help_group(FILE *to, const struct tb_cli_command *commands, const char *word);
-
-/* The commands, each in the file of its name. */
-enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call);
-enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call);
 
 #endif

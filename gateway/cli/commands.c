@@ -1,9 +1,9 @@
 /* commands.c - the table of commands: all that `tombolo` can do, in the order in
  * which help shows it. */
+#include "gateway/cli/commands.h"
+
 #include <limits.h>
 #include <stddef.h>
-
-#include "gateway/cli/cli.h"
 
 #define COMMON_OPTIONS                                                                                       \
     {"json", TB_CLI_FLAG, NULL, "one JSON object a result on standard output, also for a failure"},          \

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/assert.h"
+#include "gateway/cli/commands.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
@@ -30,6 +33,7 @@ static uint32_t number_behind(const char **text)
 /* "FILE:LINE:COLUMN: text" taken apart: as much of the file's name as a line of complaint has. */
 static json_t *in_parts(const struct found *f, const char *line)
 {
+    TB_ASSERT(f->json && f->call->argument_count > 0);
     const size_t name = strlen(f->call->arguments[0]);
     const char *rest = strlen(line) > name ? line + (name < 300 ? name : 300) : line;
     const char *text = rest;
@@ -41,6 +45,7 @@ static json_t *in_parts(const struct found *f, const char *line)
 
 static void note(struct found *f, bool error, const char *line)
 {
+    TB_ASSERT(f->errors != NULL && f->warnings != NULL);
     char clean[1024];
     tb_show_clean(line, clean, sizeof clean);
     if (error && f->error_count++ == 0) (void)snprintf(f->first, sizeof f->first, "%s", clean);
@@ -100,6 +105,7 @@ static struct tb_shown counted(unsigned count, const char *what)
 /* Prints what was refused. The exit code of a bad configuration is 1, whatever made it so. */
 static enum tb_cli_exit refused(const struct found *f, int status)
 {
+    TB_ASSERT(status != TB_OK);
     if (!f->json) {
         (void)fprintf(stderr, "tombolo %s: %s: %s, %s (%s)\n", f->call->command->name, f->call->arguments[0],
                       counted(f->error_count, "error").text, counted(f->warning_count, "warning").text,
@@ -148,6 +154,7 @@ static void bounds_print(const struct tb_bounds *bounds)
 
 static enum tb_cli_exit good(const struct found *f, const struct tb_config *config)
 {
+    TB_ASSERT(f->error_count == 0);
     char limit[TB_DESCRIPTORS_TEXT_MAX] = "";
     const struct tb_bounds bounds = tb_bounds_of(config);
     json_t *fields =
@@ -168,6 +175,7 @@ static enum tb_cli_exit good(const struct found *f, const struct tb_config *conf
 
 enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 1); /* the table of commands says so */
     struct tb_config *config = NULL;
     struct found f;
     int status = TB_SITE_NOMEM;
@@ -183,6 +191,7 @@ enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call)
 
 static enum tb_cli_exit load(const struct tb_cli_call *call, struct tb_config **config_out)
 {
+    TB_ASSERT(call->argument_count == 1 && *config_out == NULL);
     struct found f;
     int status = TB_SITE_NOMEM;
     if (found_begin(&f, call)) status = tb_config_load(call->arguments[0], on_error, &f, config_out);

@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gateway/cli/options.h"
 
 const char *tb_control_path(const struct tb_cli_call *call)
 {
@@ -56,6 +57,7 @@ static enum tb_status connect_to(const char *path, int *fd_out, char error[512])
 /* Waits until the socket is ready for `events`. */
 static enum tb_status wait_for(int fd, short events, tb_time_ns until, char error[512])
 {
+    TB_ASSERT(fd >= 0 && (events == POLLIN || events == POLLOUT));
     for (;;) {
         const tb_time_ns now = tb_clock_now();
         if (now >= until) return refuse(error, TB_TIMEOUT, "the gateway did not answer in time");
@@ -110,6 +112,7 @@ static enum tb_status receive_line(int fd, struct line *l, tb_time_ns until, cha
         if (got > 0) {
             const char *end = memchr(l->bytes + l->used, '\n', (size_t)got);
             l->used += (size_t)got;
+            TB_ASSERT(l->used <= l->cap);
             if (end == NULL) continue;
             l->used = (size_t)(end - l->bytes);
             return TB_OK;
@@ -170,6 +173,7 @@ static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_
 enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
                               char error[512])
 {
+    TB_ASSERT(request == NULL || json_is_object(request));
     int fd = -1;
     char *line = NULL;
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_MS(timeout_ms));
@@ -181,6 +185,7 @@ enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeou
         s = converse(fd, line, until, reply_out, error);
         (void)close(fd);
     }
+    TB_ASSERT(s != TB_OK || json_is_object(*reply_out));
     free(line);
     return s;
 }

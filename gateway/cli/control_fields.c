@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gateway/cli/control_client.h"
+#include "gateway/cli/options.h"
 
 #define ASK_TIMEOUT_S 10u
 

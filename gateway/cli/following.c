@@ -4,10 +4,12 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 enum tb_cli_exit tb_follow_failed(const struct tb_following *f, int status, const char *doing)
 {
+    TB_ASSERT(status != TB_OK);
     if (status == TB_TIMEOUT) return tb_say_failure(f->call, status, "%s: not within --timeout", doing);
     if (status == TB_CANCELLED) return tb_say_failure(f->call, status, "%s: interrupted", doing);
     return tb_say_failure(f->call, status, "%s: %s", doing, tb_last_error());
@@ -15,6 +17,7 @@ enum tb_cli_exit tb_follow_failed(const struct tb_following *f, int status, cons
 
 enum tb_cli_exit tb_follow_folder_failed(const struct tb_following *f, int status)
 {
+    TB_ASSERT(status != TB_OK);
     return tb_say_failure(f->call, status, "%s", f->folders.error.text);
 }
 
@@ -27,6 +30,7 @@ void tb_follow_uid_text(const struct tb_uid *uid, char out[TB_HEX_CHARS])
 
 enum tb_cli_exit tb_follow_say_there(const struct tb_following *f, const struct tb_taking *t)
 {
+    TB_ASSERT(t->path[0] == '/' && t->uid[0] != '\0');
     const struct tb_version_info *v = t->v;
     const double seconds = (double)tb_time_since(t->began, tb_clock_now()) / 1e9;
     json_t *fields =
@@ -42,6 +46,7 @@ enum tb_cli_exit tb_follow_say_there(const struct tb_following *f, const struct 
 
 void tb_follow_tell_full(struct tb_following *f)
 {
+    TB_ASSERT(f->follows && tb_folders_full(&f->folders));
     if (!f->full_told)
         (void)tb_say_failure(f->call, TB_SITE_IO, "%s; the follow waits until there is room",
                              f->folders.error.text);

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 
 #define SESSION_DEFAULT "unix:/run/tombolo/session.sock"
@@ -96,12 +97,14 @@ int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_
     const int status = open_session(&options, SOON_MS, session_out);
     if (status != TB_GATEWAY_AWAY || seconds <= SOON_MS / 1000) return status;
     const uint32_t ms = seconds <= LATER_MS / 1000 ? (uint32_t)seconds * 1000 - SOON_MS : LATER_MS;
+    TB_ASSERT(ms > 0 && ms <= LATER_MS);
     say_waiting(call, ms);
     return open_session(&options, ms, session_out);
 }
 
 enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status)
 {
+    TB_ASSERT(status != TB_OK);
     return tb_say_failure(call, status, "opening a session: %s%s", tb_last_error(),
                           status == TB_GATEWAY_AWAY ? ADVICE : "");
 }
@@ -125,6 +128,7 @@ bool tb_slice_again(struct tb_deadline *deadline, int *status)
     const tb_time_ns now = tb_clock_now();
     if (!away) deadline->away_since = 0;
     if (away && deadline->away_since == 0) deadline->away_since = now;
+    TB_ASSERT(deadline->away_since <= now && away == (deadline->away_since != 0));
     if (*status != TB_TIMEOUT && *status != TB_AGAIN && !away) return false;
     if (tb_signals_caught()) {
         *status = TB_CANCELLED;

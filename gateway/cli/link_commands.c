@@ -3,7 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/options.h"
 
 /* ---- streams ---- */
 
@@ -54,6 +57,7 @@ static void print_streams(const struct tb_cli_call *call, const json_t *reply)
 
 enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 0);
     json_t *reply = NULL;
     const enum tb_cli_exit asked = tb_cli_ask(call, json_pack("{s:s}", "cmd", "streams"), &reply);
     return asked != TB_CLI_DONE ? asked : tb_cli_show(call, reply, print_streams);
@@ -112,6 +116,7 @@ static void print_lag(const struct tb_cli_call *call, const json_t *reply)
 
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count <= 1); /* the table of commands says so */
     json_t *reply = NULL;
     json_t *request = json_pack("{s:s}", "cmd", "lag");
     if (request != NULL && call->argument_count > 0 &&

@@ -1,8 +1,11 @@
 /* manual.c - what the table of commands says, as help, as a man page and as completion for bash. */
+#include "gateway/cli/manual.h"
+
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/cli.h"
+#include "gateway/cli/commands.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/status.h"
 
@@ -225,6 +228,7 @@ static void completion(FILE *to, const struct tb_cli_command *commands)
 
 enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count <= 2); /* the table of commands says so */
     const struct tb_cli_command *commands = tb_cli_commands();
     if (tb_cli_given(call, "man")) {
         man_page(stdout, commands);
@@ -243,6 +247,7 @@ enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call)
             return tb_say_usage("help", false,
                                 "there is no command \"%.100s%s%.100s\"; `tombolo help` lists them", words[1],
                                 *words[2] != '\0' ? " " : "", words[2]);
+        TB_ASSERT(used == call->argument_count);
         tb_cli_help_command(stdout, c);
     }
     return TB_CLI_DONE;

@@ -3,8 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/rate.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
+#include "gateway/cli/options.h"
 
 #define ERROR_CHARS 640 /* a sentence that names gateways and an address */
 
@@ -105,6 +108,7 @@ static void print_versions(const struct tb_cli_call *call, const json_t *reply)
 
 enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count <= 1); /* the table of commands says so */
     json_t *reply = NULL;
     json_t *request = json_pack("{s:s}", "cmd", "versions");
     if (request != NULL && call->argument_count > 0 &&
@@ -275,6 +279,7 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
 
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 0);
     json_t *reply = NULL;
     const enum tb_cli_exit asked = tb_cli_ask(call, json_pack("{s:s}", "cmd", "status"), &reply);
     if (asked != TB_CLI_DONE) return asked;
@@ -285,6 +290,7 @@ enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call)
 
 static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 {
+    TB_ASSERT(call->argument_count == 2);
     if (tb_cli_given(call, "quiet")) return;
     (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
                  tb_count_of(reply, "run"), tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
@@ -292,6 +298,7 @@ static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 2); /* the table of commands says so */
     uint64_t run = 0;
     uint64_t number = 0;
     json_t *reply = NULL;
@@ -309,6 +316,7 @@ enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)
 
 static void print_limits(const struct tb_cli_call *call, const json_t *reply)
 {
+    TB_ASSERT(call->argument_count == 1);
     const json_t *limit = json_object_get(reply, "limit");
     const json_t *hours = json_object_get(limit, "schedule");
     if (tb_cli_given(call, "quiet")) return;
@@ -335,6 +343,7 @@ static bool parse_size(const char *text, uint64_t *out)
     for (uint32_t unit = 0; unit < sizeof units / sizeof *units; unit++) {
         if (strcmp(text + digits, units[unit]) != 0 || n > UINT64_C(1) << (50 - 10 * unit)) continue;
         *out = n << 10 * unit;
+        TB_ASSERT(*out >> 10 * unit == n); /* nothing fell off */
         return true;
     }
     return false;
@@ -366,6 +375,7 @@ static json_t *hours_of(const char *text)
 /* The request, or NULL: which option is wrong stands in *wrong_out. */
 static json_t *limit_request(const struct tb_cli_call *call, const char **wrong_out)
 {
+    TB_ASSERT(call->argument_count == 1); /* PEER */
     const char *rate = tb_cli_text(call, "rate"), *schedule = tb_cli_text(call, "schedule");
     const char *day = tb_cli_text(call, "day-bytes");
     uint64_t number = 0;
@@ -395,6 +405,7 @@ enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call)
     const char *wrong = NULL;
     json_t *reply = NULL;
     json_t *request = limit_request(call, &wrong);
+    TB_ASSERT(request != NULL || wrong != NULL); /* says what is wrong */
     if (request == NULL) return tb_say_failure(call, TB_BAD_ARGUMENT, "%s", wrong);
     const enum tb_cli_exit asked = tb_cli_ask(call, request, &reply);
     if (asked != TB_CLI_DONE) return asked;

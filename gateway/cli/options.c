@@ -1,12 +1,14 @@
-/* options.c - from argv to a call, by the command's own row. See cli.h. */
+/* options.c - from argv to a call, by the command's own row. See options.h. */
+#include "gateway/cli/options.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "gateway/cli/cli.h"
 
 enum tb_cli_exit tb_cli_exit_of(int status)
 {
@@ -110,6 +112,7 @@ bool tb_cli_version_of(const char *text, uint64_t *run_out, uint64_t *number_out
 
 static bool value_good(const struct tb_cli_option *option, const char *value)
 {
+    TB_ASSERT((option->kind == TB_CLI_FLAG) == (option->argument == NULL));
     uint64_t number = 0;
     int64_t either = 0;
     switch (option->kind) {
@@ -136,6 +139,7 @@ const struct tb_cli_command *tb_cli_find(const struct tb_cli_command *commands, 
         if (argc < 2 || strlen(argv[1]) != first || strncmp(argv[1], c->name, first) != 0) continue;
         if (space != NULL && (argc < 3 || strcmp(argv[2], space + 1) != 0)) continue;
         *words_out = space == NULL ? 1 : 2;
+        TB_ASSERT(*words_out < argc);
         return c;
     }
     return NULL;
@@ -212,6 +216,7 @@ static bool take_option(const struct tb_cli_command *command, int index, struct 
 
 static bool take_arguments(const struct tb_cli_command *command, struct tb_cli_call *call, char error[256])
 {
+    TB_ASSERT(call->argument_count >= 0 && call->command == command);
     if (call->argument_count < command->arguments_min)
         (void)snprintf(error, 256, "something is missing: %s takes %s", command->name, command->arguments);
     else if (call->argument_count > command->arguments_max)
@@ -261,6 +266,7 @@ const char *tb_cli_text(const struct tb_cli_call *call, const char *name)
 {
     const int index = option_index(call->command, name);
     TB_ASSERT(index >= 0);
+    TB_ASSERT(index < TB_CLI_OPTIONS_MAX);
     return call->given[index];
 }
 
@@ -274,7 +280,9 @@ uint64_t tb_cli_number(const struct tb_cli_call *call, const char *name, uint64_
     const char *text = tb_cli_text(call, name);
     uint64_t value = otherwise;
     if (text == NULL) return otherwise;
-    const bool seconds = call->command->options[option_index(call->command, name)].kind == TB_CLI_SECONDS;
+    const enum tb_cli_kind kind = call->command->options[option_index(call->command, name)].kind;
+    TB_ASSERT(kind == TB_CLI_SECONDS || kind == TB_CLI_COUNT);
+    const bool seconds = kind == TB_CLI_SECONDS;
     const bool good = seconds ? seconds_of(text, &value) : digits_of(text, strlen(text), &value);
     TB_ASSERT(good); /* looked at when it was parsed */
     return value;

@@ -9,6 +9,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "gateway/cli/options.h"
 
 #define PROGRESS_EVERY TB_MS(100)
 
@@ -51,6 +52,7 @@ void tb_show_clean(const char *text, char *out, size_t cap)
         const unsigned char c = (unsigned char)*text;
         out[used++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
     }
+    TB_ASSERT(used < cap);
     out[used] = '\0';
 }
 
@@ -92,12 +94,14 @@ static void say_clean(char clean_out[SAID_BYTES], const char *format, va_list ar
 
 static void say_error_object(int status, const char *clean)
 {
+    TB_ASSERT(status != TB_OK);
     (void)tb_say_object(json_pack("{s:i, s:b, s:s, s:s}", "schema", 1, "ok", 0, "status",
                                   tb_status_name(status), "error", clean));
 }
 
 enum tb_cli_exit tb_say_failure(const struct tb_cli_call *call, int status, const char *format, ...)
 {
+    TB_ASSERT(status != TB_OK); /* or its exit code would be that of success */
     char clean[SAID_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -180,6 +184,7 @@ void tb_progress_line(char out[160], const char *what, uint64_t done, uint64_t t
     int used =
         snprintf(out, 160, "%.60s  %3d %%  %s of %s", what, (int)((double)done * 100.0 / (double)total),
                  tb_show_bytes(done).text, tb_show_bytes(total).text);
+    TB_ASSERT(used > 0 && used < 160);
     if (rate < 1 || done > total) return;
     used += snprintf(out + used, 160 - (size_t)used, "  %s/s", tb_show_bytes((uint64_t)rate).text);
     if (done < total)

@@ -1,9 +1,12 @@
 #include "gateway/cli/path_status.h"
 
+#include "base/assert.h"
+
 #include <errno.h>
 
 enum tb_status tb_path_status(int error)
 {
+    TB_ASSERT(error > 0); /* the errno of a call that failed */
     switch (error) {
     case ENOENT:
     case ENOTDIR:

@@ -3,7 +3,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/assert.h"
 #include "base/net/pki.h"
+#include "gateway/cli/commands.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/path_status.h"
 
@@ -21,6 +24,7 @@ static enum tb_cli_exit need(const struct tb_cli_call *call, const char *option)
 static enum tb_cli_exit refused(const struct tb_cli_call *call, enum tb_status status, const char *why,
                                 const char *way_around)
 {
+    TB_ASSERT(status != TB_OK);
     const bool in_the_way = status == TB_CONFLICT;
     return tb_say_failure(call, status, "%s%s%s", why, in_the_way ? "; " : "", in_the_way ? way_around : "");
 }
@@ -62,6 +66,7 @@ enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
 
 enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 1); /* the table of commands says so */
     char error[256] = "";
     struct tb_identity identity;
     if (need(call, "dir") != TB_CLI_DONE) return TB_CLI_USAGE;

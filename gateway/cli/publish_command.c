@@ -14,8 +14,10 @@
 #include "base/clock.h"
 #include "base/ident.h"
 #include "gateway/cli/bundle.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/gateway_session.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "gateway/cli/publish_run.h"
 
@@ -76,6 +78,7 @@ static enum tb_cli_exit read_options(struct publishing *p)
  * been replaced by now. */
 static enum tb_cli_exit failed(const struct publishing *p, int status, const char *doing)
 {
+    TB_ASSERT(status != TB_OK && status != TB_DONE_BEFORE);
     struct tb_bundle_error changed;
     const bool any = tb_bundle_changed(&p->bundle, &changed);
     return tb_say_failure(p->call, status, "%s%s%s: %s", any ? changed.text : "", any ? ": " : "", doing,
@@ -84,7 +87,7 @@ static enum tb_cli_exit failed(const struct publishing *p, int status, const cha
 
 static int seal(struct publishing *p)
 {
-    TB_ASSERT(p->registration != NULL && p->shard_index < p->shard_count);
+    TB_ASSERT((p->registration != NULL) == (p->bundle.tensor_count > 0) && p->shard_index < p->shard_count);
     const struct tb_uid run = p->run.info.run;
     const struct tb_publish_options options = {
         .struct_bytes = sizeof options,
@@ -180,6 +183,7 @@ static json_t *kept_fields(const struct publishing *p)
 /* ": run 7, whose newest version is 1000, is shut out" */
 static void say_shut_out(const struct publishing *p, char *out, size_t cap)
 {
+    TB_ASSERT(cap > 0);
     const struct tb_run_info *run = &p->run.info;
     out[0] = '\0';
     if (!tb_publish_run_shut_out(&p->run)) return;
@@ -241,6 +245,7 @@ static enum tb_cli_exit publish_sealed(struct publishing *p)
 
 static enum tb_cli_exit publish_registered(struct publishing *p)
 {
+    TB_ASSERT(p->model != NULL && p->shard_index < p->shard_count); /* read_options */
     p->run = (struct tb_publish_run){
         .call = p->call, .session = p->session, .bundle = &p->bundle, .number = p->number};
     const enum tb_cli_exit opened = tb_publish_run_open(&p->run);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/digest.h"
 #include "base/ident.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 
 #define KEY_CHARS 64
@@ -59,6 +60,7 @@ static int join_or_start(struct tb_publish_run *r)
 
 static enum tb_cli_exit not_opened(const struct tb_publish_run *r, int status)
 {
+    TB_ASSERT(status != TB_OK);
     const char *hint = "";
     if (status == TB_BAD_STATE)
         hint = "; --new-run starts a run with this key, and shuts that one out";
@@ -80,6 +82,7 @@ static bool newest(const struct tb_publish_run *r, uint64_t *run_out, uint64_t *
 
 static enum tb_cli_exit not_above(const struct tb_publish_run *r, int status, const char *doing)
 {
+    TB_ASSERT(status != TB_OK);
     uint64_t run = 0;
     uint64_t number = 0;
     (void)newest(r, &run, &number);
@@ -110,6 +113,7 @@ bool tb_publish_run_again(const struct tb_publish_run *r)
 
 enum tb_cli_exit tb_publish_run_failed(const struct tb_publish_run *r, int status)
 {
+    TB_ASSERT(tb_publish_run_again(r));
     char doing[512];
     (void)snprintf(doing, sizeof doing, "publishing: %.480s; ", tb_last_error());
     return not_above(r, status, doing);

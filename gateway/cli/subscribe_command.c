@@ -5,8 +5,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/cli/commands.h"
 #include "gateway/cli/following.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/version_hook.h"
 
 /* ---- behind a version that --follow has taken ---- */
@@ -20,6 +23,7 @@ static bool is_over(void *user)
 /* A failure is told and the follow goes on; the next version runs it again. */
 static void run_hook(struct tb_following *f, const struct tb_taking *t)
 {
+    TB_ASSERT(t->path[0] == '/'); /* as the hook is told */
     char why[128];
     const char *command = tb_cli_text(f->call, "on-version");
     if (command == NULL) return;
@@ -40,6 +44,7 @@ static void run_hook(struct tb_following *f, const struct tb_taking *t)
 /* `latest` first: the command may use it. Older folders last: the command before may use those. */
 static enum tb_cli_exit after_version(struct tb_following *f, const struct tb_taking *t)
 {
+    TB_ASSERT(f->follows && t->name[0] != '\0');
     const uint64_t keep = tb_cli_number(f->call, "keep", 0);
     enum tb_status s = tb_folder_latest(&f->folders, t->name);
     while (s != TB_OK && tb_folders_full(&f->folders)) {
@@ -92,6 +97,7 @@ static int wait_version(struct tb_following *f, uint64_t run, uint64_t number, b
 /* Which one did not come, and where to look for what there is. */
 static enum tb_cli_exit unmet(const struct tb_following *f, int status, const char *version)
 {
+    TB_ASSERT(status != TB_OK);
     char doing[96] = "waiting for a version";
     if (version != NULL) (void)snprintf(doing, sizeof doing, "waiting for version %.40s", version);
     if (status != TB_TIMEOUT) return tb_follow_failed(f, status, doing);
@@ -103,6 +109,7 @@ static enum tb_cli_exit unmet(const struct tb_following *f, int status, const ch
 /* The folders that an earlier follow left: this one does not go back behind them. */
 static void find_newest(struct tb_following *f)
 {
+    TB_ASSERT(f->follows && !f->any_newest && !f->any_done);
     struct tb_id id;
     for (uint32_t i = 0; i < f->entry_count && !f->any_newest; i++) {
         const struct tb_folder_entry *entry = &f->entries[i];
@@ -202,6 +209,7 @@ static enum tb_cli_exit check_options(const struct tb_cli_call *call)
 
 enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call)
 {
+    TB_ASSERT(call->argument_count == 1); /* the table of commands says so */
     enum tb_cli_exit code = check_options(call);
     if (code != TB_CLI_DONE) return code;
     struct tb_following f = {.call = call,

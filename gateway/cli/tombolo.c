@@ -3,9 +3,13 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/library_faults.h"
 #include "gateway/cli/cli.h"
+#include "gateway/cli/commands.h"
+#include "gateway/cli/manual.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
 #include "tombolo/tombolo.h"
 
@@ -19,6 +23,7 @@ static bool has(int argc, char **argv, const char *word)
 /* `tombolo pki`: the first word of several commands. With --help it is a question. */
 static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc, char **argv)
 {
+    TB_ASSERT(argc >= 2);
     const bool asks = argc == 3 && (strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0);
     if ((argc == 2 || asks) && tb_cli_help_group(asks ? stdout : stderr, commands, argv[1]))
         return asks ? TB_CLI_DONE : TB_CLI_USAGE;
@@ -34,6 +39,7 @@ static enum tb_cli_exit unknown(const struct tb_cli_command *commands, int argc,
 
 static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char **argv)
 {
+    TB_ASSERT(argc > 0 && command->run != NULL);
     struct tb_cli_call call;
     char error[256];
     bool help = false;

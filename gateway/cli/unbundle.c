@@ -52,6 +52,7 @@ static enum tb_status begin_file(struct planning *p, const char *name)
     if (!grow(&rows, plan->file_count, &plan->file_cap, sizeof *plan->files))
         return tb_bundle_no_memory(p->error);
     plan->files = rows;
+    TB_ASSERT(plan->file_count < plan->file_cap);
     plan->files[plan->file_count++] = (struct tb_unbundle_file){.name = name, .first_span = plan->span_count};
     return TB_OK;
 }
@@ -63,6 +64,7 @@ static enum tb_status add_span(struct planning *p, const void *bytes, uint64_t c
     if (!grow(&rows, plan->span_count, &plan->span_cap, sizeof *plan->spans))
         return tb_bundle_no_memory(p->error);
     plan->spans = rows;
+    TB_ASSERT(plan->span_count < plan->span_cap);
     plan->spans[plan->span_count++] = (struct tb_unbundle_span){bytes, count};
     TB_ASSERT(plan->file_count > 0 && plan->files != NULL);
     struct tb_unbundle_file *file = &plan->files[plan->file_count - 1];
@@ -307,6 +309,7 @@ static enum tb_status plan_all(struct planning *p, const struct tb_item *items, 
     for (uint32_t i = 0; i < count; i++)
         if (!items[i].is_blob) p->tensors[p->tensor_count++].item = &items[i];
     if (p->tensor_count > 0) qsort(p->tensors, p->tensor_count, sizeof *p->tensors, by_name_and_shard);
+    TB_ASSERT(p->tensor_count <= count);
     s = refuse_parts(p);
     for (uint32_t i = 0; i < count && s == TB_OK; i++)
         if (items[i].is_blob) s = plan_blob(p, &items[i]);
@@ -372,6 +375,7 @@ static enum tb_status write_span(const struct writing *w, int fd, const char *na
             tb_sys_pwrite(fd, from, left < WRITE_BYTES_MAX ? left : WRITE_BYTES_MAX, (off_t)at);
         if (wrote < 0 && errno == EINTR) continue;
         if (wrote <= 0) return failed(w, name, "cannot be written");
+        TB_ASSERT((uint64_t)wrote <= left);
         from += wrote;
         at += (uint64_t)wrote;
         left -= (uint64_t)wrote;
@@ -424,6 +428,8 @@ static enum tb_status put_in_place(const struct writing *w, const char *name)
 static enum tb_status write_file(const struct writing *w, const char *name,
                                  const struct tb_unbundle_span *spans, uint32_t count)
 {
+    TB_ASSERT(count > 0); /* a file of no bytes has a span, too */
+
     (void)unlinkat(w->root, TB_UNBUNDLE_PART, 0); /* of a run that was interrupted */
     const int fd =
         openat(w->root, TB_UNBUNDLE_PART, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -444,6 +450,9 @@ static enum tb_status write_file(const struct writing *w, const char *name,
 static enum tb_status write_all(struct writing *w, const struct tb_unbundle *plan, const char *marker)
 {
     enum tb_status s = TB_OK;
+    TB_ASSERT(plan->file_count == 0 ||
+              plan->files[plan->file_count - 1].first_span + plan->files[plan->file_count - 1].span_count ==
+                  plan->span_count);
     for (uint32_t i = 0; i < plan->file_count && s == TB_OK; i++)
         s = write_file(w, plan->files[i].name, plan->spans + plan->files[i].first_span,
                        plan->files[i].span_count);

@@ -110,8 +110,16 @@ static bool remove_entry(int parent, const char *name, const struct removal *r)
     return emptied && unlinkat(parent, name, AT_REMOVEDIR) == 0;
 }
 
+/* Whether a folder of that name was never in sight, or is not any more. */
+static bool is_temporary(const char *name)
+{
+    return strncmp(name, NEW_PREFIX, strlen(NEW_PREFIX)) == 0 ||
+           strncmp(name, OLD_PREFIX, strlen(OLD_PREFIX)) == 0;
+}
+
 static bool remove_folder(const struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(is_temporary(name)); /* no version's folder, whatever a caller means */
     struct stat root;
     if (fstat(f->fd, &root) != 0) return false;
     const struct removal r = {.device = root.st_dev};
@@ -198,6 +206,7 @@ enum tb_folder_state tb_folder_look(const struct tb_folders *f, const char *name
 /* A kill between the two renames of a withdrawal. */
 static void end_withdrawal(const struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(is_folder_name(name));
     bool there = false;
     json_t *marker = load_marker(f, name, TB_BUNDLE_MARKER, &there);
     const bool withdrawn = json_object_get(marker, "withdrawn") != NULL;
@@ -293,6 +302,7 @@ enum tb_status tb_folder_begin(struct tb_folders *f, const char *name, char path
 
 enum tb_status tb_folder_place(struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(is_folder_name(name));
     char from[TB_FOLDER_PATH_BYTES];
     char to[TB_FOLDER_PATH_BYTES];
     struct stat st;
@@ -307,6 +317,7 @@ enum tb_status tb_folder_place(struct tb_folders *f, const char *name)
 
 void tb_folder_discard(struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(is_folder_name(name));
     char temporary[TB_FOLDER_NAME_BYTES + 16];
     (void)snprintf(temporary, sizeof temporary, NEW_PREFIX "%s", name);
     (void)remove_folder(f, temporary);
@@ -361,6 +372,7 @@ static enum tb_status change_marker(struct tb_folders *f, int folder, const char
 
 enum tb_status tb_folder_withdraw(struct tb_folders *f, const char *name, const char *why)
 {
+    TB_ASSERT(is_folder_name(name));
     struct tb_folder_marker marker;
     const enum tb_folder_state state = tb_folder_look(f, name, &marker);
     if (state == TB_FOLDER_WITHDRAWN) return TB_DONE_BEFORE;
@@ -398,6 +410,7 @@ static enum tb_status switch_link(struct tb_folders *f, const char *name)
 
 enum tb_status tb_folder_latest(struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(name == NULL || is_folder_name(name));
     struct stat st;
     const bool there = fstatat(f->fd, TB_FOLDER_LATEST, &st, AT_SYMLINK_NOFOLLOW) == 0;
     if (there && !S_ISLNK(st.st_mode))
@@ -487,6 +500,7 @@ enum tb_status tb_folders_list(struct tb_folders *f, const char *model, struct t
  * half of the files. */
 static enum tb_status remove_version(struct tb_folders *f, const char *name)
 {
+    TB_ASSERT(is_folder_name(name));
     char old[TB_FOLDER_NAME_BYTES + 16];
     char from[TB_FOLDER_PATH_BYTES];
     char to[TB_FOLDER_PATH_BYTES];

@@ -147,6 +147,7 @@ static bool await(const struct tb_version_hook *hook, pid_t child, int *ended_ou
 
 enum tb_status tb_version_hook_run(const struct tb_version_hook *hook, char why_out[128])
 {
+    TB_ASSERT(hook->command != NULL && hook->dir[0] == '/');
     pid_t child = 0;
     bool over = false;
     char **environment = make_environment(hook);

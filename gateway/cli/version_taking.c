@@ -71,6 +71,7 @@ static int list_items(struct tb_following *f, const struct tb_uid *uid, struct t
             }
             items = larger;
         }
+        TB_ASSERT(count < cap);
         memset(&items[count], 0, sizeof items[count]);
         items[count].struct_bytes = sizeof items[count];
         const int s = tb_staged_item(f->subscription, uid, count, &items[count]);
@@ -130,6 +131,7 @@ static char *marker_of(const struct tb_following *f, const struct tb_version_inf
 static enum tb_status write_plan(struct tb_following *f, const struct tb_taking *t,
                                  const struct tb_unbundle *plan)
 {
+    TB_ASSERT(plan->file_count <= plan->file_cap && plan->span_count <= plan->span_cap);
     char path[TB_FOLDER_PATH_BYTES];
     TB_ASSERT(t->name[0] != '\0');
     char *marker = marker_of(f, t->v, plan);
@@ -139,6 +141,7 @@ static enum tb_status write_plan(struct tb_following *f, const struct tb_taking 
     (void)snprintf(f->what, sizeof f->what, "writing %" PRIu64, t->v->number);
     enum tb_status s = tb_folder_begin(&f->folders, t->name, path);
     if (s == TB_OK) s = tb_unbundle_write(plan, path, marker, on_written, f, &f->folders.error);
+    TB_ASSERT(s != TB_OK || f->written == f->to_write); /* all was told of */
     tb_progress_end(&f->progress);
     free(marker);
     if (s == TB_OK) s = tb_folder_place(&f->folders, t->name);
@@ -232,6 +235,7 @@ static int activate(struct tb_following *f, const struct tb_uid *uid)
 
 static enum tb_taken fetch_failed(struct tb_following *f, struct tb_taking *t, int status, const char *doing)
 {
+    TB_ASSERT(status != TB_OK);
     const bool gone = tb_status_scope(status) == TB_SCOPE_VERSION;
     if (f->follows && status == TB_GATEWAY_AWAY) return TB_TAKE_LATER;
     t->code = tb_follow_failed(f, status, doing);
@@ -292,6 +296,7 @@ enum tb_taken tb_follow_take(struct tb_following *f, struct tb_taking *t)
     tb_follow_uid_text(&t->v->uid, t->uid);
     tb_folder_name(t->v->run_order, t->v->number, t->name);
     (void)snprintf(t->path, sizeof t->path, "%s/%s", f->folders.path, t->name);
+    TB_ASSERT(t->path[0] == '/'); /* DIR is an absolute path */
     const enum tb_taken before = look_before(f, t, &there);
     return there ? before : fetch(f, t);
 }

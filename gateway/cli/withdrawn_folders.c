@@ -21,12 +21,14 @@ void tb_withdrawn_list(struct tb_following *f)
     f->entry_at = 0;
     /* On failure no folder is asked about until the next version came. */
     if (tb_folders_list(&f->folders, f->model, &f->entries, &f->entry_count) != TB_OK) f->entries = NULL;
+    TB_ASSERT(f->entries != NULL || f->entry_count == 0);
 }
 
 /* `latest` names no withdrawn version: the newest one that stands takes its place, and
  * without one the link goes. */
 static void link_newest(struct tb_following *f)
 {
+    TB_ASSERT(f->follows); /* without --follow there is no `latest` of ours */
     const char *name = NULL;
     for (uint32_t i = 0; i < f->entry_count && name == NULL; i++)
         if (!f->entries[i].withdrawn) name = f->entries[i].name;
@@ -36,6 +38,7 @@ static void link_newest(struct tb_following *f)
 
 static void mark_withdrawn(struct tb_following *f, struct tb_folder_entry *entry)
 {
+    TB_ASSERT(entry >= f->entries && entry < f->entries + f->entry_count && !entry->withdrawn);
     const enum tb_status s = tb_folder_withdraw(&f->folders, entry->name, TB_WITHDRAWN_WHY);
     if (s != TB_OK && s != TB_DONE_BEFORE) {
         if (!tb_folders_full(&f->folders)) (void)tb_follow_folder_failed(f, s);
@@ -62,6 +65,7 @@ static void ask_about(struct tb_following *f, uint32_t at)
 void tb_withdrawn_ask_next(struct tb_following *f)
 {
     if (f->entry_count == 0) return;
+    TB_ASSERT(f->entry_at < f->entry_count);
     f->entry_at = (f->entry_at + 1) % f->entry_count;
     ask_about(f, f->entry_at);
 }

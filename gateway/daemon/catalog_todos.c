@@ -23,6 +23,7 @@
 
 static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(todo->kind == TB_CATALOG_SESSION_LOST && !tb_id_is_zero(&todo->session));
     struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     d->counters.sessions_lost++;
     tb_log(TB_LOG_WARN, "session.lost", "worker=%s reason=lease action=replan", todo->name.text);
@@ -31,6 +32,7 @@ static void session_lost(struct tb_daemon *d, const struct tb_catalog_todo *todo
 
 static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(todo->kind == TB_CATALOG_EVICT && !tb_id_is_zero(&todo->uid));
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     if (copy != NULL) {
         tb_copy_evict(copy, todo->status);
@@ -42,6 +44,7 @@ static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 /* A version whose model is being adopted comes out again. */
 static void cross(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(todo->kind == TB_CATALOG_CROSS && !tb_id_is_zero(&todo->key.uid));
     if (tb_adopt_holds(d, &todo->key))
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
     else

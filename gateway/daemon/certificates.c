@@ -105,6 +105,7 @@ static void refuse(struct tb_daemon *d, const char *reason, const char error[512
 
 static void reload(struct tb_daemon *d, const char *reason)
 {
+    TB_ASSERT(d->tls != NULL && !d->draining);
     char error[512] = "";
     struct tb_tls *tls = NULL;
     if (tb_gateway_tls(d->config, &tls, error) != TB_OK) {
@@ -145,6 +146,7 @@ void tb_certificates_tick(struct tb_daemon *d)
 
 enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512])
 {
+    TB_ASSERT(d->tls == NULL);
     if (d->config->tls_cert == NULL) return TB_OK; /* no peers, no workers from elsewhere */
     d->tls_mark = d->tls_seen = mark_all(d);
     return tb_gateway_tls(d->config, &d->tls, error);

@@ -5,6 +5,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/crossing_policy.h"
 
@@ -59,6 +60,7 @@ static uint64_t ratio(uint64_t wire_bytes, uint64_t held_bytes)
 /* Another version crosses now: because the one before is whole, or because it was given up. */
 static void begin(struct tb_daemon *d, struct tb_policy *p, const struct tb_id *uid)
 {
+    TB_ASSERT(!tb_id_equal(&p->uid, uid));
     const struct tb_copy *last = tb_copy_find(d, &p->uid);
     if (last != NULL && tb_copy_is_whole(last)) tb_abandon_whole(&p->abandon);
     p->uid = *uid;
@@ -67,6 +69,7 @@ static void begin(struct tb_daemon *d, struct tb_policy *p, const struct tb_id *
 
 static void consider(struct tb_daemon *d, struct tb_policy *p, const struct weighed *w)
 {
+    TB_ASSERT(w->has_crossing && w->has_newest); /* the crossing itself, if no other */
     const struct tb_copy *copy = tb_copy_find(d, &w->crossing.key.uid);
     if (copy == NULL || copy->region == NULL || tb_copy_leaves(copy)) return;
     const uint64_t held = tb_copy_held_bytes(copy), wire = tb_copy_wire_bytes(copy);

@@ -13,6 +13,8 @@
 #include "base/fault.h"
 #include "base/machine.h"
 #include "base/net/resolve.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/control.h"
@@ -63,6 +65,7 @@ static enum tb_status failed(const char *what, const char *why, const char *acti
 
 static enum tb_status cannot_listen(const char *key, const char *address, enum tb_status status, int error)
 {
+    TB_ASSERT(status != TB_OK);
     char why[512], action[64];
     snprintf(why, sizeof why, "%.300s: %.150s", address, tb_endpoint_why(status, error));
     snprintf(action, sizeof action, "then start again, or set %s", key);
@@ -139,6 +142,7 @@ static void verify_wake(uv_async_t *async)
 
 static void verifier_start(struct tb_daemon *d)
 {
+    TB_ASSERT(!d->verifier_runs && !atomic_load(&d->verifier_stop));
     struct tb_arena_mapping m;
     tb_arena_mapping(d->arena, false, &m);
     if (!d->config->arena_reverify && m.mapped_bytes == m.file_bytes) return;
@@ -192,6 +196,7 @@ static void catalog_tick(struct tb_daemon *d, tb_time_ns now)
 static void tick(uv_timer_t *timer)
 {
     struct tb_daemon *d = timer->data;
+    TB_ASSERT(!d->opening && !d->turning);
     const tb_time_ns now = tb_clock_now();
     const bool busy = tb_copies_tick(d);
     tb_copies_sweep(d, now);
@@ -249,6 +254,7 @@ static enum tb_status tls_open(struct tb_daemon *d)
 
 static enum tb_status store_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->store == NULL);
     char error[256] = "";
     const enum tb_status status = tb_store_open(d->config->store_path, &d->store, error);
     return status == TB_OK
@@ -258,6 +264,7 @@ static enum tb_status store_open(struct tb_daemon *d)
 
 static enum tb_status arena_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->arena == NULL && d->copies == NULL);
     const struct tb_arena_options options = {d->config->arena_path, d->config->arena_bytes};
     char error[TB_ARENA_ERROR_BYTES] = "";
     const enum tb_status status = tb_arena_open(&options, &d->arena, error);
@@ -293,6 +300,7 @@ static enum tb_status catalog_model(struct tb_daemon *d, const struct tb_config_
 
 static enum tb_status catalog_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->store != NULL && d->arena != NULL); /* it is filled from both */
     const struct tb_config *c = d->config;
     const struct tb_bounds bounds = d->bounds = tb_bounds_of(c);
     const struct tb_catalog_limits limits = {.models = bounds.models,
@@ -528,6 +536,7 @@ static void reload_signal(uv_signal_t *signal, int number)
 
 void tb_daemon_run(struct tb_daemon *d)
 {
+    TB_ASSERT(d->has_loop && !d->opening);
     uv_run(&d->loop, UV_RUN_DEFAULT);
 }
 

@@ -18,7 +18,6 @@
 #include "base/clock.h"
 #include "base/damage_reports.h"
 #include "base/log.h"
-#include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/config/bounds.h"
 #include "gateway/config/config.h"
@@ -34,6 +33,8 @@
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
 #include "wan/link/links.h"
+
+struct tb_arena;
 
 /* A status that says nothing new here: what it concerns ended meanwhile, and the catalog
  * has told so or will. */

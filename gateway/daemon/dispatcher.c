@@ -65,6 +65,7 @@ static void room_ask(struct tb_daemon *d)
 /* A copy that can be served is offered. From one that leaves, no hop decodes any more. */
 static void copies_follow(struct tb_daemon *d)
 {
+    TB_ASSERT(d->turning);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (c->serving == TB_COPY_DUE) tb_crossing_offer(c);
         if (tb_copy_leaves(c) && (c->used_by & TB_COPY_USED_BY_LANDING) != 0) tb_home_landing_base_goes(c);
@@ -73,6 +74,7 @@ static void copies_follow(struct tb_daemon *d)
 
 static void todos_do(struct tb_daemon *d)
 {
+    TB_ASSERT(d->turning);
     struct tb_catalog_todo todo;
     bool room;
     while ((room = tb_persist_room(d)) && tb_catalog_next(d->catalog, &todo)) {
@@ -106,6 +108,7 @@ void tb_daemon_turn(struct tb_daemon *d)
 
 void tb_daemon_flush(struct tb_daemon *d)
 {
+    TB_ASSERT(!d->turning);
     while (tb_persist_flush(d))
         saved_follow(d);
 }

@@ -90,6 +90,7 @@ static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
  * version's state does. */
 static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog_todo *saved_out)
 {
+    TB_ASSERT(w >= d->persist->rows && w < d->persist->rows + d->persist->count);
     if (w->followed) return false;
     w->followed = true;
     tb_catalog_saved(d->catalog, &w->model, &w->uid);
@@ -175,6 +176,7 @@ static void writer_feed(struct tb_daemon *d)
     p->writing = p->count < TB_STORE_BATCH_MAX ? p->count : TB_STORE_BATCH_MAX;
     for (uint32_t i = 0; i < p->writing; i++)
         rows[i] = &p->rows[i].row;
+    TB_ASSERT(p->writing > 0 && p->writing <= p->count);
     p->asked_at = tb_clock_now();
     tb_store_writer_submit(p->writer, rows, p->writing);
 }
@@ -410,6 +412,7 @@ void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
 
 enum tb_status tb_persist_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->persist == NULL && d->store != NULL);
     struct tb_persist *p = tb_calloc(1, sizeof *p);
     if (p == NULL) return TB_SITE_NOMEM;
     p->held_end = &p->held;
@@ -440,6 +443,7 @@ void tb_persist_close(struct tb_daemon *d)
     struct tb_persist *p = d->persist;
     if (p == NULL) return;
     held_release(d, TB_SITE_DRAINING);
+    TB_ASSERT(p->held == NULL && p->held_count == 0);
     if (p->count != 0) {
         tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",
                p->count);

@@ -2,6 +2,7 @@
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/daemon.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/store_restore.h"
@@ -25,6 +26,7 @@ static enum tb_status restore_version(void *user, const struct tb_store_version 
 
 enum tb_status tb_persist_restore(struct tb_daemon *d)
 {
+    TB_ASSERT(d->persist == NULL); /* or rows would be written again */
     enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
     if (status == TB_OK) status = tb_withdrawn_restore(d);
     if (status != TB_OK) {

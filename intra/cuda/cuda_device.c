@@ -20,6 +20,7 @@ void tb_gpu_replace_driver(const struct tb_cuda_driver *driver)
 enum tb_status tb_cuda_failed(const struct tb_gpu *gpu, const struct tb_cuda_device *device, const char *call,
                               CUresult result)
 {
+    TB_ASSERT(call != NULL && result != CUDA_SUCCESS);
     tb_log(TB_LOG_WARN, "gpu.failed", "device=%d call=%s error=%s", device != NULL ? (int)device->handle : -1,
            call, tb_cuda_error_name(&gpu->driver, result));
     return result == CUDA_ERROR_OUT_OF_MEMORY ? TB_SITE_NOMEM : TB_SITE_IO;
@@ -56,6 +57,7 @@ static void stand_back(const struct tb_gpu *gpu)
 
 enum tb_status tb_cuda_enter(const struct tb_gpu *gpu, const struct tb_cuda_device *device)
 {
+    TB_ASSERT(device >= gpu->devices && device < gpu->devices + TB_CUDA_DEVICES_MAX);
     stand_aside(gpu);
     const CUresult result = gpu->driver.context_push(device->context);
     if (result == CUDA_SUCCESS) return TB_OK;
@@ -104,6 +106,7 @@ static void ask_pci(const struct tb_cuda_driver *cu, struct tb_cuda_device *d)
 static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cuda_device *d)
 {
     TB_ASSERT(!d->open);
+    TB_ASSERT(ordinal >= 0 && ordinal < TB_CUDA_DEVICES_MAX && d == &gpu->devices[ordinal]);
     const struct tb_cuda_driver *cu = &gpu->driver;
     CUresult result = cu->device_get(&d->handle, ordinal);
     if (result != CUDA_SUCCESS) return tb_cuda_failed(gpu, NULL, "cuDeviceGet", result);
@@ -126,6 +129,7 @@ static enum tb_status open_device(struct tb_gpu *gpu, int ordinal, struct tb_cud
         return status;
     }
     tb_cuda_kernels_load(gpu, d);
+    TB_ASSERT(d->module != NULL || d->why_cores[0] != '\0'); /* has kernels, or says why not */
     tb_cuda_leave(gpu);
     d->open = true;
     return TB_OK;
@@ -138,6 +142,7 @@ enum tb_status tb_cuda_device_open(struct tb_gpu *gpu, int ordinal, struct tb_cu
     stand_aside(gpu); /* a context may be made */
     pthread_mutex_lock(&gpu->lock);
     const enum tb_status status = d->open ? TB_OK : open_device(gpu, ordinal, d);
+    TB_ASSERT(d->open == (status == TB_OK));
     pthread_mutex_unlock(&gpu->lock);
     stand_back(gpu);
     if (status == TB_OK) *device_out = d;

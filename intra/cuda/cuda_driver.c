@@ -1,5 +1,7 @@
 #include "intra/cuda/cuda_driver.h"
 
+#include "base/assert.h"
+
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,6 +50,7 @@ enum tb_status tb_cuda_driver_fill(PFN_cuGetProcAddress_v12000 find, struct tb_c
             return TB_PEER_PROTOCOL;
         }
     }
+    TB_ASSERT(d.driver_version != NULL && d.error_name != NULL); /* the list says that both are needed */
     const CUresult result = d.driver_version(&d.version);
     if (result != CUDA_SUCCESS) {
         snprintf(why, TB_CUDA_WHY_BYTES, "cuDriverGetVersion: %s", tb_cuda_error_name(&d, result));

@@ -51,6 +51,7 @@ static uint64_t place_of(const struct run *run, const struct tb_cuda_batch *b, u
 /* The chunks go up as one piece, and bases are gathered; the jobs are written. */
 static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->count <= TB_CUDA_BATCH_CHUNKS && b->first + b->count <= run->count);
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     uint8_t *chunks = (uint8_t *)(uintptr_t)l->chunks, *bases = (uint8_t *)(uintptr_t)l->bases;
     uint8_t *forms = (uint8_t *)(uintptr_t)l->forms;
@@ -73,6 +74,7 @@ static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uin
                 tb_cuda_exchange(run->m, lane, TB_CUDA_FROM_TENSORS, d->pieces, d->piece_count, bases + at);
         at += tb_cuda_aligned(d->bytes);
     }
+    TB_ASSERT(at <= TB_CUDA_BATCH_BYTES); /* what a lane has room for */
     if (status == TB_OK) status = tb_cuda_moves_run(run->m, lane);
     if (status == TB_OK) status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){chunks, l->host_forms, at});
     return status;
@@ -96,6 +98,7 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
 /* How long the forms are is known now, and they come down. */
 static enum tb_status download(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->first + b->count <= run->count && run->status == TB_OK);
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     const uint8_t *forms = (const uint8_t *)(uintptr_t)l->forms;
     enum tb_status status = TB_OK;
@@ -127,5 +130,6 @@ enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_new_delta *d
     enum tb_status status = tb_cuda_job_begin(m);
     if (status != TB_OK) return status;
     status = tb_cuda_may_patch(m) ? tb_cuda_by_turns(m, &turns, &run) : TB_SITE_NOMEM;
+    TB_ASSERT(status != TB_OK || run.next == count); /* all of them were on a lane */
     return tb_cuda_job_end(m, status == TB_OK ? run.status : status);
 }

@@ -21,6 +21,7 @@ static void none(struct tb_cuda_device *device, const char *why)
 
 void tb_cuda_kernels_load(const struct tb_gpu *gpu, struct tb_cuda_device *device)
 {
+    TB_ASSERT(device->module == NULL); /* once */
     const void *image = replaced_image != NULL ? replaced_image : tb_cuda_image;
     if (image == NULL) {
         none(device, "built without nvcc");
@@ -48,6 +49,8 @@ enum tb_status tb_cuda_launch(const struct tb_gpu *gpu, const struct tb_cuda_dev
                               const struct tb_cuda_launch *launch)
 {
     TB_ASSERT(device->module != NULL && launch->count > 0);
+    TB_ASSERT((unsigned)launch->kernel < TB_CUDA_KERNELS && launch->blocks > 0);
+    TB_ASSERT(launch->scratch != 0 || (launch->kernel != TB_CUDA_ENCODE && launch->kernel != TB_CUDA_PATCH));
     CUdeviceptr jobs = launch->jobs, scratch = launch->scratch;
     uint32_t count = launch->count;
     void *arguments[] = {&jobs, &count, &scratch}; /* digests and moves take two of them */

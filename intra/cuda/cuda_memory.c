@@ -110,6 +110,7 @@ static int by_base(const void *a, const void *b)
 /* The next one is a part of it, or becomes one. */
 static bool joins(struct tb_cuda_range *before, const struct tb_cuda_range *next)
 {
+    TB_ASSERT(before->base <= next->base); /* sorted */
     const uint64_t end = before->base + before->bytes, next_end = next->base + next->bytes;
     if (!before->mapped || !next->mapped) return before->base == next->base;
     if (next->base > end) return false;
@@ -315,6 +316,7 @@ enum tb_status tb_gpu_memory_open(struct tb_gpu *gpu, const struct tb_gpu_tensor
         free_tables(m);
         return status;
     }
+    TB_ASSERT(m->range_count <= m->tensor_count);
     sort_ranges(m);
     status = begin(m);
     if (status == TB_OK) *memory_out = m;
@@ -406,6 +408,7 @@ bool tb_cuda_is_on_device(const struct tb_gpu_memory *m, const void *at)
  * is the tensor alone. */
 static void ask_dmabuf(struct tb_gpu_memory *m, struct tb_cuda_range *r)
 {
+    TB_ASSERT(r->dmabuf == DMABUF_UNASKED && m->device->dmabuf);
     r->dmabuf = DMABUF_REFUSED;
     const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     const uint64_t first = r->base / page * page, end = (r->base + r->bytes + page - 1) / page * page;
@@ -549,6 +552,8 @@ enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
 enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,
                                 const struct tb_gpu_piece *pieces, uint32_t count, uint8_t *whole)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES && count > 0);
+    TB_ASSERT(way == TB_CUDA_TO_TENSORS || way == TB_CUDA_FROM_TENSORS);
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < count && status == TB_OK; i++) {
         const struct tb_gpu_piece *p = &pieces[i];
@@ -565,6 +570,7 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
                                   const void *jobs, uint32_t count)
 {
     TB_ASSERT(m->in_job && m->device->module != NULL);
+    TB_ASSERT(lane < TB_CUDA_LANES && (unsigned)kernel < TB_CUDA_KERNELS);
     const bool needs_scratch = kernel == TB_CUDA_ENCODE || kernel == TB_CUDA_PATCH;
     TB_ASSERT(count > 0 && (!needs_scratch || m->lanes[lane].blocks != 0));
     const struct tb_cuda_launch l = {.kernel = kernel,
@@ -577,6 +583,7 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
 
 enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count)
 {
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     TB_ASSERT(count > 0 && count <= TB_CUDA_BATCH_CHUNKS && m->lanes[lane].host != NULL);
     const struct tb_cuda_lane *l = &m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
@@ -601,6 +608,7 @@ static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_
 static enum tb_status end_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
                                 const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(m->lanes[lane].moves_run == m->lanes[lane].moves_listed); /* none was only listed */
     const enum tb_status status = tb_cuda_wait(m, lane);
     if (status == TB_OK) turns->end(run, b, lane);
     return status;

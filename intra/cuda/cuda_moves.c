@@ -64,6 +64,7 @@ static bool has_many(const struct tb_gpu_memory *m, const struct tb_gpu_rows *mo
 /* Counts the moves whose sources follow the first one's without a gap. */
 static uint32_t follow(const struct run *run, uint32_t first, uint32_t end, uint64_t *bytes_out)
 {
+    TB_ASSERT(first < end && end <= run->count);
     uint32_t count = 0;
     for (*bytes_out = 0; first + count < end; count++) {
         const struct tb_gpu_rows *r = &run->moves[first + count];
@@ -94,6 +95,7 @@ static struct tb_cuda_batch batch_next(void *user)
 static enum tb_status move_side_by_side(struct run *run, uint32_t lane, const struct tb_gpu_rows *first,
                                         uint32_t count, uint8_t *scratch, uint64_t bytes)
 {
+    TB_ASSERT(count > 0 && bytes <= TB_CUDA_BATCH_BYTES);
     const uint8_t *from = first->row.from;
     enum tb_status status = TB_OK;
     if (!tb_cuda_is_on_device(run->m, from)) {
@@ -111,6 +113,7 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     struct run *run = user;
     uint8_t *scratch = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
     const uint32_t end = b->first + b->count;
+    TB_ASSERT(b->count > 0 && end <= run->count);
     enum tb_status status = TB_OK;
     for (uint32_t i = b->first; i < end && status == TB_OK;) {
         uint64_t bytes;
@@ -154,5 +157,6 @@ enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *mo
         status = tb_cuda_by_turns(m, &turns, &run);
     else
         status = move_one_by_one(m, moves, count);
+    TB_ASSERT(run.next == 0 || status != TB_OK || run.next == count); /* all by turns, or none */
     return tb_cuda_job_end(m, status);
 }

@@ -19,6 +19,7 @@ struct run {
 
 static uint32_t tensors_of(const struct tb_layout *layout, const struct tb_chunk *c)
 {
+    TB_ASSERT(c->bytes > 0); /* it has a last byte */
     return tb_layout_tensor_at(layout, c->offset + c->bytes - 1) - tb_layout_tensor_at(layout, c->offset) + 1;
 }
 
@@ -48,6 +49,7 @@ static enum tb_status gather_rows(struct run *run, uint32_t lane, const struct t
 
 static enum tb_status gather(struct run *run, uint64_t offset, uint64_t bytes, uint32_t lane, uint8_t *to)
 {
+    TB_ASSERT(offset <= run->pass->manifest->bytes && bytes <= run->pass->manifest->bytes - offset);
     enum tb_status status = TB_OK;
     for (uint64_t done = 0; done < bytes && status == TB_OK;) {
         const struct tb_stretch_rows rows =
@@ -75,8 +77,10 @@ static uint8_t *landing_place(const struct run *run, const struct tb_cuda_batch 
 
 static enum tb_status landing_begin(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->count > 0 && b->first + b->count <= run->pass->manifest->chunk_count);
     const struct tb_chunk *first = &run->pass->manifest->chunks[b->first], *last = first + b->count - 1;
     const uint64_t bytes = last->offset + last->bytes - first->offset;
+    TB_ASSERT(run->pass->to != NULL || bytes <= TB_CUDA_BATCH_BYTES); /* as many as `bounce` has */
     return gather(run, first->offset, bytes, lane, landing_place(run, b, lane));
 }
 
@@ -195,6 +199,7 @@ enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pa
     /* The lanes are waited for first when it failed: a copy may still write there. */
     for (uint32_t i = 0; status != TB_OK && i < TB_CUDA_LANES; i++)
         (void)m->gpu->driver.stream_synchronize(m->lanes[i].stream);
+    TB_ASSERT(status != TB_OK || run.next == pass->manifest->chunk_count);
     free_bounce(&run);
     return tb_cuda_job_end(m, status);
 }

@@ -48,6 +48,7 @@ static struct tb_cuda_batch batch_next(void *user)
 /* Forms go up as one piece; all jobs of the batch are written. */
 static enum tb_status upload(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
 {
+    TB_ASSERT(b->count <= TB_CUDA_BATCH_CHUNKS && b->first + b->count <= run->count);
     const struct tb_cuda_lane *l = &run->m->lanes[lane];
     struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
     uint8_t *at = (uint8_t *)(uintptr_t)l->chunks, *forms = (uint8_t *)(uintptr_t)l->forms;
@@ -142,6 +143,7 @@ static enum tb_status run_all(struct run *run)
     enum tb_status status = tb_cuda_job_begin(run->m);
     if (status != TB_OK) return status;
     status = tb_cuda_may_patch(run->m) ? tb_cuda_by_turns(run->m, &turns, run) : TB_SITE_NOMEM;
+    TB_ASSERT(status != TB_OK || run->next == run->count); /* all of them were on a lane */
     return tb_cuda_job_end(run->m, status);
 }
 

@@ -55,6 +55,7 @@ static enum tb_status land(struct run *run, uint32_t lane, const struct tb_gpu_l
                            uint8_t *scratch)
 {
     TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && landing->bytes > 0);
+    TB_ASSERT(tb_cuda_is_tensors(run->m, landing->at)); /* the stage's own memory */
     struct tb_cuda_slate *host = run->m->lanes[lane].host;
     struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
     const uint64_t bytes = landing->bytes;
@@ -77,6 +78,7 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
 {
     struct run *run = user;
     uint8_t *scratch = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
+    TB_ASSERT(b->count <= TB_CUDA_BATCH_CHUNKS && b->first + b->count <= run->count);
     enum tb_status status = TB_OK;
     for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
         const struct tb_gpu_landing *landing = run->led[b->first + i];
@@ -110,6 +112,7 @@ static enum tb_status job(void *user, struct tb_asked *const *all, uint32_t coun
     struct run run = {.m = s->m, .led = led, .count = count};
     enum tb_status status = tb_cuda_job_begin(s->m);
     if (status == TB_OK) status = tb_cuda_job_end(s->m, tb_cuda_by_turns(s->m, &turns, &run));
+    TB_ASSERT(status != TB_OK || run.next == count);
     if (status != TB_OK) atomic_store(&s->failed, true);
     return status;
 }

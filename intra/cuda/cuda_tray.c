@@ -88,6 +88,7 @@ static enum tb_status wait_for(const struct tb_gpu *gpu, const struct tb_cuda_de
 
 static enum tb_status lend(const struct tb_gpu_tray *t, struct tb_gpu_offer *offer_out)
 {
+    TB_ASSERT(t->at != 0 && t->bytes > 0);
     CUipcMemHandle handle;
     const CUresult result = t->gpu->driver.ipc_get(&handle, t->at);
     if (result != CUDA_SUCCESS) return tb_cuda_failed(t->gpu, t->device, "cuIpcGetMemHandle", result);
@@ -229,6 +230,7 @@ static enum tb_status look_at_size(const struct tb_gpu_reach *r)
 
 static enum tb_status reach_build(struct tb_gpu_reach *r, const struct tb_gpu_offer *offer)
 {
+    TB_ASSERT(r->at == 0 && r->stream == NULL && r->bytes == offer->bytes);
     CUipcMemHandle handle;
     memcpy(&handle, offer->handle, sizeof handle);
     const CUresult result = r->gpu->driver.ipc_open(&r->at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);

@@ -11,6 +11,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/adopt_read.h"
 #include "gateway/disk/anchor_file.h"
 #include "tests/fault/sweep.h"

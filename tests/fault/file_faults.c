@@ -13,6 +13,10 @@
 
 #include "arena_world.h"
 #include "base/log.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/cli/unbundle.h"
 #include "gateway/config/config.h"
 #include "gateway/store/store.h"

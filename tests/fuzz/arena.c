@@ -11,7 +11,11 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "gateway/arena/arena.h"
 #include "gateway/arena/arena_file.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_file.h"
 

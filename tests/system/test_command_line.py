@@ -41,6 +41,13 @@ def a_folder_crosses_byte_for_byte(lab):
     before = (folder / "STABLE").stat().st_mtime_ns
     again = json.loads(west.cli("subscribe", "policy", "--into", into, "--latest", "--json").stdout)
     expect("was there", (again["was_there"], (folder / "STABLE").stat().st_mtime_ns), (True, before))
+    # A folder without a tensor is a version, too.
+    notes = lab.dir / "notes"
+    notes.mkdir()
+    (notes / "README.md").write_text("no weights here\n")
+    east.cli("publish", "policy", notes, "--version", "8")
+    west.cli("subscribe", "policy", "--into", into, "--version", "8", "--timeout", PATIENCE)
+    expect_same(notes, version_folder(into, 8))
 
 
 @scenario

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/control/chain_status.h"
@@ -122,6 +123,7 @@ static json_t *source_json(const struct chains *a, const struct tb_catalog_refer
 
 static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_view *r)
 {
+    TB_ASSERT(r->kind == TB_REFERENCE_WORKER);
     struct tb_catalog_session_view s;
     struct tb_catalog_update update = {.way = 0};
     const bool known = tb_catalog_session_get(a->d->catalog, &r->session, &s);
@@ -147,6 +149,7 @@ static json_t *worker_row(struct chains *a, const struct tb_catalog_reference_vi
 /* A rank that workers of its host read. */
 static json_t *rank_row(struct chains *a, const struct tb_catalog_reference_view *r, uint32_t chunks)
 {
+    TB_ASSERT(r->kind == TB_REFERENCE_PUBLISHER);
     struct tb_catalog_session_view s;
     const bool known = tb_catalog_session_get(a->d->catalog, &r->session, &s);
     json_t *o = json_object();
@@ -177,6 +180,7 @@ static uint32_t find_places(struct chains *a, const struct tb_id *uid)
     uint32_t cursor = 0, count = 0;
     struct tb_catalog_reference_view r;
     while (next_member(a, uid, &cursor, &r)) {
+        TB_ASSERT(r.row < a->row_count);
         a->places[r.row] = a->member_count + count < MEMBERS_MAX ? 1 + count : NOT_LISTED;
         count++;
     }
@@ -191,6 +195,7 @@ static json_t *members_json(struct chains *a, const struct tb_catalog_version_vi
     append(a, list, gateway_row(a, v));
     while (json_array_size(list) <= listed && next_member(a, &v->key.uid, &cursor, &r))
         append(a, list, r.kind == TB_REFERENCE_WORKER ? worker_row(a, &r) : rank_row(a, &r, v->chunk_count));
+    TB_ASSERT(a->lacking || json_array_size(list) == listed + (size_t)1); /* and the gateway */
     return list;
 }
 
@@ -198,6 +203,7 @@ static json_t *chain_json(struct chains *a, const struct tb_catalog_version_view
 {
     json_t *o = json_object();
     const uint32_t count = find_places(a, &v->key.uid);
+    TB_ASSERT(a->member_count <= MEMBERS_MAX);
     const uint32_t room = MEMBERS_MAX - a->member_count;
     const uint32_t listed = count < room ? count : room;
     a->member_count += listed;
@@ -219,8 +225,10 @@ static bool make_places(struct chains *a)
 {
     uint32_t cursor = 0;
     struct tb_catalog_reference_view r;
-    while (tb_catalog_reference_at(a->d->catalog, &cursor, &r))
+    while (tb_catalog_reference_at(a->d->catalog, &cursor, &r)) {
+        TB_ASSERT(r.row >= a->row_count); /* they come in the order of their rows */
         a->row_count = r.row + 1;
+    }
     a->places = tb_calloc((size_t)a->row_count + 1, sizeof *a->places);
     return a->places != NULL;
 }

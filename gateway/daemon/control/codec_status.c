@@ -4,12 +4,14 @@
 
 #include <jansson.h>
 
+#include "base/assert.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "wan/send/encoded_chunks.h"
 
 /* The kind that most chunks had: with a base (1) or without. */
 static enum tb_choice_kind main_kind(const struct tb_choice *c, int on_base)
 {
+    TB_ASSERT(on_base == 0 || on_base == 1);
     enum tb_choice_kind most = TB_KIND_BYTES;
     for (int k = 0; k < TB_KINDS; k++)
         if (c->picks[k][on_base] > c->picks[most][on_base]) most = (enum tb_choice_kind)k;
@@ -20,6 +22,7 @@ static enum tb_choice_kind main_kind(const struct tb_choice *c, int on_base)
 static json_t *kind_json(const struct tb_choice *c, enum tb_choice_kind kind, int on_base)
 {
     const enum tb_choice_way way = c->last[kind][on_base];
+    TB_ASSERT((unsigned)kind < TB_KINDS && (unsigned)way < TB_WAYS);
     const char *bound = "";
     const double rate = tb_choice_rate(c, kind, way, &bound);
     return json_pack("{s:s, s:s, s:I, s:s, s:f, s:f, s:f}", "kind", tb_choice_kind_name(kind), "way",
@@ -85,6 +88,7 @@ json_t *tb_choice_json(const struct tb_choice *c)
 
 json_t *tb_status_codec(struct tb_daemon *d, uint32_t peer)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     static struct tb_choice c; /* the main loop's alone */
     tb_choice_init(&c, d->config->link_codec, 1);
     if (d->links != NULL && !d->links_restarting) tb_links_choice(d->links, peer, &c);

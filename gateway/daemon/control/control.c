@@ -44,6 +44,7 @@ struct tb_control {
 
 static void control_free_if_idle(struct tb_control *control)
 {
+    TB_ASSERT((control->clients == NULL) == (control->client_count == 0));
     if (control->shut && control->clients == NULL) tb_free(control);
 }
 
@@ -130,6 +131,7 @@ static void client_reply(struct client *c, json_t *reply)
     text[bytes] = '\n'; /* over the NUL: the length is what counts from here on */
     c->reply = text;
     c->reply_bytes = bytes + 1;
+    TB_ASSERT(c->reply_sent == 0);
     tb_chan_want_read(c->chan, false);
     client_flush(c);
 }
@@ -212,6 +214,7 @@ static const struct tb_chan_ops client_ops = {client_open, client_readable, clie
 /* P10. One line a time: a client that dials again and again is not written down each time. */
 static bool clients_refuse(struct tb_control *control)
 {
+    TB_ASSERT(control->client_count <= CLIENTS_MAX);
     const bool full = control->client_count >= CLIENTS_MAX;
     control->refused += full;
     if (full && !control->full)
@@ -273,6 +276,7 @@ uint64_t tb_control_ticket(struct tb_control *control)
 
 void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status)
 {
+    TB_ASSERT(ticket > 0 && (control == NULL || ticket <= control->tickets));
     for (struct client *c = control != NULL ? control->clients : NULL; c != NULL; c = c->next) {
         if (c->later == NULL || c->ticket != ticket) continue;
         json_t *reply = c->later;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/arena/arena.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
@@ -90,6 +91,7 @@ static void of_day_here(struct tb_daemon *d, const struct tb_site_lag *l, char o
 
 static void of_room(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
+    TB_ASSERT(l->copy != NULL && l->copy->lacks_room);
     const uint32_t slots = l->copy->key.shard_count + 1;
     struct tb_arena_budget budget;
     tb_arena_budget(d->arena, &budget);
@@ -207,6 +209,7 @@ static void of_source(struct tb_daemon *d, const struct tb_site_lag *l, char out
 
 void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
+    TB_ASSERT(l->state.reason < TB_LAG_REASON_END);
     out[0] = '\0';
     switch (l->state.reason) {
     case TB_LAG_UP_TO_DATE:
@@ -292,6 +295,7 @@ static void of_word(const struct tb_record *r, uint16_t reason, char out[TB_EVID
 static void of_site_behind(struct tb_daemon *d, const struct tb_record *r, uint16_t reason,
                            char out[TB_EVIDENCE_BYTES])
 {
+    TB_ASSERT(!tb_name_equal(&r->via, &r->state.site));
     const uint32_t relay = tb_peer_index(d, &r->via);
     if (relay != UINT32_MAX && !tb_site_link(d, relay)->up)
         of_error(d, relay, out);

@@ -10,6 +10,7 @@
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/usage.h"
 
+#include "base/assert.h"
 #include "gateway/daemon/control/lag_evidence.h"
 #include "gateway/daemon/control/lag_status.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -110,6 +111,7 @@ static uint16_t reason_of(const struct tb_record *record, const struct tb_record
 
 static json_t *row_there(struct tb_daemon *d, const struct tb_site_lag *home, const struct tb_record *record)
 {
+    TB_ASSERT(home->model->is_home && tb_name_equal(&record->state.model, &home->model->name));
     const struct tb_site_state *s = &record->state;
     const struct tb_record_behind b = tb_record_behind(&home->state, s);
     struct lag_row r = {.model = home->model,
@@ -137,6 +139,7 @@ static json_t *row_there(struct tb_daemon *d, const struct tb_site_lag *home, co
 
 static bool rows_of_model(struct tb_daemon *d, const struct tb_catalog_model *m, json_t *list)
 {
+    TB_ASSERT(m->is_home || m->subscribed);
     static struct tb_site_lag here; /* large; the main loop's alone */
     static struct tb_record record;
     bool all = append(list, row_here(d, m, &here));

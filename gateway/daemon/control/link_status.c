@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 
+#include "base/assert.h"
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
@@ -48,6 +49,7 @@ static json_t *stream_row(const struct tb_links_stream_stats *s)
 
 static json_t *stream_rows(const struct tb_links_stats *stats)
 {
+    TB_ASSERT(stats->stream_count <= sizeof stats->streams / sizeof stats->streams[0]);
     json_t *list = json_array();
     for (uint32_t i = 0; i < stats->stream_count; i++) {
         if (append(list, stream_row(&stats->streams[i]))) continue;

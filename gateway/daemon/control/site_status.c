@@ -4,7 +4,9 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/chain_status.h"
@@ -89,6 +91,7 @@ static json_t *names_json(const struct tb_links *links, uint32_t peer,
 /* The state of the link, and the models that either end may not read. */
 static void link_state_json(struct tb_daemon *d, uint32_t peer, const struct tb_links_stats *stats, json_t *o)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_links *links = d->links_restarting ? NULL : d->links;
     const char *waits = d->config->peers[peer].address == NULL ? "listening" : "dialling";
     set_text(o, "state", stats->up ? "up" : stats->turned_away ? "refused" : waits);
@@ -113,6 +116,7 @@ static json_t *links_json(struct tb_daemon *d)
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
         link_state_json(d, i, &stats, o);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
+        TB_ASSERT(stats.stream_count <= sizeof stats.streams / sizeof stats.streams[0]);
         uint32_t open = 0;
         for (uint32_t k = 0; k < stats.stream_count; k++)
             open += stats.streams[k].open;
@@ -519,6 +523,7 @@ struct held_answer {
 
 static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
 {
+    TB_ASSERT(held->fn == held_answer);
     tb_control_release(d->control, ((struct held_answer *)(void *)held)->ticket, status);
     tb_free(held);
 }
@@ -555,6 +560,7 @@ static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *re
         snprintf(error, 256, "model \"%.64s\" has no version %.40s here", model, version);
         return TB_NOT_FOUND;
     }
+    TB_ASSERT(tb_id_equal(&before.key.uid, &uid) && tb_name_equal(&before.key.model, &name));
     status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
     const bool new = status == TB_OK;
     if (status == TB_NOT_HOME)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/arena/arena.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -61,6 +62,7 @@ static uint64_t users_most(const json_t *users, char who_out[TB_CATALOG_TEXT_MAX
 
 static struct usage of_gauge(const struct tb_gauge *g, uint64_t bound)
 {
+    TB_ASSERT(g->used <= g->most);
     return (struct usage){.used = g->used, .most = g->most, .bound = bound, .refused = g->refused};
 }
 

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "gateway/daemon/control/version_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 
@@ -67,6 +68,7 @@ json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes)
 {
     struct tb_lag_eta eta;
     if (!tb_lag_estimate(pace, left_bytes, &eta)) return json_null();
+    TB_ASSERT(eta.low_s <= eta.high_s);
     return json_pack("[f, f]", eta.low_s, eta.high_s);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/adopt.h"

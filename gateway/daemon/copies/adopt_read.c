@@ -11,6 +11,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/layout/chunk_digest.h"
+#include "gateway/arena/arena_regions.h"
 
 #define CHUNK_BYTES_MAX (2 * TB_CHUNK_BYTES_MAX)
 

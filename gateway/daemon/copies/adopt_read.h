@@ -10,8 +10,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "gateway/arena/arena.h"
 #include "gateway/disk/local_files.h"
+
+struct tb_arena_region;
 
 #define TB_ADOPT_VERSIONS_MAX 16 /* the newest that others have */
 

@@ -7,6 +7,9 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/anchor_refill.h"
 #include "gateway/disk/anchor_file.h"
 

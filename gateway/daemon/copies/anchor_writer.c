@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 
 #define PIECES          64u /* a second, but for the two bounds below */
 #define PIECE_BYTES_MIN 4096u

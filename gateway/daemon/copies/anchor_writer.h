@@ -5,10 +5,11 @@
 #include <stdatomic.h>
 
 #include "base/layout/manifest.h"
-#include "gateway/arena/arena.h"
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
 #include "wan/send/rate_cap.h"
+
+struct tb_arena_region;
 
 struct tb_anchor_writer {
     /* The owner's, and as they are until tb_anchor_writer_run has returned. */

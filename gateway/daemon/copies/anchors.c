@@ -19,6 +19,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/anchor_refill.h"
 #include "gateway/daemon/copies/anchor_writer.h"

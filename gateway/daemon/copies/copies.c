@@ -6,6 +6,9 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/anchors.h"

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"

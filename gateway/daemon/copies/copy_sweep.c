@@ -5,6 +5,8 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"
 

@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"

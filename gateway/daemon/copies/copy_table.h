@@ -7,7 +7,6 @@
 
 #include "base/layout/shelf.h"
 #include "base/time.h"
-#include "gateway/arena/arena.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/copies/copy_life.h"
 #include "gateway/daemon/copies/shard_files.h"
@@ -15,6 +14,7 @@
 #include "gateway/daemon/links/lag.h"
 #include "intra/fabric/fabric.h"
 
+struct tb_arena_region;
 struct tb_daemon;
 struct tb_encoded_chunks;
 struct tb_shelf_work;

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"

@@ -12,6 +12,8 @@
 
 #include "base/assert.h"
 #include "base/digest.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_reply.h"

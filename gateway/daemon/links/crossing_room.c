@@ -6,6 +6,9 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -37,6 +40,7 @@ static void tell_no_room(struct tb_copy *copy, const struct no_room *n)
     tb_arena_budget(copy->d->arena, &budget);
     const int used = snprintf(text, sizeof text, "%llu %llu %llu %s", (unsigned long long)n->room.evictable,
                               (unsigned long long)n->room.heads, (unsigned long long)n->room.pinned, n->why);
+    TB_ASSERT(used > 0 && (size_t)used < sizeof text);
     const struct tb_digest told = tb_digest_of(text, (size_t)used);
     copy->d->counters.arena_refused++;
     if (tb_digest_equal(&told, &copy->room_told)) return;
@@ -120,6 +124,7 @@ enum tb_status tb_crossing_reserve(struct tb_copy *copy, const struct tb_manifes
 void tb_crossing_manifests(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
                            const struct tb_manifest *manifests)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (copy == NULL || copy->life != TB_COPY_ASKED) return;
     if (!tb_catalog_crossing_wanted(d->catalog, &key->uid)) { /* a newer one was told of meanwhile */

@@ -7,6 +7,7 @@ bool tb_crossing_tell(struct tb_crossing_told *told, enum tb_crossing_line line,
                       enum tb_status why)
 {
     TB_ASSERT(told->count <= TB_CROSSING_TOLD_MAX && told->next < TB_CROSSING_TOLD_MAX);
+    TB_ASSERT(line >= TB_CROSSING_LINE_FAILED && line <= TB_CROSSING_LINE_OFFER_FAILED);
     for (uint32_t i = 0; i < told->count; i++) {
         const struct tb_crossing_told_row *r = &told->rows[i];
         if (r->line == line && r->peer == peer && r->why == why) return false;

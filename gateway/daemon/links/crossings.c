@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/crossings.h"
@@ -25,6 +26,7 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
 {
     struct tb_daemon *d = copy->d;
     TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region) && !tb_copy_leaves(copy));
+    TB_ASSERT(peer < d->config->peer_count);
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return; /* the next announcement tries again */
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
@@ -115,6 +117,7 @@ void tb_crossing_pause(struct tb_copy *copy)
 
 void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
+    TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
     TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     if (copy == NULL || tb_copy_leaves(copy) || d->links == NULL || d->links_restarting) {
@@ -154,6 +157,7 @@ void tb_crossing_retry(struct tb_copy *copy)
 
 static enum tb_status offer(const struct tb_copy *copy)
 {
+    TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region));
     struct tb_daemon *d = copy->d;
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return TB_SITE_NOMEM;
@@ -166,6 +170,7 @@ static enum tb_status offer(const struct tb_copy *copy)
 
 void tb_crossing_offer(struct tb_copy *copy)
 {
+    TB_ASSERT(copy->serving == TB_COPY_DUE);
     const struct tb_daemon *d = copy->d;
     const bool can = d->links != NULL && !d->links_restarting && !d->draining;
     const enum tb_status status = can ? offer(copy) : TB_OK;

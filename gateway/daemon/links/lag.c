@@ -96,6 +96,7 @@ void tb_lag_look(struct tb_lag_pace *p, uint64_t bytes)
 
 bool tb_lag_still(const struct tb_lag_pace *p)
 {
+    TB_ASSERT(p->count <= TB_LAG_SECONDS && p->count <= p->at);
     if (p->count < 2) return false;
     return p->per_s[(p->at - 1) % TB_LAG_SECONDS] == 0 && p->per_s[(p->at - 2) % TB_LAG_SECONDS] == 0;
 }
@@ -113,6 +114,7 @@ bool tb_lag_estimate(const struct tb_lag_pace *p, uint64_t left_bytes, struct tb
         if (p->per_s[i] < least) least = p->per_s[i];
         if (p->per_s[i] > most) most = p->per_s[i];
     }
+    TB_ASSERT(least <= most);
     if (least == 0) return false;
     *eta_out = (struct tb_lag_eta){(double)left_bytes / (double)most, (double)left_bytes / (double)least};
     return true;

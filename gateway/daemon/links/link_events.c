@@ -4,6 +4,8 @@
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/daemon/copies/adopt.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -42,6 +44,7 @@ static bool homes_agree(struct tb_daemon *d, const struct tb_name *peer, const s
 static bool links_may_read(void *user, uint32_t peer, const struct tb_name *model, const struct tb_name *home)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
     if (!homes_agree(d, &p->site, model, home)) return false;
     if (tb_peer_may_read(d, peer, model)) return true;
@@ -58,6 +61,7 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
 {
     const struct tb_daemon *d = user;
     const struct tb_config *c = d->config;
+    TB_ASSERT(peer < c->peer_count);
     struct tb_name home;
     if (c->lanes > 1 || !links_home_of(user, model, &home) || !tb_name_equal(&home, &c->peers[peer].site))
         return false;
@@ -109,6 +113,7 @@ static void links_life(void *user, uint32_t peer, const struct tb_id *life)
 static void links_renewed(void *user, uint32_t peer)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
     tb_reports_again(d, peer);
     tb_home_runs_up(d, peer);
@@ -267,6 +272,7 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
 static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *uid)
 {
     struct tb_daemon *d = user;
+    TB_ASSERT(peer < d->config->peer_count);
     tb_catalog_site_dropped(d->catalog, tb_clock_now(), &d->config->peers[peer].site, uid);
     tb_daemon_wake(d);
 }
@@ -274,6 +280,7 @@ static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *ui
 /* The chunk, and where that is right and it went as a delta, the same chunk of its base. */
 static enum tb_status look_at_own(struct tb_daemon *d, uint32_t peer, const struct tb_links_bad_chunk *bad)
 {
+    TB_ASSERT(bad->ours && !tb_id_is_zero(&bad->uid));
     struct tb_report report = {.uid = bad->uid, .shard = bad->shard, .chunk = bad->chunk, .reporter = peer};
     const enum tb_status status = tb_repair_arena(d, &report);
     if (status != TB_OK || tb_id_is_zero(&bad->base)) return status;

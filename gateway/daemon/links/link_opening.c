@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -32,6 +33,7 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
     }
     for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
         if (tb_name_equal(&config->models[i].home, &config->label)) models[count++] = config->models[i].name;
+    TB_ASSERT(count <= TB_LINKS_MODELS_MAX); /* as many as the caller has room for */
     return count;
 }
 

@@ -24,6 +24,7 @@ static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_link
  * it broke, reach home by this. A home that lost its arena hears which sites have its versions. */
 void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         struct tb_links_report report = {c->key.uid, d->site, TB_LINKS_REPORT_HELD};
         if (c->life == TB_COPY_WHOLE) TB_MOOT(tb_links_tell(d->links, peer, &report));
@@ -44,6 +45,7 @@ void tb_reports_again(struct tb_daemon *d, uint32_t peer)
 
 static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_name *site, enum tb_status why)
 {
+    TB_ASSERT(why != TB_OK);
     d->counters.reports_refused++;
     tb_log(TB_LOG_WARN, "link.report_refused", "peer=%s site=%s status=%s", tb_peer_site(d, peer), site->text,
            tb_status_name(why));
@@ -79,6 +81,7 @@ void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id 
  * one anywhere must not go for it (P3). */
 void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_catalog_site_progress progress = {
         .site = report->site,
         .uid = report->uid,

@@ -143,6 +143,7 @@ void tb_limits_close(struct tb_daemon *d)
 
 enum tb_status tb_limits_change(struct tb_daemon *d, uint32_t peer, const struct tb_limit_change *c)
 {
+    TB_ASSERT(peer < d->config->peer_count && (c->has_windows || c->window_count == 0));
     struct tb_peer_limit *l = &d->limits[peer];
     uint64_t bit_per_s = l->rate.bit_per_s;
     if (c->rate != NULL && !tb_rate_parse(c->rate, &bit_per_s)) return TB_BAD_ARGUMENT;
@@ -166,6 +167,7 @@ static bool put(json_t *o, const char *key, json_t *v)
 
 json_t *tb_limit_json(const struct tb_peer_limit *l)
 {
+    TB_ASSERT(l->rate.window_count <= TB_RATE_WINDOWS_MAX);
     char text[TB_RATE_CHARS];
     json_t *o = json_object(), *hours = json_array();
     bool ok = o != NULL && hours != NULL;
@@ -198,6 +200,7 @@ static enum tb_status read_hours(const json_t *list, struct tb_limit_change *c, 
         return TB_BAD_ARGUMENT;
     }
     for (size_t i = 0; i < json_array_size(list); i++) {
+        TB_ASSERT(c->window_count == i && i < TB_RATE_WINDOWS_MAX);
         const char *text = json_string_value(json_array_get(list, i));
         if (text != NULL && tb_rate_window_parse(text, &c->windows[c->window_count])) {
             c->window_count++;

@@ -18,6 +18,7 @@ bool tb_home_of(const struct tb_daemon *d, const struct tb_name *model, struct t
 
 bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
     const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
     struct tb_name home;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
@@ -46,6 +47,7 @@ enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
 
 bool tb_site_denied(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
     const struct tb_identity identity = {.kind = TB_IDENTITY_GATEWAY, .site = p->of, .name = p->gateway};
     return !tb_name_equal(&p->of, &d->config->site) && !tb_rights_may(d->config, model, &identity, false);
@@ -76,6 +78,7 @@ static enum tb_lag_reason source_reason(struct tb_daemon *d, uint32_t peer, cons
 /* The first that can bring it, else the first that denies it, else the first. */
 static void find_source(struct tb_daemon *d, struct tb_site_lag *l)
 {
+    TB_ASSERT(!l->model->is_home); /* it brings the model, and nobody brings it to it */
     l->source = UINT32_MAX;
     l->facts.link = TB_LAG_LINK_DOWN;
     for (uint32_t i = 0; i < source_count(d, l->model); i++) {
@@ -146,10 +149,19 @@ static void lag_of_catalog(struct tb_daemon *d, struct tb_site_lag *l)
         l->state.left_bytes = tb_links_announced_bytes(d->links, &l->lag.head);
 }
 
+/* P8: a relay says why nothing is known of home: by a link, or for want of a right. Another word of
+ * it is no such reason, and the evidence that it would need is not here: then it is unknown. */
+static enum tb_lag_reason unheard_why(uint16_t why)
+{
+    const bool fits = tb_lag_is_of_link(why) || why == TB_LAG_DENIED || why == TB_LAG_MTU;
+    return fits ? (enum tb_lag_reason)why : TB_LAG_UP_TO_DATE;
+}
+
 /* Home's own word counts, as it does at home. Until home has spoken of a head that was announced
  * already, the announcement counts. */
 static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
 {
+    TB_ASSERT(!l->model->is_home);
     static struct tb_record home; /* large; the main loop's alone */
     const bool speaks =
         l->source != UINT32_MAX && tb_site_link(d, l->source)->protocol >= TB_LINKS_PROTOCOL_STATE;
@@ -162,8 +174,7 @@ static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
     }
     l->facts.heard = home.known || !speaks;
     if (home.heard_at != 0 || !silent) l->heard_at = home.heard_at;
-    if (!home.known && speaks && l->facts.link == TB_LAG_UP_TO_DATE && home.why < TB_LAG_REASON_END)
-        l->facts.link = home.why != TB_LAG_UNKNOWN ? (enum tb_lag_reason)home.why : TB_LAG_UP_TO_DATE;
+    if (!home.known && speaks && l->facts.link == TB_LAG_UP_TO_DATE) l->facts.link = unheard_why(home.why);
     if (!home.known || tb_site_which_compare(&l->state.head, &home.state.head) > 0) return;
     const bool here = tb_site_which_compare(&l->state.head, &home.state.head) == 0;
     const struct tb_record_behind b = tb_record_behind(&home.state, &l->state);
@@ -182,6 +193,7 @@ static void behind_since(struct tb_site_lag *l)
         return;
     }
     if (l->own->behind_at == 0) l->own->behind_at = l->lag.behind_ns < now ? now - l->lag.behind_ns : 1;
+    TB_ASSERT(l->own->behind_at > 0 && l->own->behind_at <= now);
     l->state.behind_ms = tb_time_since(l->own->behind_at, now) / TB_MS(1);
 }
 
@@ -296,6 +308,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     l->facts.base_crosses = base_crosses(d, l);
     facts_of_groups(d, l);
     l->state.reason = (uint16_t)tb_lag_reason_of(&l->facts);
+    TB_ASSERT(l->state.reason < TB_LAG_REASON_END && l->state.held_count <= TB_SITE_HELD_MAX);
     l->known = l->facts.heard && l->facts.link == TB_LAG_UP_TO_DATE;
     l->state.known = true;
     estimate(l);

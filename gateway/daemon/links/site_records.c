@@ -59,6 +59,7 @@ static bool passed_on(const struct tb_record *r, struct tb_site_state *s)
 /* Not back to the peer whose word it is. */
 static void pass_to(struct tb_daemon *d, uint32_t peer, const struct tb_record *r)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     static struct tb_site_state s; /* large; the main loop's alone */
     if (tb_name_equal(&d->config->peers[peer].site, &r->via) || !passed_on(r, &s)) return;
     tell(d, peer, &s);
@@ -77,6 +78,7 @@ static bool links_there(const struct tb_daemon *d)
 
 void tb_records_tell(struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     static struct tb_record r; /* large; the main loop's alone */
     for (uint32_t i = 0; links_there(d) && i < d->config->model_count; i++) {
         const struct tb_name *name = &d->config->models[i].name;
@@ -130,6 +132,7 @@ static void say_all(struct tb_daemon *d, bool again)
 
 void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
+    TB_ASSERT(peer < d->config->peer_count);
     static struct tb_record r; /* large; the main loop's alone */
     const struct tb_name *via = &d->config->peers[peer].site;
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
@@ -213,6 +216,7 @@ static uint16_t reason_there(struct tb_daemon *d, uint32_t peer, const struct tb
 /* Activated is what it reported. */
 static void say_for(struct tb_daemon *d, uint32_t peer, const struct tb_site_own *own)
 {
+    TB_ASSERT(peer < d->config->peer_count && own->said_at != 0);
     static struct tb_site_state s; /* large; the main loop's alone */
     static struct tb_record r;
     struct tb_links_progress head = {0};
@@ -258,6 +262,7 @@ void tb_records_tick(struct tb_daemon *d)
 /* A site that was never heard of is shown, too. */
 static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
 {
+    TB_ASSERT(peer < d->config->peer_count && model < d->config->model_count);
     struct tb_site_state s = {.site = d->config->peers[peer].site, .model = d->config->models[model].name};
     s.reason = TB_LAG_UNKNOWN;
     TB_MOOT(tb_record_put(d->catalog, tb_clock_now(), &s.site, &s));
@@ -265,6 +270,7 @@ static void expect(struct tb_daemon *d, uint32_t peer, uint32_t model)
 
 enum tb_status tb_records_open(struct tb_daemon *d)
 {
+    TB_ASSERT(d->own == NULL);
     d->own = tb_calloc(d->config->model_count + 1, sizeof *d->own);
     if (d->own == NULL) return TB_SITE_NOMEM;
     for (uint32_t i = 0; i < d->config->peer_count; i++)

@@ -22,6 +22,7 @@ static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, 
         *oldest_out = i;
         rows++;
     }
+    TB_ASSERT(rows <= d->withdrawn.count && (rows == 0 || *oldest_out < d->withdrawn.count));
     return rows;
 }
 
@@ -34,6 +35,7 @@ static const struct tb_version_key *find(const struct tb_daemon *d, const struct
 
 static bool room(struct tb_withdrawn *w)
 {
+    TB_ASSERT(w->count <= w->cap);
     if (w->count < w->cap) return true;
     const uint32_t cap = w->cap == 0 ? 16 : 2 * w->cap;
     struct tb_version_key *more = tb_realloc(w->keys, cap * sizeof *more);
@@ -112,6 +114,7 @@ void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key)
 
 void tb_withdrawn_opened(struct tb_daemon *d)
 {
+    TB_ASSERT(d->links != NULL && !d->links_restarting);
     const struct tb_withdrawn *w = &d->withdrawn;
     for (uint32_t i = w->count < TB_LINKS_WITHDRAWN_MAX ? 0 : w->count - TB_LINKS_WITHDRAWN_MAX; i < w->count;
          i++)

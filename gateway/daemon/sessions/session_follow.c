@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/wire.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/views.h"

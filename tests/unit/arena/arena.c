@@ -8,6 +8,10 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 
 #define MIB ((uint64_t)1 << 20)
 

@@ -3,6 +3,10 @@
 #include <sys/resource.h>
 
 #include "arena_world.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 #include "tests/unit/huge_given.h"
 
 #define BYTES ((uint64_t)32 << 20)

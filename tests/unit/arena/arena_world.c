@@ -5,6 +5,8 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
 #include "tests/unit/scratch.h"
 
 uint64_t world_random(uint64_t *seed)

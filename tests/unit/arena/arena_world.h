@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
 
 #define WORLD_SHARDS_MAX 4
 

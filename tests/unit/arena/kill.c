@@ -9,7 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "gateway/arena/arena.h"
 #include "gateway/arena/arena_file.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 #include "tests/unit/scratch.h"
 
 #define MIB        ((uint64_t)1 << 20)

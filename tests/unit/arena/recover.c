@@ -5,7 +5,11 @@
 #include <stddef.h>
 #include <unistd.h>
 
+#include "gateway/arena/arena.h"
 #include "gateway/arena/arena_file.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 
 #define MIB     ((uint64_t)1 << 20)
 #define RECORDS 4096u

@@ -6,7 +6,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "gateway/arena/arena.h"
 #include "gateway/arena/arena_inner.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
 
 #define MIB ((uint64_t)1 << 20)
 

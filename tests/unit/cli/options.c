@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "gateway/cli/cli.h"
+#include "gateway/cli/options.h"
 
 static enum tb_cli_exit nothing(const struct tb_cli_call *call)
 {

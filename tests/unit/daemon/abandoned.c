@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"

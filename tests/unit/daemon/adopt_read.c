@@ -9,6 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/adopt_read.h"
 #include "tests/unit/check.h"
 #include "tests/unit/scratch.h"

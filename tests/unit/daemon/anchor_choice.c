@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/anchors.h"

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_verify.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/sessions/session_unpublish.h"

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/records.h"
 #include "gateway/daemon/control/lag_evidence.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/site_lag.h"
@@ -65,6 +66,7 @@ static int begin(void **state)
     f->copy = (struct tb_copy){.d = f->home.d, .asked_at = tb_clock_now() - TB_SECONDS(3)};
     f->copy.key.shard_count = 2;
     f->copy.failed = TB_SITE_NOMEM;
+    f->copy.lacks_room = true;
     f->copy.bad.shard = 1;
     f->copy.bad.chunk = 5;
     f->copy.bad.times = 4;
@@ -218,6 +220,26 @@ static void each_reason_of_this_site_has_evidence_that_fits(void **state)
     }
 }
 
+/* P8: a relay that knows nothing of home may say why, and its word is a stranger's. */
+static void a_relay_says_of_home_what_fits_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct tb_daemon *d = f->home.d;
+    const struct tb_name west = d->config->peers[0].site;
+    const struct tb_catalog_model model = {.name = f->model.name, .home = west, .subscribed = true};
+    for (uint32_t r = 0; r < TB_LAG_REASON_END + 2; r++) {
+        char text[TB_EVIDENCE_BYTES];
+        const struct tb_site_state said = {
+            .site = west, .model = model.name, .incarnation = 1, .serial = r + 1, .reason = (uint16_t)r};
+        CHECK_OK(tb_record_put(d->catalog, tb_clock_now(), &west, &said));
+        tb_site_lag_here(d, &model, &f->here);
+        const uint16_t reason = f->here.state.reason;
+        const bool fits_it = tb_lag_is_of_link((uint16_t)r) || r == TB_LAG_DENIED || r == TB_LAG_MTU;
+        assert_int_equal(reason, fits_it ? r : TB_LAG_UNKNOWN);
+        tb_evidence_here(d, &f->here, text);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(int argc, char **argv)
@@ -231,6 +253,7 @@ int main(int argc, char **argv)
         CASE(a_peer_that_says_no_state_is_judged_by_its_link),
         CASE(a_site_behind_a_relay_has_the_relays_word),
         CASE(each_reason_of_this_site_has_evidence_that_fits),
+        CASE(a_relay_says_of_home_what_fits_alone),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests_name("daemon.lag_evidence", tests, NULL, NULL);

@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/caught_log.h"

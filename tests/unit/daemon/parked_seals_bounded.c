@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_unpublish.h"

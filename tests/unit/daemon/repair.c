@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_sweep.h"
 #include "gateway/daemon/copies/copy_table.h"

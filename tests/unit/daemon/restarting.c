@@ -5,6 +5,7 @@
  * Covers: gateway/daemon/copies/copies.c */
 #include <signal.h>
 
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/sealed_version.h"

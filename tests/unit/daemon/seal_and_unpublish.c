@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/versions.h"

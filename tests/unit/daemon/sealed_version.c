@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+#include "gateway/arena/arena.h"
+#include "gateway/arena/arena_regions.h"
+#include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "tests/unit/check.h"
 

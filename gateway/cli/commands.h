@@ -1,0 +1,27 @@
+/* commands.h - the table of commands, and what runs for each row. */
+#ifndef TB_GATEWAY_CLI_COMMANDS_H
+#define TB_GATEWAY_CLI_COMMANDS_H
+
+#include "gateway/cli/cli.h"
+
+/* The table; ends with a row without a name. */
+const struct tb_cli_command *tb_cli_commands(void);
+
+/* The commands, each in the file of its name. */
+enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_subscribe(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_check(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_config_explain(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_manual(const struct tb_cli_call *call);
+
+#endif
