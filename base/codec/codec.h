@@ -20,7 +20,7 @@
  *   ZSTD    one zstd frame at level 1; for what is not floats
  *   PLANES  exponents shortened and mantissas as they are; as a delta, each element's difference
  *   SPARSE  a delta: the elements that changed
- *   STEPS   chained deltas: SPARSE chunks one after another, each on the result of the one before.
+ *   CHAINED chained deltas: SPARSE chunks one after another, each on the result of the one before.
  *           Made by merging, never by encoding */
 enum tb_codec_id {
     TB_CODEC_RAW = 0,
@@ -32,7 +32,7 @@ enum tb_codec_id {
 
 /* The form of an encoded chunk. A delta codes the integer difference to the same chunk of an
  * older version (its base), modulo the width of an element. RAW is never a delta; SPARSE and
- * STEPS always are. */
+ * CHAINED always are. */
 struct tb_codec_form {
     enum tb_codec_id id;
     bool on_base;
@@ -81,7 +81,7 @@ bool tb_codec_form_valid(struct tb_codec_form form);
 /* The most that encode may write for `count` bytes. */
 size_t tb_codec_bound(enum tb_codec_id id, size_t count);
 
-/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where STEPS
+/* Writes `in` as `wanted`, or raw if that does not get below 0.97 of the input (and where CHAINED
  * are wanted): coded_out->form says which, and coded_out->bytes is room's memory. `wanted` is
  * valid, and in->base is there where it is a delta. TB_SITE_NOMEM: the room is less than
  * tb_codec_bound. */
@@ -89,7 +89,7 @@ TB_MUST_USE enum tb_status tb_codec_encode(struct tb_codec *codec, struct tb_cod
                                            const struct tb_codec_input *in, struct tb_codec_room room,
                                            struct tb_codec_coded *coded_out);
 
-/* How many deltas an encoded chunk is: 1 of SPARSE; of STEPS the number that it claims, not
+/* How many deltas an encoded chunk is: 1 of SPARSE; of CHAINED the number that it claims, not
  * looked at yet. 0: it is of another form. */
 unsigned tb_codec_deltas(const struct tb_codec_coded *coded);
 /* The bytes that tb_codec_chain writes of them. 0: it would refuse. One is no delta that can be

@@ -64,7 +64,7 @@ INLINE uint64_t changed_word(const uint8_t *a, const uint8_t *b, size_t width)
     return mask;
 }
 
-/* Most words have no change in a sparse step. */
+/* Most words have no change in a sparse delta. */
 INLINE void changed_width(struct tb_sparse_pair pair, size_t width, size_t words, uint64_t *out)
 {
     const uint8_t *a = pair.base, *b = pair.bytes;
