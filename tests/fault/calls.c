@@ -176,7 +176,8 @@ CALL(int, eventfd, (unsigned count, int flags), (count, flags), -1, EMFILE)
 CALL(int, timerfd_create, (clockid_t clock, int flags), (clock, flags), -1, EMFILE)
 CALL(int, madvise, (void *at, size_t n, int advice), (at, n, advice), -1, ENOMEM)
 CALL(ssize_t, process_vm_readv, (pid_t pid, const struct iovec *here, unsigned long n,
-     const struct iovec *there, unsigned long m, unsigned long flags), (pid, here, n, there, m, flags), -1, EPERM)
+     const struct iovec *there, unsigned long m, unsigned long flags),
+     (pid, here, n, there, m, flags), -1, EPERM)
 CALL(int, poll, (struct pollfd *fds, nfds_t n, int ms), (fds, n, ms), -1, ENOMEM)
 CALL(int, pthread_create, (pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *user),
      (t, a, fn, user), EAGAIN, EAGAIN)

@@ -1,7 +1,7 @@
 /* caught_log.h - a file in memory for tb_log_set, in which every line stands. Two threads that
  * write(2) to a memfd at once may begin at one place, and one line is lost (seen with Linux 6.1 and
- * 6.18): only of a file that was opened by a name do threads take turns at the place. What is
- * appended has its place from the file's end, under the inode's lock. */
+ * 6.18): only of a file that was opened by a name do threads take turns at the place. A line
+ * that is appended has its place from the file's end, under the inode's lock. */
 #ifndef TB_TESTS_UNIT_CAUGHT_LOG_H
 #define TB_TESTS_UNIT_CAUGHT_LOG_H
 

@@ -43,8 +43,8 @@ static bool keep(char *folder)
     return failed == 0 && waitpid(shell, &code, 0) == shell && code == 0;
 }
 
-/* The folder of this program in the one that the variable names. What cannot be made is no folder:
- * a test that writes there fails. */
+/* The folder of this program in the one that the variable names. A path that cannot be made is
+ * no folder: a test that writes there fails. */
 static const char *folder_in(const char *variable, const char *fallback, char *path, size_t bytes)
 {
     const char *place = getenv(variable);

@@ -299,7 +299,7 @@ static enum tb_status keep_delta(struct tb_patch_shard *sh, uint32_t k, const st
     return TB_OK;
 }
 
-/* A whole chunk. What cannot be encoded stays whole, which costs memory and nothing else. */
+/* A whole chunk. One that cannot be encoded stays whole: that costs memory and nothing else. */
 static void keep_whole(struct tb_patch_shard *sh, const struct tb_place *p, uint32_t k)
 {
     struct tb_patch *patch = sh->patch;

@@ -66,7 +66,7 @@ static void they_come_between_two_pieces(void **state)
     tb_shared_memory_free(&m);
 }
 
-/* Nothing keeps SIGSTOP off: what it ended is done again. What fails for another reason is told. */
+/* Nothing keeps SIGSTOP off: a call that it ended is made again. Another failure is told. */
 static void P6_nor_does_one_that_stops_the_process(void **state)
 {
     (void)state;
