@@ -119,7 +119,6 @@ void tb_cross_start(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     struct tb_copy *copy = tb_copy_get(d, &todo->key);
-    TB_ASSERT(todo->kind == TB_CATALOG_CROSS && todo->from_count <= TB_CATALOG_FROM_MAX);
     if (copy == NULL || tb_copy_leaves(copy) || d->links == NULL || d->links_restarting) {
         TB_MOOT(tb_catalog_crossing_refused(d->catalog, tb_clock_now(), &todo->key.uid));
         return;
