@@ -4,7 +4,7 @@ import struct
 
 from certificates import URI, Authority, wrong_names
 from harness import expect
-from hostile import HELLO, Connection, frame, link_hello, tls
+from hostile import HELLO, Connection, Ended, frame, link_hello, tls
 
 
 class Forger:
@@ -62,3 +62,17 @@ def honest_link(forger, to, site="west"):
     for _ in range(2):
         at += 2 + struct.unpack_from("<H", payload, at)[0]
     return connection, payload[at + 8 + 16 + 8:at + 8 + 16 + 8 + 16]
+
+
+def greeted(to, forger):
+    """A session of west; None while the one before is not over."""
+    context = tls(forger.west.folder / "ca.crt", forger.west.folder / "gw.crt", forger.west.key)
+    try:
+        connection = Connection(to, context)
+        connection.send(frame(HELLO, link_hello(life=b"l" * 16)))
+        if connection.answer() == HELLO:
+            return connection
+        connection.__exit__()
+    except Ended:
+        pass
+    return None

@@ -12,13 +12,13 @@ import struct
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from broken import broken  # noqa: E402
 from certificates import URI  # noqa: E402
-from forger import east_of, honest_link  # noqa: E402
+from forger import east_of, greeted, honest_link  # noqa: E402
 from harness import SOURCE, Failed, expect, main, scenario, wait_for  # noqa: E402
 from hostile import HELLO, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, link_hello, session_hello, text, tls  # noqa: E402
 
 LINK_INPUTS, SESSION_INPUTS = 600, 600
-EXTREMES = (0, 1, 0x7f, 0x80, 0xff, 0xffff, 0x10000, 0x7fffffff, 0x80000000, 0xffffffff, 2**63 - 1, 2**63, 2**64 - 1)
 MEMORY_MAX = 96 << 20  # that the gateway may grow by
 
 
@@ -44,29 +44,6 @@ def session_seeds():
         if data and data[0] < len(SESSION_TYPES):
             seeds.append((SESSION_TYPES[data[0]], data[1:]))
     return seeds + [(kind, b"") for kind in range(0, 36)]
-
-
-def broken(chance, kind, payload):
-    """One frame, and in what way it is broken."""
-    data, way = bytearray(payload), chance.randrange(8)
-    if way == 0 and data:
-        del data[chance.randrange(len(data)):]
-    elif way == 1:
-        data += chance.randbytes(chance.randrange(1, 64))
-    elif way == 2 and data:
-        data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
-    elif way == 3 and len(data) >= 8:
-        width = chance.choice((1, 2, 4, 8))
-        at = chance.randrange(len(data) - width + 1)
-        data[at:at + width] = (chance.choice(EXTREMES) & (1 << 8 * width) - 1).to_bytes(width, "little")
-    elif way == 4:
-        data = bytearray(chance.randbytes(chance.randrange(200)))
-    elif way == 5:
-        kind = chance.randrange(2**16)
-    elif way == 6:
-        return struct.pack("<IHHQ", chance.choice(EXTREMES) & 0xffffffff, kind, 0, 0) + bytes(data)
-    header = {"request": chance.choice((0, 1, 2, 2**64 - 1)), "zero": chance.choice((0, 0, 0, 1))} if way == 7 else {}
-    return frame(kind, bytes(data), **header)
 
 
 def resident(site):
@@ -112,20 +89,6 @@ def broken_frames_of_a_peer(lab):
     ended = attack(east, opened, link_seeds(), LINK_INPUTS, 7)
     survived(east, before, "link", LINK_INPUTS, ended)
     opened().__exit__()
-
-
-def greeted(to, forger):
-    """A session of west; None while the one before is not over."""
-    context = tls(forger.west.folder / "ca.crt", forger.west.folder / "gw.crt", forger.west.key)
-    try:
-        connection = Connection(to, context)
-        connection.send(frame(HELLO, link_hello(life=b"l" * 16)))
-        if connection.answer() == HELLO:
-            return connection
-        connection.__exit__()
-    except Ended:
-        pass
-    return None
 
 
 @scenario
