@@ -16,7 +16,7 @@ from broken import broken  # noqa: E402
 from certificates import URI  # noqa: E402
 from forger import east_of, greeted, honest_link  # noqa: E402
 from harness import SOURCE, Failed, expect, main, scenario, wait_for  # noqa: E402
-from hostile import HELLO, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, link_hello, session_hello, text, tls  # noqa: E402
+from hostile import REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
 
 LINK_INPUTS, SESSION_INPUTS = 600, 600
 MEMORY_MAX = 96 << 20  # that the gateway may grow by
