@@ -461,13 +461,6 @@ static enum tb_status ca_load(struct tb_tls *tls, const char *path, const struct
     return status;
 }
 
-enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256])
-{
-    TB_ASSERT(!tls->ephemeral);
-    error_out[0] = '\0';
-    return ca_load(tls, ca_path, NULL, error_out);
-}
-
 enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site, const char *ca_path,
                                   char error_out[256])
 {

@@ -26,11 +26,10 @@ struct tb_tls_files {
 
 /* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG
  * for files that are missing, unreadable, do not fit together, have no or several URIs, or whose
- * certificate has expired. Several CAs: call tb_tls_add_ca. */
+ * certificate has expired. Several CAs: call tb_tls_add_site_ca. */
 TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **tls_out,
                                          char error_out[256]);
-TB_MUST_USE enum tb_status tb_tls_add_ca(struct tb_tls *tls, const char *ca_path, char error_out[256]);
-/* As add_ca, but what this CA signs may speak for `site` alone: where the CAs of several sites are
+/* One CA more, whose certificates may speak for `site` alone: where the CAs of several sites are
  * trusted, none of them can make a certificate of another. (A CA of tb_pki_init carries the same
  * restriction in itself, as X.509 name constraints.) */
 TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site,

@@ -63,7 +63,7 @@ struct arena_record {
         struct arena_record_shard shard;
     };
     struct tb_digest check; /* of kind to here */
-    uint64_t state;         /* region; atomic: the number and its complement */
+    uint64_t spare;         /* region: a number, 0 so far, and its complement */
     struct tb_digest root;  /* region; counts when root_check fits */
     uint64_t root_check;    /* atomic; 0: no root yet */
     uint64_t digests_done;  /* shard; atomic: 0 or ARENA_USED */

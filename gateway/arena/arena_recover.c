@@ -65,8 +65,8 @@ static bool region_record_decode(const struct arena_record *r, struct tb_version
     if (r->region.key_bytes > sizeof r->region.key) return false;
     tb_reader_init(&reader, r->region.key, r->region.key_bytes);
     if (tb_version_key_decode(&reader, key_out) != TB_OK || !tb_reader_ended(&reader)) return false;
-    const uint32_t low = (uint32_t)r->state;
-    if ((uint32_t)(r->state >> 32) != ~low) return false;
+    const uint32_t low = (uint32_t)r->spare;
+    if ((uint32_t)(r->spare >> 32) != ~low) return false;
     if (r->root_check != 0 && r->root_check != tb_arena_root_check(&r->uid, &r->root)) return false;
     if (r->root_check != 0) key_out->root = r->root;
     return tb_id_equal(&key_out->uid, &r->uid);

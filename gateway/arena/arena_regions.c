@@ -202,19 +202,6 @@ const struct tb_version_key *tb_arena_region_key(const struct tb_arena_region *r
     return &region->key;
 }
 
-uint32_t tb_arena_region_state(const struct tb_arena_region *region)
-{
-    return (uint32_t)__atomic_load_n(&region->arena->file.records[region->record].state, __ATOMIC_ACQUIRE);
-}
-
-void tb_arena_region_set_state(struct tb_arena_region *region, uint32_t state)
-{
-    const uint64_t word = state | (uint64_t)~state << 32;
-    struct arena_record *r = &region->arena->file.records[region->record];
-    TB_ASSERT(r->kind == ARENA_REGION && tb_arena_record_used(r) == ARENA_USED);
-    __atomic_store_n(&r->state, word, __ATOMIC_RELEASE);
-}
-
 enum tb_status tb_arena_region_set_root(struct tb_arena_region *region, const struct tb_digest *root)
 {
     if (tb_arena_root_is_zero(root)) return TB_BAD_ARGUMENT;

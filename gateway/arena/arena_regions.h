@@ -18,9 +18,6 @@ struct tb_arena_region *tb_arena_region_next(struct tb_arena *arena, struct tb_a
 
 /* Stays valid with the region; the root is zero until it was set. */
 const struct tb_version_key *tb_arena_region_key(const struct tb_arena_region *region);
-uint32_t tb_arena_region_state(const struct tb_arena_region *region);
-/* A number of the caller's, 0 for a new region; it survives a restart. */
-void tb_arena_region_set_state(struct tb_arena_region *region, uint32_t state);
 /* Once the version is ready. TB_CONFLICT: another root was set before. */
 TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *region,
                                                     const struct tb_digest *root);

@@ -163,7 +163,7 @@ static void record_fill_region(struct tb_arena_region *region)
     tb_version_key_encode(&key, &w);
     TB_ASSERT(!w.full);
     r->region.key_bytes = (uint32_t)w.used;
-    r->state = ~(uint64_t)0 << 32;
+    r->spare = ~(uint64_t)0 << 32;
     r->check = tb_arena_record_check(r);
 }
 

@@ -36,7 +36,7 @@ struct tb_arena_region {
     struct tb_arena_region *next;
     struct arena_file *file;
     struct tb_version_key key;
-    uint32_t state, refs;
+    uint32_t refs;
     struct shard shards[SHARDS_MAX];
 };
 
@@ -242,16 +242,6 @@ enum tb_status tb_arena_reserve(struct tb_arena *arena, const struct tb_version_
 const struct tb_version_key *tb_arena_region_key(const struct tb_arena_region *r)
 {
     return &r->key;
-}
-
-uint32_t tb_arena_region_state(const struct tb_arena_region *r)
-{
-    return r->state;
-}
-
-void tb_arena_region_set_state(struct tb_arena_region *r, uint32_t state)
-{
-    r->state = state;
 }
 
 enum tb_status tb_arena_region_set_root(struct tb_arena_region *r, const struct tb_digest *root)

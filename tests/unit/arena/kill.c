@@ -45,9 +45,7 @@ static void live(struct tb_arena *arena, uint64_t *seed)
     const uint32_t k = (uint32_t)(r >> 40) % v->manifests[shard].chunk_count;
     if (r % 8 == 0) {
         if (tb_arena_free(region) != TB_OK) _exit(3);
-    } else if (r % 8 == 1) {
-        tb_arena_region_set_state(region, (uint32_t)(r >> 32));
-    } else if (r % 8 == 2) {
+    } else if (r % 8 <= 2) {
         if (tb_arena_region_set_root(region, &versions[0].manifests[0].root) != TB_OK) _exit(3);
     } else {
         version_land(v, tb_arena_place(region, shard), shard, k);

@@ -51,9 +51,11 @@ static void files_that_do_not_serve_are_refused_by_name(void **state)
     bad_files(w,
               (struct tb_tls_files){ca, world_path(w, "east", "two.crt"), world_path(w, "east", "two.key")},
               "exactly one URI");
+    struct tb_name east;
+    assert_int_equal(tb_name_set(&east, "east"), TB_OK);
     struct tb_tls *tls = world_tls(w, "east", "gw", "east");
-    assert_int_equal(tb_tls_add_ca(tls, world_path(w, "east", "no.crt"), why), TB_SITE_CONFIG);
-    assert_int_equal(tb_tls_add_ca(tls, crt, why), TB_OK);
+    assert_int_equal(tb_tls_add_site_ca(tls, &east, world_path(w, "east", "no.crt"), why), TB_SITE_CONFIG);
+    assert_int_equal(tb_tls_add_site_ca(tls, &east, crt, why), TB_OK);
     tb_tls_free(tls);
 }
 
