@@ -272,7 +272,6 @@ void tb_shelf_work_end(struct tb_shelf_work *w)
     while (s->in_hand == w)
         pthread_cond_wait(&s->changed, &s->lock);
     pthread_mutex_unlock(&s->lock);
-    TB_ASSERT(s->in_hand != w);
     tb_shelf_close(w->task.shelf);
     tb_free(w);
 }
