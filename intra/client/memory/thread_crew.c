@@ -160,7 +160,7 @@ static void append_job(struct tb_crew *crew, struct job *job)
 static void run(struct tb_crew *crew, struct job *job)
 {
     pthread_mutex_lock(&crew->lock);
-    TB_ASSERT(!crew->stopping && crew->workers > 0);
+    TB_ASSERT(crew->workers > 0);
     append_job(crew, job);
     if (job->count > 1 && crew->threads > 1) pthread_cond_broadcast(&crew->work);
     pthread_mutex_unlock(&crew->lock);
@@ -197,7 +197,6 @@ enum tb_status tb_crew_submit(struct tb_crew *crew, tb_crew_fn fn, void *user)
     if (job == NULL) return TB_SITE_NOMEM;
     *job = (struct job){.fn = fn, .user = user, .count = 1, .task = true};
     pthread_mutex_lock(&crew->lock);
-    TB_ASSERT(!crew->stopping); /* tasks that were given are done, and none comes behind them */
     append_job(crew, job);
     pthread_cond_signal(&crew->work);
     pthread_mutex_unlock(&crew->lock);
