@@ -6,6 +6,7 @@ Covers: wan/link/session/link_frames.c gateway/daemon/sessions/sessions.c base/m
 """
 
 import contextlib
+import os
 import pathlib
 import random
 import struct
@@ -70,7 +71,7 @@ def attack(site, opened, seeds, count, seed):
 def survived(site, before, what, count, ended):
     grown = resident(site) - before
     print(f"{what}: {count} inputs, {ended} connections, 0 crashes, {grown >> 20} MiB more memory")
-    if grown > MEMORY_MAX:
+    if grown > MEMORY_MAX and "TB_SANITIZED" not in os.environ:  # a sanitizer keeps memory that was freed
         raise Failed(f"the gateway grew by {grown >> 20} MiB")
     expect("it answers", site.control("status")["ok"], True)
 
