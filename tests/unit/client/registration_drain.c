@@ -43,7 +43,7 @@ void __wrap_tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32
 static void the_gateway_drains_for_less(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
@@ -82,7 +82,7 @@ static bool is_suspended(struct lone_rank *w)
 static void the_drain_begins_behind_the_last_pass(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     pthread_t thread;
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal(&w);
@@ -143,7 +143,7 @@ static void answer(struct lone_rank *w, uint64_t request)
 static void all_publications_drain_at_once(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     pthread_t thread;
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal_shards(&w, 2);
@@ -160,7 +160,7 @@ static void all_publications_drain_at_once(void **state)
 static void what_is_hidden_is_not_announced(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     pthread_t thread;
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal_shards(&w, 2);
@@ -226,7 +226,7 @@ static void an_unpublish_has_one_drain(void **state)
 static void what_is_unpublished_beside_a_suspend_is_over(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     pthread_t threads[2];
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal(&w);
@@ -250,7 +250,7 @@ static void what_is_unpublished_beside_a_suspend_is_over(void **state)
 static void nor_when_resume_is_first(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
@@ -267,7 +267,7 @@ static void nor_when_resume_is_first(void **state)
 static void what_is_unpublished_while_suspended_is_over(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
@@ -309,7 +309,7 @@ static uint64_t seal_request(struct lone_rank *w)
 static void what_is_unpublished_beside_a_resume_is_over(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     pthread_t threads[2];
     lone_rank_open(&w);
     lone_rank_seal(&w);
@@ -334,7 +334,7 @@ static void what_is_unpublished_beside_a_resume_is_over(void **state)
 static void what_is_suspended_is_not_published_again(void **state)
 {
     (void)state;
-    struct lone_rank w;
+    static struct lone_rank w; /* threads use it where a test fails */
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
