@@ -27,7 +27,7 @@ struct tb_chan {
     struct tb_tls_session tls;
     const struct tb_chan_ops *ops;
     void *user;
-    tb_chan_detached_fn detached; /* DETACHED: who gets it once the handles are closed */
+    tb_chan_detached_fn detached; /* DETACHED: gets it once the handles are closed */
     uint64_t open_by_ms;          /* loop time; UINT64_MAX: none */
     uint64_t close_by_ms;         /* likewise; then it closes with close_why */
     enum tb_status close_why;

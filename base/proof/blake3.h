@@ -1,7 +1,7 @@
 /* blake3.h - BLAKE3-256, the digest against those who want a wrong byte to pass. Pure.
  *
- * XXH3 (base/digest.h) finds accidents; whoever likes can make other bytes of the same XXH3.
- * Nobody is known to be able to do so for BLAKE3. The function is the paper's unkeyed hash
+ * XXH3 (base/digest.h) finds accidents; an attacker can make other bytes of the same XXH3. No
+ * attack is known that does so for BLAKE3. The function is the paper's unkeyed hash
  * ("BLAKE3: one function, fast everywhere", O'Connor and others, 2020, sections 2.1 to 2.6) with
  * its first 32 bytes of output, so any tool can check a chunk. */
 #ifndef TB_BASE_PROOF_BLAKE3_H
