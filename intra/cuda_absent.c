@@ -2,7 +2,9 @@
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_deltas.h"
+#include "intra/cuda_part_stage.h"
+#include "intra/cuda_part_trays.h"
 
 enum tb_status tb_gpu_open(struct tb_gpu **gpu_out, char *why)
 {
@@ -105,10 +107,10 @@ void tb_gpu_reach_close(struct tb_gpu_reach *reach)
     TB_ASSERT(reach == NULL);
 }
 
-enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
+enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, const struct tb_gpu_stage_size *size,
                                  struct tb_gpu_stage **stage_out, char *why)
 {
-    (void)beside, (void)bytes, (void)stage_out;
+    (void)beside, (void)size, (void)stage_out;
     snprintf(why, TB_GPU_WHY_BYTES, "built without CUDA");
     return TB_NOT_FOUND;
 }
@@ -131,10 +133,28 @@ bool tb_gpu_stage_device(struct tb_gpu_stage *stage, const void *at, uint64_t by
     return false;
 }
 
-enum tb_status tb_gpu_stage_take(struct tb_gpu_stage *stage, struct tb_gpu_landing *landing)
+void tb_gpu_stage_take(struct tb_gpu_stage *stage, struct tb_gpu_landing *landing)
 {
-    (void)stage, (void)landing;
-    return TB_BAD_STATE;
+    (void)landing;
+    TB_ASSERT(stage == NULL); /* none was opened */
+}
+
+uint8_t *tb_gpu_stage_lend(struct tb_gpu_stage *stage, uint32_t bytes)
+{
+    (void)stage, (void)bytes;
+    return NULL;
+}
+
+void tb_gpu_stage_give(struct tb_gpu_stage *stage, uint8_t *lent)
+{
+    (void)stage;
+    TB_ASSERT(lent == NULL);
+}
+
+void tb_gpu_stage_facts(struct tb_gpu_stage *stage, struct tb_gpu_stage_facts *facts_out)
+{
+    (void)stage;
+    *facts_out = (struct tb_gpu_stage_facts){.ring_bytes = 0};
 }
 
 bool tb_gpu_stage_failed(const struct tb_gpu_stage *stage)
@@ -155,10 +175,28 @@ enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas
     return TB_BAD_STATE;
 }
 
-enum tb_status tb_gpu_prove(struct tb_gpu_memory *m, struct tb_gpu_delta *deltas, uint32_t count)
+enum tb_status tb_gpu_proofs_open(struct tb_gpu_memory *m, const struct tb_gpu_proofs_user *user,
+                                  uint64_t keep_bytes, struct tb_gpu_proofs **proofs_out)
 {
-    (void)m, (void)deltas, (void)count;
+    (void)m, (void)user, (void)keep_bytes, (void)proofs_out;
     return TB_BAD_STATE;
+}
+
+void tb_gpu_proofs_close(struct tb_gpu_proofs *proofs)
+{
+    TB_ASSERT(proofs == NULL);
+}
+
+void tb_gpu_proofs_ask(struct tb_gpu_proofs *proofs, struct tb_gpu_proof *proof)
+{
+    (void)proof;
+    TB_ASSERT(proofs == NULL); /* none was opened */
+}
+
+void tb_gpu_proofs_facts(struct tb_gpu_proofs *proofs, struct tb_gpu_proofs_facts *facts_out)
+{
+    (void)proofs;
+    *facts_out = (struct tb_gpu_proofs_facts){.device_bytes = 0};
 }
 
 enum tb_status tb_gpu_encode(struct tb_gpu_memory *m, struct tb_gpu_new_delta *deltas, uint32_t count)

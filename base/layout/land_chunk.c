@@ -30,35 +30,58 @@ static enum tb_status decode(struct tb_land *l, uint8_t *to)
     return status;
 }
 
-/* The owner has the base, and keeps the delta instead of the bytes. */
-static enum tb_status give_to_owner(const struct tb_land *l)
+static void check(const struct tb_land *l)
 {
-    const struct tb_place_owner *owner = l->place->owner;
-    TB_ASSERT(owner != NULL && owner->digest != NULL && owner->keep != NULL);
-    TB_ASSERT(l->encoded->form.on_base && l->into == NULL);
-    return tb_place_take(l->place, l->chunk, &(struct tb_place_came){.encoded = l->encoded});
+    TB_ASSERT(tb_bitmap_test(l->place->claimed, l->chunk));
+    TB_ASSERT(l->encoded == NULL || l->beside == NULL);
+    TB_ASSERT(!l->owner_decodes || (l->encoded != NULL && l->encoded->form.on_base && l->into == NULL));
+}
+
+/* The chunk as the place gets it. A delta on the owner's base goes there as it is. */
+static enum tb_status came_of(struct tb_land *l, struct tb_place_came *came_out)
+{
+    uint32_t bytes = 0;
+    *came_out = (struct tb_place_came){.beside = l->beside};
+    if (l->encoded == NULL) return TB_OK;
+    if (l->owner_decodes) {
+        came_out->encoded = l->encoded;
+        return TB_OK;
+    }
+    TB_ASSERT(l->into != NULL || !tb_place_is_far(l->place, l->chunk));
+    came_out->beside = l->into;
+    return decode(l, l->into != NULL ? l->into : tb_place_chunk(l->place, l->chunk, &bytes));
 }
 
 enum tb_status tb_land_chunk(struct tb_land *l)
 {
-    uint32_t bytes = 0;
+    struct tb_place_came came;
     l->decoded = false;
-    TB_ASSERT(tb_bitmap_test(l->place->claimed, l->chunk));
-    TB_ASSERT(l->encoded == NULL || l->beside == NULL);
-    TB_ASSERT(!l->owner_decodes || l->encoded != NULL);
-    if (l->owner_decodes) return give_to_owner(l);
-    struct tb_place_came came = {.beside = l->beside};
-    if (l->encoded != NULL) {
-        TB_ASSERT(l->into != NULL || !tb_place_is_far(l->place, l->chunk));
-        uint8_t *to = l->into != NULL ? l->into : tb_place_chunk(l->place, l->chunk, &bytes);
-        const enum tb_status status = decode(l, to);
-        if (status != TB_OK) {
-            tb_place_unclaim(l->place, l->chunk);
-            return status;
-        }
-        came.beside = l->into;
+    check(l);
+    TB_ASSERT(!tb_land_is_owners(l));
+    const enum tb_status status = came_of(l, &came);
+    if (status == TB_OK) return tb_place_take(l->place, l->chunk, &came);
+    tb_place_unclaim(l->place, l->chunk);
+    return status;
+}
+
+bool tb_land_is_owners(const struct tb_land *l)
+{
+    return l->owner_decodes || tb_place_is_far(l->place, l->chunk);
+}
+
+void tb_land_later(struct tb_land *l, struct tb_place_look *look)
+{
+    struct tb_place_came came;
+    l->decoded = false;
+    check(l);
+    TB_ASSERT(tb_land_is_owners(l));
+    const enum tb_status status = came_of(l, &came);
+    if (status == TB_OK) {
+        tb_place_take_later(l->place, l->chunk, &came, look);
+        return;
     }
-    return tb_place_take(l->place, l->chunk, &came);
+    tb_place_unclaim(l->place, l->chunk);
+    look->done(look, status);
 }
 
 enum tb_status tb_land_beside(struct tb_land *l)

@@ -32,27 +32,17 @@ void tb_place_unclaim(struct tb_place *p, uint32_t k)
     TB_ASSERT(was_claimed);
 }
 
-/* Cores digest what stands in memory of the host, the owner the rest. */
-static enum tb_status digest(const struct tb_place *p, uint32_t k, const struct tb_place_came *came,
-                             struct tb_digest *digest_out)
+bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_place_came *came)
 {
-    uint32_t bytes = 0;
-    if (came->encoded != NULL || tb_place_is_far(p, k)) {
-        TB_ASSERT(p->owner != NULL && p->owner->digest != NULL);
-        return p->owner->digest(p->owner->user, p, k, came, digest_out);
-    }
-    uint8_t *chunk = tb_place_chunk(p, k, &bytes);
-    if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
-    *digest_out = tb_chunk_digest(p->manifest, k, chunk);
-    return TB_OK;
+    TB_ASSERT(came->beside == NULL || came->encoded == NULL);
+    return came->encoded != NULL || tb_place_is_far(p, k);
 }
 
-static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct tb_place_came *came)
+/* P1: only the digest that the publisher sealed makes a chunk held. */
+static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct tb_place_came *came,
+                            const struct tb_digest *found)
 {
-    struct tb_digest found;
-    const enum tb_status status = digest(p, k, came, &found);
-    if (status != TB_OK) return status;
-    if (!tb_chunk_has_digest(p->manifest, k, &found)) return TB_CHUNK_DIGEST;
+    if (!tb_chunk_has_digest(p->manifest, k, found)) return TB_CHUNK_DIGEST;
     if (p->owner == NULL || p->owner->keep == NULL) {
         TB_ASSERT(came->encoded == NULL); /* held means that the bytes are somewhere */
         return TB_OK;
@@ -60,15 +50,44 @@ static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct t
     return p->owner->keep(p->owner->user, p, k, came);
 }
 
-enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came)
+static void settle(struct tb_place *p, uint32_t k, enum tb_status status)
 {
-    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
-    TB_ASSERT(came->beside == NULL || came->encoded == NULL);
-    const enum tb_status status = judge(p, k, came);
-    TB_ASSERT(!tb_place_held(p, k)); /* one writer at a time */
+    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k)); /* one writer at a time */
     if (status == TB_OK) tb_bitmap_set(p->held, k);
     tb_place_unclaim(p, k);
+}
+
+enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came)
+{
+    uint32_t bytes = 0;
+    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
+    TB_ASSERT(!tb_place_owner_looks(p, k, came));
+    uint8_t *chunk = tb_place_chunk(p, k, &bytes);
+    if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
+    const struct tb_digest found = tb_chunk_digest(p->manifest, k, chunk);
+    const enum tb_status status = judge(p, k, came, &found);
+    settle(p, k, status);
     return status;
+}
+
+void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_came *came,
+                         struct tb_place_look *look)
+{
+    TB_ASSERT(!tb_place_held(p, k) && tb_bitmap_test(p->claimed, k));
+    TB_ASSERT(tb_place_owner_looks(p, k, came) && look->done != NULL);
+    TB_ASSERT(p->owner != NULL && p->owner->look != NULL);
+    look->place = p;
+    look->chunk = k;
+    look->came = *came;
+    p->owner->look(p->owner->user, look);
+}
+
+void tb_place_looked(struct tb_place_look *look, enum tb_status status, const struct tb_digest *digest)
+{
+    struct tb_place *p = look->place;
+    if (status == TB_OK) status = judge(p, look->chunk, &look->came, digest);
+    settle(p, look->chunk, status);
+    look->done(look, status);
 }
 
 enum tb_status tb_place_finish(struct tb_place *p, uint32_t k)

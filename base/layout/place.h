@@ -27,19 +27,33 @@ struct tb_place_came {
     const struct tb_codec_coded *encoded;
 };
 
+/* A chunk that the place's owner digests, because cores cannot. The place fills it in. The caller's
+ * memory, until `done` is called. */
+struct tb_place_look {
+    struct tb_place *place;
+    uint32_t chunk;
+    struct tb_place_came came; /* what it names stays as long */
+    /* The claim has ended, and the status is that of tb_place_take. Once, on the owner's thread;
+     * maybe inside tb_place_take_later. */
+    void (*done)(struct tb_place_look *look, enum tb_status status);
+};
+
 /* The hook of a place's owner: it digests what cores cannot, and keeps chunks in another form. Only
- * the owner's own code reads such a place: it is served to nobody. Both functions run on the
- * claimer's thread, before the chunk is held. */
+ * the owner's own code reads such a place: it is served to nobody. */
 struct tb_place_owner {
-    /* The digest of a far chunk or of an encoded one, where cores cannot make it. A far chunk with
-     * `beside` is first written to its place. TB_OK: *digest_out is set. Any other status: the
-     * owner could not look. NULL: the place has no such chunks. */
-    enum tb_status (*digest)(void *user, const struct tb_place *p, uint32_t k,
-                             const struct tb_place_came *came, struct tb_digest *digest_out);
+    /* Takes over a far chunk or an encoded one, without waiting for what digests it. A far chunk
+     * with `beside` is first written to its place. The owner answers once, by tb_place_looked, on
+     * any thread. NULL: the place has no such chunks. */
+    void (*look)(void *user, struct tb_place_look *look);
     /* The digest matched. TB_OK: the owner has what it needs. Any other status: the chunk is absent
-     * again. NULL: the bytes stay in the place. */
+     * again. Before the chunk is held, on the thread that digested it. NULL: the bytes stay in the
+     * place. */
     enum tb_status (*keep)(void *user, const struct tb_place *p, uint32_t k,
                            const struct tb_place_came *came);
+    /* Memory of the owner's for a far chunk that comes to the host, from which `look` is quick. NULL,
+     * or it answers NULL: any memory will do. It goes back by `give`. */
+    uint8_t *(*lend)(void *user, uint32_t bytes);
+    void (*give)(void *user, uint8_t *lent);
     /* Bits of the chunks that are wanted. The owner claims the others for good, so they never come.
      * NULL: all chunks are wanted. */
     const uint64_t *wanted;
@@ -71,8 +85,16 @@ bool tb_place_claim(struct tb_place *p, uint32_t k);
 void tb_place_unclaim(struct tb_place *p, uint32_t k);
 /* Chunk k, which the caller has claimed, came: digests it, hands it to the owner, makes it held.
  * The claim ends, whatever the answer. TB_CHUNK_DIGEST: it is not what was sealed. Else TB_OK or
- * the owner's status. Where the status is not TB_OK, the chunk is absent again. */
+ * the owner's status. Where the status is not TB_OK, the chunk is absent again. No chunk that the
+ * owner looks at. */
 TB_MUST_USE enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came);
+/* The owner looks at such a chunk: it is far, or encoded. */
+bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_place_came *came);
+/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. */
+void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_came *came,
+                         struct tb_place_look *look);
+/* The owner's answer. TB_OK: `digest` is that of the chunk. Any other status: it could not look. */
+void tb_place_looked(struct tb_place_look *look, enum tb_status status, const struct tb_digest *digest);
 /* The same, of a chunk that was written where it stands. */
 TB_MUST_USE enum tb_status tb_place_finish(struct tb_place *p, uint32_t k);
 bool tb_place_held(const struct tb_place *p, uint32_t k);

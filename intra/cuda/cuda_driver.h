@@ -47,6 +47,7 @@
     X(event_create, cuEventCreate, 2000)                                                                     \
     X(event_destroy, cuEventDestroy, 4000)                                                                   \
     X(event_record, cuEventRecord, 2000)                                                                     \
+    X(event_query, cuEventQuery, 2000)                                                                       \
     X(event_synchronize, cuEventSynchronize, 2000)                                                           \
     X(module_load, cuModuleLoadData, 2000)                                                                   \
     X(module_unload, cuModuleUnload, 2000)                                                                   \

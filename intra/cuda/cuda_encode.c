@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "intra/cuda/cuda_memory.h"
+#include "intra/cuda/cuda_deltas.h"
 
 struct run {
     struct tb_gpu_memory *m;

@@ -131,8 +131,22 @@ static void sort_ranges(struct tb_gpu_memory *m)
 /* ---- lanes ---- */
 
 /* Of a batch's chunks or forms, each on its border. */
-#define BATCH_ROOM   (TB_CUDA_BATCH_BYTES + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN)
+static size_t batch_room(const struct tb_gpu_memory *m)
+{
+    return (size_t)m->batch_bytes + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
+}
+
 #define BLOCKS_BYTES ((size_t)TB_CUDA_PATCH_BLOCKS * TB_KERNEL_SCRATCH_BYTES)
+
+static uint64_t batch_bytes(const struct tb_gpu_memory *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < m->range_count; i++)
+        bytes += m->ranges[i].bytes;
+    bytes = bytes / TB_CUDA_BATCH_PART / TB_CHUNK_BYTES_MAX * TB_CHUNK_BYTES_MAX;
+    if (bytes < TB_CUDA_BATCH_BYTES) return TB_CUDA_BATCH_BYTES;
+    return bytes < TB_CUDA_BATCH_BYTES_MAX ? bytes : TB_CUDA_BATCH_BYTES_MAX;
+}
 
 static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
 {
@@ -179,10 +193,10 @@ static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *l
     TB_ASSERT(lane->host != NULL && lane->host_forms == NULL && lane->forms == 0);
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     void *host = NULL;
-    if (cu->mem_alloc(&lane->forms, BATCH_ROOM) != CUDA_SUCCESS) return false;
-    if (cu->mem_alloc(&lane->bases, BATCH_ROOM) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->forms, batch_room(m)) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->bases, batch_room(m)) != CUDA_SUCCESS) return false;
     if (cu->mem_alloc(&lane->blocks, BLOCKS_BYTES) != CUDA_SUCCESS) return false;
-    if (cu->host_alloc(&host, BATCH_ROOM, 0) != CUDA_SUCCESS) return false;
+    if (cu->host_alloc(&host, batch_room(m), 0) != CUDA_SUCCESS) return false;
     lane->host_forms = host;
     return true;
 }
@@ -194,7 +208,8 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
     for (uint32_t i = 0; i < TB_CUDA_LANES; i++) {
         if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
         tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=chunks_come_whole",
-               (int)m->device->handle, (unsigned long long)(TB_CUDA_LANES * (2 * BATCH_ROOM + BLOCKS_BYTES)));
+               (int)m->device->handle,
+               (unsigned long long)(TB_CUDA_LANES * (2 * batch_room(m) + BLOCKS_BYTES)));
         atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_patch_room(m, &m->lanes[k]);
@@ -208,7 +223,7 @@ static bool new_scratch(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane
     TB_ASSERT(lane->host == NULL && lane->chunks == 0 && lane->slate == 0);
     const struct tb_cuda_driver *cu = &m->gpu->driver;
     void *host = NULL;
-    if (cu->mem_alloc(&lane->chunks, BATCH_ROOM) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->chunks, batch_room(m)) != CUDA_SUCCESS) return false;
     if (cu->mem_alloc(&lane->slate, sizeof *lane->host) != CUDA_SUCCESS) return false;
     if (cu->host_alloc(&host, sizeof *lane->host, 0) != CUDA_SUCCESS) return false;
     lane->host = host;
@@ -233,7 +248,7 @@ bool tb_cuda_may_digest(struct tb_gpu_memory *m)
     if (m->device->module == NULL || m->no_scratch) return false;
     if (tb_cuda_has_scratch(m)) return true;
     tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=cores_digest", (int)m->device->handle,
-           (unsigned long long)(TB_CUDA_LANES * (BATCH_ROOM + sizeof(struct tb_cuda_slate))));
+           (unsigned long long)(TB_CUDA_LANES * (batch_room(m) + sizeof(struct tb_cuda_slate))));
     m->no_scratch = true;
     atomic_store(&m->no_patch_room, true);
     return false;
@@ -298,6 +313,7 @@ static enum tb_status begin(struct tb_gpu_memory *m)
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->export_lock, NULL);
     count_memory(m->gpu, 1);
+    m->batch_bytes = batch_bytes(m);
     const enum tb_status status = open_lanes(m);
     if (status != TB_OK) tb_gpu_memory_close(m);
     return status;
@@ -446,7 +462,7 @@ bool tb_gpu_memory_device(struct tb_gpu_memory *m, const void *at, uint64_t byte
 
 /* ---- jobs ---- */
 
-static enum tb_status make_visible(const struct tb_gpu_memory *m)
+enum tb_status tb_cuda_make_visible(const struct tb_gpu_memory *m)
 {
     if (m->device->nic_writes != TB_CUDA_NIC_WRITES_FLUSHED) return TB_OK;
     const CUresult result = m->gpu->driver.flush_rdma(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX,
@@ -461,7 +477,7 @@ enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m)
     TB_ASSERT(!m->in_job);
     enum tb_status status = tb_cuda_enter(m->gpu, m->device);
     if (status == TB_OK) {
-        status = make_visible(m);
+        status = tb_cuda_make_visible(m);
         if (status == TB_OK) {
             m->in_job = true;
             return TB_OK;
@@ -547,6 +563,12 @@ enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane)
     TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     const CUresult result = m->gpu->driver.event_synchronize(m->lanes[lane].event);
     return result == CUDA_SUCCESS ? TB_OK : tb_cuda_failed(m->gpu, m->device, "cuEventSynchronize", result);
+}
+
+bool tb_cuda_is_done(const struct tb_gpu_memory *m, uint32_t lane)
+{
+    TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
+    return m->gpu->driver.event_query(m->lanes[lane].event) != CUDA_ERROR_NOT_READY;
 }
 
 enum tb_status tb_cuda_exchange(struct tb_gpu_memory *m, uint32_t lane, enum tb_cuda_way way,

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "intra/cuda/cuda_kernels.h"
+#include "intra/cuda_part_deltas.h"
 
 #define TB_CUDA_LANES 2u
 /* Chunks of one batch that the device digests. */
@@ -19,6 +20,10 @@
 /* Bytes that a lane carries at a time: the largest chunk fits. 32 MiB take 1.3 ms on PCIe 4 and
  * hide what begins a copy. */
 #define TB_CUDA_BATCH_BYTES (2 * TB_CHUNK_BYTES_MAX)
+/* Of a large memory more, so that a launch has a chunk for each processor: a part of the memory,
+ * within bounds. The two lanes have it three times each, where they patch. */
+#define TB_CUDA_BATCH_BYTES_MAX (8 * TB_CHUNK_BYTES_MAX)
+#define TB_CUDA_BATCH_PART      256u
 
 /* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has
  * processors, at 0.6 MB each. */
@@ -67,6 +72,7 @@ struct tb_gpu_memory {
     bool *has;                    /* of each tensor: on the device */
     struct tb_cuda_range *ranges; /* ascending */
     uint32_t range_count;
+    uint64_t batch_bytes;        /* that a lane carries at a time; TB_CUDA_BATCH_BYTES and more */
     pthread_mutex_t export_lock; /* over `dmabuf` of ranges: who exports does not wait for a job */
     pthread_mutex_t lock;        /* over all below */
     bool in_job;                 /* the lanes and the context are taken */
@@ -86,6 +92,8 @@ TB_MUST_USE enum tb_status tb_cuda_memory_of_ours(struct tb_gpu *gpu, struct tb_
 /* Takes the lanes and the context. From here on the device sees earlier writes of a NIC, where NICs
  * may write. */
 TB_MUST_USE enum tb_status tb_cuda_job_begin(struct tb_gpu_memory *m);
+/* Again, behind READs that ended since. */
+TB_MUST_USE enum tb_status tb_cuda_make_visible(const struct tb_gpu_memory *m);
 /* Waits for both lanes when the job failed, so that nothing of it runs on; gives lanes and context
  * back. The job's status. */
 enum tb_status tb_cuda_job_end(struct tb_gpu_memory *m, enum tb_status status);
@@ -109,6 +117,9 @@ TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
+
+/* What was marked on the lane is done, or failed: a wait is short. */
+bool tb_cuda_is_done(const struct tb_gpu_memory *m, uint32_t lane);
 
 /* Which memory is on the device: a tensor's; any that the driver knows. */
 bool tb_cuda_is_tensors(const struct tb_gpu_memory *m, const void *at);

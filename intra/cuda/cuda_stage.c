@@ -2,22 +2,29 @@
  * or by a NIC, and is digested where it then stands.
  *
  * Promise P1: what a NIC has written is made visible to the device behind the end of its READ and
- * before the digest (tb_cuda_job_begin), and what came from the host is digested from the device's
+ * before the digest (cuda_queue.h), and what came from the host is digested from the device's
  * memory, not from where it was.
  *
- * One block digests one chunk, so threads that come while a job runs wait, and the next job has all
- * of them (intra/coalesce.h). Bytes touched per byte of the version, on the device: written once,
- * read once; of a chunk that stands off the kernel's border once more each. */
+ * One block digests one chunk, so chunks go in batches. From the host they come by a ring of pinned
+ * memory: out of any other the driver copies by its own thread, and one chunk at a time. Bytes
+ * touched per byte of the version, on the device: written once, read once; of a chunk that stands
+ * off the kernel's border once more each. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/fault.h"
-#include "intra/cuda/cuda_memory.h"
+#include "base/log.h"
+#include "intra/cuda/cuda_queue.h"
+#include "intra/cuda_part_stage.h"
 
 #define BLOCK_BYTES  ((uint64_t)2 << 20) /* a driver's: dma-bufs are of whole pages */
 #define KERNEL_ALIGN 16u
+#define BATCH_BYTES  ((uint64_t)48 << 20)  /* 0.9 ms of PCIe 5 */
+#define RING_BYTES   ((uint64_t)128 << 20) /* two batches under way, and another that lands */
+#define RING_PARTS   256u
+#define BURST_MAX    64u /* batches. Nobody else has these lanes */
 
 struct tb_gpu_stage {
     struct tb_gpu_memory *m; /* over `base` */
@@ -25,107 +32,173 @@ struct tb_gpu_stage {
     struct tb_cuda_device *device;
     CUdeviceptr base;
     atomic_bool failed;
-    struct tb_together takes;
+    struct tb_cuda_queue *queue;
+    struct { /* the batch that is gathered */
+        uint64_t bytes, off_bytes;
+        uint32_t chunks;
+    } load;
+
+    pthread_mutex_t ring_lock; /* of `unlent` */
+    uint8_t *ring;             /* pinned; NULL: none */
+    uint32_t part_bytes, part_count;
+    uint32_t unlent[RING_PARTS]; /* the parts that are, the first unlent_count */
+    uint32_t unlent_count;
 };
 
-/* ---- a job ---- */
+/* ---- a batch ---- */
 
-struct run {
-    struct tb_gpu_memory *m;
-    struct tb_gpu_landing *const *led;
-    uint32_t count, next;
-};
-
-/* As many as a lane carries: a lane's scratch takes them all, if it has to. */
-static struct tb_cuda_batch batch_next(void *user)
+static struct tb_gpu_landing *landing_of(struct tb_gpu_ask *ask)
 {
-    struct run *run = user;
-    struct tb_cuda_batch b = {.first = run->next};
-    uint64_t bytes = 0;
-    for (; run->next < run->count; run->next++, b.count++) {
-        bytes += tb_cuda_aligned(run->led[run->next]->bytes);
-        if (b.count > 0 && bytes > TB_CUDA_BATCH_BYTES) break;
-    }
-    TB_ASSERT(b.count > 0 || run->next == run->count); /* else the rest would be passed over */
-    return b;
+    return (struct tb_gpu_landing *)ask; /* its first member */
+}
+
+static bool is_off(const struct tb_gpu_landing *l)
+{
+    return l->bytes >= TB_KERNEL_DIGEST_MIN && (uintptr_t)l->at % KERNEL_ALIGN != 0;
+}
+
+/* A lane's scratch takes all that stand off the kernel's border. */
+static bool fits(void *user, const struct tb_gpu_ask *ask, bool first)
+{
+    struct tb_gpu_stage *s = user;
+    const struct tb_gpu_landing *l = (const struct tb_gpu_landing *)ask;
+    if (first) s->load.bytes = s->load.off_bytes = s->load.chunks = 0;
+    s->load.bytes += l->bytes;
+    s->load.off_bytes += is_off(l) ? tb_cuda_aligned(l->bytes) : 0;
+    s->load.chunks++;
+    return first || (s->load.chunks <= TB_CUDA_BATCH_CHUNKS && s->load.bytes <= BATCH_BYTES &&
+                     s->load.off_bytes <= s->m->batch_bytes);
 }
 
 /* To where it stands; from there, and from nowhere else, to what digests it. */
-static enum tb_status land(struct run *run, uint32_t lane, const struct tb_gpu_landing *landing, uint32_t i,
-                           uint8_t *scratch)
+static enum tb_status land(struct tb_gpu_stage *s, uint32_t lane, const struct tb_gpu_landing *landing,
+                           uint32_t i, uint8_t *scratch)
 {
     TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && landing->bytes > 0);
-    TB_ASSERT(tb_cuda_is_tensors(run->m, landing->at)); /* the stage's own memory */
-    struct tb_cuda_slate *host = run->m->lanes[lane].host;
-    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)run->m->lanes[lane].slate;
+    TB_ASSERT(tb_cuda_is_tensors(s->m, landing->at)); /* the stage's own memory */
+    struct tb_cuda_slate *host = s->m->lanes[lane].host;
+    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)s->m->lanes[lane].slate;
     const uint64_t bytes = landing->bytes;
     const bool is_small = bytes < TB_KERNEL_DIGEST_MIN;
-    const bool is_off = !is_small && (uintptr_t)landing->at % KERNEL_ALIGN != 0;
     enum tb_status status = TB_OK;
     if (landing->from != NULL)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){landing->at, landing->from, bytes});
+        status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){landing->at, landing->from, bytes});
     if (status == TB_OK && is_small)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->small[i], landing->at, bytes});
-    if (status == TB_OK && is_off)
-        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){scratch, landing->at, bytes});
-    host->jobs[i] = (struct tb_digest_job){.bytes = is_off ? scratch : landing->at,
+        status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){host->small[i], landing->at, bytes});
+    if (status == TB_OK && is_off(landing))
+        status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){scratch, landing->at, bytes});
+    host->jobs[i] = (struct tb_digest_job){.bytes = is_off(landing) ? scratch : landing->at,
                                            .count = is_small ? 0 : bytes,
                                            .digest = slate->digests[i].bytes};
     return status;
 }
 
-static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uint32_t lane)
+static enum tb_status begin_batch(void *user, struct tb_gpu_ask *first, uint32_t count, uint32_t lane)
 {
-    struct run *run = user;
-    uint8_t *scratch = (uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
-    TB_ASSERT(b->count <= TB_CUDA_BATCH_CHUNKS && b->first + b->count <= run->count);
+    struct tb_gpu_stage *s = user;
+    uint8_t *scratch = (uint8_t *)(uintptr_t)s->m->lanes[lane].chunks;
+    TB_ASSERT(count > 0 && count <= TB_CUDA_BATCH_CHUNKS);
     enum tb_status status = TB_OK;
-    for (uint32_t i = 0; i < b->count && status == TB_OK; i++) {
-        const struct tb_gpu_landing *landing = run->led[b->first + i];
-        status = land(run, lane, landing, i, scratch);
-        scratch += tb_cuda_aligned(landing->bytes);
+    uint32_t i = 0;
+    for (struct tb_gpu_ask *a = first; a != NULL && status == TB_OK; a = a->next) {
+        const struct tb_gpu_landing *landing = landing_of(a);
+        status = land(s, lane, landing, i++, scratch);
+        scratch += is_off(landing) ? tb_cuda_aligned(landing->bytes) : 0;
     }
-    return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
+    return status == TB_OK ? tb_cuda_digest(s->m, lane, count) : status;
 }
 
-static void batch_end(void *user, const struct tb_cuda_batch *b, uint32_t lane)
+static void end_batch(void *user, struct tb_gpu_ask *first, uint32_t count, uint32_t lane)
 {
-    struct run *run = user;
-    const struct tb_cuda_slate *host = run->m->lanes[lane].host;
-    for (uint32_t i = 0; i < b->count; i++) {
-        struct tb_gpu_landing *landing = run->led[b->first + i];
+    const struct tb_gpu_stage *s = user;
+    const struct tb_cuda_slate *host = s->m->lanes[lane].host;
+    uint32_t i = 0;
+    for (struct tb_gpu_ask *a = first; a != NULL; a = a->next, i++) {
+        struct tb_gpu_landing *landing = landing_of(a);
         landing->digest =
             host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], landing->bytes);
     }
+    TB_ASSERT(i == count);
 }
 
-/* Those that come meanwhile have not begun when the job makes a NIC's writes visible: they
- * are of the next one. */
-static enum tb_status job(void *user, struct tb_asked *const *all, uint32_t count)
+static void close_burst(void *user, enum tb_status status)
 {
-    TB_ASSERT(count > 0 && count <= TB_TOGETHER_MAX);
-    static const struct tb_cuda_turns turns = {batch_next, batch_begin, batch_end};
     struct tb_gpu_stage *s = user;
-    struct tb_gpu_landing *led[TB_TOGETHER_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        led[i] = (struct tb_gpu_landing *)all[i]; /* its first member */
-    struct run run = {.m = s->m, .led = led, .count = count};
-    enum tb_status status = tb_cuda_job_begin(s->m);
-    if (status == TB_OK) status = tb_cuda_job_end(s->m, tb_cuda_by_turns(s->m, &turns, &run));
-    TB_ASSERT(status != TB_OK || run.next == count);
     if (status != TB_OK) atomic_store(&s->failed, true);
-    return status;
 }
 
-enum tb_status tb_gpu_stage_take(struct tb_gpu_stage *s, struct tb_gpu_landing *landing)
+void tb_gpu_stage_take(struct tb_gpu_stage *s, struct tb_gpu_landing *landing)
 {
-    return tb_together_ask(&s->takes, &landing->asked);
+    tb_cuda_queue_ask(s->queue, &landing->asked);
 }
 
 bool tb_gpu_stage_failed(const struct tb_gpu_stage *s)
 {
     return atomic_load(&s->failed);
 }
+
+/* ---- the ring ---- */
+
+uint8_t *tb_gpu_stage_lend(struct tb_gpu_stage *s, uint32_t bytes)
+{
+    TB_ASSERT(s->ring == NULL || bytes <= s->part_bytes);
+    uint8_t *part = NULL;
+    pthread_mutex_lock(&s->ring_lock);
+    if (s->unlent_count > 0) part = s->ring + (uint64_t)s->unlent[--s->unlent_count] * s->part_bytes;
+    pthread_mutex_unlock(&s->ring_lock);
+    return part;
+}
+
+void tb_gpu_stage_give(struct tb_gpu_stage *s, uint8_t *lent)
+{
+    const uint64_t at = (uint64_t)(lent - s->ring);
+    TB_ASSERT(s->ring != NULL && at % s->part_bytes == 0 && at / s->part_bytes < s->part_count);
+    pthread_mutex_lock(&s->ring_lock);
+    TB_ASSERT(s->unlent_count < s->part_count);
+    s->unlent[s->unlent_count++] = (uint32_t)(at / s->part_bytes);
+    pthread_mutex_unlock(&s->ring_lock);
+}
+
+void tb_gpu_stage_facts(struct tb_gpu_stage *s, struct tb_gpu_stage_facts *facts_out)
+{
+    *facts_out = (struct tb_gpu_stage_facts){.ring_bytes = (uint64_t)s->part_bytes * s->part_count,
+                                             .queue = tb_cuda_queue_counts(s->queue)};
+}
+
+/* No more than the version has. Without it copies are slower, and the same otherwise. */
+static void new_ring(struct tb_gpu_stage *s, const struct tb_gpu_stage_size *size)
+{
+    const uint64_t part = tb_cuda_aligned(size->chunk_bytes > 0 ? size->chunk_bytes : 1);
+    uint64_t count = RING_BYTES / part;
+    if (count < 2) count = 2;
+    if (count > RING_PARTS) count = RING_PARTS;
+    if (count > size->bytes / part + 1) count = size->bytes / part + 1;
+    void *ring = NULL;
+    if (tb_cuda_enter(s->gpu, s->device) != TB_OK) return;
+    const CUresult result = s->gpu->driver.host_alloc(&ring, (size_t)(part * count), 0);
+    tb_cuda_leave(s->gpu);
+    if (result != CUDA_SUCCESS) {
+        tb_log(TB_LOG_WARN, "gpu.unpinned", "bytes=%llu error=%s action=slower_copies",
+               (unsigned long long)(part * count), tb_cuda_error_name(&s->gpu->driver, result));
+        return;
+    }
+    s->ring = ring;
+    s->part_bytes = (uint32_t)part;
+    s->part_count = s->unlent_count = (uint32_t)count;
+    for (uint32_t i = 0; i < s->part_count; i++)
+        s->unlent[i] = i;
+}
+
+static void free_ring(struct tb_gpu_stage *s)
+{
+    TB_ASSERT(s->unlent_count == s->part_count); /* all of it is back */
+    if (s->ring == NULL || tb_cuda_enter(s->gpu, s->device) != TB_OK) return;
+    const CUresult result = s->gpu->driver.host_free(s->ring);
+    if (result != CUDA_SUCCESS) (void)tb_cuda_failed(s->gpu, s->device, "cuMemFreeHost", result);
+    tb_cuda_leave(s->gpu);
+}
+
+/* ---- for NICs ---- */
 
 uint8_t *tb_gpu_stage_base(const struct tb_gpu_stage *s)
 {
@@ -174,23 +247,39 @@ static enum tb_status new_scratch(struct tb_gpu_stage *s, char *why)
     return tb_cuda_job_end(s->m, status);
 }
 
-static enum tb_status begin(struct tb_gpu_stage *s, uint64_t bytes, char *why)
+static enum tb_status new_queue(struct tb_gpu_stage *s)
 {
-    const uint64_t count = (bytes / BLOCK_BYTES + 1) * BLOCK_BYTES;
+    const struct tb_cuda_queue_user user = {.close = close_burst,
+                                            .fits = fits,
+                                            .begin = begin_batch,
+                                            .end = end_batch,
+                                            .burst_max = BURST_MAX,
+                                            .user = s};
+    return tb_cuda_queue_new(s->m, &user, &s->queue);
+}
+
+static enum tb_status begin(struct tb_gpu_stage *s, const struct tb_gpu_stage_size *size, char *why)
+{
+    const uint64_t count = (size->bytes / BLOCK_BYTES + 1) * BLOCK_BYTES;
     enum tb_status status = new_base(s, count, why);
     if (status != TB_OK) return status;
     const struct tb_cuda_range range = {.base = s->base, .bytes = count};
     status = tb_cuda_memory_of_ours(s->gpu, s->device, range, &s->m);
     if (status != TB_OK) goto undo_base;
     status = new_scratch(s, why);
-    if (status == TB_OK) return TB_OK;
+    if (status == TB_OK) status = new_queue(s);
+    if (status != TB_OK) goto undo_memory;
+    pthread_mutex_init(&s->ring_lock, NULL);
+    new_ring(s, size);
+    return TB_OK;
+undo_memory:
     tb_gpu_memory_close(s->m);
 undo_base:
     free_base(s);
     return status;
 }
 
-enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
+enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, const struct tb_gpu_stage_size *size,
                                  struct tb_gpu_stage **stage_out, char *why)
 {
     if (beside->device->module == NULL) {
@@ -202,13 +291,12 @@ enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
     if (s == NULL) return TB_SITE_NOMEM;
     s->gpu = beside->gpu;
     s->device = beside->device;
-    const enum tb_status status = begin(s, bytes, why);
+    const enum tb_status status = begin(s, size, why);
     if (status != TB_OK) {
         tb_free(s);
         return status;
     }
-    TB_ASSERT(s->m != NULL && s->base != 0);
-    tb_together_init(&s->takes, job, s);
+    TB_ASSERT(s->m != NULL && s->base != 0 && s->queue != NULL);
     *stage_out = s;
     return TB_OK;
 }
@@ -216,7 +304,9 @@ enum tb_status tb_gpu_stage_open(struct tb_gpu_memory *beside, uint64_t bytes,
 void tb_gpu_stage_close(struct tb_gpu_stage *s)
 {
     if (s == NULL) return;
-    tb_together_fini(&s->takes);
+    tb_cuda_queue_free(s->queue);
+    free_ring(s);
+    pthread_mutex_destroy(&s->ring_lock);
     tb_gpu_memory_close(s->m);
     free_base(s);
     tb_free(s);

@@ -13,6 +13,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "intra/cuda/cuda_memory.h"
+#include "intra/cuda_part_trays.h"
 
 #define DRIVER_BLOCK_BYTES ((size_t)2 << 20)
 

@@ -7,7 +7,7 @@
 
 #include <sys/queue.h>
 
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_trays.h"
 #include "intra/fabric/fabric.h"
 
 struct tb_verbs_export;

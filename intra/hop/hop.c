@@ -40,7 +40,8 @@ void tb_hop_state_init(struct tb_hop_state *s, struct tb_hop_shard *shards, uint
         s->chunk_total += shards[i].chunk_count;
     }
     s->at = s->chunk_total > 0 ? seed % s->chunk_total : 0;
-    s->window_bytes = TB_HOP_WINDOW_BYTES;
+    s->window_bytes = s->came_max_bytes = TB_HOP_WINDOW_BYTES;
+    s->chunks_max = TB_HOP_CHUNKS_USUAL;
     s->threads = 1;
     s->poll_every = TB_HOP_POLL_MIN;
     s->poll_at = s->news_at = now;
@@ -169,9 +170,10 @@ static bool awaits_encoded_chunks(const struct tb_hop_state *s)
 
 static bool window_open(const struct tb_hop_state *s)
 {
-    if (s->in_flight_chunks >= TB_HOP_CHUNKS_MAX) return false;
-    if (s->came_chunks > s->threads && s->came_bytes >= s->window_bytes) return false;
-    return s->in_flight_chunks - s->came_chunks < 2 || s->in_flight_bytes - s->came_bytes < s->window_bytes;
+    const uint32_t asked = s->in_flight_chunks - s->came_chunks;
+    if (s->in_flight_chunks >= s->chunks_max || asked >= TB_HOP_ASKED_MAX) return false;
+    if (s->came_chunks > s->threads && s->came_bytes >= s->came_max_bytes) return false;
+    return asked < 2 || s->in_flight_bytes - s->came_bytes < s->window_bytes;
 }
 
 bool tb_hop_next(struct tb_hop_state *s, struct tb_hop_aim *aim_out)
@@ -356,7 +358,8 @@ void tb_hop_state_check(const struct tb_hop_state *s)
         chunks += s->shards[i].chunk_count;
     }
     TB_ASSERT(chunks == s->chunk_total && s->at <= chunks);
-    TB_ASSERT(s->in_flight_chunks <= TB_HOP_CHUNKS_MAX && s->came_chunks <= s->in_flight_chunks);
+    TB_ASSERT(s->in_flight_chunks <= s->chunks_max && s->chunks_max <= TB_HOP_CHUNKS_MAX &&
+              s->came_chunks <= s->in_flight_chunks);
     TB_ASSERT(s->came_bytes <= s->in_flight_bytes);
     TB_ASSERT(s->in_flight_chunks > 0 || s->in_flight_bytes == 0);
     TB_ASSERT(busy <= s->in_flight_chunks);

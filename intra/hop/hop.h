@@ -38,9 +38,14 @@
 #define TB_HOP_WINDOW_BYTES ((uint64_t)8 << 20)
 /* Where we copy ourselves: no NIC and no queue of the source's holds them, and the loop has more of
  * them to see to at a turn. */
-#define TB_HOP_WINDOW_COPIED  ((uint64_t)24 << 20)
+#define TB_HOP_WINDOW_COPIED ((uint64_t)24 << 20)
+/* Where the places' owner looks at chunks, as a GPU does: what has come and waits for it. It takes
+ * many at a time, two times over, and 64 MiB are 1.2 ms of its bus. */
+#define TB_HOP_WINDOW_LOOKED  ((uint64_t)128 << 20)
 #define TB_HOP_POLL_WORDS_MAX 4096u /* of one shard a round: 32 KiB */
-#define TB_HOP_CHUNKS_MAX     32u   /* in flight: asked for, or come and not digested */
+#define TB_HOP_ASKED_MAX      32u   /* asked for, and not come */
+#define TB_HOP_CHUNKS_USUAL   32u   /* in flight: asked for, or come and not digested */
+#define TB_HOP_CHUNKS_MAX     256u  /* likewise, where the places' owner looks at chunks */
 
 /* One shard that the source has and we want. The first three are the owner's to fill before
  * init. */
@@ -66,6 +71,8 @@ struct tb_hop_state {
     uint64_t at;                          /* where the search goes on: an index over all shards' chunks */
     bool dry;                             /* nothing to ask until a snapshot, a lost claim or a failure */
     uint64_t window_bytes;                /* the owner's, after init: TB_HOP_WINDOW_BYTES */
+    uint64_t came_max_bytes;              /* likewise: as window_bytes */
+    uint32_t chunks_max;                  /* likewise: TB_HOP_CHUNKS_USUAL */
     uint32_t threads;                     /* that digest what came; likewise: 1 */
     uint64_t in_flight_bytes, came_bytes; /* of what is in flight this has come */
     uint32_t in_flight_chunks, came_chunks;

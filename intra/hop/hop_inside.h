@@ -2,15 +2,17 @@
  * hop_follow.c what its source holds, hop_land.c its chunks, hop_facts.c what they post. Each calls
  * only files behind it in this list. Only they may include this.
  *
- * Threads: the fabric's; of a slot, the pool's while it is WORKING. */
+ * Threads: the fabric's; of a slot that is WORKING the pool's, or the place's owner's. */
 #ifndef TB_INTRA_HOP_INSIDE_H
 #define TB_INTRA_HOP_INSIDE_H
 
+#include "base/layout/land_chunk.h"
 #include "base/scratch_memory.h"
 #include "intra/fabric/fabric_inside.h"
 #include "intra/hop/hop.h"
 #include "intra/hop/hop_life.h"
 
+/* WORKING: on the pool, or with the place's owner. */
 enum tb_hop_slot_state { TB_SLOT_FREE, TB_SLOT_READING, TB_SLOT_WORKING, TB_SLOT_CONFIRMING };
 
 /* One chunk in flight. */
@@ -26,8 +28,12 @@ struct tb_hop_slot {
     struct tb_id base;      /* of the encoded chunk */
     uint8_t codec;          /* 0: read.to is the chunk's place */
     struct tb_room scratch; /* for the encoded form */
-    bool bounces;           /* a far chunk that no NIC writes there: it lands in */
-    struct tb_room bounce;  /* and its place's owner brings it there */
+    bool bounces;           /* a far chunk that no NIC writes there: it lands in `near` */
+    uint8_t *near;          /* and its place's owner brings it there: `lent`, or `bounce` */
+    uint8_t *lent;          /* by the place's owner; NULL: nothing */
+    struct tb_room bounce;
+    struct tb_codec_coded coded; /* what came, while the owner looks at it */
+    struct tb_place_look look;
     enum tb_status status;
     uint64_t failed_order; /* CONFIRMING: answers come in this order */
 };
@@ -67,7 +73,7 @@ struct tb_hop {
     struct tb_hop_shelf_read shelf_read;
     struct tb_hop_base base;
     uint64_t failed_order;
-    uint32_t jobs; /* on the pool */
+    uint32_t jobs; /* slots that are WORKING */
     uint32_t snapshots_owed;
 
     enum tb_transport transport;

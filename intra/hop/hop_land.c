@@ -4,8 +4,9 @@
  *
  * Promise P1: a chunk is digested once its READ is complete, in memory that nobody else can write,
  * and held only then. A NIC writes a far chunk (base/layout/place.h) where it stands; else the
- * chunk comes to memory of the host, whole, and its owner brings it there. A claim that was taken
- * here ends here: it lands, is given back, or is dropped when the hop ends. */
+ * chunk comes to memory of the host, whole, and its owner brings it there. A thread of the pool
+ * does not wait for an owner that looks at a chunk. A claim that was taken here ends here: it
+ * lands, is given back, or is dropped when the hop ends. */
 #include <string.h>
 
 #include "base/assert.h"
@@ -57,51 +58,68 @@ static bool is_on_base(const struct tb_hop_slot *slot)
 }
 
 /* The chunk as it came, for land_chunk.h. */
-static struct tb_land land_of(const struct tb_hop_slot *slot, const struct tb_codec_coded *coded,
-                              uint32_t thread)
+static struct tb_land land_of(const struct tb_hop_slot *slot, uint32_t thread)
 {
     const struct tb_hop *hop = slot->hop;
     const struct tb_place *const *bases = hop->base.places;
     struct tb_land l = {.place = slot_place(slot), .chunk = slot->aim.chunk};
     if (slot->codec == 0 && slot->aim.encoded == NULL) {
-        l.beside = slot->bounces ? slot->bounce.bytes : NULL;
+        l.beside = slot->bounces ? slot->near : NULL;
         return l;
     }
-    l.encoded = coded;
+    l.encoded = &slot->coded;
     l.codec = hop->fabric->codecs[thread];
     if (is_on_base(slot) && bases != NULL)
         l.base = tb_land_base(bases[slot->aim.shard_index], l.place->manifest, l.chunk);
     l.owner_decodes = is_on_base(slot) && hop->base.owner_decodes;
-    l.into = slot->bounces && !l.owner_decodes ? slot->bounce.bytes : NULL;
+    l.into = slot->bounces && !l.owner_decodes ? slot->near : NULL;
     return l;
 }
 
-/* On the pool. The claim has ended after it, whatever the status. */
-static enum tb_status land(struct tb_hop_slot *slot, uint32_t thread)
+/* On the thread that landed it: the pool's, or the place's owner's. */
+static void finish(struct tb_hop_slot *slot, enum tb_status status)
 {
-    const struct tb_codec_coded coded = coded_of(slot);
-    struct tb_land l = land_of(slot, &coded, thread);
-    enum tb_status status = get(slot);
-    if (status != TB_OK) {
-        tb_place_unclaim(l.place, l.chunk);
-        return status;
-    }
-    status = tb_land_chunk(&l);
-    return status == TB_NOT_FOUND ? TB_CHUNK_CODEC : status; /* without its base a delta is no chunk */
+    TB_ASSERT(slot->state == TB_SLOT_WORKING);
+    if (status == TB_OK) pass_on(slot);
+    slot->status = status;
+    tb_fabric_post_from_pool(slot->hop->fabric, &slot->done);
 }
 
-static enum tb_status do_job(struct tb_hop_slot *slot, uint32_t thread)
+/* Without its base a delta is no chunk. */
+static enum tb_status landing_status(enum tb_status status)
 {
-    const enum tb_status status = slot->aim.passed_on ? get(slot) : land(slot, thread);
-    if (status == TB_OK) pass_on(slot);
-    return status;
+    return status == TB_NOT_FOUND ? TB_CHUNK_CODEC : status;
+}
+
+static void on_looked(struct tb_place_look *look, enum tb_status status)
+{
+    finish((struct tb_hop_slot *)((char *)look - offsetof(struct tb_hop_slot, look)), landing_status(status));
+}
+
+/* The claim ends here, or when the owner has looked. */
+static void land(struct tb_hop_slot *slot, uint32_t thread)
+{
+    slot->coded = coded_of(slot);
+    struct tb_land l = land_of(slot, thread);
+    const enum tb_status status = get(slot);
+    if (status != TB_OK) {
+        tb_place_unclaim(l.place, l.chunk);
+        finish(slot, status);
+    } else if (tb_land_is_owners(&l)) {
+        slot->look.done = on_looked;
+        tb_land_later(&l, &slot->look);
+    } else {
+        finish(slot, landing_status(tb_land_chunk(&l)));
+    }
 }
 
 static void job_run(struct tb_pool_job *job, uint32_t thread)
 {
     struct tb_hop_slot *slot = (struct tb_hop_slot *)((char *)job - offsetof(struct tb_hop_slot, job));
-    slot->status = do_job(slot, thread);
-    tb_fabric_post_from_pool(slot->hop->fabric, &slot->done);
+    if (slot->aim.passed_on)
+        finish(slot, get(slot));
+    else
+        land(slot, thread);
 }
 
 static void count(struct tb_hop *hop, const struct tb_hop_slot *slot)
@@ -127,6 +145,14 @@ static void check_whole(struct tb_hop *hop)
     if (hop->state.shelf != NULL && !tb_hop_shelf_over(hop->state.shelf)) return;
     tb_hop_life_step(&hop->life, TB_HOP_ON_WHOLE);
     tb_hop_tell(hop, (struct tb_hop_event){.kind = TB_HOP_WHOLE, .transport = hop->transport});
+}
+
+static void give_back(struct tb_hop_slot *slot)
+{
+    if (slot->lent == NULL) return;
+    const struct tb_place_owner *owner = slot_place(slot)->owner;
+    owner->give(owner->user, slot->lent);
+    slot->lent = slot->near = NULL;
 }
 
 static void landed(struct tb_hop_slot *slot)
@@ -181,6 +207,7 @@ static void job_done(struct tb_fabric_job *job)
     struct tb_hop *hop = slot->hop;
     TB_ASSERT(hop->jobs > 0 && slot->state == TB_SLOT_WORKING);
     hop->jobs--;
+    give_back(slot);
     if (slot->status == TB_OK) {
         landed(slot);
     } else if (slot->status == TB_CHUNK_DIGEST || slot->status == TB_CHUNK_CODEC) {
@@ -228,17 +255,27 @@ static bool prepare_encoded(struct tb_hop_slot *slot)
     return true;
 }
 
+static bool new_near(struct tb_hop_slot *slot)
+{
+    const struct tb_place *place = slot_place(slot);
+    uint32_t bytes = 0;
+    (void)tb_place_chunk(place, slot->aim.chunk, &bytes);
+    TB_ASSERT(slot->lent == NULL);
+    if (place->owner->lend != NULL) slot->lent = place->owner->lend(place->owner->user, bytes);
+    if (slot->lent == NULL && !tb_room_for(&slot->bounce, bytes)) return false;
+    slot->near = slot->lent != NULL ? slot->lent : slot->bounce.bytes;
+    return true;
+}
+
 /* A READ that comes whole is written there where the transport can; what is decoded never is. */
 static bool prepare_far(struct tb_hop_slot *slot)
 {
     const struct tb_upstream *u = slot->hop->upstream;
     const bool whole = slot->codec == 0 && slot->aim.encoded == NULL;
     if (whole && u->ops->writes_far != NULL && u->ops->writes_far(u, &slot->read)) return true;
-    uint32_t bytes = 0;
-    (void)tb_place_chunk(slot_place(slot), slot->aim.chunk, &bytes);
-    if (!tb_room_for(&slot->bounce, bytes)) return false;
+    if (!new_near(slot)) return false;
     slot->bounces = true;
-    if (whole) slot->read.to = slot->bounce.bytes;
+    if (whole) slot->read.to = slot->near;
     return true;
 }
 
@@ -352,6 +389,7 @@ static void slot_drop(struct tb_hop_slot *slot)
     TB_ASSERT(slot->state != TB_SLOT_WORKING); /* its job came home */
     if (slot->state == TB_SLOT_READING && !slot->aim.passed_on)
         tb_place_unclaim(hop->shards[slot->aim.shard_index].place, slot->aim.chunk);
+    give_back(slot);
     tb_hop_dropped(&hop->state, &slot->aim);
     slot->state = TB_SLOT_FREE;
 }

@@ -113,6 +113,24 @@ static void on_depth(void *user, uint32_t depth)
     pthread_mutex_unlock(&f->lock);
 }
 
+static bool owner_looks(const struct tb_hop *hop)
+{
+    for (uint32_t i = 0; i < hop->state.shard_count; i++) {
+        const struct tb_place_owner *owner = hop->shards[i].place->owner;
+        if (owner != NULL && owner->look != NULL) return true;
+    }
+    return false;
+}
+
+static void set_windows(struct tb_hop *hop)
+{
+    if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
+    hop->state.came_max_bytes = hop->state.window_bytes;
+    if (!owner_looks(hop)) return;
+    hop->state.came_max_bytes = TB_HOP_WINDOW_LOOKED;
+    hop->state.chunks_max = TB_HOP_CHUNKS_MAX;
+}
+
 static void on_open(void *user)
 {
     struct tb_hop *hop = user;
@@ -124,7 +142,7 @@ static void on_open(void *user)
     /* By shm and RDMA a chunk comes sooner than it is decoded, but not sooner than who keeps a
      * version encoded has encoded it. */
     hop->shelf.decodes = hop->transport == TB_TRANSPORT_TCP || hop->base.owner_decodes;
-    if (hop->transport == TB_TRANSPORT_SHM) hop->state.window_bytes = TB_HOP_WINDOW_COPIED;
+    set_windows(hop);
     hop->state.threads = tb_pool_threads(hop->fabric->pool);
     if (hop->state.shelf == NULL) tb_hop_leave_shelf(hop);
     const tb_time_ns now = tb_clock_now();

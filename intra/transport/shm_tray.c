@@ -11,8 +11,8 @@
 
 #define PART_ALIGN 256u
 
-_Static_assert(TB_GPU_TRAY_PARTS >= TB_HOP_CHUNKS_MAX && TB_HOP_FILLS_MAX >= TB_HOP_CHUNKS_MAX,
-               "each chunk in flight may have a part");
+_Static_assert(TB_GPU_TRAY_PARTS >= TB_HOP_ASKED_MAX && TB_HOP_FILLS_MAX >= TB_HOP_ASKED_MAX,
+               "each chunk that is asked for may have a part");
 
 /* A part for the largest chunk each, for all that a hop may have in flight, as far as a tray has
  * room: where chunks are so large that it has less, few are in flight. */

@@ -12,7 +12,7 @@
 
 #include <stdatomic.h>
 
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_trays.h"
 #include "intra/transport/pipe.h"
 
 enum tb_shm_tray_state {

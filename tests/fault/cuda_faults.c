@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "tests/fault/sweep.h"
 #include "unit/cuda/fake_cuda_inside.h"
+#include "unit/cuda/gpu_asks.h"
 #include "unit/cuda/shard_on_gpu.h"
 
 #define BIG   1300000u /* bytes: two chunks and more */
@@ -138,7 +139,8 @@ static bool staged(struct device_round *r, struct tb_gpu_memory *m)
     struct tb_gpu_stage *stage = NULL;
     struct tb_export_device device;
     char why[TB_GPU_WHY_BYTES] = "";
-    bool done = tb_gpu_stage_open(m, r->manifest.bytes, &stage, why) == TB_OK;
+    const struct tb_gpu_stage_size size = {r->manifest.bytes, TB_CHUNK_BYTES_MAX};
+    bool done = tb_gpu_stage_open(m, &size, &stage, why) == TB_OK;
     if (!done) {
         assert_true(stage == NULL && why[0] != '\0');
         return false;
@@ -148,7 +150,7 @@ static bool staged(struct device_round *r, struct tb_gpu_memory *m)
         const struct tb_chunk *c = &r->manifest.chunks[k];
         struct tb_gpu_landing landing = {
             .at = tb_gpu_stage_base(stage) + c->offset, .bytes = c->bytes, .from = r->truth + c->offset};
-        done = tb_gpu_stage_take(stage, &landing) == TB_OK;
+        done = gpu_land(stage, &landing) == TB_OK;
         const struct tb_digest right = tb_digest_of(landing.from, landing.bytes);
         if (done) assert_memory_equal(&landing.digest, &right, sizeof right);
     }

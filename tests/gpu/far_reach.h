@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_trays.h"
 
 #define FAR_REACH_ARGUMENT "--far-reach"
 

@@ -180,10 +180,11 @@ static uint64_t drop_pages(const struct tb_patch *patch, const struct tb_place *
 static bool keep(struct tb_patch_chunk *c, const struct tb_codec_coded *coded)
 {
     TB_ASSERT(c->coded == NULL && c->state == TB_PATCH_LANDED);
-    uint8_t *copy = tb_malloc(coded->count + 1);
-    if (copy == NULL) return false;
-    memcpy(copy, coded->bytes, coded->count);
-    c->coded = copy;
+    if (c->kept == NULL) {
+        c->coded = tb_malloc(coded->count + 1);
+        if (c->coded == NULL) return false;
+        memcpy(c->coded, coded->bytes, coded->count);
+    }
     c->bytes = (uint32_t)coded->count;
     c->form = coded->form;
     c->state = TB_PATCH_CODED;
@@ -199,7 +200,7 @@ static bool rests(const struct tb_patch *patch)
 /* The buffers hold what the patch rests on, and stay so until their lock is given back. It does not
  * wait for a writer: that may take seconds, a hop closes behind the chunk in hand, and what a
  * writer leaves is no base for this patch. */
-static bool begin_look(const struct tb_patch *patch)
+bool tb_patch_begin_look(const struct tb_patch *patch)
 {
     if (pthread_rwlock_tryrdlock(&patch->target->lock) != 0) return false;
     if (rests(patch)) return true;
@@ -207,10 +208,15 @@ static bool begin_look(const struct tb_patch *patch)
     return false;
 }
 
+void tb_patch_end_look(const struct tb_patch *patch)
+{
+    pthread_rwlock_unlock(&patch->target->lock);
+}
+
 bool tb_patch_rests(const struct tb_patch *patch)
 {
-    const bool yes = begin_look(patch);
-    if (yes) pthread_rwlock_unlock(&patch->target->lock);
+    const bool yes = tb_patch_begin_look(patch);
+    if (yes) tb_patch_end_look(patch);
     return yes;
 }
 
@@ -253,38 +259,49 @@ static enum tb_status decode_by_cores(const struct tb_patch_shard *sh, struct tb
     return status;
 }
 
-/* Decodes the delta on the buffers' bytes, of which only the digest is kept. */
-static enum tb_status digest_of_delta(struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
-                                      const struct tb_codec_coded *coded, struct tb_digest *digest_out)
+/* Under the target's lock for a moment. What stands there may have gone when it is looked at. */
+static enum tb_patch_side side_now(const struct tb_patch_shard *sh, const struct tb_chunk *chunk)
 {
-    const enum tb_patch_side side = tb_patch_side_of(sh, &sh->manifest->chunks[k]);
-    if (side == TB_PATCH_ON_HOST) return decode_by_cores(sh, t, k, coded, digest_out);
-    if (side == TB_PATCH_ON_DEVICE) return tb_patch_decode_by_device(sh, k, coded, digest_out);
-    return TB_CHUNK_CODEC;
+    if (!tb_patch_begin_look(sh->patch)) return TB_PATCH_ON_BOTH;
+    const enum tb_patch_side side = tb_patch_side_of(sh, chunk);
+    tb_patch_end_look(sh->patch);
+    return side;
+}
+
+/* The delta is decoded on the buffers' bytes, of which only the digest is kept. */
+static enum tb_status prove_by_cores(struct tb_patch_shard *sh, uint32_t k,
+                                     const struct tb_codec_coded *coded, struct tb_digest *digest_out)
+{
+    struct tb_patch_tool *t = tool_take(sh->patch);
+    enum tb_status status = TB_CHUNK_CODEC;
+    if (t == NULL) return status;
+    if (tb_patch_begin_look(sh->patch)) {
+        status = decode_by_cores(sh, t, k, coded, digest_out);
+        tb_patch_end_look(sh->patch);
+    }
+    tool_give(sh->patch, t);
+    return status;
 }
 
 /* By place.h. A refused chunk comes whole: the buffers are no base for it, or were written since,
  * or are a device's that has no kernels for it, or there is no memory. */
-static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
-                             const struct tb_place_came *came, struct tb_digest *digest_out)
+static void look(void *user, struct tb_place_look *look)
 {
-    (void)p;
     struct tb_patch_shard *sh = user;
-    struct tb_patch *patch = sh->patch;
-    TB_ASSERT(came->encoded != NULL); /* nothing of such a place is far */
-    if (sh->chunks[k].state != TB_PATCH_LANDED || !tb_spread_covers(&sh->spread, &sh->manifest->chunks[k]))
-        return TB_CHUNK_CODEC;
-    if (tb_patch_tied_of(sh, k) == TB_PATCH_TIED_SOME)
-        return TB_CHUNK_CODEC; /* the rest of it is written from the whole chunk */
-    struct tb_patch_tool *t = tool_take(patch);
-    if (t == NULL) return TB_CHUNK_CODEC;
+    const uint32_t k = look->chunk;
+    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    struct tb_digest digest;
     enum tb_status status = TB_CHUNK_CODEC;
-    if (begin_look(patch)) {
-        status = digest_of_delta(sh, t, k, came->encoded, digest_out);
-        pthread_rwlock_unlock(&patch->target->lock);
+    TB_ASSERT(look->came.encoded != NULL); /* nothing of such a place is far */
+    const bool may = sh->chunks[k].state == TB_PATCH_LANDED && tb_spread_covers(&sh->spread, chunk) &&
+                     tb_patch_tied_of(sh, k) != TB_PATCH_TIED_SOME; /* its rest is written from the whole */
+    const enum tb_patch_side side = may ? side_now(sh, chunk) : TB_PATCH_ON_BOTH;
+    if (side == TB_PATCH_ON_DEVICE) {
+        tb_patch_prove_by_device(sh, look);
+        return;
     }
-    tool_give(patch, t);
-    return status;
+    if (side == TB_PATCH_ON_HOST) status = prove_by_cores(sh, k, look->came.encoded, &digest);
+    tb_place_looked(look, status, &digest);
 }
 
 /* A delta that proved itself. Buffers that are written from here on void all of the patch. */
@@ -312,9 +329,9 @@ static void keep_whole(struct tb_patch_shard *sh, const struct tb_place *p, uint
     } else if (tied == TB_PATCH_TIED_NONE && c->state == TB_PATCH_LANDED &&
                tb_spread_covers(&sh->spread, &sh->manifest->chunks[k])) {
         struct tb_patch_tool *t = tool_take(patch);
-        const bool looks = t != NULL && begin_look(patch);
+        const bool looks = t != NULL && tb_patch_begin_look(patch);
         const bool coded = looks && encode(sh, t, p, k);
-        if (looks) pthread_rwlock_unlock(&patch->target->lock);
+        if (looks) tb_patch_end_look(patch);
         if (coded) kept = c->bytes + drop_pages(patch, p, k);
         if (t != NULL) tool_give(patch, t);
     }
@@ -336,7 +353,7 @@ void tb_patch_watch(struct tb_patch *patch, uint32_t shard, struct tb_place *pla
     patch->shards[shard].place = place;
     struct tb_patch_shard *sh = &patch->shards[shard];
     TB_ASSERT(place->owner == NULL && place->far == NULL);
-    sh->owner = (struct tb_place_owner){.digest = digest, .keep = keep_landed, .user = sh};
+    sh->owner = (struct tb_place_owner){.look = look, .keep = keep_landed, .user = sh};
     place->owner = &sh->owner;
 }
 
@@ -404,6 +421,7 @@ static void must_come(struct tb_patch_shard *sh, uint32_t k)
     struct tb_patch_chunk *c = &sh->chunks[k];
     tb_free(c->coded);
     c->coded = NULL;
+    c->kept = NULL;
     c->state = TB_PATCH_FETCH;
     TB_ASSERT(sh->place != NULL);
     (void)tb_bitmap_clear(sh->place->held, k);
@@ -413,6 +431,7 @@ void tb_patch_done(struct tb_patch_chunk *c)
 {
     tb_free(c->coded);
     c->coded = NULL;
+    c->kept = NULL;
     c->state = TB_PATCH_DONE;
 }
 
@@ -436,7 +455,8 @@ static void apply(void *user, uint32_t piece, uint32_t slot)
     }
     struct tb_patch_tool *t = tool_take(a->patch);
     if (c->state == TB_PATCH_CODED) {
-        if (t != NULL && decode(a, sh, t, k))
+        /* What the device keeps goes with its tensors: without them the chunk comes whole. */
+        if (t != NULL && c->coded != NULL && decode(a, sh, t, k))
             tb_patch_done(c);
         else
             tb_patch_failed(a, sh, k);

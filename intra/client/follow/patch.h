@@ -30,7 +30,8 @@
 #include "base/codec/codec.h"
 #include "base/layout/place.h"
 #include "intra/client/memory/thread_crew.h"
-#include "intra/cuda_part.h"
+#include "intra/coalesce.h"
+#include "intra/cuda_part_deltas.h"
 #include "intra/tensor_spread.h"
 
 /* Tensors that a rollout computes from: several threads read them, and a switch writes to them. */
@@ -66,6 +67,11 @@ TB_MUST_USE enum tb_status tb_patch_new(struct tb_patch_target *target,
                                         const struct tb_patch_shard_of *shards, uint32_t count,
                                         struct tb_patch **patch_out);
 void tb_patch_free(struct tb_patch *patch);
+/* The device's memory goes: the patch takes no delta for it any more. The target is gone, so the
+ * patch is void. The proofs are the caller's to close, without the session's lock, before the
+ * device's memory goes. NULL: there were none. */
+struct tb_gpu_proofs *tb_patch_take_proofs(struct tb_patch *patch);
+bool tb_patch_has_left(struct tb_patch *patch);
 
 /* The table of a shard, to be filled again when the tensors have moved; not while a chunk may
  * land. */

@@ -6,6 +6,10 @@
 #include "base/layout/chunk_digest.h"
 #include "intra/client/follow/patch_inside.h"
 
+/* Of a version's bytes on the device, for deltas that wait there for the switch. They are mostly a
+ * thirtieth; those above go to pinned memory. */
+#define KEEP_PART 16u
+
 /* ---- where a chunk stands ---- */
 
 enum tb_patch_side tb_patch_side_of(const struct tb_patch_shard *sh, const struct tb_chunk *chunk)
@@ -75,25 +79,15 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 
 /* A block of the device works on a chunk, so it takes as long for several as for one. */
 struct proof {
-    struct tb_asked asked;
-    struct tb_gpu_delta delta;
+    struct tb_gpu_proof asked;
+    struct tb_patch_shard *sh;
+    struct tb_place_look *look;
+    struct tb_gpu_piece pieces[]; /* of the chunk */
 };
 struct encoding {
     struct tb_asked asked;
     struct tb_gpu_new_delta delta;
 };
-
-static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
-{
-    const struct tb_patch *patch = user;
-    struct tb_gpu_delta deltas[TB_TOGETHER_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        deltas[i] = ((const struct proof *)all[i])->delta;
-    const enum tb_status status = tb_gpu_prove(patch->target->gpu, deltas, count);
-    for (uint32_t i = 0; i < count; i++)
-        ((struct proof *)all[i])->delta = deltas[i];
-    return status;
-}
 
 static enum tb_status encode_all(void *user, struct tb_asked *const *all, uint32_t count)
 {
@@ -109,14 +103,15 @@ static enum tb_status encode_all(void *user, struct tb_asked *const *all, uint32
 
 void tb_patch_device_init(struct tb_patch *patch)
 {
-    tb_together_init(&patch->proofs, prove_all, patch);
     tb_together_init(&patch->encodings, encode_all, patch);
+    pthread_mutex_init(&patch->device_lock, NULL);
 }
 
 void tb_patch_device_fini(struct tb_patch *patch)
 {
-    tb_together_fini(&patch->proofs);
+    tb_gpu_proofs_close(patch->proofs);
     tb_together_fini(&patch->encodings);
+    pthread_mutex_destroy(&patch->device_lock);
 }
 
 /* The caller's to free; NULL: no memory. */
@@ -129,25 +124,103 @@ static struct tb_gpu_piece *new_pieces(const struct tb_patch_shard *sh, const st
     return pieces;
 }
 
-enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
-                                         const struct tb_codec_coded *coded, struct tb_digest *digest_out)
+static bool begin_proofs(void *user)
 {
-    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
-    if (coded->form.id != TB_CODEC_SPARSE || coded->count >= chunk->bytes) return TB_CHUNK_CODEC;
-    if (!tb_gpu_may_patch(sh->patch->target->gpu)) return TB_CHUNK_CODEC;
-    uint32_t count;
-    struct tb_gpu_piece *pieces = new_pieces(sh, chunk, &count);
-    if (pieces == NULL) return TB_CHUNK_CODEC;
-    struct proof mine = {.delta = {.pieces = pieces,
-                                   .piece_count = count,
-                                   .bytes = chunk->bytes,
-                                   .form_bytes = (uint32_t)coded->count,
-                                   .form = coded->bytes}};
-    const enum tb_status status = tb_together_ask(&sh->patch->proofs, &mine.asked);
-    tb_free(pieces);
-    if (status != TB_OK || !mine.delta.patched) return TB_CHUNK_CODEC;
-    *digest_out = mine.delta.digest;
-    return TB_OK;
+    const struct tb_patch *patch = user;
+    return tb_patch_begin_look(patch);
+}
+
+static void end_proofs(void *user)
+{
+    const struct tb_patch *patch = user;
+    tb_patch_end_look(patch);
+}
+
+/* On the GPU's thread. What is kept is the chunk's before place.h asks for it. */
+static void on_proven(struct tb_gpu_ask *asked, enum tb_status status)
+{
+    struct proof *mine = (struct proof *)asked; /* its first member's first */
+    const struct tb_gpu_delta *delta = &mine->asked.delta;
+    struct tb_patch_shard *sh = mine->sh;
+    struct tb_place_look *look = mine->look;
+    const struct tb_digest digest = delta->digest;
+    const bool is_delta = status == TB_OK && delta->patched;
+    const uint32_t k = look->chunk;
+    if (is_delta && tb_chunk_has_digest(sh->manifest, k, &digest)) sh->chunks[k].kept = delta->kept;
+    tb_free(mine);
+    tb_place_looked(look, is_delta ? TB_OK : TB_CHUNK_CODEC, &digest);
+}
+
+/* NULL: no memory. */
+static struct proof *new_proof(struct tb_patch_shard *sh, struct tb_place_look *look)
+{
+    const struct tb_chunk *chunk = &sh->manifest->chunks[look->chunk];
+    const struct tb_codec_coded *coded = look->came.encoded;
+    const uint32_t count = pieces_of(sh, chunk, NULL);
+    struct proof *p = tb_calloc(1, sizeof *p + count * sizeof p->pieces[0]);
+    if (p == NULL) return NULL;
+    (void)pieces_of(sh, chunk, p->pieces);
+    p->sh = sh;
+    p->look = look;
+    p->asked = (struct tb_gpu_proof){.asked.answer = on_proven,
+                                     .delta = {.pieces = p->pieces,
+                                               .piece_count = count,
+                                               .bytes = chunk->bytes,
+                                               .form_bytes = (uint32_t)coded->count,
+                                               .form = coded->bytes}};
+    return p;
+}
+
+/* Under the device's lock. */
+static bool has_proofs(struct tb_patch *patch)
+{
+    uint64_t bytes = 0;
+    if (patch->left) return false;
+    if (patch->proofs != NULL) return true;
+    for (uint32_t i = 0; i < patch->shard_count; i++)
+        bytes += patch->shards[i].manifest->layout.bytes;
+    const struct tb_gpu_proofs_user user = {begin_proofs, end_proofs, patch};
+    return tb_gpu_proofs_open(patch->target->gpu, &user, bytes / KEEP_PART, &patch->proofs) == TB_OK;
+}
+
+/* The device's memory stays as long as the proofs do, because it waits for their end. */
+static bool ask(struct tb_patch_shard *sh, struct tb_place_look *look)
+{
+    struct tb_patch *patch = sh->patch;
+    struct proof *mine = NULL;
+    if (!tb_patch_begin_look(patch)) return false;
+    pthread_mutex_lock(&patch->device_lock);
+    if (tb_gpu_may_patch(patch->target->gpu) && has_proofs(patch)) mine = new_proof(sh, look);
+    if (mine != NULL) tb_gpu_proofs_ask(patch->proofs, &mine->asked);
+    pthread_mutex_unlock(&patch->device_lock);
+    tb_patch_end_look(patch);
+    return mine != NULL;
+}
+
+void tb_patch_prove_by_device(struct tb_patch_shard *sh, struct tb_place_look *look)
+{
+    const struct tb_codec_coded *coded = look->came.encoded;
+    const bool may =
+        coded->form.id == TB_CODEC_SPARSE && coded->count < sh->manifest->chunks[look->chunk].bytes;
+    if (!may || !ask(sh, look)) tb_place_looked(look, TB_CHUNK_CODEC, NULL);
+}
+
+struct tb_gpu_proofs *tb_patch_take_proofs(struct tb_patch *patch)
+{
+    pthread_mutex_lock(&patch->device_lock);
+    struct tb_gpu_proofs *proofs = patch->proofs;
+    patch->proofs = NULL;
+    patch->left = true;
+    pthread_mutex_unlock(&patch->device_lock);
+    return proofs;
+}
+
+bool tb_patch_has_left(struct tb_patch *patch)
+{
+    pthread_mutex_lock(&patch->device_lock);
+    const bool left = patch->left;
+    pthread_mutex_unlock(&patch->device_lock);
+    return left;
 }
 
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,
@@ -214,7 +287,8 @@ static void list_delta(struct device_deltas *d, struct tb_patch_shard *sh, uint3
                                                   .piece_count = count,
                                                   .bytes = sh->manifest->chunks[k].bytes,
                                                   .form_bytes = sh->chunks[k].bytes,
-                                                  .form = sh->chunks[k].coded};
+                                                  .form = sh->chunks[k].coded,
+                                                  .kept = sh->chunks[k].kept};
     d->piece_count += count;
 }
 

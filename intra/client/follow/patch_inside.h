@@ -20,6 +20,7 @@ struct tb_patch_chunk {
     struct tb_codec_form form;
     uint32_t bytes;
     uint8_t *coded;
+    const uint8_t *kept; /* by the proofs, instead of `coded`: where the device has it */
 };
 
 struct tb_patch_shard {
@@ -54,7 +55,10 @@ struct tb_patch {
     _Atomic uint64_t staged_bytes;
     pthread_mutex_t lock; /* of `idle` */
     struct tb_patch_tool *idle;
-    struct tb_together proofs, encodings; /* of the device */
+    struct tb_together encodings; /* of the device */
+    pthread_mutex_t device_lock;  /* of what follows */
+    struct tb_gpu_proofs *proofs; /* from the first delta on; NULL: none yet */
+    bool left;                    /* the device's memory goes: no more proofs */
 };
 
 /* ---- tied tensors (patch_tied.c) ---- */
@@ -66,6 +70,13 @@ enum tb_patch_tied tb_patch_tied_of(const struct tb_patch_shard *sh, uint32_t k)
 void tb_patch_own(struct tb_patch *patch);
 /* Behind all others: chunks with tied tensors are in the buffers, too. False: one is not. */
 bool tb_patch_ties_hold(struct tb_patch *patch, struct tb_patch_tool *t);
+
+/* ---- the buffers' bytes ---- */
+
+/* The buffers hold what the patch rests on, and stay so until their lock is given back. False: they
+ * do not, or a writer is at work; it is not waited for. */
+bool tb_patch_begin_look(const struct tb_patch *patch);
+void tb_patch_end_look(const struct tb_patch *patch);
 
 /* ---- where a chunk stands; under the target's lock ---- */
 
@@ -82,10 +93,9 @@ enum tb_status tb_patch_exchange(const struct tb_patch_shard *sh, const struct t
 void tb_patch_device_init(struct tb_patch *patch);
 void tb_patch_device_fini(struct tb_patch *patch);
 
-/* The digest of what the delta makes of the tensors there, which stay as they are. TB_CHUNK_CODEC:
- * the device cannot say. */
-enum tb_status tb_patch_decode_by_device(struct tb_patch_shard *sh, uint32_t k,
-                                         const struct tb_codec_coded *coded, struct tb_digest *digest_out);
+/* The device answers the look by what the delta makes of the tensors there, which stay as they
+ * are. TB_CHUNK_CODEC: it cannot say. */
+void tb_patch_prove_by_device(struct tb_patch_shard *sh, struct tb_place_look *look);
 /* Encodes `bytes` as a delta against the bytes that stand there, into `room` for as many. False:
  * the delta is not smaller. */
 bool tb_patch_encode_by_device(struct tb_patch_shard *sh, uint32_t k, const uint8_t *bytes, uint8_t *room,

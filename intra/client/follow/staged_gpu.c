@@ -10,12 +10,15 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "base/fault.h"
 #include "base/log.h"
+#include "intra/client/follow/patch.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"
+#include "intra/cuda_part_stage.h"
 
 #define FAR_ALIGN 4096u /* of shards in it; the digest's kernel wants 16 */
 
@@ -55,14 +58,17 @@ static struct tb_gpu_memory *begin_use(struct tb_session *s, struct tb_registrat
     return gpu;
 }
 
-static uint64_t lay_out(struct tb_staging *st)
+static struct tb_gpu_stage_size lay_out(struct tb_staging *st)
 {
-    uint64_t bytes = 0;
+    struct tb_gpu_stage_size size = {.bytes = 0};
     for (uint32_t i = 0; i < st->key.shard_count; i++) {
-        st->shards[i].far_offset = bytes;
-        bytes += (st->shards[i].manifest.layout.bytes + FAR_ALIGN - 1) / FAR_ALIGN * FAR_ALIGN;
+        const struct tb_manifest *m = &st->shards[i].manifest;
+        st->shards[i].far_offset = size.bytes;
+        size.bytes += (m->layout.bytes + FAR_ALIGN - 1) / FAR_ALIGN * FAR_ALIGN;
+        for (uint32_t k = 0; k < m->chunk_count; k++)
+            if (m->chunks[k].bytes > size.chunk_bytes) size.chunk_bytes = m->chunks[k].bytes;
     }
-    return bytes;
+    return size;
 }
 
 void tb_staging_find_gpu(struct tb_staging *st)
@@ -73,13 +79,13 @@ void tb_staging_find_gpu(struct tb_staging *st)
     struct tb_gpu_stage *stage = NULL;
     char why[TB_GPU_WHY_BYTES] = "";
     if (r == NULL) return;
-    const uint64_t bytes = lay_out(st);
+    const struct tb_gpu_stage_size size = lay_out(st);
     struct tb_gpu_memory *gpu = begin_use(s, r, why);
-    const bool opened = gpu != NULL && tb_gpu_stage_open(gpu, bytes, &stage, why) == TB_OK;
+    const bool opened = gpu != NULL && tb_gpu_stage_open(gpu, &size, &stage, why) == TB_OK;
     tb_session_lock(s); /* others look at it */
     if (gpu != NULL) tb_registration_end_pass(r);
     st->stage = opened ? stage : NULL;
-    st->stage_bytes = opened ? bytes : 0;
+    st->stage_bytes = opened ? size.bytes : 0;
     if (!opened) st->gpu_for = NULL;
     tb_session_unlock(s);
     if (!opened) tb_staging_not_on_gpu(st, why);
@@ -87,16 +93,44 @@ void tb_staging_find_gpu(struct tb_staging *st)
 
 /* ---- places ---- */
 
-/* By place.h: the device digests what stands in its memory, after it has copied the chunk there. */
-static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
-                             const struct tb_place_came *came, struct tb_digest *digest_out)
+struct far_look {
+    struct tb_gpu_landing landing;
+    struct tb_place_look *look;
+};
+
+static void on_landed(struct tb_gpu_ask *asked, enum tb_status status)
 {
-    struct tb_gpu_landing landing = {.from = came->beside};
-    TB_ASSERT(came->encoded == NULL && tb_place_is_far(p, k));
-    landing.at = tb_place_chunk(p, k, &landing.bytes);
-    const enum tb_status status = tb_gpu_stage_take(user, &landing);
-    if (status == TB_OK) *digest_out = landing.digest;
-    return status;
+    struct far_look *f = (struct far_look *)asked; /* its first member's first */
+    struct tb_place_look *look = f->look;
+    const struct tb_digest digest = f->landing.digest;
+    tb_free(f);
+    tb_place_looked(look, status, &digest);
+}
+
+/* By place.h: the device digests what stands in its memory, after it has copied the chunk there. */
+static void look(void *user, struct tb_place_look *look)
+{
+    struct far_look *f = tb_calloc(1, sizeof *f);
+    TB_ASSERT(look->came.encoded == NULL && tb_place_is_far(look->place, look->chunk));
+    if (f == NULL) {
+        tb_place_looked(look, TB_SITE_NOMEM, NULL);
+        return;
+    }
+    f->look = look;
+    f->landing.asked.answer = on_landed;
+    f->landing.from = look->came.beside;
+    f->landing.at = tb_place_chunk(look->place, look->chunk, &f->landing.bytes);
+    tb_gpu_stage_take(user, &f->landing);
+}
+
+static uint8_t *lend(void *user, uint32_t bytes)
+{
+    return tb_gpu_stage_lend(user, bytes);
+}
+
+static void give(void *user, uint8_t *lent)
+{
+    tb_gpu_stage_give(user, lent);
 }
 
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
@@ -113,7 +147,9 @@ void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
                                     .pci = device.pci};
     sh->place.bytes = at;
     sh->place.far = &sh->far;
-    sh->owner.digest = digest;
+    sh->owner.look = look;
+    sh->owner.lend = lend;
+    sh->owner.give = give;
     sh->owner.user = st->stage;
     sh->place.owner = &sh->owner;
 }
@@ -146,12 +182,35 @@ static void leave(struct tb_session *s, struct tb_registration *r, struct tb_sta
     tb_registration_end_pass(r);
 }
 
+static struct tb_staging *next_patch_of(struct tb_session *s, const struct tb_registration *r)
+{
+    for (struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (st->patch_for == r && st->patch != NULL && !tb_patch_has_left(st->patch)) return st;
+    return NULL;
+}
+
+/* Under the lock, let go meanwhile: the device is waited for. A chunk that waits there keeps its
+ * hop, and the hop its staging. */
+static void patches_leave(struct tb_session *s, struct tb_registration *r)
+{
+    struct tb_staging *st;
+    while ((st = next_patch_of(s, r)) != NULL) {
+        struct tb_gpu_proofs *proofs = tb_patch_take_proofs(st->patch);
+        tb_registration_begin_pass(r);
+        tb_session_unlock(s);
+        tb_gpu_proofs_close(proofs);
+        tb_session_lock(s);
+        tb_registration_end_pass(r);
+    }
+}
+
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r)
 {
     TB_ASSERT(r->suspended); /* no new staging is for it */
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st;
     r->ending++; /* nobody resumes it meanwhile */
+    patches_leave(s, r);
     while ((st = next_of(s, r)) != NULL || r->passes > 0) {
         if (st == NULL || tb_staging_is_preparing(st->life))
             tb_session_wait_unbounded(s);

@@ -15,6 +15,7 @@
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/session/session.h"
+#include "intra/cuda_part_stage.h"
 
 static void free_staging(struct tb_staging *st)
 {

@@ -17,6 +17,7 @@
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/session/session.h"
+#include "intra/cuda_part_stage.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 

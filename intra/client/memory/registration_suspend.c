@@ -198,6 +198,7 @@ int tb_unregister(struct tb_registration *registration)
         registration->suspended = true; /* no new pass */
         hide_all(s, registration, false);
         let_go(s, registration);
+        tb_stagings_leave_gpu(s, registration);
         close_gpu(s, registration);
         tb_spare_drop(s, &registration->spare);
         tb_registration_free(registration);

@@ -11,6 +11,7 @@
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"
+#include "intra/cuda_part_trays.h"
 
 /* Buffers of an export while it is described: the caller's stretches, and behind them equal memory
  * once. */

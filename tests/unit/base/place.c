@@ -189,19 +189,43 @@ static enum tb_status keep(void *user, const struct tb_place *p, uint32_t k, con
 }
 
 /* The test's delta is one byte: what the chunk's bytes are XORed with. */
-static enum tb_status digest_delta(void *user, const struct tb_place *p, uint32_t k,
-                                   const struct tb_place_came *came, struct tb_digest *digest_out)
+static void look_at_delta(void *user, struct tb_place_look *look)
 {
     const struct keeper *o = user;
-    const struct tb_chunk *chunk = &p->manifest->chunks[k];
-    assert_non_null(came->encoded);
-    const uint8_t delta = *(const uint8_t *)came->encoded->bytes;
+    const struct tb_chunk *chunk = &look->place->manifest->chunks[look->chunk];
+    assert_non_null(look->came.encoded);
+    const uint8_t delta = *(const uint8_t *)look->came.encoded->bytes;
     uint8_t *bytes = malloc(chunk->bytes);
     for (uint32_t i = 0; i < chunk->bytes; i++)
         bytes[i] = o->w->source[chunk->offset + i] ^ delta;
-    *digest_out = tb_digest_of(bytes, chunk->bytes);
+    const struct tb_digest digest = tb_digest_of(bytes, chunk->bytes);
     free(bytes);
-    return TB_OK;
+    tb_place_looked(look, TB_OK, &digest);
+}
+
+/* A chunk that its owner looks at, waited for. */
+struct looked {
+    struct tb_place_look look;
+    uint32_t answers;
+    enum tb_status status;
+};
+
+static void on_looked(struct tb_place_look *look, enum tb_status status)
+{
+    struct looked *l = (struct looked *)look; /* its first member */
+    assert_false(tb_bitmap_test(look->place->claimed, look->chunk));
+    assert_int_equal(tb_place_held(look->place, look->chunk), status == TB_OK);
+    l->answers++;
+    l->status = status;
+}
+
+static enum tb_status take_later(struct world *w, uint32_t k, const struct tb_place_came *came)
+{
+    struct looked l = {.look.done = on_looked};
+    assert_true(tb_place_owner_looks(&w->place, k, came));
+    tb_place_take_later(&w->place, k, came, &l.look);
+    assert_int_equal(l.answers, 1);
+    return l.status;
 }
 
 static void an_owner_may_take_what_landed(void **state)
@@ -227,18 +251,18 @@ static void an_owner_may_keep_a_delta_instead(void **state)
 {
     struct world *w = *state;
     struct keeper o = {.w = w};
-    const struct tb_place_owner owner = {.digest = digest_delta, .keep = keep, .user = &o};
+    const struct tb_place_owner owner = {.look = look_at_delta, .keep = keep, .user = &o};
     uint8_t delta = 1;
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, &delta, 1};
     const struct tb_place_came came = {.encoded = &coded};
     w->place.owner = &owner;
     assert_true(tb_place_claim(&w->place, 3));
-    CHECK_STATUS(tb_place_take(&w->place, 3, &came), TB_CHUNK_DIGEST);
+    CHECK_STATUS(take_later(w, 3, &came), TB_CHUNK_DIGEST);
     assert_false(tb_place_held(&w->place, 3) || tb_bitmap_test(w->claimed, 3));
     assert_int_equal(o.kept[3], 0);
     delta = 0;
     assert_true(tb_place_claim(&w->place, 3));
-    CHECK_OK(tb_place_take(&w->place, 3, &came));
+    CHECK_OK(take_later(w, 3, &came));
     assert_true(tb_place_held(&w->place, 3));
     assert_int_equal(o.kept[3], 1);
     assert_int_equal(o.encoded, 1);
@@ -301,18 +325,17 @@ struct far_owner {
     enum tb_status answer;
 };
 
-static enum tb_status digest_far(void *user, const struct tb_place *p, uint32_t k,
-                                 const struct tb_place_came *came, struct tb_digest *digest_out)
+static void look_at_far(void *user, struct tb_place_look *look)
 {
     struct far_owner *f = user;
-    const uint8_t *from = came->beside;
-    const struct tb_chunk *c = &p->manifest->chunks[k];
-    assert_false(tb_place_held(p, k));
+    const uint8_t *from = look->came.beside;
+    const struct tb_chunk *c = &look->place->manifest->chunks[look->chunk];
+    assert_false(tb_place_held(look->place, look->chunk));
     f->asked++;
     f->brought = from != NULL;
     if (from != NULL) memcpy(f->memory + c->offset, from, c->bytes);
-    *digest_out = tb_digest_of(f->memory + c->offset, c->bytes);
-    return f->answer;
+    const struct tb_digest digest = tb_digest_of(f->memory + c->offset, c->bytes);
+    tb_place_looked(look, f->answer, &digest);
 }
 
 static void its_owner_proves_what_is_far(void **state)
@@ -322,7 +345,7 @@ static void its_owner_proves_what_is_far(void **state)
     const uint64_t far_bytes = w->manifest.chunks[FAR_CHUNKS].offset;
     struct far_owner f = {.memory = calloc(1, far_bytes)};
     const struct tb_place_far far = {.bytes = far_bytes, .rest = mine, .dmabuf = -1};
-    const struct tb_place_owner owner = {.digest = digest_far, .user = &f};
+    const struct tb_place_owner owner = {.look = look_at_far, .user = &f};
     w->place.bytes = calloc(1, w->manifest.bytes); /* where nobody should look */
     w->place.far = &far;
     w->place.owner = &owner;
@@ -330,17 +353,17 @@ static void its_owner_proves_what_is_far(void **state)
     assert_false(tb_place_is_far(&w->place, FAR_CHUNKS));
     /* It is not there yet, then it is brought, then held. */
     assert_true(tb_place_claim(&w->place, FAR_CHUNKS - 1));
-    CHECK_STATUS(tb_place_finish(&w->place, FAR_CHUNKS - 1), TB_CHUNK_DIGEST);
+    CHECK_STATUS(take_later(w, FAR_CHUNKS - 1, &(struct tb_place_came){0}), TB_CHUNK_DIGEST);
     assert_false(tb_place_held(&w->place, FAR_CHUNKS - 1) || f.brought);
     assert_true(tb_place_claim(&w->place, FAR_CHUNKS - 1));
     const struct tb_place_came came = {.beside = w->source + w->manifest.chunks[FAR_CHUNKS - 1].offset};
-    CHECK_OK(tb_place_take(&w->place, FAR_CHUNKS - 1, &came));
+    CHECK_OK(take_later(w, FAR_CHUNKS - 1, &came));
     assert_true(tb_place_held(&w->place, FAR_CHUNKS - 1) && f.brought);
     assert_int_equal(f.asked, 2);
     /* A chunk that its owner cannot look at is not held, and its claim ends all the same. */
     f.answer = TB_SITE_IO;
     assert_true(tb_place_claim(&w->place, 0));
-    CHECK_STATUS(tb_place_finish(&w->place, 0), TB_SITE_IO);
+    CHECK_STATUS(take_later(w, 0, &(struct tb_place_came){0}), TB_SITE_IO);
     assert_false(tb_place_held(&w->place, 0));
     assert_true(tb_place_claim(&w->place, 0));
     tb_place_unclaim(&w->place, 0);

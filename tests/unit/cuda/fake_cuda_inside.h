@@ -70,6 +70,7 @@ struct CUstream_st {
 struct CUevent_st {
     struct CUstream_st *stream;
     size_t upto;
+    uint32_t looks; /* by cuEventQuery, since it was recorded */
 };
 
 struct CUctx_st {

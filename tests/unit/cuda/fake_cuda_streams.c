@@ -172,6 +172,7 @@ static CUresult CUDAAPI e_cuEventRecord(CUevent e, CUstream s)
     BEGIN_IN_CONTEXT("cuEventRecord");
     e->stream = s;
     e->upto = s->ended;
+    e->looks = 0;
     fake_cuda_trace_add("e%d", s->number);
     return fake_cuda_end(CUDA_SUCCESS);
 }
@@ -183,6 +184,16 @@ static CUresult CUDAAPI e_cuEventSynchronize(CUevent e)
         run_upto(e->stream, e->upto); /* what was asked after it stays on the stream */
         fake_cuda_trace_add("w%d", e->stream->number);
     }
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
+/* The first looks at an event come too early. */
+static CUresult CUDAAPI e_cuEventQuery(CUevent e)
+{
+    BEGIN_IN_CONTEXT("cuEventQuery");
+    MUST(e->stream != NULL, "an event is looked at that was never recorded");
+    if (e->looks++ < 3) return fake_cuda_end(CUDA_ERROR_NOT_READY);
+    run_upto(e->stream, e->upto);
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
@@ -346,6 +357,7 @@ void fake_cuda_stream_entries(struct tb_cuda_driver *d)
     d->event_create = e_cuEventCreate;
     d->event_destroy = e_cuEventDestroy;
     d->event_record = e_cuEventRecord;
+    d->event_query = e_cuEventQuery;
     d->event_synchronize = e_cuEventSynchronize;
     d->flush_rdma = e_cuFlushGPUDirectRDMAWrites;
     d->module_load = e_cuModuleLoadData;

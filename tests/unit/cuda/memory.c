@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/cuda_part_deltas.h"
 #include "unit/check.h"
 #include "unit/cuda/device_pass.h"
 #include "unit/cuda/fake_cuda.h"

@@ -2,7 +2,7 @@
  * cores: how chunks differ from what stands there, what they would be there, and what they are
  * when they were written.
  *
- * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c */
+ * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c intra/cuda/cuda_proofs.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "unit/check.h"
 #include "unit/cuda/fake_cuda.h"
 #include "unit/cuda/fake_device.h"
+#include "unit/cuda/gpu_asks.h"
 #include "unit/cuda/shard_on_gpu.h"
 #include "unit/cuda/steps.h"
 
@@ -161,7 +162,7 @@ static void a_device_encodes_proves_and_patches(void **state)
         check_form(&w, &w.steps[i], &list[i]);
     assert_int_equal(list[w.count - 1].form_bytes, 0); /* it does not pay */
     struct tb_gpu_delta *steps = steps_of(&w, list);
-    CHECK_OK(tb_gpu_prove(w.shard.memory, steps, w.count - 1));
+    CHECK_OK(gpu_prove(w.shard.memory, steps, w.count - 1));
     check_unchanged(&w);
     for (int written = 0; written < 2; written++) {
         for (uint32_t i = 0; i + 1 < w.count; i++) {
@@ -190,7 +191,7 @@ static void only_deltas_are_proved(void **state)
     w.steps[0].form[0] = 99;
     steps[1].form = list[2].form;
     steps[1].form_bytes = list[2].form_bytes;
-    CHECK_OK(tb_gpu_prove(w.shard.memory, steps, 2));
+    CHECK_OK(gpu_prove(w.shard.memory, steps, 2));
     const struct tb_digest truth = tb_digest_of(w.steps[1].next, w.steps[1].chunk->bytes);
     assert_false(steps[0].patched);
     assert_false(steps[1].patched && tb_digest_equal(&steps[1].digest, &truth));
@@ -222,7 +223,7 @@ static void a_device_that_refuses_changes_nothing(void **state)
         assert_true(nth > 1);
         struct tb_gpu_delta *steps = steps_of(&w, list);
         fake_cuda_fail(entries[e], 1, CUDA_ERROR_ILLEGAL_ADDRESS);
-        CHECK_STATUS(tb_gpu_prove(w.shard.memory, steps, w.count - 1), TB_SITE_IO);
+        CHECK_STATUS(gpu_prove(w.shard.memory, steps, w.count - 1), TB_SITE_IO);
         assert_true(fake_cuda_idle());
         free(steps);
     }
@@ -231,11 +232,45 @@ static void a_device_that_refuses_changes_nothing(void **state)
     world_close(&w);
 }
 
+/* Where a delta stays until the switch: on the device within the budget, then in pinned memory, then
+ * nowhere. The switch has it from there, and nothing goes up again. */
+static void proven_deltas_wait_near_the_device(void **state)
+{
+    (void)state;
+    for (int where = 0; where < 3; where++) {
+        struct world w;
+        world_open(&w);
+        struct tb_gpu_new_delta *list = new_deltas_of(&w);
+        CHECK_OK(tb_gpu_encode(w.shard.memory, list, w.count));
+        struct tb_gpu_delta *steps = steps_of(&w, list);
+        struct tb_gpu_proofs *proofs = gpu_proofs(w.shard.memory, where == 0 ? UINT64_C(1) << 30 : 0);
+        if (where == 2) fake_cuda_fail("cuMemHostAlloc", 1, CUDA_ERROR_OUT_OF_MEMORY);
+        CHECK_OK(gpu_prove_with(proofs, steps, w.count - 1));
+        struct tb_gpu_proofs_facts facts;
+        tb_gpu_proofs_facts(proofs, &facts);
+        assert_int_equal(facts.device_bytes > 0, where == 0);
+        assert_int_equal(facts.pinned_bytes > 0, where == 1);
+        assert_int_equal(facts.queue.chunks, w.count - 1);
+        for (uint32_t i = 0; i + 1 < w.count; i++) {
+            assert_int_equal(steps[i].kept != NULL, where != 2);
+            if (where != 2) steps[i].form = NULL;
+        }
+        CHECK_OK(tb_gpu_patch(w.shard.memory, steps, w.count - 1));
+        for (uint32_t i = 0; i + 1 < w.count; i++)
+            assert_true(steps[i].patched && device_holds(&w.steps[i], w.steps[i].next));
+        tb_gpu_proofs_close(proofs);
+        free(steps);
+        free(list);
+        world_close(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_encodes_proves_and_patches),
         cmocka_unit_test(only_deltas_are_proved),
+        cmocka_unit_test(proven_deltas_wait_near_the_device),
         cmocka_unit_test(a_device_that_refuses_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

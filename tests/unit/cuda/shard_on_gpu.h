@@ -5,7 +5,7 @@
 #define TB_TESTS_SHARD_ON_GPU_H
 
 #include "base/layout/manifest.h"
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_trays.h"
 
 /* Large and small tensors, one of no bytes, several dtypes, two in host memory, blobs: chunks that
  * are parts of tensors, groups, and both. */

@@ -1,11 +1,9 @@
 /* stage.c - memory of ours on a device in which a version lands (cuda_stage.c), over a driver that
  * is none (fake_cuda.h).
  *
- * Covers: intra/cuda/cuda_stage.c intra/coalesce.c */
+ * Covers: intra/cuda/cuda_stage.c intra/cuda/cuda_queue.c */
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,6 +11,7 @@
 #include "base/log.h"
 #include "unit/check.h"
 #include "unit/cuda/fake_cuda.h"
+#include "unit/cuda/gpu_asks.h"
 
 #define ROOM       ((uint64_t)5 << 20)
 #define CHUNK      (1u << 20)
@@ -47,7 +46,8 @@ static void world_start(struct world *w)
 
 static enum tb_status stage_open(struct world *w)
 {
-    return tb_gpu_stage_open(w->memory, ROOM, &w->stage, w->why);
+    const struct tb_gpu_stage_size size = {.bytes = ROOM, .chunk_bytes = CHUNK};
+    return tb_gpu_stage_open(w->memory, &size, &w->stage, w->why);
 }
 
 /* Writes of a NIC are seen behind a flush, or at once. */
@@ -77,7 +77,7 @@ static enum tb_status take(struct world *w, uint64_t offset, uint32_t bytes, con
 {
     struct tb_gpu_landing landing = {
         .at = tb_gpu_stage_base(w->stage) + offset, .bytes = bytes, .from = from};
-    const enum tb_status status = tb_gpu_stage_take(w->stage, &landing);
+    const enum tb_status status = gpu_land(w->stage, &landing);
     const struct tb_digest right = tb_digest_of(w->truth + offset, bytes);
     *is_out = status == TB_OK && tb_digest_equal(&landing.digest, &right);
     return status;
@@ -171,54 +171,68 @@ static void a_nic_is_given_the_stage_where_its_writes_are_seen(void **state)
     world_close(&w);
 }
 
-#define THREADS 8
+#define CHUNKS 64u
 
-static atomic_uint waits;
-
-int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
-int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
-{
-    atomic_fetch_add(&waits, 1); /* under the mutex: it waits before anybody can wake it */
-    return __real_pthread_cond_wait(cond, mutex);
-}
-
-struct taker {
-    struct world *w;
-    pthread_t thread;
-    uint64_t offset;
-    bool is;
-};
-
-static void *take_run(void *user)
-{
-    struct taker *t = user;
-    (void)take(t->w, t->offset, 4096, t->w->truth + t->offset, &t->is);
-    return NULL;
-}
-
-/* While one job runs all that come wait, and are the next. */
-static void those_that_wait_are_one_launch(void **state)
+/* Nobody who asks waits for the device, and it gets at once all that came meanwhile, while the lane
+ * before it still works. */
+static void all_that_come_meanwhile_are_one_launch(void **state)
 {
     (void)state;
     struct world w;
-    struct taker takers[THREADS];
+    struct gpu_asks asks;
+    struct gpu_asked_landing landings[CHUNKS];
     world_open(&w, true);
     fake_cuda_fail(NULL, 0, CUDA_SUCCESS); /* calls count from here */
     fake_cuda_hold("cuLaunchKernel");
-    atomic_store(&waits, 0);
-    for (uint32_t i = 0; i < THREADS; i++) {
-        takers[i] = (struct taker){.w = &w, .offset = i * 8192};
-        assert_int_equal(pthread_create(&takers[i].thread, NULL, take_run, &takers[i]), 0);
-        while (atomic_load(&waits) <= i)
-            sched_yield(); /* the first one in the driver, the others for it */
+    gpu_asks_init(&asks);
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        landings[i].landing = (struct tb_gpu_landing){
+            .at = tb_gpu_stage_base(w.stage) + i * 8192, .bytes = 4096, .from = w.truth + i * 8192};
+        gpu_asks_land(&asks, w.stage, &landings[i]);
+        while (i == 0 && !fake_cuda_held())
+            sched_yield();
     }
+    assert_int_equal(gpu_asks_answered(&asks), 0);
     fake_cuda_hold(NULL);
-    for (uint32_t i = 0; i < THREADS; i++) {
-        pthread_join(takers[i].thread, NULL);
-        assert_true(takers[i].is);
+    CHECK_OK(gpu_asks_wait(&asks));
+    for (uint32_t i = 0; i < CHUNKS; i++) {
+        const struct tb_digest right = tb_digest_of(w.truth + i * 8192, 4096);
+        assert_true(tb_digest_equal(&landings[i].landing.digest, &right));
     }
+    struct tb_gpu_stage_facts facts;
+    tb_gpu_stage_facts(w.stage, &facts);
     assert_int_equal(fake_cuda_calls("cuLaunchKernel"), 2);
+    assert_int_equal(facts.queue.batches, 2);
+    assert_int_equal(facts.queue.largest, CHUNKS - 1);
+    assert_int_equal(facts.queue.beside, 1);
+    world_close(&w);
+}
+
+/* The ring has two parts at least, gives each out once, and takes it back. */
+static void the_ring_is_lent_part_by_part(void **state)
+{
+    (void)state;
+    struct world w;
+    uint8_t *lent[64];
+    uint32_t count = 0;
+    world_open(&w, true);
+    while (count < 64 && (lent[count] = tb_gpu_stage_lend(w.stage, CHUNK)) != NULL)
+        memset(lent[count], (int)count, CHUNK), count++;
+    assert_in_range(count, 2, 63);
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(lent[i][0] == i && lent[i][CHUNK - 1] == i);
+    for (uint32_t i = 0; i < count; i++)
+        tb_gpu_stage_give(w.stage, lent[i]);
+    struct tb_gpu_stage_facts facts;
+    tb_gpu_stage_facts(w.stage, &facts);
+    assert_int_equal(facts.ring_bytes, (uint64_t)count * CHUNK);
+    lent[0] = tb_gpu_stage_lend(w.stage, CHUNK);
+    assert_non_null(lent[0]);
+    memcpy(lent[0], w.truth, CHUNK);
+    struct tb_gpu_landing landing = {.at = tb_gpu_stage_base(w.stage), .bytes = CHUNK, .from = lent[0]};
+    CHECK_OK(gpu_land(w.stage, &landing));
+    assert_int_equal(fake_cuda_counts().unpinned_copies, 0);
+    tb_gpu_stage_give(w.stage, lent[0]);
     world_close(&w);
 }
 
@@ -298,7 +312,8 @@ int main(void)
         cmocka_unit_test(what_lands_is_digested_where_it_stands),
         cmocka_unit_test(what_a_nic_wrote_is_flushed_before_it_is_digested),
         cmocka_unit_test(a_nic_is_given_the_stage_where_its_writes_are_seen),
-        cmocka_unit_test(those_that_wait_are_one_launch),
+        cmocka_unit_test(all_that_come_meanwhile_are_one_launch),
+        cmocka_unit_test(the_ring_is_lent_part_by_part),
         cmocka_unit_test(a_take_that_the_driver_refuses_is_told),
         cmocka_unit_test(a_stage_that_cannot_be_opened_leaves_nothing),
         cmocka_unit_test(without_kernels_there_is_none),

@@ -6,17 +6,16 @@
 #define SAID 0x3c
 
 /* On a thread of the pool. */
-static enum tb_status digest(void *user, const struct tb_place *p, uint32_t k,
-                             const struct tb_place_came *came, struct tb_digest *digest_out)
+static void look(void *user, struct tb_place_look *look)
 {
     struct far_place *f = user;
-    const uint8_t *from = came->beside;
-    const struct tb_chunk *c = &p->manifest->chunks[k];
+    const uint8_t *from = look->came.beside;
+    const struct tb_chunk *c = &look->place->manifest->chunks[look->chunk];
     uint8_t *at = f->memory + FAR_PLACE_OFFSET + c->offset;
     if (from != NULL) memcpy(at, from, c->bytes);
     atomic_fetch_add(from != NULL ? &f->brought : &f->found, 1);
-    *digest_out = tb_digest_of(at, c->bytes);
-    return TB_OK;
+    const struct tb_digest digest = tb_digest_of(at, c->bytes);
+    tb_place_looked(look, TB_OK, &digest);
 }
 
 void far_place_open(struct far_place *f, struct hold *h)
@@ -29,7 +28,7 @@ void far_place_open(struct far_place *f, struct hold *h)
     f->far = (struct tb_place_far){
         .bytes = m->layout.bytes, .rest = malloc(m->bytes - m->layout.bytes + 1), .dmabuf = -1};
     h->place.bytes = f->said;
-    f->owner = (struct tb_place_owner){.digest = digest, .user = f};
+    f->owner = (struct tb_place_owner){.look = look, .user = f};
     h->place.far = &f->far;
     h->place.owner = &f->owner;
 }

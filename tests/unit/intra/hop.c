@@ -208,7 +208,7 @@ static void P6_a_nic_does_not_wait_for_digests(void **state)
         struct world w;
         struct digesters d = {.nic = 10, .digest = 36};
         world_init(&w, 40, 0);
-        w.s.window_bytes = 1;
+        w.s.window_bytes = w.s.came_max_bytes = 1;
         w.s.threads = threads;
         const uint32_t slowest = threads < 4 ? d.digest / threads : d.nic, at = digested_at(&w, &d, 40);
         assert_in_range(at, 39 * slowest, 40 * slowest + d.nic + d.digest);

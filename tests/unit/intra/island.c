@@ -1,5 +1,5 @@
 #include "island.h"
-#include "intra/cuda_part.h"
+#include "intra/cuda_part_trays.h"
 #include "island_device.h"
 
 #include <fcntl.h>

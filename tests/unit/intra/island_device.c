@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "intra/cuda_part_trays.h"
 #include "unit/cuda/fake_cuda.h"
 
 /* Of this process: of an owner all its tensors, of a reader one that is there for its device's

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/cuda_part_trays.h"
 #include "island_device.h"
 #include "scene.h"
 #include "tests/unit/scratch.h"

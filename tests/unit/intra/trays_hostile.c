@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/cuda_part_trays.h"
 #include "intra/hop/hop_wire.h"
 #include "island_device.h"
 #include "scene.h"
