@@ -10,6 +10,8 @@ Covers: python/tombolo.py
 """
 
 import argparse
+import ctypes
+import importlib.util
 import json
 import math
 import os
@@ -208,11 +210,15 @@ def why_not(memory):
     """Why tensors cannot stand there; None: they can."""
     if memory == "host":
         return None
+    if importlib.util.find_spec("torch") is None:
+        return "no torch"
     try:
-        import torch
-    except ImportError as error:
-        return f"no torch: {error}"
-    return None if torch.cuda.is_available() else "torch finds no CUDA device"
+        driver, count = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    except OSError as error:
+        return f"no CUDA driver: {error}"
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0 or count.value == 0:
+        return "the CUDA driver has no device"
+    return None
 
 
 def main(argv):

@@ -40,8 +40,23 @@ class HostMemory:
 
     device = "host memory"
 
+    def __init__(self):
+        self.kept = {}  # tensor's index -> number and content of the version that was made last
+
     def wait(self):
         pass
+
+    def truth(self, tensor, index, number):
+        at, content = self.kept.get(index) or (1, self.begun(tensor, index))
+        for step in range(at + 1, number + 1):
+            self.step(content, index, step)
+        self.kept[index] = number, content
+        return content
+
+    def begun(self, tensor, index):
+        content = bytearray(len(tensor))
+        self.begin(content, index)
+        return content
 
     def new(self, shape):
         return bytearray(2 * math.prod(shape))
@@ -76,6 +91,14 @@ class CudaMemory:
 
     def wait(self):
         self.torch.cuda.synchronize()
+
+    def truth(self, tensor, index, number):
+        """Made anew each time: nothing of the GPU's memory is kept."""
+        content = self.torch.empty_like(tensor)
+        self.begin(content, index)
+        for step in range(2, number + 1):
+            self.step(content, index, step)
+        return content
 
     def new(self, shape):
         return self.torch.zeros(tuple(shape), dtype=self.torch.bfloat16, device="cuda")
@@ -205,11 +228,7 @@ class Member:
         """Elements that are not those of version `number`, found where the tensors stand."""
         differ = 0
         for index, tensor in enumerate(self.sets[buffer].values()):
-            truth = type(tensor)(tensor) if isinstance(tensor, bytearray) else self.memory.torch.empty_like(tensor)
-            self.memory.begin(truth, index)
-            for step in range(2, number + 1):
-                self.memory.step(truth, index, step)
-            differ += self.memory.differ(tensor, truth)
+            differ += self.memory.differ(tensor, self.memory.truth(tensor, index, number))
         return {"differ": differ}
 
     def do_release(self, uid):
