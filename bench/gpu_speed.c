@@ -5,8 +5,9 @@
  *
  * Ours: a pass that publishes from device memory (gather, digest, copy to the host); moves that
  * activate into it (whole, slices, small tensors); another process's READs by a tray (CUDA IPC);
- * the digest by itself; encoding a delta in which 2 % of the BF16 elements changed by one unit
- * (one class and eight), and patching with it.
+ * a version that lands and is digested on the device, from 16 threads (whole chunks from host memory,
+ * and deltas that are applied for it: bench/gpu_landing.c); the digest by itself; encoding a delta in
+ * which 2 % of the BF16 elements changed by one unit (one class and eight), and patching with it.
  *
  * Chunks of 1 MiB. Every rate is the median of the rounds, and the bytes of one version are
  * counted once. Needs a device: else exit code 77 and the reason. */
@@ -16,6 +17,7 @@
 #include <string.h>
 
 #include "base/codec/sparse_kernels.h"
+#include "bench/gpu_landing.h"
 #include "bench/measured.h"
 #include "gpu/far_reach.h"
 #include "gpu/real_device.h"
@@ -38,6 +40,7 @@ struct bench {
     struct tb_shared_memory to;
     void *layout_memory, *manifest_memory;
     uint8_t *tensors[1];
+    struct gpu_landing *landing; /* NULL until a version lands */
 };
 
 static _Noreturn void die(const char *what)
@@ -110,11 +113,12 @@ static void open_bench(struct bench *b)
     b->encode = must(calloc(b->chunks, sizeof *b->encode));
     b->patch = must(calloc(b->chunks, sizeof *b->patch));
     make_shard(b);
-    make_versions(b);
+    make_versions(b); /* so that every row moves what weights are like */
 }
 
 static void close_bench(struct bench *b)
 {
+    gpu_landing_free(b->landing);
     tb_gpu_memory_close(b->memory);
     tb_shared_memory_free(&b->to);
     const CUdeviceptr all[] = {b->base, b->version, b->out, b->jobs, b->scratch, b->digests};
@@ -317,6 +321,35 @@ static double by_tray(struct bench *b)
     return took;
 }
 
+/* A version lands from 16 threads, from memory that no device has pinned. */
+static struct gpu_landing *landing(struct bench *b)
+{
+    if (b->landing == NULL) b->landing = gpu_landing_new(&b->real, b->memory, b->tensors[0], b->bytes);
+    return b->landing;
+}
+
+static void make_landing(struct bench *b)
+{
+    make_versions(b);
+    gpu_landing_fill(landing(b), b->host);
+}
+
+static void make_deltas(struct bench *b)
+{
+    make_landing(b);
+    gpu_landing_encode(landing(b), (const void *)(uintptr_t)b->base);
+}
+
+static double stage(struct bench *b)
+{
+    return gpu_landing_stage(landing(b));
+}
+
+static double prove(struct bench *b)
+{
+    return gpu_landing_prove(landing(b));
+}
+
 /* ---- rows ---- */
 
 enum { IN_DEVICE, TO_DEVICE, TO_HOST };
@@ -326,18 +359,21 @@ static const struct row {
     double (*run)(struct bench *b);
     int floor; /* a row above */
     bool kernel;
-} rows[] = {{"floor.in_device", in_device, IN_DEVICE, false},
-            {"floor.to_device", to_device, TO_DEVICE, false},
-            {"floor.to_host", to_host, TO_HOST, false},
-            {"gpu.publish", publish, TO_HOST, false},
-            {"gpu.activate", activate, TO_DEVICE, false},
-            {"gpu.activate.slices", activate_slices, TO_DEVICE, false},
-            {"gpu.activate.small", activate_small, TO_DEVICE, true},
-            {"gpu.tray", by_tray, TO_HOST, false},
-            {"gpu.digest", digest, IN_DEVICE, true},
-            {"gpu.encode.gaps", encode_one, IN_DEVICE, true},
-            {"gpu.encode.classes", encode_eight, IN_DEVICE, true},
-            {"gpu.patch", patch, IN_DEVICE, true}};
+    void (*make)(struct bench *b); /* its data, as rows above move bytes; NULL: any will do */
+} rows[] = {{"floor.in_device", in_device, IN_DEVICE, false, NULL},
+            {"floor.to_device", to_device, TO_DEVICE, false, NULL},
+            {"floor.to_host", to_host, TO_HOST, false, NULL},
+            {"gpu.publish", publish, TO_HOST, false, NULL},
+            {"gpu.activate", activate, TO_DEVICE, false, NULL},
+            {"gpu.activate.slices", activate_slices, TO_DEVICE, false, NULL},
+            {"gpu.activate.small", activate_small, TO_DEVICE, true, NULL},
+            {"gpu.tray", by_tray, TO_HOST, false, NULL},
+            {"gpu.stage", stage, TO_DEVICE, true, make_landing},
+            {"gpu.digest", digest, IN_DEVICE, true, NULL},
+            {"gpu.encode.gaps", encode_one, IN_DEVICE, true, make_versions},
+            {"gpu.encode.classes", encode_eight, IN_DEVICE, true, make_versions},
+            {"gpu.patch", patch, IN_DEVICE, true, make_versions},
+            {"gpu.prove", prove, IN_DEVICE, true, make_deltas}};
 #define ROWS (sizeof rows / sizeof rows[0])
 
 static int by_size(const void *x, const void *y)
@@ -349,6 +385,7 @@ static int by_size(const void *x, const void *y)
 static double gb_per_s(struct bench *b, const struct row *row)
 {
     double took[ROUNDS_MAX] = {0};
+    if (row->make != NULL) row->make(b);
     (void)row->run(b); /* the first time makes what stays */
     for (uint32_t i = 0; i < b->rounds; i++)
         took[i] = row->run(b);
@@ -388,7 +425,7 @@ static void usage(FILE *to)
 {
     fprintf(to, "usage: tombolo-gpu-speed [--bytes N] [--rounds N] [--json]\n"
                 "  --bytes N   of one version; rounded down to MiB (default 1073741824); the device holds "
-                "three of them\n"
+                "four of them\n"
                 "  --rounds N  1 to 64 (default 5)\n"
                 "  --json      one JSON object on stdout\n"
                 "Exit codes: 0 done, 1 failed, 2 the command line, 77 no GPU here.\n"

@@ -16,6 +16,7 @@
 #include "unit/cuda/steps.h"
 
 static struct real_device real;
+static bool is_small; /* --small: sizes for compute-sanitizer, which slows kernels a hundredfold */
 
 /* ---- the suite ---- */
 
@@ -60,7 +61,7 @@ static void a_pass_copies_and_digests_what_the_device_has(void **state)
 {
     (void)state;
     struct shard_on_gpu s;
-    shard_open(&s, real.gpu, &under, SHARD_LARGE);
+    shard_open(&s, real.gpu, &under, is_small ? SHARD_SMALL : SHARD_LARGE);
     struct tb_digest *truth = calloc(s.manifest.chunk_count, sizeof *truth);
     struct tb_digest *got = calloc(s.manifest.chunk_count, sizeof *got);
     shard_digests(&s, truth);
@@ -141,20 +142,21 @@ static void digests_are_the_hosts(void **state)
 {
     (void)state;
     needs_kernels();
-    enum { COUNT = 12 };
+    enum { COUNT = 12, SMALL = 9 };
     static const size_t counts[COUNT] = {241,   1024,  1025,  1088,       1089,           2048,
                                          32768, 32769, 65537, (1u << 20), (1u << 20) + 1, (16u << 20) + 4095};
-    const size_t most = (16u << 20) + 4096;
+    const int count = is_small ? SMALL : COUNT;
+    const size_t most = counts[count - 1] + 1;
     uint8_t *bytes = step_memory(most), *there = alloc_here(most), *digests = alloc_here(COUNT * 16);
     step_fill(bytes, most, 5);
     write_here(there, bytes, most);
     struct tb_digest_job jobs[COUNT];
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < count; i++)
         jobs[i] = (struct tb_digest_job){there, counts[i], digests + 16 * i};
-    launch(TB_CUDA_DIGEST, jobs, COUNT, sizeof jobs);
+    launch(TB_CUDA_DIGEST, jobs, (uint32_t)count, sizeof jobs);
     struct tb_digest got[COUNT];
     read_here(digests, got, sizeof got);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < count; i++) {
         const struct tb_digest truth = tb_digest_of(bytes, counts[i]);
         if (!tb_digest_equal(&got[i], &truth)) fail_msg("%zu bytes", counts[i]);
     }
@@ -165,7 +167,7 @@ static void digests_are_the_hosts(void **state)
 
 static void check_step(const struct step *s, unsigned classes)
 {
-    const size_t cap = s->count + 64;
+    const size_t cap = (s->count + 67) / 4 * 4; /* a kernel writes words */
     uint8_t *truth = step_memory(cap), *got = step_memory(cap);
     const size_t used = step_encode(s, classes, truth, cap);
     uint8_t *base = alloc_here(cap), *bytes = alloc_here(cap), *out = alloc_here(cap);
@@ -210,9 +212,10 @@ static void forms_are_the_codecs(void **state)
                  {TB_DTYPE_F32, TB_SPARSE_F32},
                  {TB_DTYPE_F8E4, TB_SPARSE_F8},
                  {TB_DTYPE_U8, TB_SPARSE_BYTES}};
-    static const size_t counts[] = {3, 1023, 140003, 1048576};
+    static const size_t large[] = {3, 1023, 140003, 1048576}, small[] = {3, 1023, 20003, 36000};
+    const size_t *counts = is_small ? small : large;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
-        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        for (size_t c = 0; c < sizeof large / sizeof large[0]; c++) {
             for (int change = NOTHING; change <= LAST_OF_ALL; change++) {
                 struct step s;
                 step_make(&s, kinds[k].dtype, kinds[k].kind, counts[c], (enum change)change);
@@ -224,21 +227,53 @@ static void forms_are_the_codecs(void **state)
     }
 }
 
+static int kernels_run(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pass_copies_and_digests_what_the_device_has),
+        cmocka_unit_test(digests_are_the_hosts),
+        cmocka_unit_test(forms_are_the_codecs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+static int all_run(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_process_reads_what_the_device_has)};
+    return kernels_run() + cmocka_run_group_tests(tests, NULL, NULL) + gpu_suite_run(&under);
+}
+
+/* One line for tests/gpu/run: the device and its driver. */
+static int tell(void)
+{
+    const int version = real.driver.version;
+    if (real.device->module == NULL) {
+        printf("skipped: the GPU takes no kernels: %s\n", real.device->why_cores);
+        return 77;
+    }
+    printf("%s, driver %d.%d\n", real.device->name, version / 1000, version % 1000 / 10);
+    return 0;
+}
+
+static void usage(void)
+{
+    fprintf(stderr, "usage: test_gpu_device [--small | --tell]\n"
+                    "  --small  the kernels alone, in sizes for compute-sanitizer\n"
+                    "  --tell   prints the device; 77 and the reason where it takes no kernels\n");
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], FAR_REACH_ARGUMENT) == 0) return far_reach_main();
+    is_small = argc == 2 && strcmp(argv[1], "--small") == 0;
+    const bool tells = argc == 2 && strcmp(argv[1], "--tell") == 0;
+    if (argc > 1 && !is_small && !tells) return usage(), 2;
     const char *why = real_device_open(&real);
     if (why != NULL) {
         printf("skipped: no GPU here: %s\n", why);
         return 77;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_pass_copies_and_digests_what_the_device_has),
-        cmocka_unit_test(another_process_reads_what_the_device_has),
-        cmocka_unit_test(digests_are_the_hosts),
-        cmocka_unit_test(forms_are_the_codecs),
-    };
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL) + gpu_suite_run(&under);
+    const int code = tells ? tell() : is_small ? kernels_run() : all_run();
     real_device_close(&real);
-    return failed;
+    return code;
 }

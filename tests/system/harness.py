@@ -32,9 +32,11 @@ WORKER = BUILD / "tests/system/tombolo-test-worker"
 
 
 class Worker(Process):
+    PROGRAM = (WORKER,)  # that takes its orders as lines of JSON
+
     def __init__(self, lab, name, site=None, host=None, env=None, **open_with):
         prefix = site.worker_prefix if site is not None else []
-        super().__init__(name, [*prefix, WORKER], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        super().__init__(name, [*prefix, *self.PROGRAM], lab.dir / f"{name}.log", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env={**os.environ, **(env or {})})
         self.lab = lab
         self.pending = b""

@@ -1,0 +1,194 @@
+#include "bench/gpu_landing.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/codec/sparse.h"
+#include "bench/measured.h"
+#include "intra/coalesce.h"
+
+#define CLASSES 8u
+
+struct gpu_landing {
+    struct real_device *real;
+    struct tb_gpu_memory *memory;
+    struct tb_gpu_stage *stage; /* NULL until a version is staged */
+    struct tb_together proofs;
+    uint8_t *tensor;
+    uint64_t bytes;
+    uint32_t chunks;
+    uint8_t *version, *forms; /* of the host; a form has the place of its chunk */
+    struct tb_gpu_piece *bases;
+    struct tb_gpu_new_delta *deltas;
+    struct tb_digest *truth;
+    void (*land)(struct gpu_landing *l, uint32_t i); /* of this round */
+    atomic_uint next;
+    pthread_barrier_t barrier;
+};
+
+static _Noreturn void die(const char *what)
+{
+    fprintf(stderr, "gpu_speed: %s\n", what);
+    exit(1);
+}
+
+static void *must(void *memory)
+{
+    if (memory == NULL) die("no memory");
+    return memory;
+}
+
+static uint64_t place_of(uint32_t i)
+{
+    return i * GPU_LANDING_CHUNK_BYTES;
+}
+
+static void check(const struct gpu_landing *l, uint32_t i, const struct tb_digest *got)
+{
+    if (!tb_digest_equal(got, &l->truth[i])) die("a chunk that landed has the wrong digest");
+}
+
+/* ---- one chunk, by one of the threads ---- */
+
+static void stage_chunk(struct gpu_landing *l, uint32_t i)
+{
+    struct tb_gpu_landing landing = {.at = tb_gpu_stage_base(l->stage) + place_of(i),
+                                     .bytes = GPU_LANDING_CHUNK_BYTES,
+                                     .from = l->version + place_of(i)};
+    if (tb_gpu_stage_take(l->stage, &landing) != TB_OK) die("a chunk was not staged");
+    check(l, i, &landing.digest);
+}
+
+/* As intra/client/follow/patch_device.c asks for proofs. */
+struct proof {
+    struct tb_asked asked;
+    struct tb_gpu_delta delta;
+};
+
+static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
+{
+    struct gpu_landing *l = user;
+    struct tb_gpu_delta deltas[TB_TOGETHER_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        deltas[i] = ((const struct proof *)all[i])->delta;
+    const enum tb_status status = tb_gpu_prove(l->memory, deltas, count);
+    for (uint32_t i = 0; i < count; i++)
+        ((struct proof *)all[i])->delta = deltas[i];
+    return status;
+}
+
+static void prove_chunk(struct gpu_landing *l, uint32_t i)
+{
+    struct proof mine = {.delta = {.pieces = &l->bases[i],
+                                   .piece_count = 1,
+                                   .bytes = GPU_LANDING_CHUNK_BYTES,
+                                   .form_bytes = l->deltas[i].form_bytes,
+                                   .form = l->deltas[i].form}};
+    if (tb_together_ask(&l->proofs, &mine.asked) != TB_OK) die("a delta was not proven");
+    if (!mine.delta.patched) die("a delta was refused");
+    check(l, i, &mine.delta.digest);
+}
+
+/* ---- a round: all chunks, by all threads ---- */
+
+static void *take_chunks(void *user)
+{
+    struct gpu_landing *l = user;
+    (void)pthread_barrier_wait(&l->barrier);
+    for (uint32_t i = atomic_fetch_add(&l->next, 1); i < l->chunks; i = atomic_fetch_add(&l->next, 1))
+        l->land(l, i);
+    (void)pthread_barrier_wait(&l->barrier);
+    return NULL;
+}
+
+static double land_all(struct gpu_landing *l, void (*land)(struct gpu_landing *l, uint32_t i))
+{
+    pthread_t threads[GPU_LANDING_THREADS];
+    l->land = land;
+    atomic_store(&l->next, 0);
+    for (uint32_t t = 0; t < GPU_LANDING_THREADS; t++)
+        if (pthread_create(&threads[t], NULL, take_chunks, l) != 0) die("no thread");
+    (void)pthread_barrier_wait(&l->barrier);
+    const double began = measured_now_s();
+    (void)pthread_barrier_wait(&l->barrier);
+    const double took = measured_now_s() - began;
+    for (uint32_t t = 0; t < GPU_LANDING_THREADS; t++)
+        (void)pthread_join(threads[t], NULL);
+    return took;
+}
+
+double gpu_landing_stage(struct gpu_landing *l)
+{
+    char why[TB_GPU_WHY_BYTES];
+    if (l->stage == NULL && tb_gpu_stage_open(l->memory, l->bytes, &l->stage, why) != TB_OK) die(why);
+    return land_all(l, stage_chunk);
+}
+
+double gpu_landing_prove(struct gpu_landing *l)
+{
+    return land_all(l, prove_chunk);
+}
+
+/* ---- what lands ---- */
+
+void gpu_landing_fill(struct gpu_landing *l, const uint8_t *version)
+{
+    memcpy(l->version, version, l->bytes);
+    for (uint32_t i = 0; i < l->chunks; i++)
+        l->truth[i] = tb_digest_of(l->version + place_of(i), GPU_LANDING_CHUNK_BYTES);
+}
+
+void gpu_landing_encode(struct gpu_landing *l, const void *base)
+{
+    real_device_copy(l->real, l->tensor, base, l->bytes);
+    for (uint32_t i = 0; i < l->chunks; i++) {
+        l->bases[i] = (struct tb_gpu_piece){l->tensor + place_of(i), GPU_LANDING_CHUNK_BYTES};
+        l->deltas[i] = (struct tb_gpu_new_delta){.pieces = &l->bases[i],
+                                                 .piece_count = 1,
+                                                 .bytes = GPU_LANDING_CHUNK_BYTES,
+                                                 .chunk = l->version + place_of(i),
+                                                 .kind = tb_sparse_kind_of(TB_DTYPE_BF16),
+                                                 .classes = CLASSES,
+                                                 .form = l->forms + place_of(i)};
+    }
+    if (tb_gpu_encode(l->memory, l->deltas, l->chunks) != TB_OK) die("a version was not encoded");
+    for (uint32_t i = 0; i < l->chunks; i++)
+        if (l->deltas[i].form_bytes == 0) die("a chunk has no delta");
+}
+
+struct gpu_landing *gpu_landing_new(struct real_device *real, struct tb_gpu_memory *memory, uint8_t *tensor,
+                                    uint64_t bytes)
+{
+    struct gpu_landing *l = must(calloc(1, sizeof *l));
+    l->real = real;
+    l->memory = memory;
+    l->tensor = tensor;
+    l->bytes = bytes;
+    l->chunks = (uint32_t)(bytes / GPU_LANDING_CHUNK_BYTES);
+    l->version = measured_shared_memory(bytes, 1);
+    l->forms = measured_memory(bytes, 1);
+    l->bases = must(calloc(l->chunks, sizeof *l->bases));
+    l->deltas = must(calloc(l->chunks, sizeof *l->deltas));
+    l->truth = must(calloc(l->chunks, sizeof *l->truth));
+    tb_together_init(&l->proofs, prove_all, l);
+    if (pthread_barrier_init(&l->barrier, NULL, GPU_LANDING_THREADS + 1) != 0) die("no barrier");
+    return l;
+}
+
+void gpu_landing_free(struct gpu_landing *l)
+{
+    if (l == NULL) return;
+    tb_gpu_stage_close(l->stage);
+    tb_together_fini(&l->proofs);
+    (void)pthread_barrier_destroy(&l->barrier);
+    (void)munmap(l->version, l->bytes);
+    (void)munmap(l->forms, l->bytes);
+    free(l->bases);
+    free(l->deltas);
+    free(l->truth);
+    free(l);
+}
