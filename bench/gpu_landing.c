@@ -1,6 +1,7 @@
 #include "bench/gpu_landing.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,15 +10,28 @@
 
 #include "base/codec/sparse.h"
 #include "bench/measured.h"
-#include "intra/coalesce.h"
+#include "intra/cuda_part_deltas.h"
+#include "intra/cuda_part_stage.h"
 
 #define CLASSES 8u
+
+/* A chunk that the device has. */
+struct landing_chunk {
+    union {
+        struct tb_gpu_landing whole;
+        struct tb_gpu_proof delta;
+    } asked; /* the first member */
+    struct gpu_landing *landing;
+    uint32_t i;
+};
 
 struct gpu_landing {
     struct real_device *real;
     struct tb_gpu_memory *memory;
-    struct tb_gpu_stage *stage; /* NULL until a version is staged */
-    struct tb_together proofs;
+    struct tb_gpu_stage *stage;   /* NULL until a version is staged */
+    struct tb_gpu_proofs *proofs; /* of this round */
+    struct landing_chunk *asked;
+    atomic_uint answered;
     uint8_t *tensor;
     uint64_t bytes;
     uint32_t chunks;
@@ -52,45 +66,53 @@ static void check(const struct gpu_landing *l, uint32_t i, const struct tb_diges
     if (!tb_digest_equal(got, &l->truth[i])) die("a chunk that landed has the wrong digest");
 }
 
-/* ---- one chunk, by one of the threads ---- */
+/* ---- one chunk, by one of the threads; as a hop's ---- */
+
+static void on_staged(struct tb_gpu_ask *ask, enum tb_status status)
+{
+    const struct landing_chunk *c = (const struct landing_chunk *)ask;
+    struct gpu_landing *l = c->landing;
+    if (status != TB_OK) die("a chunk was not staged");
+    check(l, c->i, &c->asked.whole.digest);
+    tb_gpu_stage_give(l->stage, (uint8_t *)(uintptr_t)c->asked.whole.from);
+    atomic_fetch_add(&l->answered, 1);
+}
 
 static void stage_chunk(struct gpu_landing *l, uint32_t i)
 {
-    struct tb_gpu_landing landing = {.at = tb_gpu_stage_base(l->stage) + place_of(i),
-                                     .bytes = GPU_LANDING_CHUNK_BYTES,
-                                     .from = l->version + place_of(i)};
-    if (tb_gpu_stage_take(l->stage, &landing) != TB_OK) die("a chunk was not staged");
-    check(l, i, &landing.digest);
+    struct landing_chunk *c = &l->asked[i];
+    uint8_t *lent;
+    while ((lent = tb_gpu_stage_lend(l->stage, (uint32_t)GPU_LANDING_CHUNK_BYTES)) == NULL)
+        sched_yield(); /* a hop asks for no more than the ring takes */
+    memcpy(lent, l->version + place_of(i), GPU_LANDING_CHUNK_BYTES);
+    *c = (struct landing_chunk){.landing = l, .i = i};
+    c->asked.whole = (struct tb_gpu_landing){.asked.answer = on_staged,
+                                             .at = tb_gpu_stage_base(l->stage) + place_of(i),
+                                             .bytes = (uint32_t)GPU_LANDING_CHUNK_BYTES,
+                                             .from = lent};
+    tb_gpu_stage_take(l->stage, &c->asked.whole);
 }
 
-/* As intra/client/follow/patch_device.c asks for proofs. */
-struct proof {
-    struct tb_asked asked;
-    struct tb_gpu_delta delta;
-};
-
-static enum tb_status prove_all(void *user, struct tb_asked *const *all, uint32_t count)
+static void on_proven(struct tb_gpu_ask *ask, enum tb_status status)
 {
-    struct gpu_landing *l = user;
-    struct tb_gpu_delta deltas[TB_TOGETHER_MAX];
-    for (uint32_t i = 0; i < count; i++)
-        deltas[i] = ((const struct proof *)all[i])->delta;
-    const enum tb_status status = tb_gpu_prove(l->memory, deltas, count);
-    for (uint32_t i = 0; i < count; i++)
-        ((struct proof *)all[i])->delta = deltas[i];
-    return status;
+    const struct landing_chunk *c = (const struct landing_chunk *)ask;
+    if (status != TB_OK) die("a delta was not proven");
+    if (!c->asked.delta.delta.patched) die("a delta was refused");
+    check(c->landing, c->i, &c->asked.delta.delta.digest);
+    atomic_fetch_add(&c->landing->answered, 1);
 }
 
 static void prove_chunk(struct gpu_landing *l, uint32_t i)
 {
-    struct proof mine = {.delta = {.pieces = &l->bases[i],
-                                   .piece_count = 1,
-                                   .bytes = GPU_LANDING_CHUNK_BYTES,
-                                   .form_bytes = l->deltas[i].form_bytes,
-                                   .form = l->deltas[i].form}};
-    if (tb_together_ask(&l->proofs, &mine.asked) != TB_OK) die("a delta was not proven");
-    if (!mine.delta.patched) die("a delta was refused");
-    check(l, i, &mine.delta.digest);
+    struct landing_chunk *c = &l->asked[i];
+    *c = (struct landing_chunk){.landing = l, .i = i};
+    c->asked.delta = (struct tb_gpu_proof){.asked.answer = on_proven,
+                                           .delta = {.pieces = &l->bases[i],
+                                                     .piece_count = 1,
+                                                     .bytes = (uint32_t)GPU_LANDING_CHUNK_BYTES,
+                                                     .form_bytes = l->deltas[i].form_bytes,
+                                                     .form = l->deltas[i].form}};
+    tb_gpu_proofs_ask(l->proofs, &c->asked.delta);
 }
 
 /* ---- a round: all chunks, by all threads ---- */
@@ -110,11 +132,14 @@ static double land_all(struct gpu_landing *l, void (*land)(struct gpu_landing *l
     pthread_t threads[GPU_LANDING_THREADS];
     l->land = land;
     atomic_store(&l->next, 0);
+    atomic_store(&l->answered, 0);
     for (uint32_t t = 0; t < GPU_LANDING_THREADS; t++)
         if (pthread_create(&threads[t], NULL, take_chunks, l) != 0) die("no thread");
     (void)pthread_barrier_wait(&l->barrier);
     const double began = measured_now_s();
     (void)pthread_barrier_wait(&l->barrier);
+    while (atomic_load(&l->answered) < l->chunks)
+        sched_yield();
     const double took = measured_now_s() - began;
     for (uint32_t t = 0; t < GPU_LANDING_THREADS; t++)
         (void)pthread_join(threads[t], NULL);
@@ -124,13 +149,29 @@ static double land_all(struct gpu_landing *l, void (*land)(struct gpu_landing *l
 double gpu_landing_stage(struct gpu_landing *l)
 {
     char why[TB_GPU_WHY_BYTES];
-    if (l->stage == NULL && tb_gpu_stage_open(l->memory, l->bytes, &l->stage, why) != TB_OK) die(why);
+    const struct tb_gpu_stage_size size = {l->bytes, (uint32_t)GPU_LANDING_CHUNK_BYTES};
+    if (l->stage == NULL && tb_gpu_stage_open(l->memory, &size, &l->stage, why) != TB_OK) die(why);
     return land_all(l, stage_chunk);
+}
+
+static bool holds(void *user)
+{
+    (void)user;
+    return true;
+}
+
+static void over(void *user)
+{
+    (void)user;
 }
 
 double gpu_landing_prove(struct gpu_landing *l)
 {
-    return land_all(l, prove_chunk);
+    const struct tb_gpu_proofs_user user = {holds, over, NULL};
+    if (tb_gpu_proofs_open(l->memory, &user, l->bytes / 16, &l->proofs) != TB_OK) die("no proofs");
+    const double took = land_all(l, prove_chunk);
+    tb_gpu_proofs_close(l->proofs);
+    return took;
 }
 
 /* ---- what lands ---- */
@@ -174,7 +215,7 @@ struct gpu_landing *gpu_landing_new(struct real_device *real, struct tb_gpu_memo
     l->bases = must(calloc(l->chunks, sizeof *l->bases));
     l->deltas = must(calloc(l->chunks, sizeof *l->deltas));
     l->truth = must(calloc(l->chunks, sizeof *l->truth));
-    tb_together_init(&l->proofs, prove_all, l);
+    l->asked = must(calloc(l->chunks, sizeof *l->asked));
     if (pthread_barrier_init(&l->barrier, NULL, GPU_LANDING_THREADS + 1) != 0) die("no barrier");
     return l;
 }
@@ -183,10 +224,10 @@ void gpu_landing_free(struct gpu_landing *l)
 {
     if (l == NULL) return;
     tb_gpu_stage_close(l->stage);
-    tb_together_fini(&l->proofs);
     (void)pthread_barrier_destroy(&l->barrier);
     (void)munmap(l->version, l->bytes);
     (void)munmap(l->forms, l->bytes);
+    free(l->asked);
     free(l->bases);
     free(l->deltas);
     free(l->truth);
