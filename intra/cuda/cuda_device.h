@@ -40,6 +40,7 @@ struct tb_cuda_device {
     CUmodule module; /* NULL: it has no kernels of ours, and */
     char why_cores[80];
     CUfunction kernels[TB_CUDA_KERNELS];
+    uint32_t blocks[TB_CUDA_KERNELS]; /* of each kernel that fit on it; 0: the driver does not say */
 };
 
 struct tb_gpu {

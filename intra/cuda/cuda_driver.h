@@ -62,7 +62,8 @@
     X(ipc_open, cuIpcOpenMemHandle, 11000)                                                                   \
     X(ipc_close, cuIpcCloseMemHandle, 4010)                                                                  \
     X(device_uuid, cuDeviceGetUuid, 11040)                                                                   \
-    X(device_pci, cuDeviceGetPCIBusId, 4010)
+    X(device_pci, cuDeviceGetPCIBusId, 4010)                                                                 \
+    X(blocks_at_a_time, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050)
 
 struct tb_cuda_driver {
 #define TB_CUDA_FIELD(field, entry, version) PFN_##entry##_v##version field;

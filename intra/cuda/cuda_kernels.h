@@ -20,9 +20,10 @@ void tb_cuda_replace_image(const void *image);
 void tb_cuda_kernels_load(const struct tb_gpu *gpu, struct tb_cuda_device *device);
 void tb_cuda_kernels_unload(const struct tb_gpu *gpu, struct tb_cuda_device *device);
 
-/* `count` jobs that stand on the device, one block each unless `blocks` is less; encode and patch
- * need TB_KERNEL_SCRATCH_BYTES of device memory for each block, the others none. Asynchronous, in
- * the current context. */
+/* `count` jobs that stand on the device, one block each unless `blocks` is less. Encode and patch
+ * need TB_KERNEL_SCRATCH_BYTES of device memory for each of `blocks`, the others none; of them no
+ * more blocks are launched than the device works on at a time. Asynchronous, in the current
+ * context. */
 struct tb_cuda_launch {
     enum tb_cuda_kernel kernel;
     CUdeviceptr jobs;

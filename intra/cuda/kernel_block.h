@@ -6,21 +6,21 @@
 #include "intra/cuda/kernel_jobs.h"
 
 /* The sum of the numbers that the threads before this one gave; *total_out is the sum of all.
- * `sums` has a number for each thread. */
-TB_DEVICE uint64_t tb_block_scan(const struct tb_block *b, uint64_t *sums, uint64_t mine, uint64_t *total_out)
+ * `sums` has a number for each warp. */
+TB_DEVICE uint32_t tb_block_before(const struct tb_block *b, uint32_t *sums, uint32_t mine,
+                                   uint32_t *total_out)
 {
-    sums[b->thread] = mine;
+    const uint32_t upto = tb_warp_upto(b, mine), warps = b->threads / tb_lanes(b);
+    uint32_t before = upto - mine, total = 0;
+    if (tb_lane(b) + 1 == tb_lanes(b)) sums[tb_warp(b)] = upto;
     tb_block_sync(b);
-    for (uint32_t step = 1; step < b->threads; step *= 2) {
-        const uint64_t more = b->thread >= step ? sums[b->thread - step] : 0;
-        tb_block_sync(b);
-        sums[b->thread] += more;
-        tb_block_sync(b);
+    for (uint32_t w = 0; w < warps; w++) {
+        before += w < tb_warp(b) ? sums[w] : 0;
+        total += sums[w];
     }
-    const uint64_t upto = sums[b->thread];
-    *total_out = sums[b->threads - 1];
     tb_block_sync(b);
-    return upto - mine;
+    *total_out = total;
+    return before;
 }
 
 struct tb_share { /* the items of one thread, one behind the other */

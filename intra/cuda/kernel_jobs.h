@@ -9,12 +9,13 @@
 #include <stdint.h>
 
 #define TB_KERNEL_THREADS     256u /* of a block */
+#define TB_KERNEL_WARPS_MAX   32u
 #define TB_KERNEL_DIGEST_MIN  241u /* fewer bytes are digested in another way, by the host */
 #define TB_KERNEL_CLASSES_MAX 16u
 #define TB_KERNEL_SECTION     65536u /* elements */
 #define TB_KERNEL_WORDS       (TB_KERNEL_SECTION / 64u)
-/* Scratch of a block: keys, places and differences of one section. */
-#define TB_KERNEL_SCRATCH_BYTES (TB_KERNEL_SECTION * (1u + 2u + 2u + 4u))
+/* Scratch of a block: what of one section changed. */
+#define TB_KERNEL_SCRATCH_BYTES (TB_KERNEL_SECTION * (4u + 2u + 2u + 2u + 2u + 1u))
 
 struct tb_digest_job {
     const uint8_t *bytes;

@@ -347,6 +347,17 @@ static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy,
     return fake_cuda_end(CUDA_SUCCESS);
 }
 
+static CUresult CUDAAPI e_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction f, int threads,
+                                                                      size_t shared)
+{
+    (void)shared;
+    BEGIN_IN_CONTEXT("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    (void)kernel_of(f);
+    MUST(threads == TB_KERNEL_THREADS, "blocks of another size");
+    *blocks = 2;
+    return fake_cuda_end(CUDA_SUCCESS);
+}
+
 void fake_cuda_stream_entries(struct tb_cuda_driver *d)
 {
     d->copy_async = e_cuMemcpyAsync;
@@ -364,6 +375,7 @@ void fake_cuda_stream_entries(struct tb_cuda_driver *d)
     d->module_unload = e_cuModuleUnload;
     d->module_function = e_cuModuleGetFunction;
     d->launch = e_cuLaunchKernel;
+    d->blocks_at_a_time = e_cuOccupancyMaxActiveBlocksPerMultiprocessor;
 }
 
 bool fake_cuda_idle(void)

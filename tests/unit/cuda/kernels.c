@@ -11,7 +11,7 @@
 #include "unit/cuda/kernels_on_cores.h"
 #include "unit/cuda/steps.h"
 
-static const uint32_t blocks[] = {1, 3, 8};
+static const uint32_t blocks[] = {1, 3, 8, 32, 64};
 #define BLOCKS (sizeof blocks / sizeof blocks[0])
 
 /* ---- digests ---- */
