@@ -1,5 +1,6 @@
 /* gpu_landing.h - a version lands on a GPU in chunks, from several threads of a worker, as whole
- * chunks or as deltas. What lands is looked at: a wrong digest ends the program. */
+ * chunks or as deltas. Each chunk's digest is compared with the host's; a wrong one ends the
+ * program. */
 #ifndef TB_BENCH_GPU_LANDING_H
 #define TB_BENCH_GPU_LANDING_H
 
@@ -17,7 +18,7 @@ void gpu_landing_free(struct gpu_landing *l); /* NULL is fine */
 
 /* Copies a version into pageable host memory, where it stands as another worker's would. */
 void gpu_landing_fill(struct gpu_landing *l, const uint8_t *version);
-/* Then the tensor becomes `base`, of the device, and the version's deltas against it are encoded. */
+/* Then the tensor becomes `base`, of the device, and the deltas against it are encoded. */
 void gpu_landing_encode(struct gpu_landing *l, const void *base);
 
 /* Seconds in which the whole version lands and is digested on the device; all threads at once. */

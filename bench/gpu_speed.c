@@ -5,9 +5,10 @@
  *
  * Ours: a pass that publishes from device memory (gather, digest, copy to the host); moves that
  * activate into it (whole, slices, small tensors); another process's READs by a tray (CUDA IPC);
- * a version that lands and is digested on the device, from 16 threads (whole chunks from host memory,
- * and deltas that are applied for it: bench/gpu_landing.c); the digest by itself; encoding a delta in
- * which 2 % of the BF16 elements changed by one unit (one class and eight), and patching with it.
+ * a version that lands and is digested on the device, from 16 threads (whole chunks from host
+ * memory, and deltas that are applied for it: bench/gpu_landing.c); the digest by itself; encoding
+ * a delta in which 2 % of the BF16 elements changed by one unit (one class and eight), and patching
+ * with it.
  *
  * Chunks of 1 MiB. Every rate is the median of the rounds, and the bytes of one version are
  * counted once. Needs a device: else exit code 77 and the reason. */
