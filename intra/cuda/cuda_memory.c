@@ -136,16 +136,25 @@ static size_t batch_room(const struct tb_gpu_memory *m)
     return (size_t)m->batch_bytes + (size_t)TB_CUDA_BATCH_CHUNKS * TB_CUDA_CHUNK_ALIGN;
 }
 
-#define BLOCKS_BYTES ((size_t)TB_CUDA_PATCH_BLOCKS * TB_KERNEL_SCRATCH_BYTES)
+static size_t blocks_bytes(const struct tb_gpu_memory *m)
+{
+    return (size_t)m->patch_blocks * TB_KERNEL_SCRATCH_BYTES;
+}
 
-static uint64_t batch_bytes(const struct tb_gpu_memory *m)
+static uint64_t between(uint64_t value, uint64_t least, uint64_t most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+static void choose_sizes(struct tb_gpu_memory *m)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < m->range_count; i++)
         bytes += m->ranges[i].bytes;
-    bytes = bytes / TB_CUDA_BATCH_PART / TB_CHUNK_BYTES_MAX * TB_CHUNK_BYTES_MAX;
-    if (bytes < TB_CUDA_BATCH_BYTES) return TB_CUDA_BATCH_BYTES;
-    return bytes < TB_CUDA_BATCH_BYTES_MAX ? bytes : TB_CUDA_BATCH_BYTES_MAX;
+    const uint64_t part = bytes / TB_CUDA_BATCH_PART / TB_CHUNK_BYTES_MAX * TB_CHUNK_BYTES_MAX;
+    m->batch_bytes = between(part, TB_CUDA_BATCH_BYTES, TB_CUDA_BATCH_BYTES_MAX);
+    m->patch_blocks =
+        (uint32_t)between(bytes / TB_CUDA_PATCH_BLOCK_OF, TB_CUDA_PATCH_BLOCKS_MIN, TB_CUDA_PATCH_BLOCKS_MAX);
 }
 
 static enum tb_status open_lane(const struct tb_gpu_memory *m, struct tb_cuda_lane *lane)
@@ -195,7 +204,7 @@ static bool new_patch_room(const struct tb_gpu_memory *m, struct tb_cuda_lane *l
     void *host = NULL;
     if (cu->mem_alloc(&lane->forms, batch_room(m)) != CUDA_SUCCESS) return false;
     if (cu->mem_alloc(&lane->bases, batch_room(m)) != CUDA_SUCCESS) return false;
-    if (cu->mem_alloc(&lane->blocks, BLOCKS_BYTES) != CUDA_SUCCESS) return false;
+    if (cu->mem_alloc(&lane->blocks, blocks_bytes(m)) != CUDA_SUCCESS) return false;
     if (cu->host_alloc(&host, batch_room(m), 0) != CUDA_SUCCESS) return false;
     lane->host_forms = host;
     return true;
@@ -209,7 +218,7 @@ bool tb_cuda_may_patch(struct tb_gpu_memory *m)
         if (m->lanes[i].host_forms != NULL || new_patch_room(m, &m->lanes[i])) continue;
         tb_log(TB_LOG_WARN, "gpu.no_room", "device=%d bytes=%llu action=chunks_come_whole",
                (int)m->device->handle,
-               (unsigned long long)(TB_CUDA_LANES * (2 * batch_room(m) + BLOCKS_BYTES)));
+               (unsigned long long)(TB_CUDA_LANES * (2 * batch_room(m) + blocks_bytes(m))));
         atomic_store(&m->no_patch_room, true);
         for (uint32_t k = 0; k < TB_CUDA_LANES; k++)
             free_patch_room(m, &m->lanes[k]);
@@ -313,7 +322,7 @@ static enum tb_status begin(struct tb_gpu_memory *m)
     pthread_mutex_init(&m->lock, NULL);
     pthread_mutex_init(&m->export_lock, NULL);
     count_memory(m->gpu, 1);
-    m->batch_bytes = batch_bytes(m);
+    choose_sizes(m);
     const enum tb_status status = open_lanes(m);
     if (status != TB_OK) tb_gpu_memory_close(m);
     return status;
@@ -598,7 +607,7 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
     const struct tb_cuda_launch l = {.kernel = kernel,
                                      .jobs = (CUdeviceptr)(uintptr_t)jobs,
                                      .count = count,
-                                     .blocks = needs_scratch ? TB_CUDA_PATCH_BLOCKS : count,
+                                     .blocks = needs_scratch ? m->patch_blocks : count,
                                      .scratch = m->lanes[lane].blocks};
     return tb_cuda_launch(m->gpu, m->device, m->lanes[lane].stream, &l);
 }

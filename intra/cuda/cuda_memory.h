@@ -25,9 +25,11 @@
 #define TB_CUDA_BATCH_BYTES_MAX (8 * TB_CHUNK_BYTES_MAX)
 #define TB_CUDA_BATCH_PART      256u
 
-/* Blocks of a lane that patch or encode at a time: those of both are as many as a large device has
- * processors, at 0.6 MB each. */
-#define TB_CUDA_PATCH_BLOCKS 64u
+/* Blocks of a lane that patch or encode at a time, each with a scratch of its own: a part of the
+ * memory, within bounds. */
+#define TB_CUDA_PATCH_BLOCKS_MIN 64u
+#define TB_CUDA_PATCH_BLOCKS_MAX 256u
+#define TB_CUDA_PATCH_BLOCK_OF   ((uint64_t)32 << 20)
 
 /* Of a batch, by one launch; larger ones are copied by themselves, and so are those that
  * there is no place for. */
@@ -55,7 +57,7 @@ struct tb_cuda_lane {
     /* For patches, from the first one on; all or none. */
     CUdeviceptr forms;   /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
     CUdeviceptr bases;   /* likewise, of chunks that are encoded */
-    CUdeviceptr blocks;  /* what TB_CUDA_PATCH_BLOCKS of the kernel work on */
+    CUdeviceptr blocks;  /* what patch_blocks of the kernel work on */
     uint8_t *host_forms; /* pinned; what goes up, then what comes down */
 };
 
