@@ -74,6 +74,7 @@ struct tb_gpu_memory {
     bool *has;                    /* of each tensor: on the device */
     struct tb_cuda_range *ranges; /* ascending */
     uint32_t range_count;
+    uint32_t patch_blocks;       /* of a lane that patch or encode at a time */
     uint64_t batch_bytes;        /* that a lane carries at a time; TB_CUDA_BATCH_BYTES and more */
     pthread_mutex_t export_lock; /* over `dmabuf` of ranges: who exports does not wait for a job */
     pthread_mutex_t lock;        /* over all below */
