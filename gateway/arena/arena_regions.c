@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_inner.h"
 
 static struct tb_arena_region **bucket_of(struct tb_arena *arena, const struct tb_id *uid)

@@ -9,6 +9,7 @@
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/plans.h"
 #include "gateway/catalog/rules/settle.h"

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/following.h"
 #include "gateway/cli/options.h"

@@ -6,9 +6,9 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "gateway/cli/following.h"
 #include "gateway/cli/unbundle.h"
 

@@ -18,6 +18,7 @@
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_told.h"
 #include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
 

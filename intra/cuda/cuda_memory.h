@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/layout/chunk_cut.h"
 #include "intra/cuda/cuda_kernels.h"
 
 #define TB_CUDA_LANES 2u

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/cuda/cuda_memory.h"
 
 #define BLOCK_BYTES  ((uint64_t)2 << 20) /* a driver's: dma-bufs are of whole pages */

@@ -7,7 +7,9 @@
 #define TB_INTRA_HOP_INSIDE_H
 
 #include "base/scratch_memory.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop.h"
 #include "intra/hop/hop_life.h"
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "intra/session_msg.h"
 #include "world.h"
 #include "world_clients.h"

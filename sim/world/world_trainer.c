@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/session_msg.h"
 #include "world.h"

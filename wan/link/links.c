@@ -4,14 +4,16 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/net/listen.h"
 #include "wan/link/link.h"
 #include "wan/link/links_check.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_told.h"
 #include "wan/link/path/link_dial.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/path/link_segment.h"

@@ -2,6 +2,7 @@
  * there were any to acknowledge, by the kernel's own count. A writer that has nothing to write,
  * because it encodes, is no slow link. */
 #include "base/assert.h"
+#include "base/net/chan_facts.h"
 #include "base/net/tcp.h"
 #include "wan/send/feed_choice.h"
 #include "wan/stream/stream.h"

@@ -11,6 +11,7 @@
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_t site)

@@ -6,13 +6,15 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/session_msg.h"
+#include "intra/transport/transport_words.h"
 
 #define MEMBERS_MAX 16384u /* of one answer: about 8 MB of text */
 #define NOT_LISTED  UINT32_MAX

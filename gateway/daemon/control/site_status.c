@@ -4,8 +4,9 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
@@ -25,8 +26,12 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "tombolo/version.h"
+#include "wan/link/links_stats.h"
 
 #define HOPS_MAX 1024u /* of one answer */
 

@@ -13,8 +13,9 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
@@ -24,6 +25,7 @@
 #include "gateway/daemon/links/crossing_room.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/shutdown.h"
+#include "wan/link/links_stats.h"
 
 #define QUIET_NS  TB_MS(500)     /* since the last version was announced: there are no more */
 #define SILENT_NS TB_SECONDS(3)  /* since a link came up, and none was: there is none */

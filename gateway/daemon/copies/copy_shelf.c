@@ -8,8 +8,8 @@
  * by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/daemon/copies/copy_shelf.h"

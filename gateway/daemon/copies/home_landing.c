@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
@@ -15,9 +15,11 @@
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
+#include "wan/send/codec_pace.h"
 #include "wan/send/encoded_chunks.h"
 
 #define HOP_RETRY_NS TB_MS(200)

@@ -5,7 +5,7 @@
 #include <uv.h>
 
 #include "gateway/catalog/todos.h"
-#include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/session_msg.h"
 
 struct tb_copy;

@@ -19,6 +19,7 @@
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 

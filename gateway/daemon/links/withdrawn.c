@@ -7,12 +7,16 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
+#include "gateway/store/store_load.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_told.h"
 
 static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, uint32_t *oldest_out)
 {

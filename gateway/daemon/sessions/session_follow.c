@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
@@ -24,6 +24,7 @@
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/daemon/sessions/session_told.h"
 #include "intra/session_msg.h"
 
 #define NO_LISTEN                                                                                            \
@@ -163,25 +164,6 @@ enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wir
         break;
     }
     return TB_OK;
-}
-
-void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL;
-         at = &(*at)->next) {
-        struct tb_pending_wait *w = *at;
-        if (w->handle != todo->wait) continue;
-        *at = w->next;
-        if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
-            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole, 0};
-            TB_WORKER_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_WORKER_SMALL, tb_session_version_encode);
-        } else {
-            tb_worker_reply(s, w->request, todo->status, "");
-        }
-        tb_free(w);
-        return;
-    }
 }
 
 /* ---- staging ---- */
@@ -420,46 +402,4 @@ enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wir
                    tb_session_status_text_encode);
     free(text);
     return TB_OK;
-}
-
-/* ---- what the catalog tells them ---- */
-
-static bool publishes(const struct tb_worker_session *s, const struct tb_id *uid)
-{
-    struct tb_catalog_reference_view view;
-    for (uint32_t cursor = 0; tb_catalog_reference_at(s->d->catalog, &cursor, &view);)
-        if (view.kind == TB_REFERENCE_PUBLISHER && tb_id_equal(&view.session, &s->id) &&
-            tb_id_equal(&view.uid, uid))
-            return true;
-    return false;
-}
-
-static bool has_sealed(const struct tb_worker_session *s, const struct tb_id *uid)
-{
-    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
-        if (e->shard != TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, uid)) return true;
-    return false;
-}
-
-/* P7: a version that ends takes its references along, and nobody unpublishes it any more. */
-static void exports_end(struct tb_worker_session *s, const struct tb_id *uid)
-{
-    if (has_sealed(s, uid) && !publishes(s, uid)) tb_worker_exports_drop(s, uid, TB_CATALOG_ALL_SHARDS);
-}
-
-void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    if (s == NULL) return;
-    if (todo->status < TB_OK) exports_end(s, &todo->uid);
-    const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
-    TB_WORKER_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_WORKER_SMALL, tb_session_version_state_encode);
-}
-
-void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    if (s == NULL) return;
-    const struct tb_session_go m = {todo->subscription, todo->uid};
-    TB_WORKER_SEND(s, TB_SESSION_GO, 0, &m, TB_WORKER_SMALL, tb_session_go_encode);
 }

@@ -15,6 +15,7 @@
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/session_msg.h"
 
 struct plan_source {

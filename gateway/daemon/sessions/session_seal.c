@@ -4,8 +4,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/blob_name.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"

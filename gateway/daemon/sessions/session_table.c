@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/sessions/session_table.h"

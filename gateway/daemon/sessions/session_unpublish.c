@@ -1,8 +1,8 @@
 /* session_unpublish.c - UNPUBLISH: a rank takes memory back that it had published. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/copies/copies.h"

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/leases.h"

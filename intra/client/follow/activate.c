@@ -8,7 +8,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/buffer_switch.h"
 #include "intra/client/follow/stage.h"

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_slices.h"
 #include "intra/client/follow/staging_fill.h"
 #include "intra/client/follow/staging_places.h"
@@ -15,6 +15,7 @@
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
 
 static void free_staging(struct tb_staging *st)
 {

@@ -11,6 +11,7 @@
 #include "intra/client/follow/staging_life.h"
 #include "intra/client/memory/registration.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/session_msg.h"
 

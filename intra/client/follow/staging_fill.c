@@ -8,15 +8,17 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 

@@ -3,12 +3,12 @@
 #include "intra/client/follow/staging_notices.h"
 
 #include "base/clock.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/transport/transport_words.h"
 
 void tb_staging_export_notice(struct tb_session *s, const struct tb_staging *st)
 {

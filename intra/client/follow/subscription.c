@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 #include "base/log.h"
 #include "intra/client/follow/stage.h"
 #include "intra/client/follow/staged_use.h"

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"

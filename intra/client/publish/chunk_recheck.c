@@ -12,9 +12,9 @@
 
 #include <inttypes.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 #include "base/log.h"
 #include "intra/client/follow/staged_use.h"

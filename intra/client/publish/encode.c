@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/codec/codec.h"
-#include "base/fault.h"
 #include "base/scratch_memory.h"
 
 #define BATCH_EACH  4u  /* chunks of a thread in a batch: after it other tasks have their turn */

@@ -11,6 +11,7 @@
 #include "intra/client/publish/publication_life.h"
 #include "intra/client/session/request.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/fabric/source_descriptor.h"
 

@@ -2,8 +2,8 @@
  * the file that it maps. The session thread looks, and tells the log and the gateway. */
 #include "intra/client/publish/publication_watch.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/publish/publication.h"

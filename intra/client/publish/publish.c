@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/blob_name.h"
 #include "base/log.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"

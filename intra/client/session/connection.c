@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "base/net/chan_facts.h"
 #include "base/net/resolve.h"
 #include "base/thread.h"
 #include "intra/client/follow/staging_fill.h"

@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "intra/client/session/session.h"
 
 #define LEASE_MS_MIN 300u

@@ -14,6 +14,7 @@
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
 
 static enum tb_status on_manifest(struct tb_session *s, struct tb_reader *payload)
 {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/stage_request.h"
 #include "intra/client/follow/staged_use.h"

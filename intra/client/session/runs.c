@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 

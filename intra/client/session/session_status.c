@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
@@ -13,6 +12,9 @@
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 
 #define SITE_STATUS_MS 10000u
 

@@ -8,7 +8,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 

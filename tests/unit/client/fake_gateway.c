@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "tests/unit/scratch.h"
 

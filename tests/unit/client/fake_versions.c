@@ -5,7 +5,11 @@
 
 #include "base/clock.h"
 #include "base/codec/codec.h"
+#include "base/layout/chunk_cut.h"
 #include "base/layout/shelf.h"
+#include "base/layout/version_key.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 

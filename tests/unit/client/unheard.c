@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "intra/fabric/fabric_hops.h"
 #include "unit/client/subscriber.h"
 
 static atomic_bool held_up; /* no chunk is done with before its hop is to be closed */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/fabric/fabric_exports.h"
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"

@@ -5,7 +5,7 @@
  * Covers: gateway/daemon/sessions/sessions.c */
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
 #include "gateway/catalog/sites.h"

@@ -16,6 +16,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
+#include "wan/link/links_stats.h"
 
 #define LOG_BYTES_MAX 65536u
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_sweep.h"

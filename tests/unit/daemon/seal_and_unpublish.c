@@ -5,7 +5,7 @@
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"

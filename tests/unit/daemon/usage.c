@@ -21,6 +21,7 @@
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"

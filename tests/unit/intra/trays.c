@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
 #include "scene.h"
 #include "tests/unit/scratch.h"

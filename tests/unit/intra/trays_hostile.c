@@ -10,8 +10,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/layout/chunk_cut.h"
 #include "base/log.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_wire.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
 #include "scene.h"
 #include "tests/unit/scratch.h"

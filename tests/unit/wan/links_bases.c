@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "wan/frame/frame.h"
+#include "wan/link/links_stats.h"
 #include "wan/send/encoded_chunks.h"
 
 /* Half of v2's chunks are those of v1, the others differ in one element of a hundred. */

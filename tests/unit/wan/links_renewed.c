@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "check.h"
 #include "wan/frame/frame.h"

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_stats.h"
 
 /* P5: streams are cut again and again; what was acknowledged is not sent again, and it arrives
  * whole. */

@@ -9,6 +9,8 @@
 #include "rogue.h"
 
 #include "check.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/link/path/segment.h"
 
 static void before_hello(void (*say)(struct rogue *r), enum tb_status why)

@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_stats.h"
 
 /* Both dial; one session stays: the one that the lexically smaller URI dialled. */
 static void of_two_sessions_one_stays(void **state)

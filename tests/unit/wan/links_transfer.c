@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_told.h"
 
 /* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side
  * knows that it did. */

@@ -4,6 +4,7 @@
 #define TB_WAN_ANNOUNCED_H
 
 #include "wan/link/links.h"
+#include "wan/link/links_limits.h"
 
 struct tb_link;
 

@@ -3,6 +3,8 @@
  * hears why, and other versions of the link go on. */
 #include "wan/link/traffic/link_dtypes.h"
 
+#include "base/layout/dtype.h"
+#include "base/layout/tensor.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/session/link_control.h"

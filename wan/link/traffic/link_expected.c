@@ -2,7 +2,7 @@
  * them. */
 #include "wan/link/traffic/link_expected.h"
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"

@@ -2,10 +2,12 @@
  * came wrong asked for again. inbound.h decides. */
 #include "wan/link/traffic/link_land.h"
 
-#include "base/fault.h"
+#include "base/allocate.h"
+#include "base/layout/version_key.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/announced.h"

@@ -1,10 +1,11 @@
 /* link_serve.c - manifests that the peer asked for, or that follow a PUSH, go to it in pages. */
 #include "wan/link/traffic/link_serve.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced.h"

@@ -7,8 +7,10 @@
 #include "base/net/listen.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/path/link_why.h"
 #include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_numbers.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/announced.h"
 #include "wan/link/traffic/crossing_table.h"
@@ -16,6 +18,7 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
+#include "wan/send/codec_pace.h"
 #include "wan/send/feed_choice.h"
 #include "wan/send/feed_limits.h"
 

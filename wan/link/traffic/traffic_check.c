@@ -3,6 +3,7 @@
 #include "wan/link/link.h"
 #include "wan/link/links_check.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/landing_table.h"
