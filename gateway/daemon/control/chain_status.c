@@ -59,7 +59,7 @@ static void put_hop(struct chains *a, json_t *o, uint8_t packed, uint64_t bytes_
 json_t *tb_status_update(const struct tb_catalog_update *u)
 {
     if (tb_id_is_zero(&u->uid)) return json_null();
-    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "way", tb_session_way_name(u->way), "stall_ms",
+    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "way", tb_msg_way_name(u->way), "stall_ms",
                      (double)u->stall_ns / 1e6, "staged_bytes", (json_int_t)u->staged_bytes, "copied_bytes",
                      (json_int_t)u->copied_bytes, "patched_bytes", (json_int_t)u->patched_bytes,
                      "fetched_chunks", (json_int_t)u->fetched_chunks);

@@ -19,8 +19,8 @@ void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         if (w->handle != todo->wait) continue;
         *at = w->next;
         if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
-            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole, 0};
-            TB_WORKER_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_WORKER_SMALL, tb_session_version_encode);
+            const struct tb_msg_version m = {todo->key, todo->bytes, todo->whole, 0};
+            TB_WORKER_SEND(s, TB_MSG_VERSION, w->request, &m, TB_WORKER_SMALL, tb_msg_version_encode);
         } else {
             tb_worker_reply(s, w->request, todo->status, "");
         }
@@ -57,14 +57,14 @@ void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     if (s == NULL) return;
     if (todo->status < TB_OK) exports_end(s, &todo->uid);
-    const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
-    TB_WORKER_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_WORKER_SMALL, tb_session_version_state_encode);
+    const struct tb_msg_version_state m = {todo->uid, tb_msg_status_put(todo->status)};
+    TB_WORKER_SEND(s, TB_MSG_VERSION_STATE, 0, &m, TB_WORKER_SMALL, tb_msg_version_state_encode);
 }
 
 void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     struct tb_worker_session *s = tb_worker_find(d, &todo->session);
     if (s == NULL) return;
-    const struct tb_session_go m = {todo->subscription, todo->uid};
-    TB_WORKER_SEND(s, TB_SESSION_GO, 0, &m, TB_WORKER_SMALL, tb_session_go_encode);
+    const struct tb_msg_go m = {todo->subscription, todo->uid};
+    TB_WORKER_SEND(s, TB_MSG_GO, 0, &m, TB_WORKER_SMALL, tb_msg_go_encode);
 }

@@ -102,7 +102,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
 /* ---- manifests ---- */
 
 static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_staged_shard *sh,
-                                      const struct tb_session_manifest *m)
+                                      const struct tb_msg_manifest *m)
 {
     const enum tb_status status =
         tb_layouts_decode(layouts, m->head.bytes, m->head.count, &sh->manifest_memory, &sh->manifest);
@@ -115,7 +115,7 @@ static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_stag
     return TB_OK;
 }
 
-enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m)
+enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_manifest *m)
 {
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);

@@ -64,10 +64,10 @@ static void post(struct tb_session *s, struct tb_request *request, tb_request_fn
 
 static struct tb_request *run_request(struct tb_session *s, const struct tb_run_opened *run)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_RUN_OPEN, TB_SESSION_RUN, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_RUN_OPEN, TB_MSG_RUN, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_run_open m = {.model = run->model, .key = run->key, .was_order = run->order};
-    tb_session_run_open_encode(&m, &request->payload);
+    const struct tb_msg_run_open m = {.model = run->model, .key = run->key, .was_order = run->order};
+    tb_msg_run_open_encode(&m, &request->payload);
     return request;
 }
 
