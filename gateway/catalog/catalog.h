@@ -42,7 +42,7 @@ struct tb_catalog;
 struct tb_catalog_limits {
     uint32_t models;         /* 16 */
     uint32_t runs;           /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
-    uint32_t versions;       /* TB_CATALOG_VERSIONS, of all models; what leaves and when: forget.c */
+    uint32_t versions;       /* TB_CATALOG_VERSIONS, of all models; what leaves and when: version_removal.c */
     uint32_t model_versions; /* of one model at most; as `versions` */
     uint32_t shards;         /* TB_CATALOG_SHARDS, of one version */
     uint32_t sessions;       /* 1024 */

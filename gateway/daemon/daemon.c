@@ -21,7 +21,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_sweep.h"

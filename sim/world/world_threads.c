@@ -8,7 +8,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/disk/local_files.h"
 #include "world.h"

@@ -94,7 +94,7 @@ struct tb_stream_send {
     size_t encoded_cap;
     struct tb_encoded_chunk *kept; /* referenced: `body` is in it */
     bool full;                     /* the socket took no more */
-    tb_time_ns busy_seen;          /* stream_busy.c: last looked, and what was seen */
+    tb_time_ns busy_seen;          /* stream_busy_time.c: last looked, and what was seen */
     tb_time_ns busy_time;
     uint64_t busy_acked;
     tb_time_ns moved_at;

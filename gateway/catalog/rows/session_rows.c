@@ -11,7 +11,7 @@
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 
 /* Ids of sessions and names of hosts share the hints. */

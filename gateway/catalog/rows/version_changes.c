@@ -8,9 +8,7 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
-
-
+#include "gateway/catalog/rows/touched_rows.h"
 
 void tb_version_moves(struct version *v, enum tb_version_event event)
 {

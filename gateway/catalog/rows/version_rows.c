@@ -9,7 +9,7 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_changes.h"
 
 const char *tb_catalog_state_name(enum tb_catalog_state state)

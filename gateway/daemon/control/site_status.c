@@ -18,7 +18,7 @@
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/control/version_status.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"

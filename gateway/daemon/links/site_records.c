@@ -13,8 +13,8 @@
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/site_records.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
-#include "wan/link/links_told.h"
 
 #define TOLD_EVERY TB_SECONDS(10)
 

@@ -22,8 +22,8 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store_load.h"
 #include "wan/frame/frame.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
-#include "wan/link/links_told.h"
 
 #define WAITING_SESSION_MAX 8u /* P7: requests of one session that wait */
 

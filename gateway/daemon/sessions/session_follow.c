@@ -21,10 +21,10 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_news.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
-#include "gateway/daemon/sessions/session_told.h"
 #include "intra/session_msg.h"
 
 #define NO_LISTEN                                                                                            \

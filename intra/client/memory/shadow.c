@@ -3,7 +3,7 @@
  * used again.
  *
  * Once the newer version is sealed, its chunks are encoded as deltas against the older one
- * (encode.h), until the older one is written again. */
+ * (encode_jobs.h), until the older one is written again. */
 #include "intra/client/memory/shadow.h"
 
 #include <string.h>

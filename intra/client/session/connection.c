@@ -26,7 +26,7 @@
 #include "intra/client/session/greeting.h"
 #include "intra/client/session/notices.h"
 #include "intra/client/session/own_certificate.h"
-#include "intra/client/session/reannounce.h"
+#include "intra/client/session/reannouncement.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 #include "intra/client/session/session_check.h"

@@ -1,7 +1,7 @@
 /* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery,
  * restore, deadlines (P3, P6).
  *
- * Covers: gateway/catalog/rules/settle.c gateway/catalog/rows/touched.c
+ * Covers: gateway/catalog/rules/settle.c gateway/catalog/rows/touched_rows.c
  * Covers: gateway/catalog/catalog_clock.c */
 #include <string.h>
 

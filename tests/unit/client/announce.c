@@ -2,7 +2,7 @@
  * it: the caller's thread may not have run in between. A signal whose handler waits
  * stands for a busy machine.
  *
- * Covers: intra/client/session/reannounce.c intra/client/session/request.c */
+ * Covers: intra/client/session/reannouncement.c intra/client/session/request.c */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>

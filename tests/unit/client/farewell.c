@@ -2,7 +2,7 @@
  * back: one that kept the session would believe in it for as long as that lives, count on a copy
  * that is gone (P3), and wait for a member that left (P6).
  *
- * Covers: intra/client/session/request.c intra/client/session/reannounce.c
+ * Covers: intra/client/session/request.c intra/client/session/reannouncement.c
  * Covers: intra/client/follow/staging_notices.c */
 #include <pthread.h>
 #include <sched.h>

@@ -17,7 +17,7 @@
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/boxes.h"
 #include "intra/client/memory/registration.h"
-#include "intra/client/publish/encode.h"
+#include "intra/client/publish/encode_jobs.h"
 #include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 

@@ -2,7 +2,7 @@
  * has heard of. For each, the right is all that was missing.
  *
  * Covers: gateway/daemon/sessions/session_reply.c gateway/daemon/sessions/session_follow.c
- * Covers: gateway/daemon/sessions/session_told.c
+ * Covers: gateway/daemon/sessions/session_news.c
  * Covers: gateway/daemon/rights.c */
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * chunk comes whole.
  *
  * Covers: wan/stream/stream_send.c wan/stream/stream_copy.c wan/link/traffic/link_send.c
- * Covers: wan/link/traffic/link_land.c */
+ * Covers: wan/link/traffic/link_landings.c */
 #include "links_versions.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* links_resume.c - a crossing that is cut, slowed, stopped or restarted goes on, and repeats
  * nothing.
  *
- * Covers: wan/link/traffic/link_move.c wan/link/traffic/landing_table.c
+ * Covers: wan/link/traffic/link_traffic_turn.c wan/link/traffic/landing_table.c
  * Covers: wan/link/traffic/crossing_table.c wan/send/feed_gifts.c */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* links_sessions.c - which sessions begin: certificates, identities, incarnations, two dials at
  * once.
  *
- * Covers: wan/link/session/link_up.c wan/link/session/link_frames.c
+ * Covers: wan/link/session/link_session_life.c wan/link/session/link_frames.c
  * Covers: wan/link/session/link_control.c wan/link/links_options.c */
 #include <stdio.h>
 #include <unistd.h>

@@ -3,9 +3,9 @@
  * that concern it.
  *
  * Covers: wan/link/traffic/link_runs.c wan/link/traffic/link_state.c */
-#include "wan/link/links_told.h"
 #include "check.h"
 #include "links_world.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
 
 static struct {

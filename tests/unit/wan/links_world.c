@@ -14,8 +14,8 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/links_limits.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
-#include "wan/link/links_told.h"
 #include "wan/stream/stream_life.h"
 
 static uint64_t next_random(uint64_t *seed)

@@ -15,9 +15,9 @@
 #include "wan/link/streams/stream_numbers.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/streams/streams_ahead.h"
-#include "wan/link/traffic/link_land.h"
-#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_landings.h"
 #include "wan/link/traffic/link_send.h"
+#include "wan/link/traffic/link_traffic_turn.h"
 #include "wan/stream/stream_life.h"
 
 void tb_link_streams_end_old(struct tb_link *l)

@@ -7,7 +7,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 
 void tb_link_ask_clear(struct tb_link_ask *a)
 {

@@ -12,7 +12,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/link_dtypes.h"
 #include "wan/link/traffic/offer_table.h"

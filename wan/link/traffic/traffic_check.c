@@ -7,7 +7,7 @@
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/landing_table.h"
-#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_share.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/send/feed_landings.h"
