@@ -242,14 +242,6 @@ bool tb_arena_region_whole(const struct tb_arena_region *region)
     return true;
 }
 
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *region)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < region->key.shard_count; s++)
-        bytes += region->shards[s].extent.bytes;
-    return bytes;
-}
-
 bool tb_arena_region_tell(const struct tb_arena_region *region,
                           void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user)
 {

@@ -91,10 +91,6 @@ const char *tb_catalog_full(const struct tb_catalog *c);
  * than tick_ns extends leases and recovery: a pause of this process ends no lease. */
 void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now);
 
-/* When tick has something to do. TB_TIME_NEVER: nothing is running. (The owner still ticks every
- * tick_ns.) */
-tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c);
-
 bool tb_catalog_recovering(const struct tb_catalog *c);
 
 /* Call it before the first session, where no catalog of this site ran before. Recovery ends at

@@ -70,14 +70,3 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     (void)tb_catalog_settle(c, TB_OK);
     tb_catalog_check_tick(c);
 }
-
-tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)
-{
-    tb_time_ns at = c->recovering ? c->recovers_until : TB_TIME_NEVER;
-    at = tb_time_min(at, tb_leases_deadline(c));
-    at = tb_time_min(at, tb_waits_deadline(c));
-    at = tb_time_min(at, tb_unpublish_deadline(c));
-    at = tb_time_min(at, tb_versions_deadline(c));
-    at = tb_time_min(at, tb_catalog_crossing_deadline(c));
-    return tb_time_min(at, tb_plans_deadline(c));
-}

@@ -268,14 +268,6 @@ bool tb_arena_region_whole(const struct tb_arena_region *r)
     return whole;
 }
 
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *r)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < r->key.shard_count; s++)
-        bytes += r->shards[s].space ? SHARD_BYTES : 0;
-    return bytes;
-}
-
 bool tb_arena_region_tell(const struct tb_arena_region *r,
                           void (*fn)(void *user, uint32_t shard, uint32_t held_chunks), void *user)
 {

@@ -18,7 +18,7 @@
 
 struct tb_links;
 
-/* The address listened on (the port that was given); false when none. */
+/* The address listened on; false when none. For tests: they give port 0, and the kernel chooses. */
 bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);
 /* The index of the peer with that label; UINT32_MAX if none. */
 uint32_t tb_links_peer_find(const struct tb_links *links, const char *label);

@@ -148,10 +148,3 @@ void tb_leases_tick(struct tb_catalog *c)
 {
     EACH(c->sessions, i) if (session_at(c, i)->lease_until <= c->now) tb_catalog_session_end(c, i, true);
 }
-
-tb_time_ns tb_leases_deadline(const struct tb_catalog *c)
-{
-    tb_time_ns at = TB_TIME_NEVER;
-    EACH(c->sessions, i) at = tb_time_min(at, session_at(c, i)->lease_until);
-    return at;
-}
