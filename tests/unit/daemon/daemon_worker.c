@@ -127,3 +127,19 @@ void worker_sync(struct worker *w)
     worker_send(w);
     CHECK_STATUS(worker_reply(w, request), TB_NOT_FOUND);
 }
+
+struct tb_id worker_run_open(struct worker *w, const char *key)
+{
+    struct tb_reader r;
+    struct tb_msg_run m = {.run_order = 0};
+    struct tb_msg_run_open q = {.was_order = 0};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    assert_true(strlen(key) < sizeof q.key.text);
+    memcpy(q.key.text, key, strlen(key));
+    const uint64_t request = worker_request(w);
+    tb_msg_run_open_encode(&q, worker_begin(w, TB_MSG_RUN_OPEN, request, 4096));
+    worker_send(w);
+    assert_int_equal(worker_answer(w, request, &r), TB_MSG_RUN);
+    CHECK_OK(tb_msg_run_decode(&r, &m));
+    return m.run;
+}

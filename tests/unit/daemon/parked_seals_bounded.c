@@ -57,20 +57,6 @@ static struct tb_id version_open(struct worker *w, const struct tb_id *run, uint
     return m.key.uid;
 }
 
-static struct tb_id run_open(struct worker *w)
-{
-    struct tb_reader r;
-    struct tb_msg_run m = {.run_order = 0};
-    struct tb_msg_run_open q = {.key.text = "another"};
-    CHECK_OK(tb_name_set(&q.model, "policy"));
-    const uint64_t request = worker_request(w);
-    tb_msg_run_open_encode(&q, worker_begin(w, TB_MSG_RUN_OPEN, request, 4096));
-    worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_MSG_RUN);
-    CHECK_OK(tb_msg_run_decode(&r, &m));
-    return m.run;
-}
-
 /* Of a shard as large as the one whose space is still taken. */
 static uint64_t say_seal(struct worker *w, const struct version *made, const struct tb_id *uid)
 {
@@ -111,7 +97,7 @@ static void a_session_parks_no_more_than_one_large_seal(void **state)
     begin(&s);
     version_make(&next, 2, 1, SEALED_SHARD_BYTES);
     struct worker *w = worker_new(&s.home, "trainer");
-    const struct tb_id run = run_open(w);
+    const struct tb_id run = worker_run_open(w, "another");
     const struct tb_id uid = version_open(w, &run, 1);
     for (uint32_t i = 0; i < SEALS; i++) {
         last = say_seal(w, &next, &uid);
@@ -136,7 +122,7 @@ static void seals_do_not_wait_for_ever(void **state)
     begin(&s);
     version_make(&next, 2, 1, SEALED_SHARD_BYTES);
     struct worker *gone = worker_new(&s.home, "gone"), *w = worker_new(&s.home, "trainer");
-    const struct tb_id run = run_open(w);
+    const struct tb_id run = worker_run_open(w, "another");
     const struct tb_id uid = version_open(w, &run, 1);
     assert_int_equal(home_table(&s.home, "parked_seal_bytes", "used"), 0);
     (void)say_seal(gone, &next, &uid);

@@ -53,20 +53,6 @@ static void turn_until(const struct home *h, const char *table, uint64_t rows)
     home_turn_until(h, table, rows);
 }
 
-static struct tb_id run_open(struct worker *w)
-{
-    struct tb_reader r;
-    struct tb_msg_run m = {.run_order = 0};
-    struct tb_msg_run_open q = {.key.text = "run"};
-    CHECK_OK(tb_name_set(&q.model, "policy"));
-    const uint64_t request = worker_request(w);
-    tb_msg_run_open_encode(&q, worker_begin(w, TB_MSG_RUN_OPEN, request, 4096));
-    worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_MSG_RUN);
-    CHECK_OK(tb_msg_run_decode(&r, &m));
-    return m.run;
-}
-
 static struct tb_id version_open(struct scene *s, uint64_t number)
 {
     struct tb_reader r;
@@ -110,7 +96,7 @@ static void begin(struct scene *s)
     s->home.config->session_lease_ms = 60000; /* none ends, however slow the machine */
     home_start(&s->home);
     s->trainer = worker_new(&s->home, "trainer");
-    s->run = run_open(s->trainer);
+    s->run = worker_run_open(s->trainer, "run");
 }
 
 static void end(struct scene *s)
