@@ -1,8 +1,9 @@
-/* fault.h - wrappers of allocations and system calls, with points where a test makes them fail.
+/* fault.h - points where a test makes an allocation or a system call fail.
  *
- * Shells allocate and call the kernel through these. TB_FAULT in the environment of a test
- * ("malloc:7", "pwrite:1+", "mmap:3") or tb_fault_arm makes call number N of a point fail once, or
- * with '+' once and from then on. Without it a wrapper costs one relaxed load. Threads: any.
+ * Shells allocate by allocate.h and call the kernel by system_calls.h. TB_FAULT in the environment
+ * of a test ("malloc:7", "pwrite:1+", "mmap:3") or tb_fault_arm makes call number N of a point fail
+ * once, or with '+' once and from then on. Without it a wrapper costs one relaxed load. Threads:
+ * any.
  *
  * Point `library` is what the libraries allocate that take an allocator: OpenSSL, libuv, c-ares,
  * jansson, SQLite. They are given tb_library_* only in a process that asks for faults, so elsewhere
@@ -11,10 +12,7 @@
 #define TB_BASE_FAULT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
-#include <sys/types.h>
 
 /* clang-format off */
 #define TB_FAULT_POINTS(X) X(malloc) X(open) X(mmap) X(ftruncate) X(fallocate) X(pread) X(pwrite) X(fsync) \
@@ -38,31 +36,5 @@ void tb_fault_arm(enum tb_fault_point point, uint64_t nth, bool sticky);
  * libraries are to be given tb_library_*. */
 bool tb_fault_from_env(void);
 uint64_t tb_fault_calls(enum tb_fault_point point);
-
-void *tb_malloc(size_t bytes);               /* NULL when there is none */
-void *tb_calloc(size_t count, size_t bytes); /* NULL also on overflow */
-void *tb_realloc(void *old, size_t bytes);
-void tb_free(void *memory);
-char *tb_strdup(const char *text);
-
-/* For libraries; what they give is freed by free(). */
-void *tb_library_malloc(size_t bytes);
-void *tb_library_calloc(size_t count, size_t bytes);
-void *tb_library_realloc(void *old, size_t bytes);
-
-int tb_sys_open(const char *path, int flags, mode_t mode);
-void *tb_sys_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
-int tb_sys_ftruncate(int fd, off_t bytes);
-int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes);
-ssize_t tb_sys_pread(int fd, void *out, size_t count, off_t offset);
-ssize_t tb_sys_pwrite(int fd, const void *bytes, size_t count, off_t offset);
-int tb_sys_fsync(int fd);
-int tb_sys_rename(const char *from, const char *to);
-int tb_sys_socket(int domain, int type, int protocol);
-int tb_sys_connect(int fd, const struct sockaddr *to, socklen_t bytes);
-int tb_sys_accept(int fd, struct sockaddr *from, socklen_t *bytes);
-ssize_t tb_sys_recvmsg(int fd, struct msghdr *m, int flags);
-ssize_t tb_sys_sendmsg(int fd, const struct msghdr *m, int flags);
-int tb_sys_memfd(const char *name, unsigned flags);
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/bytes.h"
+#include "base/utf8.h"
 
 static _Atomic int log_most = TB_LOG_INFO;
 static _Atomic int log_fd = STDERR_FILENO;

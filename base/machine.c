@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 
 uint32_t tb_cores_allowed(void)
 {

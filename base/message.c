@@ -2,6 +2,8 @@
 #include "base/message.h"
 
 #include "base/assert.h"
+#include "base/layout/version_key.h"
+#include "base/utf8.h"
 
 void tb_field_write_bool(struct tb_writer *w, const tb_field_bool *v)
 {

@@ -21,7 +21,7 @@
 #include "base/bytes.h"
 #include "base/digest.h"
 #include "base/ident.h"
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 
 #define TB_TEXT_BYTES_MAX 255
 

@@ -1,7 +1,7 @@
 #include "base/scratch_memory.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 bool tb_room_for(struct tb_room *room, size_t bytes)
 {

@@ -16,7 +16,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop.h"
+#include "intra/transport/transport_words.h"
 #include "intra/verbs_part.h"
 
 #define CHUNK_BYTES ((uint64_t)1 << 20)

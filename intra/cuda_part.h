@@ -17,8 +17,10 @@
 
 #include <stdbool.h>
 
+#include "base/layout/chunk_cut.h"
 #include "base/layout/manifest.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/tensor_spread.h"
 

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/thread.h"
 
 struct pool_thread {

@@ -1,5 +1,6 @@
 /* verbs_absent.c - stands in for intra/verbs where rdma-core's headers were not found. */
 #include "base/assert.h"
+#include "intra/transport/transport_words.h"
 #include "intra/verbs_part.h"
 
 const char *tb_verbs_open(struct tb_fabric *f, struct tb_verbs **verbs_out)

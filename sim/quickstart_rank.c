@@ -24,6 +24,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "base/layout/dtype.h"
 #include "gateway/cli/bundle.h"
 #include "tombolo/tombolo.h"
 

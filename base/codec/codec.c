@@ -6,12 +6,13 @@
 
 #include <zstd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/codec/delta.h"
 #include "base/codec/planes.h"
 #include "base/codec/sparse.h"
-#include "base/fault.h"
+#include "base/layout/dtype.h"
 
 #define ZSTD_LEVEL   1
 #define DELTAS_BYTES ((size_t)128 << 10) /* in one piece: a zstd block */

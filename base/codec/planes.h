@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/layout/layout.h"
+#include "base/layout/dtype.h"
 #include "base/vector.h"
 #include "tombolo/status.h"
 

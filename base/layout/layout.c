@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/carve.h"
+#include "base/utf8.h"
 
 static const struct {
     enum tb_dtype dtype;

@@ -1,4 +1,4 @@
-/* layout.h - a shard's table of tensors, and the one function that cuts it into chunks.
+/* layout.h - a shard's table of tensors (tensor.h), which chunk_cut.h cuts into chunks.
  *
  * Packed order. The tensors of a layout stand in canonical order: larger element units first, then
  * dtype number, then part, then name (bytewise). Packed, each follows the one before without a gap,
@@ -16,109 +16,15 @@
 #include "base/bytes.h"
 #include "base/digest.h"
 #include "base/ident.h"
+#include "base/layout/chunk_cut.h"
+#include "base/layout/tensor.h"
 #include "tombolo/status.h"
 
-#define TB_TENSOR_NAME_MAX  512 /* bytes, without the NUL */
-#define TB_RANK_MAX         8   /* dimensions */
 #define TB_TENSORS_MAX      1000000
 #define TB_PARTS_MAX        1024 /* of a tensor; each is looked for by name */
 #define TB_SHARD_BYTES_MAX  ((uint64_t)1 << 44)
 #define TB_SHARDS_MAX       4096
-#define TB_CHUNK_BYTES_MIN  ((uint64_t)1 << 20)
-#define TB_CHUNK_BYTES_MAX  ((uint64_t)16 << 20)
-#define TB_CHUNKS_MAX       (1u << 21) /* per shard; what 2^44 bytes in 16 MiB need, twice */
-
-#define TB_DTYPE_NAME_MAX   29   /* bytes, without the NUL: A-Z a-z 0-9 . _ - */
-#define TB_DTYPE_BITS_MAX   1024 /* of one element */
-#define TB_DTYPES_OTHER_MAX 64   /* different ones in one layout */
-
-/* Numbers are on the wire. The order here is not the packed order: the element unit is
- * compared first. The list is closed: a dtype that is not in it crosses as TB_DTYPE_OTHER,
- * with its name and bits. */
-/* clang-format off */
-#define TB_DTYPE_LIST(X)     \
-    X(TB_DTYPE_U8,    1, "U8",       8) \
-    X(TB_DTYPE_I8,    2, "I8",       8) \
-    X(TB_DTYPE_BOOL,  3, "BOOL",     8) \
-    X(TB_DTYPE_U16,   4, "U16",     16) \
-    X(TB_DTYPE_I16,   5, "I16",     16) \
-    X(TB_DTYPE_U32,   6, "U32",     32) \
-    X(TB_DTYPE_I32,   7, "I32",     32) \
-    X(TB_DTYPE_U64,   8, "U64",     64) \
-    X(TB_DTYPE_I64,   9, "I64",     64) \
-    X(TB_DTYPE_F8E4, 10, "F8_E4M3",  8) \
-    X(TB_DTYPE_F8E5, 11, "F8_E5M2",  8) \
-    X(TB_DTYPE_F16,  12, "F16",     16) \
-    X(TB_DTYPE_BF16, 13, "BF16",    16) \
-    X(TB_DTYPE_F32,  14, "F32",     32) \
-    X(TB_DTYPE_F64,  15, "F64",     64)
-/* clang-format on */
-
-enum tb_dtype {
-#define TB_DTYPE_ENUM(name, number, text, bits) name = (number),
-    TB_DTYPE_LIST(TB_DTYPE_ENUM)
-#undef TB_DTYPE_ENUM
-        TB_DTYPE_OTHER = 255 /* struct tb_dtype_other says which */
-};
-
-/* Other dtypes that are known by name: bits of an element, and the dtype whose codecs its chunks
- * take. A chunk in a form says its kind of element itself, so a reader need not know this table. */
-/* clang-format off */
-#define TB_DTYPE_OTHER_LIST(X)                   \
-    X("F8_E8M0",      8, TB_DTYPE_U8)            \
-    X("F8_E4M3FNUZ",  8, TB_DTYPE_F8E4)          \
-    X("F8_E5M2FNUZ",  8, TB_DTYPE_F8E5)          \
-    X("F6_E2M3",      6, TB_DTYPE_U8)            \
-    X("F6_E3M2",      6, TB_DTYPE_U8)            \
-    X("F4",           4, TB_DTYPE_U8)            \
-    X("C64",         64, TB_DTYPE_F32)
-/* clang-format on */
-
-/* A dtype by name and bits. No name of TB_DTYPE_LIST: one dtype has one form. Bytes
- * behind the name are zero. */
-struct tb_dtype_other {
-    uint16_t bits; /* 1 to TB_DTYPE_BITS_MAX */
-    char name[TB_DTYPE_NAME_MAX + 1];
-};
-
-uint32_t tb_dtype_element_bytes(enum tb_dtype dtype); /* 0 for TB_DTYPE_OTHER and for an unknown number */
-const char *tb_dtype_name(enum tb_dtype dtype);       /* as safetensors spells it; NULL for those two */
-enum tb_dtype tb_dtype_parse(const char *text);       /* 0 if it is not in TB_DTYPE_LIST */
-
-/* One tensor. full: its shape in the model; box: what of it is here, [first, first + count) an
- * axis. A layout of whole tensors has box_first all 0 and box_count equal to full. part: a tensor
- * that readers split along an axis stands as several boxes of one name, 1 + p where the p-th
- * reader's are, and those of all tensors that one reader wants stand together: chunks are cut
- * there. So do several boxes that a publisher has of a name, under numbers of their own
- * (intra/client/memory/slice_parts.h). 0: readers take it whole; at most TB_PARTS_MAX. */
-struct tb_tensor {
-    const char *name; /* canonical; UTF-8, 1 to TB_TENSOR_NAME_MAX bytes, no NUL, no control characters */
-    enum tb_dtype dtype;
-    uint8_t rank;
-    uint16_t part;
-    struct tb_dtype_other other; /* zero, unless dtype is TB_DTYPE_OTHER */
-    uint64_t full[TB_RANK_MAX];
-    uint64_t box_first[TB_RANK_MAX];
-    uint64_t box_count[TB_RANK_MAX];
-    /* product of box_count x bits, in whole bytes rounded up; filled by
-     * tb_layout_build and decode */
-    uint64_t bytes;
-    uint64_t offset; /* in packed bytes; filled likewise */
-};
-
-/* "BF16", "F4", or "NAME:BITS" for a dtype that is not known here, into t->dtype and t->other.
- * False: the name is unknown and has no bits, is known with other bits, or is not one that
- * TB_DTYPE_NAME_MAX allows; t is untouched. */
-bool tb_tensor_set_dtype(struct tb_tensor *t, const char *text);
-const char *tb_tensor_dtype_name(const struct tb_tensor *t); /* without bits */
-uint32_t tb_tensor_bits(const struct tb_tensor *t);          /* of one element; 0 for an unknown dtype */
-bool tb_tensor_dtype_equal(const struct tb_tensor *a, const struct tb_tensor *b);
-/* Of a dtype with fractions of a byte: the box begins and ends on whole bytes in every row of the
- * full tensor, or is all of it. Rows are those of the last axis: its length, first and count each
- * take whole bytes. Others: true. */
-bool tb_tensor_box_on_bytes(const struct tb_tensor *t);
-
-struct tb_chunk;
+#define TB_DTYPES_OTHER_MAX 64 /* different ones in one layout */
 
 struct tb_layout {
     uint32_t tensor_count;
@@ -187,26 +93,5 @@ bool tb_layout_survey(const void *encoded, size_t encoded_bytes, uint32_t *tenso
  * copied. */
 TB_MUST_USE enum tb_status tb_layout_decode(const void *encoded, size_t encoded_bytes, void *memory,
                                             size_t cap, struct tb_layout *layout_out);
-
-/* The cut: chunk k of a shard covers packed bytes [offset, offset + bytes). The published rule:
- *   target = the largest power of two not above 1/4096 of the shard's tensor bytes, at least 1 MiB
- *   and at most 16 MiB.
- *   A tensor larger than the target is cut into n = ceil(bytes / target) pieces: piece i of it
- *   starts at floor(i x bytes / n) rounded down to a multiple of 4096.
- *   Smaller tensors that follow one another and have one dtype and part are grouped until the next
- *   one would take the group over the target. A tensor of 0 bytes belongs to no chunk.
- *   Blobs are cut behind, together, like one opaque tensor, with the same target.
- * So chunk k covers the same bytes in every version of a layout, whatever its blobs. */
-struct tb_chunk {
-    uint64_t offset; /* in packed bytes; blob chunks start at layout.bytes */
-    uint32_t bytes;  /* 1 to 2 x TB_CHUNK_BYTES_MAX */
-};
-
-uint64_t tb_cut_target_bytes(uint64_t tensor_bytes);
-/* How many chunks; `blob_bytes` is the sum over blobs. */
-uint32_t tb_cut_count(const struct tb_layout *layout, uint64_t blob_bytes);
-/* Fills chunks_out[0..tb_cut_count), ascending, without gap or overlap. The table is made once a
- * shard. */
-void tb_cut(const struct tb_layout *layout, uint64_t blob_bytes, struct tb_chunk *chunks_out);
 
 #endif

@@ -5,8 +5,9 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/chunk_cut.h"
 
 /* by the id's first byte; a version has up to 4096 shards, each with a layout of its own */
 #define BUCKETS 256u

@@ -11,9 +11,9 @@
 #define TB_BASE_MANIFEST_H
 
 #include "base/layout/layout.h"
+#include "base/layout/version_key.h"
 
 #define TB_BLOBS_MAX      1024
-#define TB_BLOB_NAME_MAX  255 /* bytes; relative path, '/' allowed inside, never "..", never absolute */
 #define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
 
 /* P7: of one version's manifests decoded, all shards together (tb_manifest_decode_bytes): home
@@ -38,17 +38,6 @@ struct tb_manifest {
     struct tb_digest root;     /* what the digests must hash to; zero until sealed */
     uint64_t bytes;            /* layout.bytes + blob_bytes */
 };
-
-/* True for a clean relative path of 1 to TB_BLOB_NAME_MAX bytes. */
-bool tb_blob_name_valid(const char *name);
-/* True for the name of a file that `tombolo subscribe` writes: such a path, at most
- * TB_FILE_DEPTH_MAX folders deep, and nothing that is subscribe's own: the markers STABLE and
- * WITHDRAWN, parts that begin with ".tombolo". */
-#define TB_FILE_DEPTH_MAX 8
-bool tb_file_name_valid(const char *name);
-/* True for a blob that it can write, or that it reads itself: .tombolo/header/FILE and
- * .tombolo/file/DIGEST/FILE. */
-bool tb_blob_name_writable(const char *name);
 
 /* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied
  * in. 0 for blobs that build would refuse. */
@@ -89,23 +78,5 @@ size_t tb_manifest_decode_bytes_on(const void *head, size_t head_bytes, const st
 TB_MUST_USE enum tb_status tb_manifest_head_decode_on(const void *head, size_t head_bytes,
                                                       const struct tb_layout *layout, void *memory,
                                                       size_t cap, struct tb_manifest *manifest_out);
-
-/* Which version it is. On the wire: uid, name, run id, u64 run_order, u64 number,
- * u32 shard_count, root. */
-struct tb_version_key {
-    struct tb_id uid;
-    struct tb_name model;
-    struct tb_id run;
-    uint64_t run_order; /* the first run of a model is 1; versions are ordered by (run_order, number) */
-    uint64_t number;
-    uint32_t shard_count;
-    struct tb_digest root; /* zero until ready */
-};
-struct tb_digest tb_version_root(const struct tb_version_key *key, const struct tb_digest *shard_roots);
-void tb_version_key_encode(const struct tb_version_key *key, struct tb_writer *w);
-/* TB_PEER_GARBLED for a bad name, zero uid, shard_count 0 or over TB_SHARDS_MAX. */
-TB_MUST_USE enum tb_status tb_version_key_decode(struct tb_reader *r, struct tb_version_key *key_out);
-/* Negative, 0, positive as a is older than, the same as, newer than b: by (run_order, number). */
-int tb_version_key_compare(const struct tb_version_key *a, const struct tb_version_key *b);
 
 #endif

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_bytes.h"
 #include "base/net/chan_inner.h"
+#include "base/system_calls.h"
 
 #define FDS_MAX  16
 #define FDS_BYTE 'F'

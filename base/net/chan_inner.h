@@ -3,6 +3,7 @@
 #define TB_BASE_NET_CHAN_INNER_H
 
 #include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "base/net/tls_session.h"
 
 enum chan_state { CONNECTING, HANDSHAKING, OPENING, OPEN, DETACHED, CLOSING };

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <uv.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 static void *crypto_malloc(size_t bytes, const char *file, int line)
 {

@@ -10,9 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "base/system_calls.h"
 
 #define BACKLOG      1024
 #define ACCEPTS_TURN 64  /* a flood of connections must not keep the loop from its other handles */

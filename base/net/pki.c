@@ -14,9 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/tls_context.h"
+#include "base/system_calls.h"
 
 #define PATH_BYTES    4096
 #define PEM_BYTES_MAX (64 * 1024)

@@ -17,9 +17,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/net/srv.h"
 
 #define TIMEOUT_MS_DEFAULT 5000

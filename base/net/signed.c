@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/tls_context.h"
 
 #define SIGNATURE_BYTES_MAX 1024 /* an RSA key of 8192 bits */

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/machine.h"
+#include "base/system_calls.h"
 
 #define STALLED_TIMEOUTS 2u /* after 3 times the first wait: losses that come in rows are over by then */
 

@@ -17,10 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/net/tls_context.h"
+#include "base/system_calls.h"
 
 #define PEM_BYTES_MAX      ((off_t)1 << 20)
 #define CHAIN_DEPTH_MAX    8

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/tls_context.h"
 #include "base/net/tls_session.h"
+#include "base/system_calls.h"
 
 #define UPDATE_BYTES 5u /* KeyUpdate: type, three of length, the request */
 #define KEY_UPDATE   24u

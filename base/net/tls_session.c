@@ -17,10 +17,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/net/tls_bulk.h"
 #include "base/net/tls_context.h"
+#include "base/system_calls.h"
 
 #define RECORD_BYTES 16384u
 /* openssl/bio.h names it in a comment alone; the number says: to send, or to receive */

@@ -8,9 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 
 #define FRAME_BYTES_MAX_DEFAULT (1u << 20)
 #define QUEUE_BYTES_MAX_DEFAULT ((uint64_t)64 << 20)

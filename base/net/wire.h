@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 
 #define TB_WIRE_HEADER_BYTES 16
 #define TB_WIRE_PART_BYTES   (64u << 10)

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "gateway/arena/arena_inner.h"
 

@@ -18,10 +18,11 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/huge_pages.h"
+#include "base/layout/chunk_cut.h"
 #include "base/layout/place.h"
 #include "base/log.h"
+#include "base/system_calls.h"
 
 #define HEADER_BYTES      4096u
 #define ALLOCATE_BYTES    ((uint64_t)1 << 30) /* a multiple of any page */

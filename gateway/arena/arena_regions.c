@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_inner.h"
 
 static struct tb_arena_region **bucket_of(struct tb_arena *arena, const struct tb_id *uid)
@@ -240,14 +240,6 @@ bool tb_arena_region_whole(const struct tb_arena_region *region)
     for (uint32_t s = 0; s < region->key.shard_count; s++)
         if (!tb_arena_place_ready(region, s) || !tb_place_whole(&region->shards[s].place)) return false;
     return true;
-}
-
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *region)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < region->key.shard_count; s++)
-        bytes += region->shards[s].extent.bytes;
-    return bytes;
 }
 
 bool tb_arena_region_tell(const struct tb_arena_region *region,

@@ -23,8 +23,7 @@ TB_MUST_USE enum tb_status tb_arena_region_set_root(struct tb_arena_region *regi
                                                     const struct tb_digest *root);
 /* Every shard has space and its digests. */
 bool tb_arena_region_complete(const struct tb_arena_region *region);
-bool tb_arena_region_whole(const struct tb_arena_region *region);     /* complete, and every chunk is held */
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *region); /* of the file, what it takes */
+bool tb_arena_region_whole(const struct tb_arena_region *region); /* complete, and every chunk is held */
 /* Tells the chunks held of each shard that is ready, and returns whether what was told is the whole
  * version. While it is told, streams and hops land: whoever counts and then asks
  * tb_arena_region_whole may hear of a whole version whose last chunk was in no count. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/version_key.h"
 #include "gateway/arena/arena_inner.h"
 #include "gateway/arena/arena_regions.h"
 

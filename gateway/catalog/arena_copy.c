@@ -3,10 +3,12 @@
 #include "gateway/catalog/arena_copy.h"
 
 #include "base/assert.h"
+#include "base/layout/chunk_cut.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/plans.h"
 #include "gateway/catalog/rules/retention.h"

@@ -42,7 +42,7 @@ struct tb_catalog;
 struct tb_catalog_limits {
     uint32_t models;         /* 16 */
     uint32_t runs;           /* TB_CATALOG_RUNS; full, it forgets the oldest shut-out run without a version */
-    uint32_t versions;       /* TB_CATALOG_VERSIONS, of all models; what leaves and when: forget.c */
+    uint32_t versions;       /* TB_CATALOG_VERSIONS, of all models; what leaves and when: version_removal.c */
     uint32_t model_versions; /* of one model at most; as `versions` */
     uint32_t shards;         /* TB_CATALOG_SHARDS, of one version */
     uint32_t sessions;       /* 1024 */
@@ -90,10 +90,6 @@ const char *tb_catalog_full(const struct tb_catalog *c);
 /* Ends leases, waits, drains and recovery that are due. A gap since the last tick that is longer
  * than tick_ns extends leases and recovery: a pause of this process ends no lease. */
 void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now);
-
-/* When tick has something to do. TB_TIME_NEVER: nothing is running. (The owner still ticks every
- * tick_ns.) */
-tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c);
 
 bool tb_catalog_recovering(const struct tb_catalog *c);
 

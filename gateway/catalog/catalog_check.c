@@ -11,10 +11,10 @@
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/table_check.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
-#include "gateway/catalog/rules/forget.h"
+#include "gateway/catalog/rules/version_removal.h"
 
 #define CHECK_EVERY TB_SECONDS(1)
 #define SMALL_ROWS  256u /* so few are checked at each turn */

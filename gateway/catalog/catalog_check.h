@@ -9,7 +9,7 @@
 /* Walks all rows once. The catalog has settled. */
 void tb_catalog_check(const struct tb_catalog *c);
 
-/* Each version's row has a reason to exist (rules/forget.h). False: `uid_out` has none. */
+/* Each version's row has a reason to exist (rules/version_removal.h). False: `uid_out` has none. */
 bool tb_catalog_reasons(const struct tb_catalog *c, struct tb_id *uid_out);
 
 /* A turn ended: all todos are told. Where turns are checked (TB_CHECK_TURNS), a small catalog is

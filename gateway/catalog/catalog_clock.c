@@ -6,7 +6,7 @@
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
@@ -69,15 +69,4 @@ void tb_catalog_tick(struct tb_catalog *c, tb_time_ns now)
     if (tb_waits_deadline(c) <= c->now) c->waits_touched = true;
     (void)tb_catalog_settle(c, TB_OK);
     tb_catalog_check_tick(c);
-}
-
-tb_time_ns tb_catalog_next_deadline(const struct tb_catalog *c)
-{
-    tb_time_ns at = c->recovering ? c->recovers_until : TB_TIME_NEVER;
-    at = tb_time_min(at, tb_leases_deadline(c));
-    at = tb_time_min(at, tb_waits_deadline(c));
-    at = tb_time_min(at, tb_unpublish_deadline(c));
-    at = tb_time_min(at, tb_versions_deadline(c));
-    at = tb_time_min(at, tb_catalog_crossing_deadline(c));
-    return tb_time_min(at, tb_plans_deadline(c));
 }

@@ -2,7 +2,8 @@
 #include "gateway/catalog/crossing_answers.h"
 
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 #include "gateway/catalog/rules/settle.h"

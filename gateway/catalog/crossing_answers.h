@@ -22,8 +22,9 @@ TB_MUST_USE enum tb_status tb_catalog_crossing_refused(struct tb_catalog *c, tb_
 TB_MUST_USE enum tb_status tb_catalog_crossing_hopeless(struct tb_catalog *c, tb_time_ns now,
                                                         const struct tb_id *uid);
 
-/* A crossing under way is given up for a newer version that will be whole sooner (abandon.h
- * decides). The version ends as abandoned, and workers that stage it are told TB_SUPERSEDED.
+/* A crossing under way is given up for a newer version that will be whole sooner
+ * (crossing_abandonment.h decides). The version ends as abandoned, and workers that stage it are
+ * told TB_SUPERSEDED.
  *   TB_BAD_STATE  it has not begun, is whole, or a wait names exactly this version; the model wants
  *                 every version; or no newer version can cross */
 TB_MUST_USE enum tb_status tb_catalog_crossing_abandon(struct tb_catalog *c, tb_time_ns now,

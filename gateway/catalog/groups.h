@@ -75,7 +75,7 @@ TB_MUST_USE enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns
 /* How the bytes got into the buffers, as the worker says. For people: no decision uses it. */
 struct tb_catalog_update {
     struct tb_id uid;
-    uint8_t way; /* enum tb_session_way, or a later release's */
+    uint8_t way; /* enum tb_msg_way, or a later release's */
     uint32_t fetched_chunks;
     uint64_t stall_ns, staged_bytes, copied_bytes, patched_bytes;
 };

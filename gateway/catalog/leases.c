@@ -10,7 +10,7 @@
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 #include "gateway/catalog/rules/settle.h"
 

@@ -9,7 +9,8 @@
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/settle.h"
 

@@ -6,11 +6,12 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
-#include "gateway/catalog/rules/forget.h"
 #include "gateway/catalog/rules/settle.h"
+#include "gateway/catalog/rules/version_removal.h"
 
 static enum tb_status note_up(struct tb_catalog *c, const struct tb_name *name, bool up)
 {

@@ -3,7 +3,7 @@
 #ifndef TB_GATEWAY_CATALOG_SITES_H
 #define TB_GATEWAY_CATALOG_SITES_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/version_state.h"
 

@@ -2,7 +2,7 @@
 #ifndef TB_GATEWAY_CATALOG_TODOS_H
 #define TB_GATEWAY_CATALOG_TODOS_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"

@@ -6,7 +6,7 @@
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/settle.h"
 #include "gateway/catalog/rules/unpublish_rules.h"

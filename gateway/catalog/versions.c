@@ -6,16 +6,19 @@
 #include "gateway/catalog/versions.h"
 
 #include "base/assert.h"
+#include "base/layout/chunk_cut.h"
+#include "base/layout/version_key.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
-#include "gateway/catalog/rules/forget.h"
 #include "gateway/catalog/rules/settle.h"
 #include "gateway/catalog/rules/unpublish_rules.h"
+#include "gateway/catalog/rules/version_removal.h"
 
 static bool restorable(const struct tb_catalog *c, const struct tb_version_key *key,
                        enum tb_catalog_state state)

@@ -3,7 +3,7 @@
 #ifndef TB_GATEWAY_CATALOG_VIEWS_H
 #define TB_GATEWAY_CATALOG_VIEWS_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/catalog/leases.h"
@@ -104,6 +104,7 @@ bool tb_catalog_reference_at(const struct tb_catalog *c, uint32_t *cursor,
 
 bool tb_catalog_model_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_model *out);
 
+/* For tests: no view shows runs, and only here is seen which were forgotten. */
 bool tb_catalog_run_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_run *out);
 
 /* Source of the plan that this reader has now, for CHUNK_BAD and tokens. False: no such plan. */

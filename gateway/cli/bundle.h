@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/layout/manifest.h"
+#include "base/layout/blob_name.h"
 #include "gateway/disk/safetensors.h"
 #include "tombolo/tombolo.h"
 

@@ -2,8 +2,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/options.h"

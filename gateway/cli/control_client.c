@@ -9,9 +9,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 #include "gateway/cli/options.h"
 
 const char *tb_control_path(const struct tb_cli_call *call)

@@ -13,6 +13,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/ident.h"
+#include "base/layout/layout.h"
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/control_client.h"

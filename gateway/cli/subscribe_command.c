@@ -1,15 +1,15 @@
 /* subscribe_command.c - tombolo subscribe: versions as files, a folder each.
  *
- * version_folder.c keeps what stands in DIR, and version_taking.c brings a version there. Here:
+ * version_folder.c keeps what stands in DIR, and version_arrival.c brings a version there. Here:
  * which version is next, and what --follow does after it came. */
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/cli/commands.h"
-#include "gateway/cli/following.h"
 #include "gateway/cli/options.h"
+#include "gateway/cli/subscribe_run.h"
 #include "gateway/cli/version_hook.h"
 
 /* ---- behind a version that --follow has taken ---- */

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/net/library_faults.h"

@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
-#include "base/layout/manifest.h"
+#include "base/layout/blob_name.h"
+#include "base/layout/tensor.h"
+#include "base/system_calls.h"
 #include "gateway/disk/file_names.h"
 
 #define ANY_SHARD       UINT32_MAX

@@ -14,9 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
-#include "base/layout/manifest.h"
+#include "base/layout/blob_name.h"
+#include "base/system_calls.h"
 #include "gateway/cli/path_status.h"
 #include "gateway/cli/unbundle.h"
 

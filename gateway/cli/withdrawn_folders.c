@@ -3,10 +3,10 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/cli/bundle.h"
-#include "gateway/cli/following.h"
+#include "gateway/cli/subscribe_run.h"
 
 bool tb_withdrawn_is(const struct tb_following *f, const struct tb_uid *uid)
 {

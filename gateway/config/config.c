@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 #include "gateway/config/config_read.h"
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)

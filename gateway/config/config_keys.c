@@ -167,7 +167,7 @@ const struct config_key config_keys[] = {
     {ROOT(dns_servers), .path = "dns.servers", .type = CONFIG_TEXT,
      .why = "Name servers as ADDRESS:PORT with commas between. Without it the system's."},
     {ROOT(drain_ms), .path = "drain_ms", .type = CONFIG_NUMBER, .fallback = "10000", .min = 0,
-     .max = TB_SESSION_DRAIN_MS_MAX, .unit = "ms",
+     .max = TB_MSG_DRAIN_MS_MAX, .unit = "ms",
      .why = "How long readers may finish when a rank unpublishes or this gateway stops."},
     {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800,
      .unit = "s", .why = "How long a reader may keep a version from being evicted."},

@@ -7,8 +7,8 @@
 
 #include <yaml.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 struct building {
     struct config_tree *tree;

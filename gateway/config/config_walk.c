@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 
 #define KEYS_MAX       128
 #define PATH_MAX_CHARS 256

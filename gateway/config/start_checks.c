@@ -15,6 +15,7 @@
 #include "gateway/config/gateway_tls.h"
 #include "gateway/disk/anchor_folder.h"
 #include "gateway/store/store.h"
+#include "gateway/store/store_load.h"
 
 struct checks {
     const struct tb_config *config;

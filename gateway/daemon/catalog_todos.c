@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 #include "gateway/daemon/catalog_todos.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
@@ -16,6 +16,7 @@
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_news.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/daemon/sessions/session_unpublish.h"

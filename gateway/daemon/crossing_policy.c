@@ -1,6 +1,7 @@
 /* crossing_policy.c - once a second each model's crossing is weighed against the newest version
- * that waits for it to end. The rule is a core's (gateway/catalog/abandon.h); this says how much is
- * still to come of each, by what came so far. */
+ * that waits for it to end. The rule is a core's (gateway/catalog/crossing_abandonment.h); this
+ * says how much is still to come of each, by what came so far. */
+#include "base/layout/version_key.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"

@@ -3,7 +3,7 @@
 #define TB_DAEMON_CROSSING_POLICY_H
 
 #include "base/ident.h"
-#include "gateway/catalog/abandon.h"
+#include "gateway/catalog/crossing_abandonment.h"
 
 struct tb_daemon;
 

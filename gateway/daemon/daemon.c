@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/machine.h"
 #include "base/net/resolve.h"
 #include "gateway/arena/arena.h"
@@ -21,7 +21,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_sweep.h"
@@ -36,12 +36,15 @@
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/daemon/store_restore.h"
+#include "intra/fabric/fabric_exports.h"
+#include "wan/link/links_stats.h"
 #include "wan/send/encoded_chunks.h"
 #include "wan/send/sender_turn.h"
 

@@ -27,7 +27,7 @@
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/links/lag.h"
 #include "gateway/daemon/links/peer_limits.h"
-#include "gateway/daemon/links/withdrawn.h"
+#include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"

@@ -10,8 +10,8 @@
  * there. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/daemon/catalog_todos.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
@@ -44,8 +44,8 @@ static void requests_again(struct tb_daemon *d)
         struct tb_wire_frame frame = {.type = w->type, .request = w->request};
         tb_reader_init(&frame.payload, w->payload, w->bytes);
         if (s != NULL)
-            TB_MOOT(w->type == TB_SESSION_RUN_OPEN ? tb_worker_run_open_frame(s, &frame)
-                                                   : tb_worker_version_open_frame(s, &frame));
+            TB_MOOT(w->type == TB_MSG_RUN_OPEN ? tb_worker_run_open_frame(s, &frame)
+                                               : tb_worker_version_open_frame(s, &frame));
         tb_free(w);
     }
 }

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/fault.h"
 #include "base/net/library_faults.h"
 #include "gateway/daemon/daemon.h"

@@ -10,9 +10,11 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/store/store_writer.h"
 

@@ -39,26 +39,9 @@ void tb_persist_settled(struct tb_daemon *d, bool all); /* all: the catalog has 
 void tb_persist_down_log(struct tb_daemon *d, const char *why);
 void tb_persist_tick(struct tb_daemon *d);
 void tb_persist_wake(uv_async_t *async);
-void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
-void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
-void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
-uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
-/* The model of each of them, by turns; empty: it is about none. NULL: that was the last. */
-const char *tb_persist_waiting_at(const struct tb_daemon *d, uint32_t *cursor);
 /* A request was not held: its session has as many as it may have. */
 void tb_persist_refused(struct tb_daemon *d);
 
-/* Of rows: refused are those that others overtook. Of requests that wait for them. Their bounds. */
-struct tb_persist_usage {
-    struct tb_gauge rows, held;
-    uint32_t rows_max, held_max;
-};
-
-void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_out);
-bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid);
 void tb_persist_check(const struct tb_daemon *d); /* daemon_check.h */
-/* Raises it above that, which a peer says that it has seen, or a good step towards it; links say
- * it once it is on disk. */
-void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
 
 #endif

@@ -6,6 +6,7 @@
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/store_restore.h"
+#include "gateway/store/store_load.h"
 
 static enum tb_status restore_run(void *user, const struct tb_catalog_run *run)
 {

@@ -9,8 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
+#include "base/system_calls.h"
 #include "gateway/disk/disk_io.h"
 
 #define MAGIC       "TBANCHR1"

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 #include "gateway/disk/anchor_file.h"
 
 static enum tb_status failed(struct tb_anchor_folder *f, enum tb_status status)

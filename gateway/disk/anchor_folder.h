@@ -6,7 +6,7 @@
 #ifndef TB_GATEWAY_DISK_ANCHOR_FOLDER_H
 #define TB_GATEWAY_DISK_ANCHOR_FOLDER_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 
 #define TB_ANCHOR_PATH_BYTES 4096
 

@@ -4,7 +4,7 @@
 #include <errno.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 
 bool tb_disk_read(int fd, uint64_t at, uint64_t count, void *out)
 {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/blob_name.h"
+#include "base/layout/tensor.h"
 
 #define PREFIX_CHARS (sizeof TB_FILE_MARK_PREFIX - 1)
 #define HEADER_CHARS (sizeof TB_FILE_HEADER_PREFIX - 1)

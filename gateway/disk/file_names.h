@@ -13,7 +13,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/layout/blob_name.h"
 #include "base/layout/manifest.h"
+#include "base/layout/tensor.h"
 
 #define TB_FILE_MARK_PREFIX   ".tombolo/file/"
 #define TB_FILE_HEADER_PREFIX ".tombolo/header/"

@@ -13,8 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
+#include "base/system_calls.h"
 #include "gateway/disk/disk_io.h"
 #include "gateway/disk/safetensors.h"
 

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/bytes.h"
-#include "base/fault.h"
+#include "base/layout/layout.h"
+#include "base/utf8.h"
 #include "gateway/disk/safetensors_json.h"
 
 static int by_place(const void *left, const void *right)

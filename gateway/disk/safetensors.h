@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/layout/layout.h"
+#include "base/layout/tensor.h"
 #include "tombolo/status.h"
 
 #define TB_SAFETENSORS_PREFIX_BYTES 8

@@ -7,8 +7,11 @@
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/dtype.h"
+#include "base/layout/layout.h"
+#include "base/layout/tensor.h"
 
 enum state {
     START,

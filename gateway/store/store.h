@@ -8,7 +8,7 @@
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"
@@ -117,31 +117,5 @@ struct tb_store_row {
 };
 /* In their order, in one transaction: all of them or none. One sync of the disk for all. */
 TB_MUST_USE enum tb_status tb_store_rows(struct tb_store *store, struct tb_store_row *rows, uint32_t count);
-
-/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends
- * it with TB_SITE_STORE. */
-typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_run *run);
-typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
-TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,
-                                         tb_store_version_fn version, void *user);
-
-/* In the order in which they were withdrawn. */
-typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *key);
-TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
-                                                   void *user);
-
-/* Would it open, and load? The same looks; nothing is made, locked or changed. A log that a killed
- * process left beside it is read, too. TB_SITE_LOCKED: another process holds it. */
-TB_MUST_USE enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version,
-                                          void *user, char error_out[256]);
-
-typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
-TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);
-
-typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
-TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
-
-typedef void (*tb_store_doubt_fn)(void *user, const struct tb_name *model);
-TB_MUST_USE enum tb_status tb_store_load_doubts(struct tb_store *store, tb_store_doubt_fn doubt, void *user);
 
 #endif

@@ -11,8 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/system_calls.h"
+#include "gateway/store/store_load.h"
 #include "gateway/store/store_statements.h"
 
 #define SCHEMA_VERSION "1"

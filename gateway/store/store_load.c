@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "gateway/store/store_load.h"
 #include "gateway/store/store_statements.h"
 
 static bool column_id(sqlite3_stmt *st, int at, struct tb_id *out)

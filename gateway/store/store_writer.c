@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
 

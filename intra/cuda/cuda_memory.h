@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 
+#include "base/layout/chunk_cut.h"
 #include "intra/cuda/cuda_kernels.h"
 #include "intra/cuda_part_deltas.h"
 

@@ -7,8 +7,8 @@
  * digested there. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/cuda/cuda_deltas.h"
 #include "intra/cuda/cuda_queue.h"
 

@@ -1,8 +1,8 @@
 #include "intra/cuda/cuda_queue.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/thread.h"
 
 #define GATHER     TB_US(200) /* at most, for others to come */

@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/cuda/cuda_queue.h"
 #include "intra/cuda_part_stage.h"

@@ -9,8 +9,8 @@
  * so that those who copy at the same time wait for their own. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/cuda/cuda_memory.h"
 #include "intra/cuda_part_trays.h"

@@ -9,11 +9,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
+#include "intra/fabric/door.h"
 #include "intra/fabric/door_inside.h"
+#include "intra/fabric/fabric_queue.h"
 
 #define GREET_WITHIN TB_SECONDS(5)
 

@@ -8,7 +8,9 @@
 
 #include "base/assert.h"
 #include "base/bitmap.h"
+#include "base/net/chan_bytes.h"
 #include "intra/fabric/door_inside.h"
+#include "intra/fabric/pace_gate.h"
 
 #define SMALL_RUN_BYTES ((uint32_t)16 << 10) /* below this a copy is cheaper than a system call */
 #define TURN_BYTES      ((size_t)1 << 20)

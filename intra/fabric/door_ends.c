@@ -7,11 +7,15 @@
  * One that has a tray of a GPU's is not cut off: its connection's end is its word that the tray is
  * closed. Where it stands still, it lingers: nothing is sent or read for it any more, the export's
  * memory is its owner's, and the tray waits for the word. */
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "intra/fabric/door_inside.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/fabric/pace_gate.h"
 
 #define END_WITHIN TB_SECONDS(1)
 

@@ -1,6 +1,7 @@
 /* door_guests.c - readers at the door that read by RDMA: their queue pair is made, breaks, and is
  * made again. */
 #include "base/assert.h"
+#include "base/net/chan_bytes.h"
 #include "intra/fabric/door_inside.h"
 
 static void on_attachable(void *user)

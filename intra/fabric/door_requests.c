@@ -7,6 +7,8 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "intra/fabric/door_inside.h"
 
 static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_queue.h"
 
 /* tb_export and door hold no more than so many: device memory is what an engine has too little of.
  * Others read the host's copy. */

@@ -2,8 +2,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_exports.h"
 
 struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id)
 {

@@ -9,6 +9,7 @@
 
 #include "intra/cuda_part_trays.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 
 struct tb_verbs_export;
 

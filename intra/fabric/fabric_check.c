@@ -2,6 +2,7 @@
  * the sums that other files keep of them. Changes nothing. */
 #include "base/assert.h"
 #include "intra/fabric/door_inside.h"
+#include "intra/fabric/fabric_queue.h"
 
 static void check_peer(const struct tb_door_peer *p)
 {

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 
 /* ---- the queue ---- */
 

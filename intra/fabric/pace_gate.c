@@ -3,6 +3,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 
 tb_time_ns tb_pace_gate_serve(struct tb_pace_gate *gate, tb_time_ns now)
 {

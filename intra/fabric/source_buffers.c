@@ -1,8 +1,8 @@
 /* source_buffers.c - which buffers of an export a source's tables name. */
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/transport/transport.h"
 
 static void note(uint32_t *list, uint32_t *count, uint32_t buffer)

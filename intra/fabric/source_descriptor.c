@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/chunk_cut.h"
 
 #define SHARD_BYTES   37u /* on the wire, without its tables */
 #define TENSOR_BYTES  12u

@@ -4,6 +4,7 @@
  * So no file ends a hop in the middle of another file's work: after tb_hop_lose, the hop, its slots
  * and its transport stay until the caller has returned to the loop. */
 #include "base/assert.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop_inside.h"
 
 void tb_hop_tell(struct tb_hop *hop, struct tb_hop_event event)

@@ -4,9 +4,10 @@
  * A round is one READ of each: head and bits of the shelf, then entries that are new; the
  * bitmap of each shard. These are the source's word: hop.c and hop_shelf.c bound them before
  * they are believed. */
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop_inside.h"
 #include "intra/hop/hop_wire.h"
 

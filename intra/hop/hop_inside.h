@@ -8,7 +8,9 @@
 
 #include "base/layout/land_chunk.h"
 #include "base/scratch_memory.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop.h"
 #include "intra/hop/hop_life.h"
 

@@ -11,8 +11,9 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/layout/land_chunk.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop_inside.h"
 
 /* ---- landing ---- */

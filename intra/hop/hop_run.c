@@ -7,11 +7,14 @@
  * the hop writes any more. Each of these steps has a turn of the fabric's queue of its own. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/heartbeat.h"
 #include "intra/hop/hop_inside.h"
+#include "intra/transport/transport_words.h"
 
 struct tb_hop *tb_hop_after(struct tb_hop *hop)
 {

@@ -20,7 +20,7 @@
 #ifndef TB_INTRA_HOP_WIRE_H
 #define TB_INTRA_HOP_WIRE_H
 
-#include "base/layout/layout.h"
+#include "base/layout/chunk_cut.h"
 #include "base/message.h"
 
 #define TB_HOP_WIRE_VERSION    1

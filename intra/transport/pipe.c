@@ -5,6 +5,11 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/fabric/pace_gate.h"
 
 #define TURN_BYTES     ((size_t)1 << 20)
 #define CONFIRMS_MAX   32u /* a hop has so many chunks in flight */

@@ -9,6 +9,7 @@
 #define TB_INTRA_PIPE_H
 
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/heartbeat.h"
 #include "intra/hop/hop_wire.h"
 

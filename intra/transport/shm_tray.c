@@ -4,10 +4,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop.h"
+#include "intra/transport/transport_words.h"
 
 #define PART_ALIGN 256u
 

@@ -19,12 +19,16 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
+#include "base/system_calls.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/transport/pipe.h"
 #include "intra/transport/shm_tray.h"
+#include "intra/transport/transport_words.h"
 
 /* attached; a source in more pieces than that is read over the connection in part */
 #define BUFFERS_MAX 4096u

@@ -1,7 +1,9 @@
 /* transport_tcp.c - `tcp`: a stream over TCP, with TLS unless the source says that the
  * site's network is trusted. */
-#include "base/fault.h"
+#include "base/allocate.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/transport/pipe.h"
+#include "intra/transport/transport_words.h"
 
 struct tcp_upstream {
     struct tb_upstream base;

@@ -1,6 +1,6 @@
 /* transport_words.c - what a hop goes by and why, as words and as the byte of PROGRESS. Pure. */
+#include "intra/transport/transport_words.h"
 #include "base/assert.h"
-#include "intra/fabric/fabric.h"
 
 const char *tb_transport_name(enum tb_transport transport)
 {

@@ -8,10 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/verbs/nic_facts.h"
 
 #define BACKLOG      128

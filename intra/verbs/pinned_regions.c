@@ -2,9 +2,9 @@
 
 #include <errno.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 
 struct tb_pinned_memory {
     LIST_ENTRY(tb_pinned_memory) link;

@@ -21,7 +21,7 @@
 #include <sys/queue.h>
 
 #include "base/time.h"
-#include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/verbs/region.h"
 
 enum tb_pinned_state { TB_PINNED_MAKING, TB_PINNED_MADE, TB_PINNED_FREEING };

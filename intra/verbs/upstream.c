@@ -19,9 +19,11 @@
  * so nothing writes then (P1). */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "intra/verbs/upstream_inside.h"
 
 /* ---- what the door says ---- */

@@ -10,6 +10,8 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/transport/transport_words.h"
 #include "intra/verbs/nic_facts.h"
 #include "intra/verbs/upstream_inside.h"
 

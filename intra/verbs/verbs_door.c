@@ -12,10 +12,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/verbs/nic.h"
 #include "intra/verbs/nic_facts.h"
 

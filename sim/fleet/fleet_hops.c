@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
 
 static double max_of(double a, double b)
 {

@@ -9,6 +9,7 @@
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/sites.h"
+#include "wan/send/outbound_parcels.h"
 
 #define TCP_IP_BYTES  52     /* headers of a packet, with timestamps */
 #define TLS_SHARE     1.0015 /* record headers, tags and chunk frames */

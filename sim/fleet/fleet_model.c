@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/planner.h"
 
 #define GATEWAY 0 /* host number; workers' hosts count from 1 */

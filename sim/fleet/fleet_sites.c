@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/groups.h"

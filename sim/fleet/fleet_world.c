@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
 #include "base/layout/layout.h"
 #include "gateway/catalog/sites.h"
 #include "sim/fleet/fleet_inside.h"

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/arena_copy.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/crossing_answers.h"

@@ -22,8 +22,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/system_calls.h"
 #include "sim/wan/emulator.h"
 
 #define TICK_SHARE    64 /* a tick is this part of the shortest delay from the site, ... */

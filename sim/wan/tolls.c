@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/fault.h"
+#include "base/system_calls.h"
 #include "sim/wan/emulator.h"
 
 #define LATE_US    2000 /* a packet that much later than due is late, ... */

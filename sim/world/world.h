@@ -24,6 +24,7 @@
 #include "gateway/config/config.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_hops.h"
 
 #define SITES_MAX        4u
 #define WORKERS_MAX      6u /* of one site */

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
 #include "world.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"
@@ -266,14 +266,6 @@ bool tb_arena_region_whole(const struct tb_arena_region *r)
     for (uint32_t s = 0; whole && s < r->key.shard_count; s++)
         whole = tb_place_whole(&r->shards[s].place);
     return whole;
-}
-
-uint64_t tb_arena_region_bytes(const struct tb_arena_region *r)
-{
-    uint64_t bytes = 0;
-    for (uint32_t s = 0; s < r->key.shard_count; s++)
-        bytes += r->shards[s].space ? SHARD_BYTES : 0;
-    return bytes;
 }
 
 bool tb_arena_region_tell(const struct tb_arena_region *r,

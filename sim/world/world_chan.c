@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "world_faults.h"
 #include "world_machine.h"

@@ -1,12 +1,14 @@
 /* world_check.c - what has to hold at every step, whatever went wrong. */
 #include <string.h>
 
+#include "base/layout/version_key.h"
 #include "base/log.h"
 #include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
+#include "wan/link/links_stats.h"
 #include "world.h"
 #include "world_check.h"
 #include "world_clients.h"

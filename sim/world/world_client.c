@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "intra/session_msg.h"
 #include "world.h"
 #include "world_clients.h"
@@ -14,22 +14,21 @@ static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *pe
 {
     (void)w, (void)peer;
     struct client *c = user;
-    struct tb_session_hello m = {
-        .protocol = TB_SESSION_PROTOCOL, .session = c->was, .pid = c->process->index};
+    struct tb_msg_hello m = {.protocol = TB_MSG_PROTOCOL, .session = c->was, .pid = c->process->index};
     enum tb_status status = tb_name_set(&m.name, c->process->name);
     TB_ASSERT(status == TB_OK);
     m.host = c->door.host;
     (void)snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", c->door.shm_door);
-    WORLD_SEND(c, TB_SESSION_HELLO, ++c->requests, &m, tb_session_hello_encode);
+    WORLD_SEND(c, TB_MSG_HELLO, ++c->requests, &m, tb_msg_hello_encode);
 }
 
 /* Held bytes are right: the checker looks. */
 static enum tb_status take_doubt(struct client *c, struct tb_wire_frame *f)
 {
-    struct tb_session_doubt m;
-    if (tb_session_doubt_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const struct tb_session_doubted answer = {m.uid, m.shard, m.chunk, TB_SESSION_FOUND_GOOD};
-    WORLD_SEND(c, TB_SESSION_DOUBTED, 0, &answer, tb_session_doubted_encode);
+    struct tb_msg_doubt m;
+    if (tb_msg_doubt_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const struct tb_msg_doubted answer = {m.uid, m.shard, m.chunk, TB_MSG_FOUND_GOOD};
+    WORLD_SEND(c, TB_MSG_DOUBTED, 0, &answer, tb_msg_doubted_encode);
     return TB_OK;
 }
 
@@ -37,10 +36,10 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
 {
     (void)w;
     struct client *c = user;
-    if (f->type == TB_SESSION_DOUBT) return take_doubt(c, f);
-    if (f->type != TB_SESSION_WELCOME) return c->frame(c, f);
-    struct tb_session_welcome m;
-    if (tb_session_welcome_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (f->type == TB_MSG_DOUBT) return take_doubt(c, f);
+    if (f->type != TB_MSG_WELCOME) return c->frame(c, f);
+    struct tb_msg_welcome m;
+    if (tb_msg_welcome_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const bool same = tb_id_equal(&m.session, &c->was);
     c->session = c->was = m.session;
     c->up = true;
@@ -93,10 +92,8 @@ static void dial(struct client *c)
                    c->tls ? "" : "unix:", c->tls ? config->session_listen : config->session_socket);
     enum tb_status status = tb_endpoint_parse(text, &endpoint);
     if (status == TB_OK) status = tb_endpoint_address(&endpoint, &address);
-    const struct tb_wire_options options = {.chan = {.open_ms = 3000},
-                                            .ops = &wire_ops,
-                                            .user = c,
-                                            .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX};
+    const struct tb_wire_options options = {
+        .chan = {.open_ms = 3000}, .ops = &wire_ops, .user = c, .frame_bytes_max = TB_MSG_FRAME_BYTES_MAX};
     if (status == TB_OK) status = tb_wire_dial(&options, &address, &c->wire);
     TB_ASSERT(status == TB_OK);
 }
@@ -106,6 +103,6 @@ void world_client_step(struct client *c)
     if (c->wire == NULL && the->now >= c->dial_at) dial(c);
     if (!c->up || the->now < c->renew_at) return;
     c->renew_at = tb_time_add(the->now, TB_MS(600));
-    struct tb_writer *w = tb_wire_begin(c->wire, TB_SESSION_RENEW, 0, 16);
+    struct tb_writer *w = tb_wire_begin(c->wire, TB_MSG_RENEW, 0, 16);
     if (w != NULL) tb_wire_end(c->wire);
 }

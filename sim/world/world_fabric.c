@@ -3,10 +3,12 @@
  * slow worker's takes long, by its token bucket. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/codec/codec.h"
-#include "base/fault.h"
 #include "base/layout/land_chunk.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop.h"
 #include "intra/hop/token_bucket.h"
 #include "world.h"

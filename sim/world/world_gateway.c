@@ -2,8 +2,8 @@
  * ended as SIGKILL ends it. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/daemon/daemon.h"
 #include "wan/frame/frame.h"
 #include "world.h"

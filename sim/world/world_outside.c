@@ -3,9 +3,9 @@
  * the world look in or make tables small (--wrap). */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/codec/codec.h"
-#include "base/fault.h"
 #include "base/net/resolve.h"
 #include "base/net/tcp.h"
 #include "gateway/daemon/control/site_status.h"

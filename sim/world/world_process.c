@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/system_calls.h"
 #include "world.h"
 #include "world_check.h"
 #include "world_faults.h"

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "world.h"
 #include "world_machine.h"
 #include "world_process.h"

@@ -2,8 +2,9 @@
  * returns, unless the disk lied about its last writes (world_store_write_lost) or is full. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "gateway/store/store_load.h"
 #include "gateway/store/store_writer.h"
 #include "world.h"
 #include "world_check.h"

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/disk/local_files.h"
 #include "world.h"

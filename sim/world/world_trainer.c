@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/session_msg.h"
 #include "world.h"
@@ -17,12 +17,12 @@
 
 static void run_open(struct trainer *t)
 {
-    struct tb_session_run_open m = {0};
+    struct tb_msg_run_open m = {0};
     const enum tb_status status = tb_name_set(&m.model, world_models[t->model]);
     TB_ASSERT(status == TB_OK);
     (void)snprintf(m.key.text, sizeof m.key.text, "%s", t->key);
     t->run_id = ++t->c.requests;
-    WORLD_SEND(&t->c, TB_SESSION_RUN_OPEN, t->run_id, &m, tb_session_run_open_encode);
+    WORLD_SEND(&t->c, TB_MSG_RUN_OPEN, t->run_id, &m, tb_msg_run_open_encode);
 }
 
 static void export_version(struct trainer *t, uint32_t v)
@@ -56,16 +56,15 @@ static uint64_t seal(struct trainer *t, uint32_t v, uint32_t shard)
     t->may_go[v] = false;
     const uint32_t before = world_version_before(v);
     const bool encodes = t->encodes && before != NONE && before >= t->first;
-    const struct tb_session_seal q = {
-        .uid = the->versions[v].key.uid,
-        .shard = shard,
-        .export_id = v + 1,
-        .head = {head, (uint32_t)w.used},
-        .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
-        .source = {source, (uint32_t)ws.used},
-        .base = encodes ? the->versions[before].key.uid : (struct tb_id){{0}}};
+    const struct tb_msg_seal q = {.uid = the->versions[v].key.uid,
+                                  .shard = shard,
+                                  .export_id = v + 1,
+                                  .head = {head, (uint32_t)w.used},
+                                  .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
+                                  .source = {source, (uint32_t)ws.used},
+                                  .base = encodes ? the->versions[before].key.uid : (struct tb_id){{0}}};
     const uint64_t id = ++t->c.requests;
-    WORLD_SEND(&t->c, TB_SESSION_SEAL, id, &q, tb_session_seal_encode);
+    WORLD_SEND(&t->c, TB_MSG_SEAL, id, &q, tb_msg_seal_encode);
     return id;
 }
 
@@ -86,17 +85,17 @@ static void seal_again(struct trainer *t)
 
 static void version_open(struct trainer *t)
 {
-    struct tb_session_version_open m = {.run = t->run, .number = t->number, .shard_count = the->shard_count};
+    struct tb_msg_version_open m = {.run = t->run, .number = t->number, .shard_count = the->shard_count};
     const enum tb_status status = tb_name_set(&m.model, world_models[t->model]);
     TB_ASSERT(status == TB_OK);
     t->open_id = ++t->c.requests;
-    WORLD_SEND(&t->c, TB_SESSION_VERSION_OPEN, t->open_id, &m, tb_session_version_open_encode);
+    WORLD_SEND(&t->c, TB_MSG_VERSION_OPEN, t->open_id, &m, tb_msg_version_open_encode);
 }
 
 static enum tb_status take_run(struct trainer *t, struct tb_wire_frame *f)
 {
-    struct tb_session_run m;
-    if (tb_session_run_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_run m;
+    if (tb_msg_run_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     if (f->request != t->run_id) return TB_OK;
     t->run_id = 0;
     if (!t->run_open && t->number == 0) { /* a new life: it goes on from an older step */
@@ -117,8 +116,8 @@ static enum tb_status take_run(struct trainer *t, struct tb_wire_frame *f)
 
 static enum tb_status take_opened(struct trainer *t, struct tb_wire_frame *f)
 {
-    struct tb_session_version m;
-    if (tb_session_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_version m;
+    if (tb_msg_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     t->encodes = m.classes > 0; /* as the library does, on the version before of its life */
     if (f->request != t->open_id || t->making == NONE) return TB_OK;
     t->open_id = 0;
@@ -172,13 +171,13 @@ static void unpublish(struct trainer *t)
     const uint32_t v = t->first + (uint32_t)world_random(the->version_count - t->first + 1);
     t->unpublish_at = tb_time_add(the->now, TB_MS(100 + world_random(1500)));
     if (v >= the->version_count || v == t->making || !t->exported[v]) return;
-    const struct tb_session_unpublish m = {.uid = the->versions[v].key.uid,
-                                           .shard = TB_CATALOG_ALL_SHARDS,
-                                           .drain_ms = (uint32_t)world_random(1500)};
+    const struct tb_msg_unpublish m = {.uid = the->versions[v].key.uid,
+                                       .shard = TB_CATALOG_ALL_SHARDS,
+                                       .drain_ms = (uint32_t)world_random(1500)};
     t->unpublishing = v;
     t->unpublish_id = ++t->c.requests;
     world_say("unpublishes v%u", v + 1);
-    WORLD_SEND(&t->c, TB_SESSION_UNPUBLISH, t->unpublish_id, &m, tb_session_unpublish_encode);
+    WORLD_SEND(&t->c, TB_MSG_UNPUBLISH, t->unpublish_id, &m, tb_msg_unpublish_encode);
 }
 
 /* TB_TIMEOUT: nobody could take it in time, so it stays. */
@@ -195,9 +194,9 @@ static void unpublished(struct trainer *t, enum tb_status status)
 
 static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
 {
-    struct tb_session_reply m;
-    if (tb_session_reply_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_session_status_get(m.status_negated);
+    struct tb_msg_reply m;
+    if (tb_msg_reply_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_msg_status_get(m.status_negated);
     if (f->request == t->run_id) {
         t->run_id = 0;
         t->publish_at = tb_time_add(the->now, TB_MS(100));
@@ -219,29 +218,29 @@ static enum tb_status take_reply(struct trainer *t, struct tb_wire_frame *f)
 
 static enum tb_status take_grant(struct trainer *t, struct tb_wire_frame *f)
 {
-    struct tb_session_grant m;
-    if (tb_session_grant_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_grant m;
+    if (tb_msg_grant_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const enum tb_status status = tb_export_grant(t->c.fabric, m.export_id, &m.token, &m.reader);
-    const struct tb_session_granted answer = {m.token, tb_session_status_put(status)};
-    WORLD_SEND(&t->c, TB_SESSION_GRANTED, 0, &answer, tb_session_granted_encode);
+    const struct tb_msg_granted answer = {m.token, tb_msg_status_put(status)};
+    WORLD_SEND(&t->c, TB_MSG_GRANTED, 0, &answer, tb_msg_granted_encode);
     return TB_OK;
 }
 
 static enum tb_status frame(struct client *c, struct tb_wire_frame *f)
 {
     struct trainer *t = c->owner;
-    struct tb_session_version_state m;
+    struct tb_msg_version_state m;
     switch (f->type) {
-    case TB_SESSION_RUN:
+    case TB_MSG_RUN:
         return take_run(t, f);
-    case TB_SESSION_VERSION:
+    case TB_MSG_VERSION:
         return take_opened(t, f);
-    case TB_SESSION_REPLY:
+    case TB_MSG_REPLY:
         return take_reply(t, f);
-    case TB_SESSION_GRANT:
+    case TB_MSG_GRANT:
         return take_grant(t, f);
-    case TB_SESSION_VERSION_STATE:
-        return tb_session_version_state_decode(&f->payload, &m);
+    case TB_MSG_VERSION_STATE:
+        return tb_msg_version_state_decode(&f->payload, &m);
     default:
         return TB_PEER_GARBLED;
     }

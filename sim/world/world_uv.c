@@ -3,8 +3,8 @@
  * comes up to 3 ms late. A turn ends with what the process starts before its loop waits. */
 #include <uv.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "world.h"
 #include "world_machine.h"
 #include "world_process.h"

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/version_key.h"
 #include "world.h"
 #include "world_process.h"
 #include "world_versions.h"

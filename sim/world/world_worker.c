@@ -2,9 +2,11 @@
  * and serves what it staged. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/waiters.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
@@ -73,8 +75,8 @@ static void staged_free(struct worker *k, struct staged *st)
 
 static void release(struct worker *k, struct staged *st)
 {
-    const struct tb_session_release m = {.uid = *uid_of(st->version)};
-    if (k->c.up) WORLD_SEND(&k->c, TB_SESSION_RELEASE, ++k->c.requests, &m, tb_session_release_encode);
+    const struct tb_msg_release m = {.uid = *uid_of(st->version)};
+    if (k->c.up) WORLD_SEND(&k->c, TB_MSG_RELEASE, ++k->c.requests, &m, tb_msg_release_encode);
     staged_free(k, st);
 }
 
@@ -89,11 +91,11 @@ static void staging_drop(struct worker *k)
 
 static void ask_stage(struct worker *k)
 {
-    const struct tb_session_stage m = {.subscription = 1, .uid = *uid_of(k->staging)};
+    const struct tb_msg_stage m = {.subscription = 1, .uid = *uid_of(k->staging)};
     k->asked = true;
     k->asked_at = the->now;
     k->stage_id = ++k->c.requests;
-    WORLD_SEND(&k->c, TB_SESSION_STAGE, k->stage_id, &m, tb_session_stage_encode);
+    WORLD_SEND(&k->c, TB_MSG_STAGE, k->stage_id, &m, tb_msg_stage_encode);
 }
 
 static void stage(struct worker *k, uint32_t version)
@@ -129,18 +131,18 @@ static void say_whole(struct worker *k, const struct staged *st)
 static void tell_export(struct worker *k, const struct staged *st)
 {
     uint32_t total;
-    const struct tb_session_export m = {.uid = *uid_of(st->version),
-                                        .export_id = st->export_id,
-                                        .held_chunks = held_count(st, &total),
-                                        .whole = st->whole,
-                                        .source = {st->source, st->source_bytes}};
+    const struct tb_msg_export m = {.uid = *uid_of(st->version),
+                                    .export_id = st->export_id,
+                                    .held_chunks = held_count(st, &total),
+                                    .whole = st->whole,
+                                    .source = {st->source, st->source_bytes}};
     say_whole(k, st);
-    WORLD_SEND(&k->c, TB_SESSION_EXPORT, 0, &m, tb_session_export_encode);
+    WORLD_SEND(&k->c, TB_MSG_EXPORT, 0, &m, tb_msg_export_encode);
 }
 
 static void tell_progress(struct worker *k, struct staged *st)
 {
-    struct tb_session_progress m = {.uid = *uid_of(st->version), .whole = st->whole};
+    struct tb_msg_progress m = {.uid = *uid_of(st->version), .whole = st->whole};
     const uint32_t told = st->told;
     const tb_time_ns passed = tb_time_since(st->told_at, the->now);
     m.held_chunks = st->told = held_count(st, &m.total_chunks);
@@ -150,16 +152,16 @@ static void tell_progress(struct worker *k, struct staged *st)
     say_whole(k, st);
     k->progress_at = tb_time_add(the->now, TB_MS(40));
     if (st->whole || st->told != told) k->moved_at = the->now;
-    WORLD_SEND(&k->c, TB_SESSION_PROGRESS, 0, &m, tb_session_progress_encode);
+    WORLD_SEND(&k->c, TB_MSG_PROGRESS, 0, &m, tb_msg_progress_encode);
 }
 
 static void subscribe(struct worker *k)
 {
-    struct tb_session_subscribe m = {.subscription = 1,
-                                     .member_index = k->index,
-                                     .active = *uid_of(k->active),
-                                     .active_run_order = key_of(k->active)->run_order,
-                                     .active_number = key_of(k->active)->number};
+    struct tb_msg_subscribe m = {.subscription = 1,
+                                 .member_index = k->index,
+                                 .active = *uid_of(k->active),
+                                 .active_run_order = key_of(k->active)->run_order,
+                                 .active_number = key_of(k->active)->number};
     m.member_count = the->sites[k->site].group_count;
     char group[16] = "engine";
     if (k->solo) {
@@ -172,7 +174,7 @@ static void subscribe(struct worker *k)
     TB_ASSERT(status == TB_OK);
     k->asked_at = the->now;
     k->subscribe_id = ++k->c.requests;
-    WORLD_SEND(&k->c, TB_SESSION_SUBSCRIBE, k->subscribe_id, &m, tb_session_subscribe_encode);
+    WORLD_SEND(&k->c, TB_MSG_SUBSCRIBE, k->subscribe_id, &m, tb_msg_subscribe_encode);
 }
 
 /* As the library's announcement: subscriptions and stagings are said again, whoever the gateway
@@ -195,7 +197,7 @@ static void welcome(struct client *c, bool same)
 
 /* ---- manifests and places ---- */
 
-static enum tb_status keep_manifest(struct staged *st, const struct tb_session_manifest *m)
+static enum tb_status keep_manifest(struct staged *st, const struct tb_msg_manifest *m)
 {
     const size_t bytes = tb_manifest_decode_bytes(m->head.bytes, m->head.count);
     if (bytes == 0 || m->shard >= SHARDS_MAX) return TB_PEER_GARBLED;
@@ -263,8 +265,8 @@ static void prepare(struct worker *k, struct staged *st)
 
 static enum tb_status take_manifest(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_manifest m;
-    if (tb_session_manifest_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_manifest m;
+    if (tb_msg_manifest_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const uint32_t version = world_version_find(&m.uid);
     struct staged *st = find(k, version);
     if (st == NULL || st->prepared || st->memory[m.shard % SHARDS_MAX] != NULL)
@@ -303,8 +305,8 @@ static void base_set(struct worker *k, struct staged *st, struct tb_hop_base *ba
 
 static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_plan m;
-    if (tb_session_plan_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_plan m;
+    if (tb_msg_plan_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     struct staged *st = find(k, world_version_find(&m.uid));
     if (st == NULL || !st->prepared || st->whole) return TB_OK;
     hop_end(st);
@@ -345,15 +347,15 @@ static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
 static void tell_lost(struct worker *k, struct staged *st)
 {
     const struct tb_hop_event e = st->news;
-    const struct tb_session_chunk_bad bad = {*uid_of(st->version), st->plan, e.shard, e.chunk, false};
-    const struct tb_session_hop_lost lost = {*uid_of(st->version), st->plan, tb_session_status_put(e.why)};
+    const struct tb_msg_chunk_bad bad = {*uid_of(st->version), st->plan, e.shard, e.chunk, false};
+    const struct tb_msg_hop_lost lost = {*uid_of(st->version), st->plan, tb_msg_status_put(e.why)};
     hop_end(st);
     k->asked_at = the->now;
     if (!k->c.up) return;
     if (e.kind == TB_HOP_CHUNK_BAD)
-        WORLD_SEND(&k->c, TB_SESSION_CHUNK_BAD, 0, &bad, tb_session_chunk_bad_encode);
+        WORLD_SEND(&k->c, TB_MSG_CHUNK_BAD, 0, &bad, tb_msg_chunk_bad_encode);
     else
-        WORLD_SEND(&k->c, TB_SESSION_HOP_LOST, 0, &lost, tb_session_hop_lost_encode);
+        WORLD_SEND(&k->c, TB_MSG_HOP_LOST, 0, &lost, tb_msg_hop_lost_encode);
 }
 
 static void look(struct worker *k, struct staged *st)
@@ -376,11 +378,11 @@ static void look(struct worker *k, struct staged *st)
 
 static enum tb_status take_grant(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_grant m;
-    if (tb_session_grant_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_grant m;
+    if (tb_msg_grant_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const enum tb_status status = tb_export_grant(k->c.fabric, m.export_id, &m.token, &m.reader);
-    const struct tb_session_granted answer = {m.token, tb_session_status_put(status)};
-    WORLD_SEND(&k->c, TB_SESSION_GRANTED, 0, &answer, tb_session_granted_encode);
+    const struct tb_msg_granted answer = {m.token, tb_msg_status_put(status)};
+    WORLD_SEND(&k->c, TB_MSG_GRANTED, 0, &answer, tb_msg_granted_encode);
     return TB_OK;
 }
 
@@ -395,20 +397,20 @@ static void activate(struct worker *k)
     k->asked = false;
     k->activate_id = 0;
     world_say("computes from v%u", version + 1);
-    const struct tb_session_activated m = {.subscription = 1,
-                                           .uid = *uid_of(version),
-                                           .run_order = key_of(version)->run_order,
-                                           .number = key_of(version)->number};
-    if (k->c.up) WORLD_SEND(&k->c, TB_SESSION_ACTIVATED, 0, &m, tb_session_activated_encode);
+    const struct tb_msg_activated m = {.subscription = 1,
+                                       .uid = *uid_of(version),
+                                       .run_order = key_of(version)->run_order,
+                                       .number = key_of(version)->number};
+    if (k->c.up) WORLD_SEND(&k->c, TB_MSG_ACTIVATED, 0, &m, tb_msg_activated_encode);
     struct staged *st = old != NONE && old != version ? find(k, old) : NULL;
     if (st != NULL) release(k, st);
 }
 
 static void ask_activate(struct worker *k)
 {
-    const struct tb_session_activate m = {.subscription = 1, .uid = *uid_of(k->staging)};
+    const struct tb_msg_activate m = {.subscription = 1, .uid = *uid_of(k->staging)};
     k->activate_id = ++k->c.requests;
-    WORLD_SEND(&k->c, TB_SESSION_ACTIVATE, k->activate_id, &m, tb_session_activate_encode);
+    WORLD_SEND(&k->c, TB_MSG_ACTIVATE, k->activate_id, &m, tb_msg_activate_encode);
 }
 
 /* ---- frames ---- */
@@ -431,9 +433,9 @@ static void stage_refused(struct worker *k, enum tb_status status, const char *w
 
 static enum tb_status take_reply(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_reply m;
-    if (tb_session_reply_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_session_status_get(m.status_negated);
+    struct tb_msg_reply m;
+    if (tb_msg_reply_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_msg_status_get(m.status_negated);
     if (f->request == k->subscribe_id) {
         k->subscribe_id = 0;
         k->subscribed = status == TB_OK;
@@ -454,8 +456,8 @@ static enum tb_status take_reply(struct worker *k, struct tb_wire_frame *f)
 
 static enum tb_status take_version(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_version m;
-    if (tb_session_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_version m;
+    if (tb_msg_version_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     if (f->request != k->wait_id) return TB_OK;
     k->wait_id = 0;
     k->next = world_version_find(&m.key.uid);
@@ -464,8 +466,8 @@ static enum tb_status take_version(struct worker *k, struct tb_wire_frame *f)
 
 static enum tb_status take_manifests(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_manifests m;
-    if (tb_session_manifests_decode(&f->payload, &m) != TB_OK || m.shard_count > SHARDS_MAX)
+    struct tb_msg_manifests m;
+    if (tb_msg_manifests_decode(&f->payload, &m) != TB_OK || m.shard_count > SHARDS_MAX)
         return TB_PEER_GARBLED;
     struct staged *st = find(k, world_version_find(&m.key.uid));
     if (f->request == k->stage_id) k->stage_id = 0;
@@ -477,8 +479,8 @@ static enum tb_status take_manifests(struct worker *k, struct tb_wire_frame *f)
 
 static enum tb_status take_go(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_go m;
-    if (tb_session_go_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_go m;
+    if (tb_msg_go_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     struct staged *st = find(k, world_version_find(&m.uid));
     if (st != NULL) st->go = true;
     return TB_OK;
@@ -486,9 +488,9 @@ static enum tb_status take_go(struct worker *k, struct tb_wire_frame *f)
 
 static enum tb_status take_state(struct worker *k, struct tb_wire_frame *f)
 {
-    struct tb_session_version_state m;
-    if (tb_session_version_state_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_session_status_get(m.status_negated);
+    struct tb_msg_version_state m;
+    if (tb_msg_version_state_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_msg_status_get(m.status_negated);
     const uint32_t version = world_version_find(&m.uid);
     struct staged *st = find(k, version);
     if (status == TB_OK || st == NULL || version != k->staging) return TB_OK;
@@ -505,21 +507,21 @@ static enum tb_status frame(struct client *c, struct tb_wire_frame *f)
 {
     struct worker *k = c->owner;
     switch (f->type) {
-    case TB_SESSION_REPLY:
+    case TB_MSG_REPLY:
         return take_reply(k, f);
-    case TB_SESSION_VERSION:
+    case TB_MSG_VERSION:
         return take_version(k, f);
-    case TB_SESSION_MANIFESTS:
+    case TB_MSG_MANIFESTS:
         return take_manifests(k, f);
-    case TB_SESSION_MANIFEST:
+    case TB_MSG_MANIFEST:
         return take_manifest(k, f);
-    case TB_SESSION_PLAN:
+    case TB_MSG_PLAN:
         return take_plan(k, f);
-    case TB_SESSION_GRANT:
+    case TB_MSG_GRANT:
         return take_grant(k, f);
-    case TB_SESSION_GO:
+    case TB_MSG_GO:
         return take_go(k, f);
-    case TB_SESSION_VERSION_STATE:
+    case TB_MSG_VERSION_STATE:
         return take_state(k, f);
     default:
         return TB_PEER_GARBLED;
@@ -530,13 +532,12 @@ static enum tb_status frame(struct client *c, struct tb_wire_frame *f)
 
 static void ask_wait(struct worker *k)
 {
-    struct tb_session_wait m = {
-        .kind = TB_CATALOG_WAIT_LATEST, .after = *uid_of(k->active), .timeout_ms = 3000};
+    struct tb_msg_wait m = {.kind = TB_CATALOG_WAIT_LATEST, .after = *uid_of(k->active), .timeout_ms = 3000};
     if (world_random(4) == 0) m.kind = TB_CATALOG_WAIT_NEXT; /* staged while it crosses */
     const enum tb_status status = tb_name_set(&m.model, world_models[k->model]);
     TB_ASSERT(status == TB_OK);
     k->wait_id = ++k->c.requests;
-    WORLD_SEND(&k->c, TB_SESSION_WAIT, k->wait_id, &m, tb_session_wait_encode);
+    WORLD_SEND(&k->c, TB_MSG_WAIT, k->wait_id, &m, tb_msg_wait_encode);
 }
 
 /* With nothing on its way for a while it asks again, as a rollout's loop does. */
@@ -580,11 +581,11 @@ void world_worker_start(struct worker *k)
 
 void world_worker_end(struct worker *k, bool leave)
 {
-    const struct tb_session_unsubscribe m = {.subscription = 1};
+    const struct tb_msg_unsubscribe m = {.subscription = 1};
     the->current = k->c.process;
     world_say(leave ? "leaves" : "is killed");
     if (leave && k->c.up)
-        WORLD_SEND(&k->c, TB_SESSION_UNSUBSCRIBE, ++k->c.requests, &m, tb_session_unsubscribe_encode);
+        WORLD_SEND(&k->c, TB_MSG_UNSUBSCRIBE, ++k->c.requests, &m, tb_msg_unsubscribe_encode);
     the->current = NULL;
     k->staged = NULL;
     k->active = k->staging = NONE;

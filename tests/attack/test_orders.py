@@ -4,7 +4,7 @@ right certificates: the gateway answers, refuses or ends the connection, and liv
 Its own asserts are on, and where it was built with TB_CHECK_TURNS all its tables are checked after
 each turn of its loop. The orders are the same in each run.
 
-Covers: wan/link/traffic/link_versions.c wan/link/traffic/link_land.c wan/link/traffic/link_push.c
+Covers: wan/link/traffic/link_versions.c wan/link/traffic/link_landings.c wan/link/traffic/link_push.c
 Covers: wan/link/traffic/link_state.c wan/link/traffic/link_runs.c gateway/daemon/links/link_events.c
 Covers: gateway/daemon/sessions/session_follow.c gateway/daemon/sessions/session_publish.c
 """

@@ -21,7 +21,7 @@
 #include "check.h"
 #include "gateway/catalog/catalog_check.h"
 #include "gateway/catalog/rows/model_rows.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/views.h"
 

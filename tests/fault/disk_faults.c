@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
+#include "base/layout/version_key.h"
 #include "base/log.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "arena_world.h"
+#include "base/allocate.h"
 #include "base/log.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
@@ -20,6 +21,7 @@
 #include "gateway/cli/unbundle.h"
 #include "gateway/config/config.h"
 #include "gateway/store/store.h"
+#include "gateway/store/store_load.h"
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 

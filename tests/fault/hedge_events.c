@@ -10,6 +10,7 @@
 #include "tests/fault/explore.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/hedge.h"
+#include "wan/send/outbound_parcels.h"
 
 #define CHUNKS      4u
 #define LAST        (CHUNKS - 1)

@@ -9,6 +9,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/net/library_faults.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "tests/fault/sweep.h"
 #include "unit/intra/island.h"
 

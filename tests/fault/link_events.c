@@ -6,6 +6,7 @@
 #include "tests/unit/wan/small_places.h"
 #include "wan/link/session/link_session.h"
 #include "wan/send/inbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define CHUNKS      3u
 #define CHUNK_BYTES 200000u /* two make a parcel */

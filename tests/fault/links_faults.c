@@ -4,7 +4,7 @@
  * them; each with TB_FAULT_ALL (sweep.h).
  *
  * Covers: wan/link/links.c wan/link/traffic/link_traffic.c wan/stream/stream_thread.c
- * Covers: wan/stream/tcp_path.c wan/stream/stream_busy.c wan/link/traffic/link_day_budget.c */
+ * Covers: wan/stream/tcp_path.c wan/stream/stream_busy_time.c wan/link/traffic/link_day_budget.c */
 #include "links_world.h"
 
 #include <stdio.h>

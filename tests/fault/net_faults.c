@@ -14,6 +14,8 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "base/net/resolve.h"
 #include "net_world.h"

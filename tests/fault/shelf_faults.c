@@ -12,7 +12,10 @@
 #include "base/log.h"
 #include "base/net/library_faults.h"
 #include "gateway/daemon/copies/shelves.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_shelf.h"
+#include "intra/transport/transport_words.h"
 #include "tests/fault/sweep.h"
 #include "unit/intra/island.h"
 

@@ -3,8 +3,10 @@
  * what the peer holds, nor a chunk twice at once.
  *
  * Covers: wan/frame/frame.c wan/send/outbound.c */
+#include "base/layout/chunk_cut.h"
 #include "tests/fuzz/fuzz.h"
 #include "wan/send/inbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define CHUNKS 130u
 

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#include "base/layout/blob_name.h"
+#include "base/layout/chunk_cut.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_manifest(const struct tb_manifest *m, const uint8_t *bytes, size_t count)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/tensor.h"
 #include "gateway/disk/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t count);

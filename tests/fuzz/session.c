@@ -9,14 +9,14 @@
 
 /* clang-format off */
 #define MESSAGES(X)                                                                                  \
-    X(session_hello) X(session_welcome) X(session_reply) X(session_run_open) X(session_run)          \
-    X(session_version_open) X(session_version) X(session_seal) X(session_unpublish)                  \
-    X(session_subscribe) X(session_unsubscribe) X(session_wait) X(session_wait_site)                 \
-    X(session_cancel) X(session_stage) X(session_manifests) X(session_manifest) X(session_export)    \
-    X(session_plan) X(session_grant) X(session_hop_lost) X(session_chunk_bad) X(session_doubt)       \
-    X(session_doubted) X(session_progress) X(session_go) X(session_activate) X(session_activated)    \
-    X(session_release) X(session_version_state) X(session_status) X(session_status_text)             \
-    X(hop_request) X(hop_answer) X(session_granted) X(session_updated)
+    X(msg_hello) X(msg_welcome) X(msg_reply) X(msg_run_open) X(msg_run)          \
+    X(msg_version_open) X(msg_version) X(msg_seal) X(msg_unpublish)                  \
+    X(msg_subscribe) X(msg_unsubscribe) X(msg_wait) X(msg_wait_site)                 \
+    X(msg_cancel) X(msg_stage) X(msg_manifests) X(msg_manifest) X(msg_export)    \
+    X(msg_plan) X(msg_grant) X(msg_hop_lost) X(msg_chunk_bad) X(msg_doubt)       \
+    X(msg_doubted) X(msg_progress) X(msg_go) X(msg_activate) X(msg_activated)    \
+    X(msg_release) X(msg_version_state) X(msg_status) X(msg_status_text)             \
+    X(hop_request) X(hop_answer) X(msg_granted) X(msg_updated)
 /* clang-format on */
 
 MESSAGES(FUZZ_WALK)
@@ -31,8 +31,8 @@ static void walk_status(const uint8_t *bytes, size_t count)
     struct tb_reader r;
     tb_reader_init(&r, bytes, count);
     const uint32_t field = tb_read_u32(&r);
-    const enum tb_status status = tb_session_status_get(field);
-    FUZZ_REQUIRE(status == TB_PEER_GARBLED || tb_session_status_put(status) == field);
+    const enum tb_status status = tb_msg_status_get(field);
+    FUZZ_REQUIRE(status == TB_PEER_GARBLED || tb_msg_status_put(status) == field);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)

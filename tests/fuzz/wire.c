@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/wire.h"
 #include "tests/fuzz/fuzz.h"
 

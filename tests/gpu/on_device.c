@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/digest.h"
+#include "base/layout/chunk_cut.h"
 #include "gpu/far_reach.h"
 #include "gpu/real_device.h"
 #include "unit/check.h"

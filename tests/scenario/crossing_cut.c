@@ -12,6 +12,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/wan/small_places.h"
 #include "wan/send/inbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define EVENTS_MAX  256
 #define STREAMS_MAX 4

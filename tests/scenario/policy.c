@@ -8,8 +8,8 @@
 
 #include "catalog/site.h"
 #include "check.h"
-#include "gateway/catalog/abandon.h"
 #include "gateway/catalog/arena_copy.h"
+#include "gateway/catalog/crossing_abandonment.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/sites.h"
 

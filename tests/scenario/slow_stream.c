@@ -14,6 +14,7 @@
 #include "tests/unit/check.h"
 #include "wan/send/hedge.h"
 #include "wan/send/inbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define STREAMS    8u
 #define PIPE_MAX   256u

@@ -3,7 +3,7 @@
 bit, whatever happens to its base.
 
 Covers: wan/send/encoded_chunks.c wan/send/encoded_chunks_chain.c wan/send/codec_choice.c
-Covers: wan/link/traffic/link_push.c intra/client/publish/encode.c
+Covers: wan/link/traffic/link_push.c intra/client/publish/encode_jobs.c
 Covers: gateway/daemon/copies/shelves.c gateway/daemon/copies/copy_shelf.c
 """
 

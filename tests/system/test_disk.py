@@ -2,7 +2,7 @@
 """Versions on disks: what a site has in files does not cross again, and nothing in a file is
 believed.
 
-Covers: gateway/daemon/copies/adopt.c gateway/daemon/copies/adopt_read.c
+Covers: gateway/daemon/copies/adoption.c gateway/daemon/copies/adopt_read.c
 Covers: gateway/daemon/copies/anchors.c gateway/daemon/copies/shard_files.c
 Covers: gateway/cli/adopt_command.c
 Covers: gateway/daemon/copies/anchor_refill.c

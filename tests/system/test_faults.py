@@ -2,8 +2,8 @@
 word (P1 to P6, P10). With TB_TEST_RDMA=1 what goes between hosts goes by verbs (rdma.py).
 
 Covers: wan/link/path/link_dial.c wan/link/streams/link_streams.c gateway/daemon/store_restore.c
-Covers: gateway/daemon/copies/copy_sweep.c gateway/daemon/links/withdrawn.c
-Covers: gateway/catalog/abandon.c
+Covers: gateway/daemon/copies/copy_sweep.c gateway/daemon/links/withdrawals.c
+Covers: gateway/catalog/crossing_abandonment.c
 """
 
 import signal

@@ -3,7 +3,7 @@
 message for all that is neither.
 
 Covers: gateway/cli/subscribe_command.c gateway/cli/version_folder.c gateway/cli/version_hook.c
-Covers: gateway/cli/following.c gateway/cli/version_taking.c gateway/cli/withdrawn_folders.c
+Covers: gateway/cli/subscribe_run.c gateway/cli/version_arrival.c gateway/cli/withdrawn_folders.c
 """
 
 import contextlib

@@ -4,7 +4,7 @@ again at the same rate.
 Environment: TB_SOAK_VERSIONS, of all combinations together (2000); TB_FAULT_TURN chooses the
 combination that gets the most of them.
 
-Covers: gateway/catalog/rules/retention.c gateway/catalog/rules/forget.c
+Covers: gateway/catalog/rules/retention.c gateway/catalog/rules/version_removal.c
 Covers: gateway/daemon/control/usage_status.c gateway/daemon/copies/copies.c
 """
 

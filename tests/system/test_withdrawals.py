@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A site that missed a withdrawal hears of it later, through a relay as well (P2, P3).
 
-Covers: gateway/daemon/links/withdrawn.c gateway/daemon/links/link_reports.c
+Covers: gateway/daemon/links/withdrawals.c gateway/daemon/links/link_reports.c
 Covers: gateway/daemon/catalog_todos.c
 """
 

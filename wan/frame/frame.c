@@ -2,6 +2,7 @@
 #include "wan/frame/frame.h"
 
 #include "base/assert.h"
+#include "base/layout/chunk_cut.h"
 
 static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_HELLO] = "hello",

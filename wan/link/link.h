@@ -10,6 +10,7 @@
 #define TB_WAN_LINK_H
 
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/link_traffic.h"

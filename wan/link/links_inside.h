@@ -6,6 +6,8 @@
 
 #include "base/clock.h"
 #include "wan/link/links.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/stream/stream.h"
 
 struct tb_link_conn;

@@ -5,32 +5,20 @@
 #ifndef TB_WAN_LINKS_KNOWN_H
 #define TB_WAN_LINKS_KNOWN_H
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "base/net/resolve.h"
 #include "base/net/tls.h"
 #include "base/site_state.h"
 #include "base/time.h"
+#include "wan/link/links_limits.h"
 #include "wan/send/codec_choice.h"
+#include "wan/send/codec_pace.h"
 #include "wan/send/sent_counters.h"
 #include "wan/stream/bottleneck.h"
 
-#define TB_LINKS_PROTOCOL_STATE 3 /* of stats.protocol: the first that has STATE */
-#define TB_LINKS_HEDGE_NONE     UINT32_MAX
-#define TB_LINKS_PEERS_MAX      64
-#define TB_LINKS_STREAMS_MAX    64 /* per link */
-#define TB_LINKS_THREADS_MAX    64
-#define TB_LINKS_MODELS_MAX     256  /* that one peer is asked for, or asks for */
-#define TB_LINKS_OFFERS_MAX     4096 /* versions */
-#define TB_LINKS_ASKS_MAX       256  /* versions whose manifests are asked for, or wait for that, per peer */
-#define TB_LINKS_ASKS_SENT_MAX  16   /* of them, on their way */
-#define TB_LINKS_LANDINGS_MAX   16   /* from one peer at once; others wait for their turn */
-#define TB_LINKS_CROSSINGS_MAX  16   /* versions that one peer may draw from us at once */
-#define TB_LINKS_WITHDRAWN_MAX  256  /* newest withdrawals, told again to each peer that comes up */
-#define TB_LINKS_REFUSALS_MAX   3    /* wrong digests of one chunk from one peer before its landing fails */
-
 struct tb_links;
 
-/* The address listened on (the port that was given); false when none. */
+/* The address listened on; false when none. For tests: they give port 0, and the kernel chooses. */
 bool tb_links_address(const struct tb_links *links, struct tb_address *address_out);
 /* The index of the peer with that label; UINT32_MAX if none. */
 uint32_t tb_links_peer_find(const struct tb_links *links, const char *label);
@@ -56,29 +44,6 @@ bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
 
-/* The tables of the links. One that each peer has for itself counts the rows of the peer that
- * has most. */
-#define TB_LINKS_TABLES(X)                                                                                   \
-    X(TB_LINKS_TABLE_OFFERS, "offers")          /* versions that are offered here, of all models */          \
-    X(TB_LINKS_TABLE_ANNOUNCED, "announced")    /* versions that a peer announced */                         \
-    X(TB_LINKS_TABLE_LANDINGS, "landings")      /* versions that land from a peer, or did */                 \
-    X(TB_LINKS_TABLE_ASKS, "asks")              /* versions whose manifests a peer is asked for */           \
-    X(TB_LINKS_TABLE_CONNS, "link_connections") /* that came from outside, of all peers and strangers */
-enum tb_links_table {
-#define TB_LINKS_TABLE_ENUM(table, name) table,
-    TB_LINKS_TABLES(TB_LINKS_TABLE_ENUM)
-#undef TB_LINKS_TABLE_ENUM
-        TB_LINKS_TABLES_COUNT
-};
-struct tb_links_usage {
-    const char *name;           /* static */
-    uint32_t used, most, bound; /* rows now; at once so far; at most */
-    uint64_t refused;           /* for want of a row */
-};
-void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out);
-/* How many rows its largest user has, and the name: of offers a model, of the others the peer
- * that was refused last. 0: none. */
-uint32_t tb_links_table_most(const struct tb_links *ls, enum tb_links_table table, struct tb_name *user_out);
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);
 
@@ -92,40 +57,6 @@ uint64_t tb_links_landed_bytes(const struct tb_links *ls, const struct tb_id *ui
 TB_MUST_USE enum tb_status tb_links_sent(const struct tb_links *links, const struct tb_id *uid,
                                          struct tb_sent_sum *sent_out);
 
-struct tb_links_stream_stats {
-    uint32_t stream; /* its number in the session */
-    bool open;
-    uint64_t bytes_sent, bytes_received; /* chunk frames */
-    tb_time_ns rtt;                      /* TCP's smoothed; 0: not known */
-    uint64_t sent_per_s, received_per_s; /* over about a second */
-    uint64_t retransmitted_bytes;        /* since it began */
-    uint64_t unsent_bytes;               /* written and not sent yet */
-    uint64_t window_bytes;               /* that the congestion control allows under way */
-    uint64_t records;                    /* of TLS, the more of both ways */
-    enum tb_limit limit;                 /* what holds its sending */
-    char congestion[16];
-    bool kernel_sends; /* the kernel encrypts what is sent (kTLS) */
-    bool own_records;  /* base/net/tls_bulk.h has its records; what is sent unless the kernel does that */
-};
-
-/* Why a link is down now, or what ails one that is up. A closed list: `status` and
- * `lag` show the names. */
-#define TB_LINKS_WHYS(X)                                                                                     \
-    X(TB_LINKS_WHY_NONE, "")                                                                                 \
-    X(TB_LINKS_WHY_DOWN, "link-down")             /* nothing answers, or the session broke */                \
-    X(TB_LINKS_WHY_DNS, "dns-failed")             /* the peer's name resolves to no address */               \
-    X(TB_LINKS_WHY_REFUSED, "refused-by-peer")    /* its port is closed, or its BYE says no */               \
-    X(TB_LINKS_WHY_TLS, "tls-failed")             /* a certificate or CA is not accepted, by either end */   \
-    X(TB_LINKS_WHY_IDENTITY, "identity-mismatch") /* a valid certificate of another site or gateway */       \
-    X(TB_LINKS_WHY_TWIN, "twin-identity")         /* two gateways with one identity take turns */            \
-    X(TB_LINKS_WHY_CLOCK, "clock-skew")           /* the certificates' dates do not fit the clocks */        \
-    X(TB_LINKS_WHY_MTU, "mtu")                    /* small packets pass, large ones never do */
-enum tb_links_why {
-#define TB_LINKS_WHY_ENUM(name, text) name,
-    TB_LINKS_WHYS(TB_LINKS_WHY_ENUM)
-#undef TB_LINKS_WHY_ENUM
-};
-const char *tb_links_why_name(enum tb_links_why why);
 /* The peer said in this session that this site may not read the model. False while the link is
  * down. */
 bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct tb_name *model);
@@ -134,65 +65,6 @@ bool tb_links_denied(const struct tb_links *links, uint32_t peer, const struct t
 const struct tb_name *tb_links_denied_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 const struct tb_name *tb_links_refused_at(const struct tb_links *links, uint32_t peer, uint32_t at);
 
-#define TB_LINKS_ERROR_BYTES 640
-
-struct tb_links_stats {
-    bool up;
-    bool turned_away;      /* down, and the newest attempt was refused by a handshake or a BYE */
-    enum tb_links_why why; /* of the present state */
-    char error
-        [TB_LINKS_ERROR_BYTES]; /* likewise, a sentence that names what and whom; empty: nothing ails it */
-    tb_time_ns state_since;     /* when the present state (up, or down) began */
-    bool dialled_by_us;
-    struct tb_identity identity; /* of the peer, while up */
-    char address[128];
-    tb_time_ns up_since;     /* 0: not up */
-    tb_time_ns rtt;          /* of the last heartbeat; 0: not known */
-    enum tb_status last_why; /* of the last end of a session */
-    uint64_t sessions;       /* that came up */
-    uint64_t dials, dials_failed;
-    uint64_t refused; /* sessions, either way */
-    uint64_t streams_lost;
-    uint64_t streams_rotated; /* replaced because of their records, by us */
-    uint32_t streams_wanted;  /* open, where we dial */
-    uint32_t streams_used;    /* for what we send */
-    bool searching;           /* for how many to use */
-    uint32_t streams_found;   /* by the last search for them that ended; 0: none did */
-    uint64_t found_bytes_per_s;
-    /* Ceilings of the kernel here that hold the link, and what they had better be; 0: they do
-     * not. */
-    uint64_t send_wanted_bytes, receive_wanted_bytes;
-    uint64_t send_ceiling_bytes, receive_ceiling_bytes;
-    uint32_t queued_parcels;             /* that no stream took yet */
-    uint64_t short_bytes;                /* the frame that waits for room in until_bytes; 0: none does */
-    bool peer_spent;                     /* until_bytes of the peer hold what it has for us, by its word */
-    enum tb_holdup holdup;               /* of what we send there, in the last second */
-    enum tb_holdup peer_holdup;          /* of what the peer sends here, by its word */
-    uint64_t bytes_sent, bytes_received; /* chunk frames, all streams since the start */
-    /* chunk frames, of chunks that were put on a second stream because they were late on their
-     * first */
-    uint64_t bytes_hedged;
-    uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
-    uint64_t chunks_sent, chunks_received;
-    uint64_t chunks_duplicate;    /* received although held or being written: dropped */
-    uint64_t chunks_bad;          /* received with a wrong digest or encoding */
-    uint64_t chunks_refused;      /* that the peer refused */
-    uint64_t delta_chunks;        /* sent as deltas */
-    uint32_t expected;            /* models of which that peer takes the next version unasked, now */
-    uint64_t pushed;              /* versions that went before they were asked for, */
-    uint64_t pushes_declined;     /* or came so, and were not taken: they go when they are asked for */
-    uint64_t chunks_no_base;      /* that the peer or we had no base for any more: they went whole */
-    uint64_t dtypes_refused;      /* versions that the peer asked for and its protocol cannot say */
-    uint64_t raw_bytes_sent;      /* what the chunks sent are decoded */
-    uint32_t protocol;            /* of the session; 0: not up */
-    uint64_t garbled;             /* sessions ended because the peer broke the protocol */
-    uint32_t crossings, landings; /* now */
-    uint32_t stream_count;
-    struct tb_links_stream_stats streams[TB_LINKS_STREAMS_MAX];
-};
-void tb_links_stats(const struct tb_links *links, uint32_t peer, struct tb_links_stats *stats_out);
-enum tb_limit tb_links_most_limit(
-    const struct tb_links_stats *stats); /* what holds most of the streams that send */
 /* In which form chunks go to that peer, and what that is reckoned from. */
 void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choice *choice_out);
 /* In how many classes the deltas of the next version of that model had best be encoded for the
@@ -201,7 +73,5 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
  * how it gets on from where it stood. */
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace);
-/* Sessions refused before anybody knew which peer it was: wrong CA, unknown identity, garbage. */
-uint64_t tb_links_strangers_refused(const struct tb_links *links);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 
 /* A core encrypts and digests 1 GB/s and more, so 32 fill any NIC of today. Each takes
  * 1.6 MB: 50 MB for all. */

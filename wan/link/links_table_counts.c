@@ -1,4 +1,5 @@
 /* links_table_counts.c - what is counted of the tables of the links. links_tables.c shows it. */
+#include "wan/link/links_table_counts.h"
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"

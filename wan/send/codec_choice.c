@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/layout/dtype.h"
 #include "wan/frame/frame.h"
+#include "wan/send/codec_pace.h"
 
 #define NEAR        0.95 /* of the best: then the fewest bytes count */
 #define WEIGHT      0.1  /* of one chunk in a running average */

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 
 #define TRIAL_BYTES (512u << 10)
 #define TRIAL_TURNS 8u

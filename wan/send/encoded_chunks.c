@@ -1,9 +1,9 @@
 /* encoded_chunks.c - a few tables of pointers behind one lock. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
 #include "wan/send/encoded_chunks_inside.h"
 
 enum tb_status tb_encoded_chunks_new(uint64_t budget_bytes, struct tb_encoded_chunks **encoded_chunks_out)

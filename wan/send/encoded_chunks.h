@@ -26,7 +26,6 @@
 #include "base/time.h"
 
 #define TB_ENCODED_CHUNKS_PAIRS_MAX 64u        /* the last 16 versions, on four bases or of four models */
-#define TB_ENCODED_CHUNKS_KNOWN_MAX 64u        /* versions whose digests are known, gone ones too */
 #define TB_ENCODED_CHUNKS_PATIENCE  TB_MS(500) /* nothing came from a rank: no more is waited for */
 /* And in all, of a shard, since it was first said: so long, and as much again for each that came.
  * A core here is faster. */
@@ -90,23 +89,6 @@ bool tb_encoded_chunks_awaits(struct tb_encoded_chunks *o, const struct tb_encod
 struct tb_codec_coded tb_encoded_chunk_coded(const struct tb_encoded_chunk *encoded);
 enum tb_encoded_chunk_from tb_encoded_chunk_from(const struct tb_encoded_chunk *encoded);
 void tb_encoded_chunk_unref(struct tb_encoded_chunks *o, struct tb_encoded_chunk *encoded);
-
-/* The digests of its chunks are known from now on, also once it has left. They stay under a
- * quarter of the budget and TB_ENCODED_CHUNKS_KNOWN_MAX; the oldest goes first. */
-void tb_encoded_chunks_know(struct tb_encoded_chunks *o, const struct tb_version_key *key,
-                            const struct tb_place *places);
-/* A version of that model, referenced; NULL: not known. Its places have the cut and the digests, no
- * bytes, and nothing is held there. */
-struct tb_known;
-struct tb_known *tb_encoded_chunks_recall(struct tb_encoded_chunks *o, const struct tb_id *uid,
-                                          const struct tb_name *model);
-const struct tb_place *tb_known_places(const struct tb_known *known, uint32_t *shard_count_out);
-void tb_known_unref(struct tb_encoded_chunks *o, struct tb_known *known);
-/* The chained deltas that lead from the base's chunk to the version's, in the fewest bytes; both
- * versions are known. How many, each referenced; together they hold TB_CODEC_CHAINED_MAX deltas at
- * most. 0: none lead there. */
-unsigned tb_encoded_chunks_chain(struct tb_encoded_chunks *o, const struct tb_encoded_chunk_name *name,
-                                 struct tb_encoded_chunk *encoded_chunks_out[TB_CODEC_CHAINED_MAX]);
 
 struct tb_encoded_chunk_sum {
     uint64_t count, bytes;

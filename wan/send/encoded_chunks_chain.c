@@ -3,11 +3,12 @@
  * whatever versions lie between. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
+#include "wan/send/base_chunks.h"
+#include "wan/send/encoded_chunks_chain.h"
 #include "wan/send/encoded_chunks_inside.h"
-#include "wan/send/outbound.h"
 
 #define KNOWN_SHARE 4u /* of the budget, at most a quarter: 32 bytes a chunk */
 

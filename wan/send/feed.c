@@ -2,8 +2,8 @@
  * session, and its notes. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/send/feed_inside.h"
 
 struct tb_feed *tb_feed_new(enum tb_choice_wish wish, uint32_t cores)

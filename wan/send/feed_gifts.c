@@ -1,6 +1,6 @@
 /* feed_gifts.c - chunks that came by a second way while a slower stream has the claim. */
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/send/feed_inside.h"
 
 static void gift_drop(struct tb_feed *f, uint32_t i)

@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "wan/send/feed_inside.h"
+#include "wan/send/outbound_parcels.h"
 
 static struct tb_feed_parcel *ready_at(struct tb_feed *f, uint32_t i)
 {

@@ -8,6 +8,7 @@
 
 #include "wan/send/feed.h"
 #include "wan/send/outbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define TB_FEED_READY_MAX 64u
 #define TB_FEED_TAKEN_MAX 128u

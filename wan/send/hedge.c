@@ -2,6 +2,7 @@
 #include "wan/send/hedge.h"
 
 #include "base/assert.h"
+#include "wan/send/outbound_parcels.h"
 
 #define TIMES_MIN     8u         /* before a median says anything */
 #define USUAL_UNKNOWN TB_MS(500) /* until then */

@@ -25,6 +25,7 @@
 
 #include "base/time.h"
 #include "wan/send/outbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define TB_HEDGE_PERMILLE 20u /* of the bytes sent, if not said otherwise */
 /* parcels watched; 190 MB of them are 10 Gbit/s for 150 ms. More are not hedged */

@@ -2,6 +2,8 @@
 #include "wan/send/outbound.h"
 
 #include "base/assert.h"
+#include "wan/send/base_chunks.h"
+#include "wan/send/outbound_parcels.h"
 
 #define OUTBOUND_QUEUED  255u
 #define OUTBOUND_BITMAPS 7u /* of a shard */
@@ -16,19 +18,6 @@ uint32_t tb_refusals_add(struct tb_refusals *r, uint32_t shard, uint32_t chunk)
     r->items[r->count].chunk = chunk;
     r->items[r->count++].times = 1;
     return 1;
-}
-
-bool tb_base_fits(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
-{
-    /* With one layout the tensors' chunks are the same; the blobs behind them have a
-     * length of their own. */
-    return tb_digest_equal(&m->layout.id, &base->layout.id) && k < base->chunk_count &&
-           m->chunks[k].offset == base->chunks[k].offset && m->chunks[k].bytes == base->chunks[k].bytes;
-}
-
-bool tb_base_same(const struct tb_manifest *m, const struct tb_manifest *base, uint32_t k)
-{
-    return tb_digest_equal(&m->digests[k], &base->digests[k]) && tb_base_fits(m, base, k);
 }
 
 static size_t aligned(size_t bytes)

@@ -3,8 +3,8 @@
 
 #include <stdatomic.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 struct tb_sent {
     uint32_t peers, chunks;

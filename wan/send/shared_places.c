@@ -1,9 +1,9 @@
 /* shared_places.c - a count of references keeps the places of a version while
  * streams touch them. */
 #include "wan/send/shared_places.h"
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
-#include "wan/send/encoded_chunks.h"
+#include "wan/send/encoded_chunks_chain.h"
 #include <string.h>
 
 struct tb_shared_places *tb_shared_places_new(const struct tb_id *uid, const struct tb_place *places,

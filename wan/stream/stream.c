@@ -1,13 +1,16 @@
 /* stream.c - the life of a data stream: opening, binding, idling, ending. */
 #include "wan/stream/stream.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "wan/send/feed_choice.h"
 #include "wan/send/feed_limits.h"
 #include "wan/send/rate_cap.h"
+#include "wan/stream/stream_life.h"
 #include "wan/stream/stream_loop.h"
+#include "wan/stream/stream_receive.h"
 #include "wan/stream/stream_send.h"
 
 #define HEADER_BYTES_V4   52u /* IP, TCP, timestamps */

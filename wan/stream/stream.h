@@ -94,7 +94,7 @@ struct tb_stream_send {
     size_t encoded_cap;
     struct tb_encoded_chunk *kept; /* referenced: `body` is in it */
     bool full;                     /* the socket took no more */
-    tb_time_ns busy_seen;          /* stream_busy.c: last looked, and what was seen */
+    tb_time_ns busy_seen;          /* stream_busy_time.c: last looked, and what was seen */
     tb_time_ns busy_time;
     uint64_t busy_acked;
     tb_time_ns moved_at;
@@ -182,29 +182,10 @@ void tb_stream_bind(struct tb_stream *s, const struct tb_stream_plan *plan);
 void tb_stream_free(struct tb_stream *s); /* never added, or GONE */
 /* Main loop. The stream reads the bytes that have arrived, then closes. */
 void tb_stream_end(struct tb_stream *s);
-enum tb_stream_phase tb_stream_phase(const struct tb_stream *s);
-
-/* On the loop: stream_receive.c. */
-/* Reads at most `budget` bytes, and for one turn; false when there was no more, or the stream
- * closed. */
-bool tb_stream_receive_more(struct tb_stream *s, uint64_t budget);
-void tb_stream_receive_heed(struct tb_stream *s);
-void tb_stream_receive_fini(struct tb_stream *s);
-bool tb_stream_receiving(const struct tb_stream *s); /* in the middle of a frame */
-
-/* On the loop: stream_life.c. */
-void tb_stream_close(struct tb_stream *s, enum tb_status why);
-bool tb_stream_is_closing(const struct tb_stream *s); /* or gone */
-/* A step of the table; the phase follows it. False: that event cannot come. GONE: the stream is the
- * main loop's, which may have freed it. */
-TB_MUST_USE bool tb_stream_step(struct tb_stream *s, enum tb_stream_event event);
-/* Main loop. It never got to a loop, and is gone. */
-void tb_stream_lost(struct tb_stream *s, enum tb_status why);
 
 /* On the loop: stream.c. */
 void tb_stream_begin(struct tb_stream *s); /* dials, or attaches what was accepted */
 void tb_stream_look(struct tb_stream *s);  /* after a wake: ending, revoked, something to send? */
-void tb_stream_tick(struct tb_stream *s, tb_time_ns now);      /* idle? */
-void tb_stream_moved(struct tb_stream *s, tb_time_ns *at_out); /* bytes went one way */
+void tb_stream_tick(struct tb_stream *s, tb_time_ns now); /* idle? */
 
 #endif

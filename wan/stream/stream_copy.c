@@ -4,9 +4,10 @@
  * P1: the copy is verified like any chunk. P6: a chunk that cannot be made here is asked for whole
  * (no-base), and one that another writer has claimed is watched like one that was dropped. */
 #include "wan/stream/stream_copy.h"
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/layout/land_chunk.h"
+#include "wan/send/base_chunks.h"
 #include "wan/send/feed.h"
 #include "wan/stream/stream.h"
 

@@ -1,8 +1,10 @@
 /* stream_life.c - the phase of a stream, its end, and the last time that it moved.
  *
  * It calls no other file of a stream. */
+#include "wan/stream/stream_life.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/chan_facts.h"
 #include "wan/stream/stream.h"
 
 enum tb_stream_phase tb_stream_phase(const struct tb_stream *s)

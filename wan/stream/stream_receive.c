@@ -1,9 +1,11 @@
 /* stream_receive.c - a stream reads chunk frames and lands them: claim at the header, bytes into
  * the place, digest at the end. */
+#include "wan/stream/stream_receive.h"
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/layout/land_chunk.h"
+#include "base/net/chan_bytes.h"
 #include "base/net/wire.h"
 #include "wan/send/feed.h"
 #include "wan/send/feed_choice.h"
@@ -12,6 +14,7 @@
 #include "wan/send/inbound.h"
 #include "wan/stream/stream.h"
 #include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_life.h"
 #include "wan/stream/stream_loop.h"
 #include "wan/stream/stream_send.h"
 

@@ -1,15 +1,19 @@
 /* stream_send.c - a stream takes parcels from its link's feed and writes their chunks. */
 #include "wan/stream/stream_send.h"
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "base/net/wire.h"
+#include "wan/send/encoded_chunks_chain.h"
 #include "wan/send/feed.h"
 #include "wan/send/feed_choice.h"
 #include "wan/send/feed_limits.h"
 #include "wan/send/feed_parcels.h"
 #include "wan/stream/stream.h"
 #include "wan/stream/stream_copy.h"
+#include "wan/stream/stream_life.h"
 #include "wan/stream/stream_loop.h"
 
 bool tb_stream_sending(const struct tb_stream *s)

@@ -14,7 +14,7 @@ bool tb_stream_sending(const struct tb_stream *s);
 /* The times for which it wanted to send, and for which a limit held it; `time` since it was asked
  * last. */
 struct tb_tcp_writer tb_stream_send_seen(struct tb_stream *s, tb_time_ns now, tb_time_ns time);
-/* stream_busy.c: what the connection carried is told to the feed, now and then. */
+/* stream_busy_time.c: what the connection carried is told to the feed, now and then. */
 void tb_stream_busy(struct tb_stream *s, tb_time_ns now);
 
 #endif

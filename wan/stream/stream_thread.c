@@ -1,6 +1,7 @@
 /* stream_thread.c - the thread of a loop on which streams live: begun, its turns, ended. */
 #include <errno.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/codec/codec.h"

@@ -8,7 +8,7 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 uint32_t tb_member_find(const struct tb_catalog *c, uint32_t session, uint32_t subscription)

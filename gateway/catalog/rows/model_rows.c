@@ -3,7 +3,7 @@
 #include "base/assert.h"
 
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 
 uint32_t tb_model_find(const struct tb_catalog *c, const struct tb_name *name)
 {

@@ -4,7 +4,7 @@
 
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 #define HEARSAY_KEPT TB_SECONDS(3600) /* an unknown record of a site that is no peer */

@@ -7,7 +7,7 @@
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 static void name_reference(struct tb_catalog *c, struct reference *ref)

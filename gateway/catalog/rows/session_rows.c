@@ -11,7 +11,7 @@
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 
 /* Ids of sessions and names of hosts share the hints. */
@@ -147,11 +147,4 @@ void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell)
 void tb_leases_tick(struct tb_catalog *c)
 {
     EACH(c->sessions, i) if (session_at(c, i)->lease_until <= c->now) tb_catalog_session_end(c, i, true);
-}
-
-tb_time_ns tb_leases_deadline(const struct tb_catalog *c)
-{
-    tb_time_ns at = TB_TIME_NEVER;
-    EACH(c->sessions, i) at = tb_time_min(at, session_at(c, i)->lease_until);
-    return at;
 }

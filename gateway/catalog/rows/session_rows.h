@@ -31,6 +31,5 @@ uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_sessio
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);
 /* Ends those whose lease ran out. */
 void tb_leases_tick(struct tb_catalog *c);
-tb_time_ns tb_leases_deadline(const struct tb_catalog *c);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 
 uint32_t tb_catalog_site_find(const struct tb_catalog *c, const struct tb_name *name)
 {

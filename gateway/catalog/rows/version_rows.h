@@ -105,10 +105,6 @@ static inline bool tb_version_cross_begun(const struct version *v)
     return v->crossing == TB_VERSION_CROSSING_BEGUN;
 }
 
-struct reference;
-
-/* ---- questions ---- */
-
 uint32_t tb_version_find(const struct tb_catalog *c, const struct tb_id *uid);
 /* A request about one version begins (tb_catalog_enter). NULL: there is no such version. */
 struct version *tb_version_enter(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
@@ -132,23 +128,5 @@ bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version
 /* When something of it came last: bytes count as a chunk does, for a while behind the last
  * chunk. */
 tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at);
-
-/* ---- changes ---- */
-
-/* One step of a life (version_life.h). A pair that there is not is our mistake. */
-void tb_version_moves(struct version *v, enum tb_version_event event);
-void tb_version_copy_moves(struct version *v, enum tb_version_copy_event event);
-void tb_version_crossing_moves(struct version *v, enum tb_version_crossing_event event);
-void tb_version_search_moves(struct version *v, enum tb_version_search_event event);
-
-/* NONE: the table or the model's share is full. */
-uint32_t tb_version_new(struct tb_catalog *c, uint32_t model, const struct tb_version_key *key);
-void tb_version_name_ready(struct tb_catalog *c, uint32_t version);
-/* Marks the end. Settling tells the holders, and ends groups and references. */
-void tb_version_end(struct tb_catalog *c, uint32_t version, enum tb_version_event event, const char *why);
-/* This reference told of more chunks. */
-void tb_version_fed(struct tb_catalog *c, const struct reference *ref);
-/* The memory is gone. The descriptions of the shards stay. */
-void tb_version_forget_shards(struct version *v);
 
 #endif

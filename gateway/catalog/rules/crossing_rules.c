@@ -2,7 +2,7 @@
  *
  * A newer ready version replaces one whose crossing has not begun, unless the model wants every
  * one: then the oldest is next. One begun is finished, or given up for one that will be whole
- * sooner (abandon.h). One arrives at a time for a model. */
+ * sooner (crossing_abandonment.h). One arrives at a time for a model. */
 #include "gateway/catalog/rules/crossing_rules.h"
 #include "base/assert.h"
 
@@ -10,7 +10,8 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 static bool can_ask(const struct tb_catalog *c, const struct version *v, uint32_t site)

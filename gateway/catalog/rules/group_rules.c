@@ -10,7 +10,7 @@
 
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 
 static bool all_staged(const struct tb_catalog *c, uint32_t group, const struct tb_id *uid)

@@ -14,7 +14,8 @@
 #include "gateway/catalog/rows/session_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "intra/planner.h"
 
@@ -518,20 +519,7 @@ void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference)
     tb_catalog_touch_version(c, ref->version);
 }
 
-/* Readers with no source, and only failed ones to choose from. */
-void tb_plans_tick(struct tb_catalog *c)
-{
-    if (tb_plans_deadline(c) > c->now) return;
-    EACH(c->references, r)
-    {
-        struct reference *ref = reference_at(c, r);
-        if (!tb_plan_wanted(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
-        ref->avoided_count = 0;
-        tb_catalog_touch_version(c, ref->version);
-    }
-}
-
-tb_time_ns tb_plans_deadline(const struct tb_catalog *c)
+static tb_time_ns next_deadline(const struct tb_catalog *c)
 {
     tb_time_ns at = TB_TIME_NEVER;
     EACH(c->references, r)
@@ -540,4 +528,17 @@ tb_time_ns tb_plans_deadline(const struct tb_catalog *c)
         if (tb_plan_wanted(ref) && ref->avoided_count > 0) at = tb_time_min(at, ref->retry_at);
     }
     return at;
+}
+
+/* Readers with no source, and only failed ones to choose from. */
+void tb_plans_tick(struct tb_catalog *c)
+{
+    if (next_deadline(c) > c->now) return;
+    EACH(c->references, r)
+    {
+        struct reference *ref = reference_at(c, r);
+        if (!tb_plan_wanted(ref) || ref->avoided_count == 0 || ref->retry_at > c->now) continue;
+        ref->avoided_count = 0;
+        tb_catalog_touch_version(c, ref->version);
+    }
 }

@@ -18,6 +18,5 @@ void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference);
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version);
 /* Of a NIC that says this of itself; 0: it says nothing. */
 uint32_t tb_plan_fan_out(const struct tb_catalog *c, const struct version *v, uint64_t nic_bytes_per_s);
-tb_time_ns tb_plans_deadline(const struct tb_catalog *c);
 
 #endif

@@ -13,7 +13,8 @@
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/source_links.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 

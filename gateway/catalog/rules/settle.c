@@ -7,10 +7,10 @@
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
-#include "gateway/catalog/rules/forget.h"
 #include "gateway/catalog/rules/group_rules.h"
 #include "gateway/catalog/rules/retention.h"
 #include "gateway/catalog/rules/site_rules.h"
+#include "gateway/catalog/rules/version_removal.h"
 #include "gateway/catalog/rules/version_rules.h"
 
 static void model_settle(struct tb_catalog *c, uint32_t model)

@@ -6,7 +6,7 @@
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 

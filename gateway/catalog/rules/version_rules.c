@@ -6,11 +6,13 @@
 #include "gateway/catalog/rules/version_rules.h"
 #include "base/assert.h"
 
+#include "base/layout/version_key.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/site_rows.h"
 #include "gateway/catalog/rows/tables.h"
+#include "gateway/catalog/rows/version_changes.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rules/crossing_rules.h"
 #include "gateway/catalog/rules/landing_rules.h"

@@ -8,7 +8,7 @@
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/tables.h"
-#include "gateway/catalog/rows/touched.h"
+#include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
 #include "gateway/catalog/rows/wait_rows.h"
 

@@ -6,13 +6,15 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/session_msg.h"
+#include "intra/transport/transport_words.h"
 
 #define MEMBERS_MAX 16384u /* of one answer: about 8 MB of text */
 #define NOT_LISTED  UINT32_MAX
@@ -57,7 +59,7 @@ static void put_hop(struct chains *a, json_t *o, uint8_t packed, uint64_t bytes_
 json_t *tb_status_update(const struct tb_catalog_update *u)
 {
     if (tb_id_is_zero(&u->uid)) return json_null();
-    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "way", tb_session_way_name(u->way), "stall_ms",
+    return json_pack("{s:s, s:f, s:I, s:I, s:I, s:I}", "way", tb_msg_way_name(u->way), "stall_ms",
                      (double)u->stall_ns / 1e6, "staged_bytes", (json_int_t)u->staged_bytes, "copied_bytes",
                      (json_int_t)u->copied_bytes, "patched_bytes", (json_int_t)u->patched_bytes,
                      "fetched_chunks", (json_int_t)u->fetched_chunks);

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "base/net/chan.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 
 #define REQUEST_BYTES_MAX (64u << 10)

@@ -17,6 +17,8 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
+#include "wan/link/links_stats.h"
 
 static double seconds_since(tb_time_ns at)
 {

@@ -5,6 +5,7 @@
 
 #include "gateway/catalog/records.h"
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 #define TB_EVIDENCE_BYTES (TB_LINKS_ERROR_BYTES + 4 * TB_NAME_BYTES_MAX)
 

@@ -8,6 +8,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
+#include "wan/link/links_stats.h"
 
 /* An object or array that is NULL, for want of memory, is not appended: the answer as a
  * whole fails then (P10). */

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 struct tb_daemon;
 

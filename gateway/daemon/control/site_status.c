@@ -4,8 +4,9 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
@@ -17,7 +18,7 @@
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
 #include "gateway/daemon/control/version_status.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"
@@ -25,8 +26,12 @@
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "tombolo/version.h"
+#include "wan/link/links_stats.h"
 
 #define HOPS_MAX 1024u /* of one answer */
 

@@ -17,11 +17,14 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/daemon/sessions/session_unpublish.h"
 #include "gateway/daemon/sessions/sessions.h"
+#include "intra/fabric/fabric_exports.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/send/encoded_chunks.h"
 
 struct usage {

@@ -8,8 +8,10 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/layout/chunk_cut.h"
 #include "base/layout/chunk_digest.h"
 #include "gateway/arena/arena_regions.h"
 

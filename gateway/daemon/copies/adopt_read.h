@@ -1,5 +1,5 @@
-/* adopt_read.h - what adopt.c has read on a thread: files here, compared with versions that other
- * sites have, and what matches copied into its places.
+/* adopt_read.h - what adoption.c has read on a thread: files here, compared with versions that
+ * other sites have, and what matches copied into its places.
  *
  * The owner fills `versions` between opening and comparing, names the target and pins its
  * region before claiming, and looks at `done`. Nothing but the atomics is touched from both

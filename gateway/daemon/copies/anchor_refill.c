@@ -5,8 +5,8 @@
  * match is not held, and comes over a link. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"

@@ -11,9 +11,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 
 #define PIECES          64u /* a second, but for the two bounds below */

@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "gateway/disk/anchor_file.h"
 #include "gateway/disk/anchor_folder.h"
 #include "wan/send/rate_cap.h"

@@ -17,8 +17,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/anchor_refill.h"
@@ -26,6 +28,7 @@
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/shutdown.h"
 #include "gateway/disk/anchor_folder.h"
 

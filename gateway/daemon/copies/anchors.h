@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "base/layout/manifest.h"
+#include "base/layout/version_key.h"
 #include "base/time.h"
 
 struct tb_daemon;

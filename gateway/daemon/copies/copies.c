@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
@@ -18,6 +18,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/shelves.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/source_descriptor.h"
 #include "wan/send/encoded_chunks.h"
 

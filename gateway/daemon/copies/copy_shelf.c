@@ -8,8 +8,8 @@
  * by then comes whole. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/daemon/copies/copy_shelf.h"
@@ -53,7 +53,7 @@ bool tb_copy_read_encoded(const struct tb_daemon *d, const struct tb_name *model
     const bool by_tcp = tb_fabric_no_verbs(d->fabric) != NULL;
     for (const struct tb_worker_session *s = d->sessions; s != NULL && by_tcp; s = s->next)
         if (s->welcomed && !tb_name_equal(&s->endpoint.host, &d->host)) return true;
-    return tb_catalog_updated_by(d->catalog, model, TB_SESSION_WAY_PATCH);
+    return tb_catalog_updated_by(d->catalog, model, TB_MSG_WAY_PATCH);
 }
 
 static uint32_t chunks_of(const struct tb_copy *copy, uint64_t *bytes_out)

@@ -3,7 +3,7 @@
 #define TB_DAEMON_COPY_SHELF_H
 
 #include "base/ident.h"
-#include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 
 struct tb_copy;
 struct tb_daemon;

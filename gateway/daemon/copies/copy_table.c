@@ -2,12 +2,13 @@
  * calls no other room. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
+#include "intra/fabric/fabric_hops.h"
 
 struct tb_copy *tb_copy_find(struct tb_daemon *d, const struct tb_id *uid)
 {

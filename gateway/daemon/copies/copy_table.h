@@ -10,7 +10,7 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/daemon/copies/copy_life.h"
 #include "gateway/daemon/copies/shard_files.h"
-#include "gateway/daemon/links/crossing_told.h"
+#include "gateway/daemon/links/crossing_failure_log.h"
 #include "gateway/daemon/links/lag.h"
 #include "intra/fabric/fabric.h"
 

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
@@ -15,9 +15,11 @@
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
+#include "wan/send/codec_pace.h"
 #include "wan/send/encoded_chunks.h"
 
 #define HOP_RETRY_NS TB_MS(200)
@@ -496,19 +498,19 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
 
 /* A rank's copy that is good, or good again, is read once more, and counts as bad once: the next
  * time is one too many. A worker's takes a while to be good again. */
-static void looked(struct tb_copy_hop *h, const struct tb_session_doubted *m)
+static void looked(struct tb_copy_hop *h, const struct tb_msg_doubted *m)
 {
     TB_ASSERT(h->looks_until != 0);
-    const bool spoiled = m->found == TB_SESSION_FOUND_SPOILED;
+    const bool spoiled = m->found == TB_MSG_FOUND_SPOILED;
     h->looks_until = 0;
     const enum tb_status status = count_bad(h, m->shard, m->chunk, spoiled ? 2 : 1);
-    if (status != TB_AGAIN && m->found != TB_SESSION_FOUND_AGAIN) return;
+    if (status != TB_AGAIN && m->found != TB_MSG_FOUND_AGAIN) return;
     hop_close(h);
     h->retry_at = status == TB_AGAIN ? 0 : tb_time_add(tb_clock_now(), LOOK_NS);
 }
 
 static struct tb_copy_hop *hop_that_asked(const struct tb_copy *c, const struct tb_worker_session *s,
-                                          const struct tb_session_doubted *m)
+                                          const struct tb_msg_doubted *m)
 {
     for (struct tb_copy_hop *h = c->hops; h != NULL; h = h->next)
         if (h->looks_until != 0 && h->looks_shard == m->shard && h->looks_chunk == m->chunk &&
@@ -517,7 +519,7 @@ static struct tb_copy_hop *hop_that_asked(const struct tb_copy *c, const struct 
     return NULL;
 }
 
-void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m)
+void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_msg_doubted *m)
 {
     const struct tb_copy *copy = tb_copy_find(s->d, &m->uid);
     struct tb_copy_hop *h = copy != NULL ? hop_that_asked(copy, s, m) : NULL;

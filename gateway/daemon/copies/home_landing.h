@@ -5,7 +5,7 @@
 #include <uv.h>
 
 #include "gateway/catalog/todos.h"
-#include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/session_msg.h"
 
 struct tb_copy;
@@ -28,7 +28,7 @@ void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now);
 void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now);
 void tb_home_landing_wake(uv_async_t *async);
 /* A rank or a worker digested its own copy of a chunk that it was asked about. */
-void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_session_doubted *m);
+void tb_home_landing_looked(struct tb_worker_session *s, const struct tb_msg_doubted *m);
 /* It is whole: hops that read chunks end, those that still bring encoded chunks go on. */
 void tb_home_landing_done(struct tb_copy *copy);
 /* By the dispatcher, of a copy that leaves: hops that decode from it begin again without. */

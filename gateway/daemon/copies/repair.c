@@ -130,13 +130,13 @@ bool tb_repair_ask(struct tb_daemon *d, const struct tb_id *holder, const struct
     d->asked[d->asked_next] =
         (struct tb_asked){.holder = *holder, .uid = r->uid, .shard = r->shard, .chunk = r->chunk};
     d->asked_next = (d->asked_next + 1) % TB_DOUBTS_MAX;
-    const struct tb_session_doubt m = {
+    const struct tb_msg_doubt m = {
         .uid = r->uid, .shard = r->shard, .chunk = r->chunk, .encoded = r->encoded};
-    TB_WORKER_SEND(s, TB_SESSION_DOUBT, 0, &m, TB_WORKER_SMALL, tb_session_doubt_encode);
+    TB_WORKER_SEND(s, TB_MSG_DOUBT, 0, &m, TB_WORKER_SMALL, tb_msg_doubt_encode);
     return true;
 }
 
-bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m)
+bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_msg_doubted *m)
 {
     for (uint32_t i = 0; i < TB_DOUBTS_MAX; i++) {
         struct tb_asked *a = &d->asked[i];

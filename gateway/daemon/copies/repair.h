@@ -31,7 +31,7 @@ TB_MUST_USE enum tb_status tb_repair_arena(struct tb_daemon *d, const struct tb_
 TB_MUST_USE enum tb_status tb_repair_shelf(struct tb_daemon *d, const struct tb_report *r);
 /* That holder was asked about that chunk. P7: an answer counts once, and only where it was asked
  * for. */
-bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_session_doubted *m);
+bool tb_repair_asked(struct tb_daemon *d, const struct tb_id *holder, const struct tb_msg_doubted *m);
 const char *tb_repair_action(enum tb_status found); /* for the log */
 /* Asks a worker to digest the chunk of its copy. False: it is away, or is not asked, as it was
  * lately, or too many were. */

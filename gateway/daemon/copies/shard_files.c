@@ -3,8 +3,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 struct tb_shard_files *tb_shard_files_new(const struct tb_manifest *manifest, const struct tb_name *rank,
                                           const void *digests)

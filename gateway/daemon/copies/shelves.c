@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/scratch_memory.h"
 
 #define LOOK_AGAIN TB_MS(2) /* while chunks are still to land */

@@ -4,8 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"

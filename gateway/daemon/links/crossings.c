@@ -4,13 +4,14 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "wan/link/links_stats.h"
 
 /* ---- asking and landing ---- */
 

@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "gateway/daemon/links/found_streams.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
+#include "gateway/store/store_load.h"
+#include "wan/link/links_stats.h"
 
 static void found(void *user, const struct tb_store_path *row)
 {

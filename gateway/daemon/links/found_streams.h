@@ -3,6 +3,7 @@
 #define TB_DAEMON_FOUND_STREAMS_H
 
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 struct tb_daemon;
 

@@ -6,7 +6,7 @@
 #include "base/assert.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
-#include "gateway/daemon/copies/adopt.h"
+#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/repair.h"
@@ -19,6 +19,7 @@
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/daemon/copies/copies.h"
@@ -14,6 +14,7 @@
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_records.h"
+#include "wan/link/links_limits.h"
 
 #define LIFE_NS TB_SECONDS(1)
 

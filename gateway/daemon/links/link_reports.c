@@ -8,6 +8,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "wan/link/links_messages.h"
 
 /* To every peer but the one that said it and the one it speaks of. */
 static void report_pass(struct tb_daemon *d, uint32_t from, const struct tb_links_report *report)

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
+#include "gateway/store/store_load.h"
+#include "wan/link/links_stats.h"
 
 #define DAY_MS ((uint64_t)TB_DAY_S * 1000)
 

@@ -10,6 +10,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/rights.h"
+#include "wan/link/links_stats.h"
 
 struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model)
 {

@@ -9,6 +9,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/links/lag.h"
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 struct tb_copy;
 struct tb_daemon;

@@ -8,11 +8,13 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/site_records.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 
 #define TOLD_EVERY TB_SECONDS(10)
 

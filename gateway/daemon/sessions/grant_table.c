@@ -1,8 +1,8 @@
 /* grant_table.c - see grant_table.h. */
 #include "gateway/daemon/sessions/grant_table.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 static struct tb_grant_wait **row_of(struct tb_grant_table *t, const struct tb_id *token)
 {

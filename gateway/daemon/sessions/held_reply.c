@@ -1,8 +1,8 @@
 /* held_reply.c - replies to workers that wait for the disk. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"

@@ -24,8 +24,8 @@ struct tb_held_reply {
     uint32_t shard;
     struct tb_name model; /* of a run */
     union {
-        struct tb_session_run run;
-        struct tb_session_version version;
+        struct tb_msg_run run;
+        struct tb_msg_version version;
     };
 };
 

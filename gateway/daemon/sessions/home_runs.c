@@ -9,17 +9,21 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 #include "gateway/catalog/run_asking.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/store/store_load.h"
 #include "wan/frame/frame.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 
 #define WAITING_SESSION_MAX 8u /* P7: requests of one session that wait */
 

@@ -5,8 +5,8 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/groups.h"
@@ -21,6 +21,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
+#include "gateway/daemon/sessions/session_news.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -45,9 +46,8 @@ static bool cannot_read(struct tb_worker_session *s)
 
 enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_subscribe m;
-    if (tb_session_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    struct tb_msg_subscribe m;
+    if (tb_msg_subscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     enum tb_status status = tb_worker_may(s, &m.model, false);
     if (status == TB_OK && cannot_read(s)) {
         tb_worker_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
@@ -71,8 +71,8 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
 
 enum tb_status tb_worker_unsubscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_unsubscribe m;
-    if (tb_session_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+    struct tb_msg_unsubscribe m;
+    if (tb_msg_unsubscribe_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     tb_worker_reply(s, frame->request,
                     tb_catalog_unsubscribe(s->d->catalog, tb_clock_now(), &s->id, m.subscription), "");
@@ -107,8 +107,8 @@ static enum tb_status wait_begin(struct tb_worker_session *s, uint64_t request, 
 
 enum tb_status tb_worker_wait_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_wait m;
-    if (tb_session_wait_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    struct tb_msg_wait m;
+    if (tb_msg_wait_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     if (m.kind > TB_CATALOG_WAIT_NEXT) return TB_PEER_GARBLED;
     enum tb_status status = tb_worker_may(s, &m.model, false);
     struct tb_catalog_wait wait = {.kind = (enum tb_catalog_wait_kind)m.kind,
@@ -138,9 +138,8 @@ static enum tb_status may_wait_site(struct tb_worker_session *s, const struct tb
 
 enum tb_status tb_worker_wait_site_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_wait_site m;
-    if (tb_session_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    struct tb_msg_wait_site m;
+    if (tb_msg_wait_site_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     if (m.state > 1) return TB_PEER_GARBLED;
     enum tb_status status = may_wait_site(s, &m.uid);
     struct tb_catalog_wait wait = {.kind = m.state == 0 ? TB_CATALOG_WAIT_SITE_HOLDS
@@ -155,33 +154,14 @@ enum tb_status tb_worker_wait_site_frame(struct tb_worker_session *s, struct tb_
 
 enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_cancel m;
-    if (tb_session_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_cancel m;
+    if (tb_msg_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     for (const struct tb_pending_wait *w = s->waits; w != NULL; w = w->next) {
         if (w->request != m.request) continue;
         tb_catalog_cancel(s->d->catalog, tb_clock_now(), w->handle);
         break;
     }
     return TB_OK;
-}
-
-void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    for (struct tb_pending_wait **at = s != NULL ? &s->waits : NULL; at != NULL && *at != NULL;
-         at = &(*at)->next) {
-        struct tb_pending_wait *w = *at;
-        if (w->handle != todo->wait) continue;
-        *at = w->next;
-        if (todo->status == TB_OK && !tb_id_is_zero(&todo->key.uid)) {
-            const struct tb_session_version m = {todo->key, todo->bytes, todo->whole, 0};
-            TB_WORKER_SEND(s, TB_SESSION_VERSION, w->request, &m, TB_WORKER_SMALL, tb_session_version_encode);
-        } else {
-            tb_worker_reply(s, w->request, todo->status, "");
-        }
-        tb_free(w);
-        return;
-    }
 }
 
 /* ---- staging ---- */
@@ -193,10 +173,9 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
     const size_t digests = (size_t)manifest->chunk_count * TB_DIGEST_BYTES;
     TB_ASSERT(head != 0);
     struct tb_writer *w =
-        s->wire == NULL ? NULL
-                        : tb_wire_begin(s->wire, TB_SESSION_MANIFEST, 0, head + digests + TB_WORKER_SMALL);
+        s->wire == NULL ? NULL : tb_wire_begin(s->wire, TB_MSG_MANIFEST, 0, head + digests + TB_WORKER_SMALL);
     if (w == NULL) return; /* the wire is being closed: it did not read */
-    /* struct tb_session_manifest, written without a copy of its head */
+    /* struct tb_msg_manifest, written without a copy of its head */
     tb_write_id(w, uid);
     tb_write_u32(w, shard);
     tb_write_u32(w, (uint32_t)head);
@@ -238,8 +217,8 @@ static void obstacle_text(const struct tb_worker_session *s, uint32_t subscripti
 enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_stage m;
-    if (tb_session_stage_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    struct tb_msg_stage m;
+    if (tb_msg_stage_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     struct tb_catalog_version_view view;
     enum tb_status status = tb_catalog_version_get(d->catalog, &m.uid, &view) ? TB_OK : TB_NOT_FOUND;
     if (status == TB_OK) status = tb_worker_may(s, &view.key.model, false);
@@ -261,9 +240,8 @@ enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire
         tb_worker_reply(s, frame->request, status, why);
         return TB_OK;
     }
-    const struct tb_session_manifests reply = {view.key, view.key.shard_count};
-    TB_WORKER_SEND(s, TB_SESSION_MANIFESTS, frame->request, &reply, TB_WORKER_SMALL,
-                   tb_session_manifests_encode);
+    const struct tb_msg_manifests reply = {view.key, view.key.shard_count};
+    TB_WORKER_SEND(s, TB_MSG_MANIFESTS, frame->request, &reply, TB_WORKER_SMALL, tb_msg_manifests_encode);
     for (uint32_t i = 0; i < view.key.shard_count; i++) {
         manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
     }
@@ -276,9 +254,9 @@ enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire
 enum tb_status tb_worker_export_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_catalog *c = s->d->catalog;
-    struct tb_session_export m;
+    struct tb_msg_export m;
     struct tb_catalog_version_view view;
-    if (tb_session_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (tb_msg_export_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     if (!tb_catalog_version_get(c, &m.uid, &view)) return TB_OK;
     if (tb_worker_may(s, &view.key.model, false) != TB_OK) return TB_OK;
     const enum tb_status told =
@@ -292,8 +270,8 @@ enum tb_status tb_worker_export_frame(struct tb_worker_session *s, struct tb_wir
 
 enum tb_status tb_worker_progress_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_progress m;
-    if (tb_session_progress_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_progress m;
+    if (tb_msg_progress_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const struct tb_catalog_progress p = {.session = s->id,
                                           .uid = m.uid,
                                           .held_chunks = m.held_chunks,
@@ -309,21 +287,21 @@ enum tb_status tb_worker_progress_frame(struct tb_worker_session *s, struct tb_w
 
 /* P6: a source that says nothing to one of its readers is nobody's choice until it
  * says something here. */
-static void note_silent(struct tb_worker_session *s, const struct tb_session_hop_lost *m)
+static void note_silent(struct tb_worker_session *s, const struct tb_msg_hop_lost *m)
 {
     struct tb_catalog_reference_view view;
-    if (tb_session_status_get(m->status_negated) != TB_STREAM_IDLE) return;
+    if (tb_msg_status_get(m->status_negated) != TB_STREAM_IDLE) return;
     if (tb_catalog_plan_get(s->d->catalog, &s->id, &m->uid, m->plan, &view) && !view.from_gateway)
         tb_catalog_session_silent(s->d->catalog, tb_clock_now(), &view.upstream);
 }
 
 enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_hop_lost m;
-    if (tb_session_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_hop_lost m;
+    if (tb_msg_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
-           (unsigned long long)m.plan, tb_status_name(tb_session_status_get(m.status_negated)));
+           (unsigned long long)m.plan, tb_status_name(tb_msg_status_get(m.status_negated)));
     note_silent(s, &m);
     TB_MOOT(tb_catalog_hop_lost(s->d->catalog, tb_clock_now(), &s->id, &m.uid, m.plan));
     return TB_OK;
@@ -333,9 +311,8 @@ enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_w
 
 enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_activate m;
-    if (tb_session_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    struct tb_msg_activate m;
+    if (tb_msg_activate_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     char why[160] = "";
     const enum tb_status status =
         tb_catalog_activate(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &m.uid);
@@ -346,8 +323,8 @@ enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_w
 
 enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_activated m;
-    if (tb_session_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_activated m;
+    if (tb_msg_activated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     tb_log(TB_LOG_INFO, "worker.activated", "worker=%s stall_us=%llu copied_bytes=%llu", s->name.text,
            (unsigned long long)(m.stall_ns / 1000), (unsigned long long)m.copied_bytes);
     const struct tb_catalog_active active = {.uid = m.uid, .run_order = m.run_order, .number = m.number};
@@ -357,8 +334,8 @@ enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_
 
 enum tb_status tb_worker_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_updated m;
-    if (tb_session_updated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_updated m;
+    if (tb_msg_updated_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     const struct tb_catalog_update update = {.uid = m.uid,
                                              .way = m.way,
                                              .fetched_chunks = m.fetched_chunks,
@@ -373,9 +350,8 @@ enum tb_status tb_worker_updated_frame(struct tb_worker_session *s, struct tb_wi
 
 enum tb_status tb_worker_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_release m;
-    if (tb_session_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    struct tb_msg_release m;
+    if (tb_msg_release_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     tb_copies_look(s->d);
     const enum tb_status status = tb_catalog_release(s->d->catalog, tb_clock_now(), &s->id, &m.uid);
     for (struct tb_worker_export **at = &s->exports; *at != NULL;) {
@@ -401,8 +377,8 @@ static enum tb_status may_look(struct tb_worker_session *s)
 
 enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_status m;
-    if (tb_session_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
+    struct tb_msg_status m;
+    if (tb_msg_status_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     const enum tb_status may = may_look(s);
     if (may != TB_OK) {
         tb_worker_reply(s, frame->request, may, "");
@@ -415,51 +391,9 @@ enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wir
         tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "");
         return TB_OK;
     }
-    const struct tb_session_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};
-    TB_WORKER_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, &reply, strlen(text) + TB_WORKER_SMALL,
-                   tb_session_status_text_encode);
+    const struct tb_msg_status_text reply = {{(const uint8_t *)text, (uint32_t)strlen(text)}};
+    TB_WORKER_SEND(s, TB_MSG_STATUS_TEXT, frame->request, &reply, strlen(text) + TB_WORKER_SMALL,
+                   tb_msg_status_text_encode);
     free(text);
     return TB_OK;
-}
-
-/* ---- what the catalog tells them ---- */
-
-static bool publishes(const struct tb_worker_session *s, const struct tb_id *uid)
-{
-    struct tb_catalog_reference_view view;
-    for (uint32_t cursor = 0; tb_catalog_reference_at(s->d->catalog, &cursor, &view);)
-        if (view.kind == TB_REFERENCE_PUBLISHER && tb_id_equal(&view.session, &s->id) &&
-            tb_id_equal(&view.uid, uid))
-            return true;
-    return false;
-}
-
-static bool has_sealed(const struct tb_worker_session *s, const struct tb_id *uid)
-{
-    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
-        if (e->shard != TB_CATALOG_ALL_SHARDS && tb_id_equal(&e->uid, uid)) return true;
-    return false;
-}
-
-/* P7: a version that ends takes its references along, and nobody unpublishes it any more. */
-static void exports_end(struct tb_worker_session *s, const struct tb_id *uid)
-{
-    if (has_sealed(s, uid) && !publishes(s, uid)) tb_worker_exports_drop(s, uid, TB_CATALOG_ALL_SHARDS);
-}
-
-void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    if (s == NULL) return;
-    if (todo->status < TB_OK) exports_end(s, &todo->uid);
-    const struct tb_session_version_state m = {todo->uid, tb_session_status_put(todo->status)};
-    TB_WORKER_SEND(s, TB_SESSION_VERSION_STATE, 0, &m, TB_WORKER_SMALL, tb_session_version_state_encode);
-}
-
-void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo)
-{
-    struct tb_worker_session *s = tb_worker_find(d, &todo->session);
-    if (s == NULL) return;
-    const struct tb_session_go m = {todo->subscription, todo->uid};
-    TB_WORKER_SEND(s, TB_SESSION_GO, 0, &m, TB_WORKER_SMALL, tb_session_go_encode);
 }

@@ -23,8 +23,5 @@ enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_
 enum tb_status tb_worker_updated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_worker_release_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
-void tb_worker_tell(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_worker_go(struct tb_daemon *d, const struct tb_catalog_todo *todo);
-void tb_worker_answer(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 
 #endif

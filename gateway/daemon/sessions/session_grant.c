@@ -22,8 +22,8 @@ enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wai
     grant->deadline = tb_time_add(tb_clock_now(), GRANT_WAIT_NS);
     const enum tb_status status = tb_grants_put(&d->grants, d->bounds.references, grant);
     if (status != TB_OK) return status;
-    const struct tb_session_grant m = {grant->export_id, grant->token, *reader};
-    TB_WORKER_SEND(owner, TB_SESSION_GRANT, 0, &m, TB_WORKER_SMALL, tb_session_grant_encode);
+    const struct tb_msg_grant m = {grant->export_id, grant->token, *reader};
+    TB_WORKER_SEND(owner, TB_MSG_GRANT, 0, &m, TB_WORKER_SMALL, tb_msg_grant_encode);
     return TB_OK;
 }
 
@@ -32,10 +32,10 @@ enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wai
 enum tb_status tb_worker_granted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_granted m;
+    struct tb_msg_granted m;
     struct tb_grant_wait grant;
-    if (tb_session_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    const enum tb_status status = tb_session_status_get(m.status_negated);
+    if (tb_msg_granted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_msg_status_get(m.status_negated);
     if (status > TB_OK || status == TB_PEER_GARBLED) return TB_PEER_GARBLED;
     if (tb_grants_take(&d->grants, &s->id, &m.token, &grant)) grant.answer(d, &grant, status);
     return TB_OK;

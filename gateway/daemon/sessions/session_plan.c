@@ -15,6 +15,7 @@
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/session_msg.h"
 
 struct plan_source {
@@ -57,7 +58,7 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
                       const struct plan_source *source, const struct tb_id *token)
 {
     TB_ASSERT(plan != 0 && !tb_id_is_zero(token));
-    struct tb_session_plan m = {.uid = *uid, .plan = plan, .token = *token};
+    struct tb_msg_plan m = {.uid = *uid, .plan = plan, .token = *token};
     m.source_name = source->name;
     m.export_id = source->export_id;
     m.host = source->endpoint->host;
@@ -71,8 +72,7 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
     reader->d->counters.plans++;
     tb_log(TB_LOG_INFO, "plan", "worker=%s source=%s plan=%llu", reader->name.text, source->name.text,
            (unsigned long long)plan);
-    TB_WORKER_SEND(reader, TB_SESSION_PLAN, 0, &m, source->source.count + TB_WORKER_SMALL,
-                   tb_session_plan_encode);
+    TB_WORKER_SEND(reader, TB_MSG_PLAN, 0, &m, source->source.count + TB_WORKER_SMALL, tb_msg_plan_encode);
     TB_MOOT(tb_catalog_plan_told(reader->d->catalog, tb_clock_now(), &reader->id, uid, plan));
 }
 

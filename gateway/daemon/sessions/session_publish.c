@@ -37,7 +37,7 @@ static void say_newest(const struct tb_daemon *d, const struct tb_name *model,
 }
 
 /* P10: which run was shut out, and by which. */
-static void say_fenced(const struct tb_daemon *d, const struct tb_session_run_open *m,
+static void say_fenced(const struct tb_daemon *d, const struct tb_msg_run_open *m,
                        char why[TB_TEXT_BYTES_MAX + 1])
 {
     struct tb_catalog_known_run known = {.order = 0};
@@ -63,7 +63,7 @@ static const char *publish_why(struct tb_daemon *d, const struct tb_name *model,
 
 static void run_send(struct tb_worker_session *s, const struct tb_held_reply *h)
 {
-    TB_WORKER_SEND(s, TB_SESSION_RUN, h->request, &h->run, TB_WORKER_SMALL, tb_session_run_encode);
+    TB_WORKER_SEND(s, TB_MSG_RUN, h->request, &h->run, TB_WORKER_SMALL, tb_msg_run_encode);
 }
 
 static void run_saved(struct tb_daemon *d, const struct tb_held_reply *h)
@@ -73,8 +73,7 @@ static void run_saved(struct tb_daemon *d, const struct tb_held_reply *h)
 
 static void version_send(struct tb_worker_session *s, const struct tb_held_reply *h)
 {
-    TB_WORKER_SEND(s, TB_SESSION_VERSION, h->request, &h->version, TB_WORKER_SMALL,
-                   tb_session_version_encode);
+    TB_WORKER_SEND(s, TB_MSG_VERSION, h->request, &h->version, TB_WORKER_SMALL, tb_msg_version_encode);
 }
 
 /* ---- runs and versions ---- */
@@ -82,10 +81,9 @@ static void version_send(struct tb_worker_session *s, const struct tb_held_reply
 enum tb_status tb_worker_run_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_run_open m;
+    struct tb_msg_run_open m;
     const struct tb_wire_frame whole = *frame;
-    if (tb_session_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    if (tb_msg_run_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_worker_may(s, &m.model, true);
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
@@ -123,9 +121,9 @@ enum tb_status tb_worker_run_open_frame(struct tb_worker_session *s, struct tb_w
 enum tb_status tb_worker_version_open_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_version_open m;
+    struct tb_msg_version_open m;
     const struct tb_wire_frame whole = *frame;
-    if (tb_session_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
+    if (tb_msg_version_open_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
         return TB_PEER_GARBLED;
     if (store_refuses(s, frame->request)) return TB_OK;
     enum tb_status status = tb_worker_may(s, &m.model, true);

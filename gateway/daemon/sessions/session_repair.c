@@ -14,7 +14,7 @@
 
 /* A rank's library saw that sealed memory was written to. It says so of its own memory, and once is
  * enough. */
-static void written_to(struct tb_worker_session *s, const struct tb_session_chunk_bad *m)
+static void written_to(struct tb_worker_session *s, const struct tb_msg_chunk_bad *m)
 {
     TB_ASSERT(m->plan == 0); /* a report of its own memory names no plan */
     struct tb_daemon *d = s->d;
@@ -48,8 +48,8 @@ static void look_at_source(struct tb_worker_session *s, uint64_t plan, const str
 enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_chunk_bad m;
-    if (tb_session_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct tb_msg_chunk_bad m;
+    if (tb_msg_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
     if (m.plan == 0) {
         d->counters.chunks_bad++;
         written_to(s, &m);
@@ -66,13 +66,13 @@ enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_
 static const char *found_action(uint8_t found)
 {
     switch (found) {
-    case TB_SESSION_FOUND_GOOD:
+    case TB_MSG_FOUND_GOOD:
         return "own_copy_is_good";
-    case TB_SESSION_FOUND_AGAIN:
+    case TB_MSG_FOUND_AGAIN:
         return "fetch_again";
-    case TB_SESSION_FOUND_GONE:
+    case TB_MSG_FOUND_GONE:
         return "not_served";
-    case TB_SESSION_FOUND_MENDED:
+    case TB_MSG_FOUND_MENDED:
         return "copied_again";
     default:
         return "spoiled";
@@ -82,15 +82,15 @@ static const char *found_action(uint8_t found)
 enum tb_status tb_worker_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
-    struct tb_session_doubted m;
+    struct tb_msg_doubted m;
     char uid[TB_HEX_CHARS];
-    if (tb_session_doubted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
-    if (m.found < TB_SESSION_FOUND_GOOD || m.found > TB_SESSION_FOUND_SPOILED) return TB_PEER_GARBLED;
+    if (tb_msg_doubted_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (m.found < TB_MSG_FOUND_GOOD || m.found > TB_MSG_FOUND_SPOILED) return TB_PEER_GARBLED;
     if (!tb_repair_asked(d, &s->id, &m)) return TB_OK;
-    d->counters.chunks_rotted += m.found != TB_SESSION_FOUND_GOOD;
-    d->counters.chunks_repaired += m.found == TB_SESSION_FOUND_MENDED;
+    d->counters.chunks_rotted += m.found != TB_MSG_FOUND_GOOD;
+    d->counters.chunks_repaired += m.found == TB_MSG_FOUND_MENDED;
     struct tb_worker_export *staging = tb_worker_export_find(s, &m.uid, TB_CATALOG_ALL_SHARDS);
-    if (staging != NULL) staging->again += m.found == TB_SESSION_FOUND_AGAIN;
+    if (staging != NULL) staging->again += m.found == TB_MSG_FOUND_AGAIN;
     tb_id_format(&m.uid, uid);
     tb_log(TB_LOG_WARN, "holder.looked", "worker=%s uid=%s shard=%u chunk=%u action=%s", s->name.text, uid,
            m.shard, m.chunk, found_action(m.found));

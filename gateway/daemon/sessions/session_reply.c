@@ -26,10 +26,10 @@ static void denied_say(const struct tb_worker_session *s, char why_out[TB_TEXT_B
 
 void tb_worker_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why)
 {
-    struct tb_session_reply reply = {.status_negated = tb_session_status_put(status)};
+    struct tb_msg_reply reply = {.status_negated = tb_msg_status_put(status)};
     snprintf(reply.why.text, sizeof reply.why.text, "%s", why != NULL ? why : "");
     if (status == TB_PEER_DENIED && reply.why.text[0] == '\0') denied_say(s, reply.why.text);
-    TB_WORKER_SEND(s, TB_SESSION_REPLY, request, &reply, TB_WORKER_SMALL, tb_session_reply_encode);
+    TB_WORKER_SEND(s, TB_MSG_REPLY, request, &reply, TB_WORKER_SMALL, tb_msg_reply_encode);
 }
 
 void tb_worker_refusal_log(struct tb_worker_session *s, const char *event, const char *what, const char *why)

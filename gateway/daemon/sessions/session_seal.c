@@ -4,8 +4,9 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/blob_name.h"
 #include "base/net/wire.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_regions.h"
@@ -27,8 +28,8 @@
 
 #define SEAL_PARKED_NS TB_SECONDS(20) /* for room that an eviction makes */
 /* P7: seals that wait are memory besides the arena. As a rule it is under 1 MiB a seal. */
-#define PARKED_BYTES_MAX         ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
-#define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_SESSION_FRAME_BYTES_MAX)
+#define PARKED_BYTES_MAX         ((uint64_t)4 * TB_MSG_FRAME_BYTES_MAX)
+#define PARKED_SESSION_BYTES_MAX ((uint64_t)TB_MSG_FRAME_BYTES_MAX)
 #define PARKED_SESSION_MAX       64u
 
 static void seal_refused(struct tb_worker_session *s, uint32_t shard, enum tb_status status, const char *why)
@@ -58,7 +59,7 @@ static void seal_send(struct tb_worker_session *s, const struct tb_held_reply *h
 /* ---- one seal ---- */
 
 struct seal {
-    struct tb_session_seal m;
+    struct tb_msg_seal m;
     struct tb_manifest_memory memory;
     struct tb_manifest manifest;
     struct tb_copy *copy;
@@ -70,7 +71,7 @@ struct seal {
  * caller's to release. */
 static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *seal)
 {
-    const struct tb_session_seal *m = &seal->m;
+    const struct tb_msg_seal *m = &seal->m;
     const enum tb_status status =
         tb_layouts_decode(layouts, m->head.bytes, m->head.count, &seal->memory, &seal->manifest);
     if (status != TB_OK) return status;
@@ -312,8 +313,7 @@ static enum tb_status seal_handle(struct tb_worker_session *s, struct tb_wire_fr
     struct tb_reader whole = frame->payload;
     struct seal seal = {0};
     struct tb_layouts *layouts = tb_arena_layouts(s->d->arena);
-    if (tb_session_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    if (tb_msg_seal_decode(&frame->payload, &seal.m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     enum tb_status status = seal_manifest(layouts, &seal);
     if (status == TB_PEER_GARBLED) {
         tb_layouts_release(layouts, &seal.memory);
@@ -351,7 +351,7 @@ void tb_seals_retry(struct tb_daemon *d)
         struct tb_parked_seal *p = list;
         list = p->next;
         struct tb_worker_session *s = tb_worker_find(d, &p->session);
-        struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = p->request};
+        struct tb_wire_frame frame = {.type = TB_MSG_SEAL, .request = p->request};
         tb_reader_init(&frame.payload, p->payload, p->bytes);
         if (s != NULL && seal_handle(s, &frame, p->deadline) != TB_OK && s->wire != NULL) {
             tb_wire_close(s->wire, TB_PEER_GARBLED);

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -113,8 +113,8 @@ static bool exports_full(struct tb_daemon *d)
 }
 
 /* P7: descriptors of where an export's bytes stand. One session may have a quarter of them. */
-#define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_SESSION_FRAME_BYTES_MAX)
-#define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_SESSION_FRAME_BYTES_MAX)
+#define SOURCE_BYTES_MAX         ((uint64_t)8 * TB_MSG_FRAME_BYTES_MAX)
+#define SOURCE_SESSION_BYTES_MAX ((uint64_t)2 * TB_MSG_FRAME_BYTES_MAX)
 
 uint64_t tb_worker_sources_max(void)
 {

@@ -1,8 +1,8 @@
 /* session_unpublish.c - UNPUBLISH: a rank takes memory back that it had published. */
 #include "gateway/daemon/daemon.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/copies/copies.h"
@@ -20,12 +20,12 @@ uint64_t tb_unpublishes_max(const struct tb_daemon *d)
     return d->bounds.references + (uint64_t)UNPUBLISHES_JOINED_MAX * d->bounds.sessions;
 }
 
-static enum tb_status unpublish_ask(const struct tb_worker_session *s, const struct tb_session_unpublish *m)
+static enum tb_status unpublish_ask(const struct tb_worker_session *s, const struct tb_msg_unpublish *m)
 {
     struct tb_catalog *c = s->d->catalog;
-    const bool gone = m->shard != TB_CATALOG_ALL_SHARDS && (m->drain_ms & TB_SESSION_UNPUBLISH_GONE) != 0;
+    const bool gone = m->shard != TB_CATALOG_ALL_SHARDS && (m->drain_ms & TB_MSG_UNPUBLISH_GONE) != 0;
     if (!gone) return tb_catalog_unpublish(c, tb_clock_now(), &s->id, &m->uid, m->shard, TB_MS(m->drain_ms));
-    const tb_time_ns drain = TB_MS(m->drain_ms & ~TB_SESSION_UNPUBLISH_GONE);
+    const tb_time_ns drain = TB_MS(m->drain_ms & ~TB_MSG_UNPUBLISH_GONE);
     return tb_catalog_unpublish_gone(c, tb_clock_now(), &s->id, &m->uid, m->shard, drain);
 }
 
@@ -57,9 +57,8 @@ static uint32_t unpublish_forget(struct tb_worker_session *s, uint64_t request,
  * sight. */
 enum tb_status tb_worker_unpublish_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
-    struct tb_session_unpublish m;
-    if (tb_session_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0)
-        return TB_PEER_GARBLED;
+    struct tb_msg_unpublish m;
+    if (tb_msg_unpublish_decode(&frame->payload, &m) != TB_OK || frame->request == 0) return TB_PEER_GARBLED;
     struct tb_unpublish_wait *u = tb_calloc(1, sizeof *u), before = {.status = TB_OK};
     tb_copies_rotted(s->d);
     enum tb_status status = u == NULL ? TB_SITE_NOMEM : unpublish_ask(s, &m);

@@ -9,8 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "base/net/wire.h"
 #include "gateway/catalog/leases.h"
@@ -33,7 +34,7 @@
 /* P7. More than one frame: a worker that stages is told the manifests of all shards in one turn
  * of the loop. They are in the queue at once, and 64 large shards are 100 MiB and more. With
  * less no worker could ever stage such a version (P6). */
-#define QUEUE_BYTES_MAX ((uint64_t)4 * TB_SESSION_FRAME_BYTES_MAX)
+#define QUEUE_BYTES_MAX ((uint64_t)4 * TB_MSG_FRAME_BYTES_MAX)
 
 #define GREETING        TB_BOUNDS_GREETING
 
@@ -53,20 +54,20 @@ static void welcome(struct tb_worker_session *s, uint64_t request)
 {
     TB_ASSERT(s->welcomed && s->bucketed && s->wire != NULL);
     struct tb_daemon *d = s->d;
-    struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
-                                   .session = s->id,
-                                   .site = d->config->site,
-                                   .gateway = d->gateway,
-                                   .incarnation = d->incarnation | TB_SESSION_TAKES_UPDATED,
-                                   .lease_ms = d->config->session_lease_ms,
-                                   .fabric_trusted = d->config->fabric_trusted,
-                                   .drain_ms = d->config->drain_ms};
+    struct tb_msg_welcome w = {.protocol = TB_MSG_PROTOCOL,
+                               .session = s->id,
+                               .site = d->config->site,
+                               .gateway = d->gateway,
+                               .incarnation = d->incarnation | TB_MSG_TAKES_UPDATED,
+                               .lease_ms = d->config->session_lease_ms,
+                               .fabric_trusted = d->config->fabric_trusted,
+                               .drain_ms = d->config->drain_ms};
     snprintf(w.peer_address.text, sizeof w.peer_address.text, "%s",
              tb_chan_peer(tb_wire_chan(s->wire))->address);
-    TB_WORKER_SEND(s, TB_SESSION_WELCOME, request, &w, TB_WORKER_SMALL, tb_session_welcome_encode);
+    TB_WORKER_SEND(s, TB_MSG_WELCOME, request, &w, TB_WORKER_SMALL, tb_msg_welcome_encode);
 }
 
-static void endpoint_from(struct tb_worker_session *s, const struct tb_session_hello *hello)
+static void endpoint_from(struct tb_worker_session *s, const struct tb_msg_hello *hello)
 {
     s->name = hello->name;
     s->endpoint =
@@ -97,7 +98,7 @@ static bool session_resume(struct tb_worker_session *s, const struct tb_id *id)
     return true;
 }
 
-static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_session_hello *hello)
+static enum tb_status session_begin(struct tb_worker_session *s, const struct tb_msg_hello *hello)
 {
     TB_ASSERT(!s->welcomed && tb_id_is_zero(&s->id));
     struct tb_daemon *d = s->d;
@@ -105,7 +106,7 @@ static enum tb_status session_begin(struct tb_worker_session *s, const struct tb
                                    .host = hello->host,
                                    .rack = hello->rack,
                                    .spot = hello->spot,
-                                   .nic_bytes_per_s = tb_session_nic_get(hello->pid)};
+                                   .nic_bytes_per_s = tb_msg_nic_get(hello->pid)};
     tb_random_bytes(&c.id, sizeof c.id);
     tb_identity_format(&s->identity, c.identity);
     const enum tb_status status = tb_catalog_session_open(d->catalog, tb_clock_now(), &c);
@@ -129,20 +130,20 @@ static void protocol_refused(struct tb_worker_session *s, uint64_t request, uint
     tb_identity_format(&s->identity, identity);
     snprintf(why, sizeof why,
              "this gateway speaks session protocol %d, the worker %u: give both the same release",
-             TB_SESSION_PROTOCOL, protocol);
+             TB_MSG_PROTOCOL, protocol);
     tb_log(TB_LOG_WARN, "session.refused", "identity=%s status=%s protocol=%u ours=%d", identity,
-           tb_status_name(TB_PEER_PROTOCOL), protocol, TB_SESSION_PROTOCOL);
+           tb_status_name(TB_PEER_PROTOCOL), protocol, TB_MSG_PROTOCOL);
     hello_refused(s, request, TB_PEER_PROTOCOL, why);
 }
 
 /* A container that shares the unix socket and not the network. Sim's doors have other names. */
-static bool is_apart(const struct tb_session_hello *hello)
+static bool is_apart(const struct tb_msg_hello *hello)
 {
     return strncmp(hello->shm_door.text, "tombolo-", 8) == 0 && !tb_door_reachable(hello->shm_door.text);
 }
 
 /* P10: nothing that it publishes could be read, and it would wait without a word. */
-static void apart_refused(struct tb_worker_session *s, uint64_t request, const struct tb_session_hello *hello)
+static void apart_refused(struct tb_worker_session *s, uint64_t request, const struct tb_msg_hello *hello)
 {
     tb_log(TB_LOG_WARN, "session.refused", "worker=%s status=%s reason=network_namespace_of_its_own tcp=%s",
            hello->name.text, tb_status_name(TB_SITE_CONFIG), hello->tcp.text);
@@ -157,15 +158,15 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
 {
     struct tb_daemon *d = s->d;
     if (s->welcomed) return TB_PEER_GARBLED;
-    struct tb_session_hello hello;
+    struct tb_msg_hello hello;
     struct tb_reader number =
         frame->payload; /* of another protocol the fields behind the number may differ */
     const uint32_t protocol = tb_read_u32(&number);
-    if (!number.bad && protocol != TB_SESSION_PROTOCOL) {
+    if (!number.bad && protocol != TB_MSG_PROTOCOL) {
         protocol_refused(s, frame->request, protocol);
         return TB_OK;
     }
-    if (tb_session_hello_decode(&frame->payload, &hello) != TB_OK) return TB_PEER_GARBLED;
+    if (tb_msg_hello_decode(&frame->payload, &hello) != TB_OK) return TB_PEER_GARBLED;
     s->apart = s->local && is_apart(&hello);
     if (s->apart && tb_worker_is_loopback(hello.tcp.text)) {
         apart_refused(s, frame->request, &hello);
@@ -203,38 +204,38 @@ static enum tb_status renew_frame(struct tb_worker_session *s, struct tb_wire_fr
 
 typedef enum tb_status (*frame_fn)(struct tb_worker_session *s, struct tb_wire_frame *frame);
 
-static const frame_fn frame_fns[TB_SESSION_TYPE_END] = {
-    [TB_SESSION_HELLO] = hello_frame,
-    [TB_SESSION_RENEW] = renew_frame,
-    [TB_SESSION_RUN_OPEN] = tb_worker_run_open_frame,
-    [TB_SESSION_VERSION_OPEN] = tb_worker_version_open_frame,
-    [TB_SESSION_SEAL] = tb_worker_seal_frame,
-    [TB_SESSION_UNPUBLISH] = tb_worker_unpublish_frame,
-    [TB_SESSION_SUBSCRIBE] = tb_worker_subscribe_frame,
-    [TB_SESSION_UNSUBSCRIBE] = tb_worker_unsubscribe_frame,
-    [TB_SESSION_WAIT] = tb_worker_wait_frame,
-    [TB_SESSION_WAIT_SITE] = tb_worker_wait_site_frame,
-    [TB_SESSION_CANCEL] = tb_worker_cancel_frame,
-    [TB_SESSION_STAGE] = tb_worker_stage_frame,
-    [TB_SESSION_EXPORT] = tb_worker_export_frame,
-    [TB_SESSION_GRANTED] = tb_worker_granted_frame,
-    [TB_SESSION_HOP_LOST] = tb_worker_hop_lost_frame,
-    [TB_SESSION_CHUNK_BAD] = tb_worker_chunk_bad_frame,
-    [TB_SESSION_DOUBTED] = tb_worker_doubted_frame,
-    [TB_SESSION_PROGRESS] = tb_worker_progress_frame,
-    [TB_SESSION_ACTIVATE] = tb_worker_activate_frame,
-    [TB_SESSION_ACTIVATED] = tb_worker_activated_frame,
-    [TB_SESSION_RELEASE] = tb_worker_release_frame,
-    [TB_SESSION_STATUS] = tb_worker_status_frame,
-    [TB_SESSION_UPDATED] = tb_worker_updated_frame,
+static const frame_fn frame_fns[TB_MSG_TYPE_END] = {
+    [TB_MSG_HELLO] = hello_frame,
+    [TB_MSG_RENEW] = renew_frame,
+    [TB_MSG_RUN_OPEN] = tb_worker_run_open_frame,
+    [TB_MSG_VERSION_OPEN] = tb_worker_version_open_frame,
+    [TB_MSG_SEAL] = tb_worker_seal_frame,
+    [TB_MSG_UNPUBLISH] = tb_worker_unpublish_frame,
+    [TB_MSG_SUBSCRIBE] = tb_worker_subscribe_frame,
+    [TB_MSG_UNSUBSCRIBE] = tb_worker_unsubscribe_frame,
+    [TB_MSG_WAIT] = tb_worker_wait_frame,
+    [TB_MSG_WAIT_SITE] = tb_worker_wait_site_frame,
+    [TB_MSG_CANCEL] = tb_worker_cancel_frame,
+    [TB_MSG_STAGE] = tb_worker_stage_frame,
+    [TB_MSG_EXPORT] = tb_worker_export_frame,
+    [TB_MSG_GRANTED] = tb_worker_granted_frame,
+    [TB_MSG_HOP_LOST] = tb_worker_hop_lost_frame,
+    [TB_MSG_CHUNK_BAD] = tb_worker_chunk_bad_frame,
+    [TB_MSG_DOUBTED] = tb_worker_doubted_frame,
+    [TB_MSG_PROGRESS] = tb_worker_progress_frame,
+    [TB_MSG_ACTIVATE] = tb_worker_activate_frame,
+    [TB_MSG_ACTIVATED] = tb_worker_activated_frame,
+    [TB_MSG_RELEASE] = tb_worker_release_frame,
+    [TB_MSG_STATUS] = tb_worker_status_frame,
+    [TB_MSG_UPDATED] = tb_worker_updated_frame,
 };
 
 static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_frame *frame)
 {
     (void)w;
     struct tb_worker_session *s = user;
-    const frame_fn fn = frame->type < TB_SESSION_TYPE_END ? frame_fns[frame->type] : NULL;
-    if (fn == NULL || (!s->welcomed && frame->type != TB_SESSION_HELLO)) return TB_PEER_GARBLED;
+    const frame_fn fn = frame->type < TB_MSG_TYPE_END ? frame_fns[frame->type] : NULL;
+    if (fn == NULL || (!s->welcomed && frame->type != TB_MSG_HELLO)) return TB_PEER_GARBLED;
     /* Each frame renews the lease. A worker that was stopped just after its HELLO counts its
      * thirds of the lease from there on, and its versions must not be lost before its first
      * RENEW. */
@@ -342,7 +343,7 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
                  .open_ms = HELLO_MS},
         .ops = &wire_ops,
         .user = s,
-        .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
+        .frame_bytes_max = TB_MSG_FRAME_BYTES_MAX,
         .queue_bytes_max = QUEUE_BYTES_MAX};
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;

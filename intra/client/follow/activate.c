@@ -8,7 +8,6 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/buffer_switch.h"
 #include "intra/client/follow/stage.h"
@@ -33,51 +32,51 @@
 static struct tb_request *activate_request(struct tb_session *s, const struct tb_subscription *sub,
                                            const struct tb_id *uid)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_ACTIVATE, TB_SESSION_REPLY, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_ACTIVATE, TB_MSG_REPLY, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_activate m = {.subscription = sub->number, .uid = *uid};
-    tb_session_activate_encode(&m, &request->payload);
+    const struct tb_msg_activate m = {.subscription = sub->number, .uid = *uid};
+    tb_msg_activate_encode(&m, &request->payload);
     return request;
 }
 
 static void activated_notice(struct tb_session *s, const struct tb_subscription *sub, const struct tb_id *uid,
                              const struct tb_activate_info *info)
 {
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_ACTIVATED, 0, 0);
+    struct tb_request *notice = tb_request_new(s, TB_MSG_ACTIVATED, 0, 0);
     if (notice == NULL) return; /* the next SUBSCRIBE says it */
-    const struct tb_session_activated m = {.subscription = sub->number,
-                                           .uid = *uid,
-                                           .run_order = sub->active_run_order,
-                                           .number = sub->active_number,
-                                           .stall_ns = info->stall_ns,
-                                           .copied_bytes = info->copied_bytes};
-    tb_session_activated_encode(&m, &notice->payload);
+    const struct tb_msg_activated m = {.subscription = sub->number,
+                                       .uid = *uid,
+                                       .run_order = sub->active_run_order,
+                                       .number = sub->active_number,
+                                       .stall_ns = info->stall_ns,
+                                       .copied_bytes = info->copied_bytes};
+    tb_msg_activated_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }
 
-static enum tb_session_way way_of(const struct tb_subscription *sub, const struct tb_staged_use *use)
+static enum tb_msg_way way_of(const struct tb_subscription *sub, const struct tb_staged_use *use)
 {
-    if (sub->registration == NULL) return TB_SESSION_WAY_STAGED;
-    if (use->staging->patch != NULL) return TB_SESSION_WAY_PATCH;
-    return sub->update == TB_UPDATE_SWITCH ? TB_SESSION_WAY_SWITCH : TB_SESSION_WAY_COPY;
+    if (sub->registration == NULL) return TB_MSG_WAY_STAGED;
+    if (use->staging->patch != NULL) return TB_MSG_WAY_PATCH;
+    return sub->update == TB_UPDATE_SWITCH ? TB_MSG_WAY_SWITCH : TB_MSG_WAY_COPY;
 }
 
 /* Behind ACTIVATED, which a gateway of the release before takes as well (P9). */
 static void updated_notice(struct tb_session *s, struct tb_subscription *sub, const struct tb_staged_use *use,
                            const struct tb_activate_info *info)
 {
-    sub->updated = (struct tb_session_updated){.subscription = sub->number,
-                                               .uid = use->staging->uid,
-                                               .way = (uint8_t)way_of(sub, use),
-                                               .stall_ns = info->stall_ns,
-                                               .staged_bytes = info->staged_bytes,
-                                               .copied_bytes = info->copied_bytes,
-                                               .patched_bytes = info->patched_bytes,
-                                               .fetched_chunks = info->fetched_chunks};
-    const bool taken = (s->welcome.incarnation & TB_SESSION_TAKES_UPDATED) != 0;
-    struct tb_request *notice = taken ? tb_request_new(s, TB_SESSION_UPDATED, 0, 0) : NULL;
+    sub->updated = (struct tb_msg_updated){.subscription = sub->number,
+                                           .uid = use->staging->uid,
+                                           .way = (uint8_t)way_of(sub, use),
+                                           .stall_ns = info->stall_ns,
+                                           .staged_bytes = info->staged_bytes,
+                                           .copied_bytes = info->copied_bytes,
+                                           .patched_bytes = info->patched_bytes,
+                                           .fetched_chunks = info->fetched_chunks};
+    const bool taken = (s->welcome.incarnation & TB_MSG_TAKES_UPDATED) != 0;
+    struct tb_request *notice = taken ? tb_request_new(s, TB_MSG_UPDATED, 0, 0) : NULL;
     if (notice == NULL) return; /* the next one says its own */
-    tb_session_updated_encode(&sub->updated, &notice->payload);
+    tb_msg_updated_encode(&sub->updated, &notice->payload);
     tb_request_post(s, notice);
 }
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/subscription.h"

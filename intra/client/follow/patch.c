@@ -2,8 +2,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 #include "intra/client/follow/patch_inside.h"
 

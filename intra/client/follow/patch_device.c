@@ -1,8 +1,8 @@
 /* patch_device.c - chunks of a patch that stand on a device: the device proves a delta, encodes a
  * chunk as a delta, and switches. Over the bus go deltas and chunks that came whole. No byte of the
  * tensors comes down. */
+#include "base/allocate.h"
 #include "base/codec/sparse.h"
-#include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 #include "intra/client/follow/patch_inside.h"
 

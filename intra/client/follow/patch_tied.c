@@ -2,7 +2,6 @@
  * is written, and that they are there. */
 #include <string.h>
 
-#include "base/fault.h"
 #include "intra/client/follow/patch_inside.h"
 
 /* The first tensor of the chunk, and behind its last one. */

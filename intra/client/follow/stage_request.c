@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
@@ -66,8 +66,8 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
             ask_again_later(s, st);
         return;
     }
-    struct tb_session_manifests m;
-    TB_ANSWER_DECODE(request, tb_session_manifests, &m);
+    struct tb_msg_manifests m;
+    TB_ANSWER_DECODE(request, tb_msg_manifests, &m);
     enum tb_status status = TB_PEER_GARBLED;
     if (tb_id_equal(&m.key.uid, &st->uid) && m.key.shard_count == m.shard_count)
         status = keep_key(st, &m.key);
@@ -82,10 +82,10 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
 struct tb_request *tb_stage_request(struct tb_session *s, const struct tb_subscription *sub,
                                     const struct tb_id *uid)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_STAGE, TB_SESSION_MANIFESTS, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_STAGE, TB_MSG_MANIFESTS, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_stage m = {.subscription = sub->number, .uid = *uid};
-    tb_session_stage_encode(&m, &request->payload);
+    const struct tb_msg_stage m = {.subscription = sub->number, .uid = *uid};
+    tb_msg_stage_encode(&m, &request->payload);
     request->detached = true;
     request->fn = on_manifests;
     request->uid = *uid;

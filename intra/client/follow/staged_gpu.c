@@ -9,8 +9,8 @@
 
 #include <stdio.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/patch.h"
 #include "intra/client/follow/staging.h"

@@ -2,6 +2,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/layout/tensor.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/subscription.h"

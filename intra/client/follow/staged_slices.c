@@ -4,9 +4,9 @@
 
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_match.h"
 #include "intra/client/memory/registration.h"

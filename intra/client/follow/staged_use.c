@@ -1,8 +1,8 @@
 /* staged_use.c - a subscription's hold on a staging: the staging goes with its last use. */
 #include "intra/client/follow/staged_use.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_match.h"

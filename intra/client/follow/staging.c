@@ -4,8 +4,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_slices.h"
 #include "intra/client/follow/staging_fill.h"
 #include "intra/client/follow/staging_places.h"
@@ -16,6 +16,7 @@
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/session/session.h"
 #include "intra/cuda_part_stage.h"
+#include "intra/fabric/fabric_exports.h"
 
 static void free_staging(struct tb_staging *st)
 {
@@ -102,7 +103,7 @@ void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain
 /* ---- manifests ---- */
 
 static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_staged_shard *sh,
-                                      const struct tb_session_manifest *m)
+                                      const struct tb_msg_manifest *m)
 {
     const enum tb_status status =
         tb_layouts_decode(layouts, m->head.bytes, m->head.count, &sh->manifest_memory, &sh->manifest);
@@ -115,7 +116,7 @@ static enum tb_status decode_manifest(struct tb_layouts *layouts, struct tb_stag
     return TB_OK;
 }
 
-enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m)
+enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_manifest *m)
 {
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);

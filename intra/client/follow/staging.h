@@ -11,6 +11,7 @@
 #include "intra/client/follow/staging_life.h"
 #include "intra/client/memory/registration.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/session_msg.h"
 
@@ -86,7 +87,7 @@ struct tb_staging {
     bool hop_opened; /* its source has answered */
     uint64_t plan;   /* of the hop */
     /* The newest plan, its source span behind it: followed once the places stand. */
-    struct tb_session_plan *kept_plan;
+    struct tb_msg_plan *kept_plan;
     enum tb_transport transport;
     enum tb_transport_why why_transport;
     uint32_t told_chunks; /* in the last PROGRESS */
@@ -96,7 +97,7 @@ struct tb_staging {
     struct tb_hop_note note;
 };
 
-enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_session_manifest *m);
+enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_manifest *m);
 /* Its last use has ended. Under the lock, let go while readers drain. */
 void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms);
 /* Frees the spare memory if nobody is subscribed to its model any more. */

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_notices.h"
@@ -18,6 +18,8 @@
 #include "intra/client/follow/subscription.h"
 #include "intra/client/session/session.h"
 #include "intra/cuda_part_stage.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 
@@ -189,7 +191,7 @@ static enum tb_status check_source(const struct tb_staging *st, const struct tb_
     return TB_OK;
 }
 
-static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_session_plan *m,
+static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_msg_plan *m,
                                   struct tb_fabric_endpoint *out)
 {
     memset(out, 0, sizeof *out);
@@ -205,7 +207,7 @@ static enum tb_status endpoint_of(const struct tb_session *s, const struct tb_se
     return TB_OK;
 }
 
-static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, const struct tb_session_plan *m,
+static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, const struct tb_msg_plan *m,
                                const struct tb_source_shard *source, uint32_t source_count)
 {
     TB_ASSERT(st->life == TB_STAGING_READING && st->hop == NULL);
@@ -242,8 +244,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     return status;
 }
 
-static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
-                                  const struct tb_session_plan *m)
+static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st, const struct tb_msg_plan *m)
 {
     TB_ASSERT(st->life == TB_STAGING_READING);
     const size_t bytes = tb_source_decode_bytes(m->source.bytes, m->source.count);
@@ -272,9 +273,9 @@ static enum tb_status follow_plan(struct tb_session *s, struct tb_staging *st,
 }
 
 /* Only the newest plan counts. */
-static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_plan *m)
+static enum tb_status keep_plan(struct tb_staging *st, const struct tb_msg_plan *m)
 {
-    struct tb_session_plan *kept = tb_malloc(sizeof *kept + m->source.count);
+    struct tb_msg_plan *kept = tb_malloc(sizeof *kept + m->source.count);
     if (kept == NULL) {
         tb_staging_lost_notice(st->session, st, m->plan, TB_SITE_NOMEM);
         return TB_SITE_NOMEM;
@@ -287,7 +288,7 @@ static enum tb_status keep_plan(struct tb_staging *st, const struct tb_session_p
     return TB_OK;
 }
 
-enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m)
+enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_msg_plan *m)
 {
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);

@@ -6,7 +6,7 @@
 #include "intra/client/follow/staging.h"
 
 /* By the session thread, under the lock. */
-enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_session_plan *m);
+enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_msg_plan *m);
 void tb_stagings_advance(struct tb_session *s); /* what pool and hops have done since */
 /* A chunk of it is not held any more, as it was damaged: it is fetched again. */
 void tb_staging_read_again(struct tb_session *s, struct tb_staging *st);

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
+#include "base/layout/tensor.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"

@@ -11,8 +11,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
+#include "base/system_calls.h"
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/staged_slices.h"
 #include "intra/client/follow/staging.h"

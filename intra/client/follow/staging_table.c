@@ -5,12 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_hops.h"
 
 struct tb_staging *tb_staging_find(struct tb_session *s, const struct tb_id *uid)
 {

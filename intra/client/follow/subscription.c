@@ -5,9 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 #include "base/log.h"
 #include "intra/client/follow/stage.h"
 #include "intra/client/follow/staged_use.h"
@@ -23,19 +24,19 @@
 
 struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_SUBSCRIBE, TB_SESSION_REPLY, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_SUBSCRIBE, TB_MSG_REPLY, 0);
     if (request == NULL) return NULL;
-    struct tb_session_subscribe m = {.subscription = sub->number,
-                                     .model = sub->model,
-                                     .group = sub->group,
-                                     .member_index = sub->member_index,
-                                     .member_count = sub->member_count};
+    struct tb_msg_subscribe m = {.subscription = sub->number,
+                                 .model = sub->model,
+                                 .group = sub->group,
+                                 .member_index = sub->member_index,
+                                 .member_count = sub->member_count};
     if (tb_id_is_zero(&sub->torn)) { /* P2: else the buffers hold none */
         m.active = sub->active;
         m.active_run_order = sub->active_run_order;
         m.active_number = sub->active_number;
     }
-    tb_session_subscribe_encode(&m, &request->payload);
+    tb_msg_subscribe_encode(&m, &request->payload);
     return request;
 }
 
@@ -141,10 +142,10 @@ static void enter_subscription(struct tb_session *s, struct tb_request *request,
 
 static struct tb_request *unsubscribe_request(struct tb_session *s, const struct tb_subscription *sub)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_UNSUBSCRIBE, TB_SESSION_REPLY, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_UNSUBSCRIBE, TB_MSG_REPLY, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_unsubscribe m = {.subscription = sub->number};
-    tb_session_unsubscribe_encode(&m, &request->payload);
+    const struct tb_msg_unsubscribe m = {.subscription = sub->number};
+    tb_msg_unsubscribe_encode(&m, &request->payload);
     return request;
 }
 

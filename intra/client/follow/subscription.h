@@ -30,7 +30,7 @@ struct tb_subscription {
     struct tb_id active;
     uint64_t active_run_order, active_number;
     bool active_withdrawn;
-    struct tb_session_updated updated; /* what the last switch took; uid zero: there was none */
+    struct tb_msg_updated updated; /* what the last switch took; uid zero: there was none */
     struct tb_staged_use *uses;
 };
 

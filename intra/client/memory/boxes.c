@@ -2,9 +2,10 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 
 #define COPY_BYTES ((uint64_t)1 << 20) /* so that the pool's threads end together */
 #define COPIES_MAX (1u << 24)

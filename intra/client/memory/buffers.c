@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"
 

@@ -15,8 +15,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/system_calls.h"
 
 #define BLOCK_GUARDS 64u
 #define COPY_BYTES   ((uint64_t)64 << 20) /* of one system call */

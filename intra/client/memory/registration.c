@@ -4,9 +4,10 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 #include "base/log.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/buffers.h"

@@ -5,9 +5,9 @@
  * back only over the bytes that were sealed. */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/subscription.h"

@@ -10,8 +10,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 #define BLOCK_PAGES 256u
 

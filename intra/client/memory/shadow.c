@@ -3,13 +3,13 @@
  * used again.
  *
  * Once the newer version is sealed, its chunks are encoded as deltas against the older one
- * (encode.h), until the older one is written again. */
+ * (encode_jobs.h), until the older one is written again. */
 #include "intra/client/memory/shadow.h"
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/layout.h"
+#include "base/layout/tensor.h"
 
 struct piece {
     struct tb_tensor *tensor;

@@ -11,6 +11,7 @@
 #define TB_INTRA_CLIENT_SLICE_PARTS_H
 
 #include "base/layout/layout.h"
+#include "base/layout/tensor.h"
 
 enum tb_slice_parts_fault {
     TB_SLICE_PARTS_FINE = 0,

@@ -7,8 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/slice_parts.h"
 #include "intra/client/session/session.h"

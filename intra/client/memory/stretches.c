@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 
 struct piece {
     uintptr_t at;

@@ -5,8 +5,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/machine.h"
 #include "base/thread.h"
 

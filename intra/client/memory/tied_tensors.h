@@ -10,6 +10,7 @@
 #define TB_INTRA_CLIENT_TIED_H
 
 #include "base/layout/layout.h"
+#include "base/layout/tensor.h"
 
 #define TB_TIED_NONE UINT32_MAX
 

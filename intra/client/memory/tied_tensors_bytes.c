@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_match.h"

@@ -12,9 +12,9 @@
 
 #include <inttypes.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/layout/chunk_digest.h"
 #include "base/log.h"
 #include "intra/client/follow/staged_use.h"
@@ -28,25 +28,24 @@
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 
-static void answer(struct tb_session *s, const struct tb_session_doubt *m, enum tb_session_found found)
+static void answer(struct tb_session *s, const struct tb_msg_doubt *m, enum tb_msg_found found)
 {
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_DOUBTED, 0, 0);
+    struct tb_request *notice = tb_request_new(s, TB_MSG_DOUBTED, 0, 0);
     if (notice == NULL) return; /* the chunk's readers report it again */
-    const struct tb_session_doubted answered = {
+    const struct tb_msg_doubted answered = {
         .uid = m->uid, .shard = m->shard, .chunk = m->chunk, .found = (uint8_t)found};
-    tb_session_doubted_encode(&answered, &notice->payload);
+    tb_msg_doubted_encode(&answered, &notice->payload);
     tb_request_post(s, notice);
 }
 
-static bool may_look(struct tb_session *s, const struct tb_session_doubt *m)
+static bool may_look(struct tb_session *s, const struct tb_msg_doubt *m)
 {
     const struct tb_doubt doubt = {.uid = m->uid, .shard = m->shard, .chunk = m->chunk, .at = tb_clock_now()};
     return tb_doubts_take(&s->doubts, &doubt);
 }
 
 /* P10: once a damaged chunk, where its holder knows what became of it. */
-static void tell_damaged(const char *place, uint64_t number, const struct tb_session_doubt *m,
-                         const char *action)
+static void tell_damaged(const char *place, uint64_t number, const struct tb_msg_doubt *m, const char *action)
 {
     tb_log(TB_LOG_ERROR, "chunk.damaged",
            "place=%s number=%" PRIu64 " shard=%" PRIu32 " chunk=%" PRIu32 " action=%s", place, number,
@@ -88,30 +87,30 @@ static bool is_copied_from(const struct tb_session *s, const struct tb_staging *
     return false;
 }
 
-static void recheck_staged(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
+static void recheck_staged(struct tb_session *s, struct tb_staging *st, const struct tb_msg_doubt *m)
 {
     TB_ASSERT(m->shard < st->key.shard_count && tb_staging_is_open(st->life));
     struct tb_place *place = &st->shards[m->shard].place;
     if (is_copied_from(s, st) || !may_look(s, m)) return;
     if (is_good(place, m->chunk)) {
-        answer(s, m, TB_SESSION_FOUND_GOOD);
+        answer(s, m, TB_MSG_FOUND_GOOD);
         return;
     }
     tb_bitmap_clear(place->held, m->chunk); /* its readers see it, and ask no more for it */
     if (is_computed_from(s, st)) {
         tell_damaged("staging_in_use", st->key.number, m, "not_served");
         tb_staging_unserve(s, st);
-        answer(s, m, TB_SESSION_FOUND_GONE);
+        answer(s, m, TB_MSG_FOUND_GONE);
         return;
     }
     tell_damaged("staging", st->key.number, m, "fetch_again");
-    answer(s, m, TB_SESSION_FOUND_AGAIN);
+    answer(s, m, TB_MSG_FOUND_AGAIN);
     tb_staging_read_again(s, st);
 }
 
 /* Checks the bytes of an encoded chunk, not the chunk that they decode to: the base may have
  * left. */
-static void recheck_encoded(struct tb_session *s, struct tb_staging *st, const struct tb_session_doubt *m)
+static void recheck_encoded(struct tb_session *s, struct tb_staging *st, const struct tb_msg_doubt *m)
 {
     TB_ASSERT(m->shard < st->key.shard_count);
     uint32_t line = m->chunk;
@@ -120,7 +119,7 @@ static void recheck_encoded(struct tb_session *s, struct tb_staging *st, const s
     if (st->shelf_offset == 0 || !may_look(s, m)) return;
     const bool good = tb_shelf_recheck(&st->shelf, line);
     if (!good) tell_damaged("shelf", st->key.number, m, "not_served");
-    answer(s, m, good ? TB_SESSION_FOUND_GOOD : TB_SESSION_FOUND_GONE);
+    answer(s, m, good ? TB_MSG_FOUND_GOOD : TB_MSG_FOUND_GONE);
 }
 
 /* ---- what is sealed ---- */
@@ -178,18 +177,18 @@ static bool mend(struct tb_publication *p, uint32_t k)
     return good;
 }
 
-static void recheck_sealed(struct tb_session *s, struct tb_publication *p, const struct tb_session_doubt *m)
+static void recheck_sealed(struct tb_session *s, struct tb_publication *p, const struct tb_msg_doubt *m)
 {
     TB_ASSERT(m->chunk < p->manifest.chunk_count);
     if (!may_look(s, m)) return;
     if (sealed_is_good(p, m->chunk)) {
-        answer(s, m, TB_SESSION_FOUND_GOOD);
+        answer(s, m, TB_MSG_FOUND_GOOD);
         return;
     }
     const bool mended = mend(p, m->chunk);
     p->spoiled = p->spoiled || !mended;
     tell_damaged(p->copied ? "gpu_copy" : "sealed", p->number, m, mended ? "copied_again" : "told");
-    answer(s, m, mended ? TB_SESSION_FOUND_MENDED : TB_SESSION_FOUND_SPOILED);
+    answer(s, m, mended ? TB_MSG_FOUND_MENDED : TB_MSG_FOUND_SPOILED);
 }
 
 /* A pass over a GPU's memory has the device for seconds. The chunk's readers report it again. */
@@ -205,7 +204,7 @@ static bool is_sealed_here(const struct tb_publication *p, uint32_t chunk)
            chunk < p->manifest.chunk_count;
 }
 
-void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m)
+void tb_recheck(struct tb_session *s, const struct tb_msg_doubt *m)
 {
     TB_ASSERT_LOCKED(s);
     struct tb_publication *p = tb_publication_find(s, &m->uid, m->shard);

@@ -7,6 +7,6 @@
 struct tb_session;
 
 /* A reader got a damaged chunk from here, the gateway says. */
-void tb_recheck(struct tb_session *s, const struct tb_session_doubt *m);
+void tb_recheck(struct tb_session *s, const struct tb_msg_doubt *m);
 
 #endif

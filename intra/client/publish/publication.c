@@ -4,8 +4,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/shadow.h"
@@ -14,6 +14,7 @@
 #include "intra/client/session/request.h"
 #include "intra/client/session/runs.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
 
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard)
 {

@@ -7,10 +7,11 @@
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/seal_protection.h"
 #include "intra/client/memory/shadow.h"
-#include "intra/client/publish/encode.h"
+#include "intra/client/publish/encode_jobs.h"
 #include "intra/client/publish/publication_life.h"
 #include "intra/client/session/request.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/fabric/source_descriptor.h"
 

@@ -4,14 +4,15 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"
 #include "intra/cuda_part_trays.h"
+#include "intra/fabric/fabric_exports.h"
 
 /* Buffers of an export while it is described: the caller's stretches, and behind them equal memory
  * once. */

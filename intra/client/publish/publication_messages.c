@@ -9,35 +9,35 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
 {
     const size_t digests = (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES;
     const size_t blobs = p->blob_digests != NULL ? (size_t)p->manifest.blob_count * TB_DIGEST_BYTES : 0;
-    struct tb_request *request = tb_request_new(s, TB_SESSION_SEAL, TB_SESSION_REPLY,
-                                                p->head_bytes + digests + p->source_bytes + blobs);
+    struct tb_request *request =
+        tb_request_new(s, TB_MSG_SEAL, TB_MSG_REPLY, p->head_bytes + digests + p->source_bytes + blobs);
     if (request == NULL) return NULL;
-    const struct tb_session_seal m = {.uid = p->uid,
-                                      .shard = p->shard,
-                                      .in_place = p->in_place,
-                                      .retry = p->retry,
-                                      .export_id = p->export_id,
-                                      .head = {p->head, (uint32_t)p->head_bytes},
-                                      .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},
-                                      .source = {p->source, (uint32_t)p->source_bytes},
-                                      .base = p->base_uid,
-                                      .blobs = {(const uint8_t *)p->blob_digests, (uint32_t)blobs}};
-    tb_session_seal_encode(&m, &request->payload);
+    const struct tb_msg_seal m = {.uid = p->uid,
+                                  .shard = p->shard,
+                                  .in_place = p->in_place,
+                                  .retry = p->retry,
+                                  .export_id = p->export_id,
+                                  .head = {p->head, (uint32_t)p->head_bytes},
+                                  .digests = {(const uint8_t *)p->manifest.digests, (uint32_t)digests},
+                                  .source = {p->source, (uint32_t)p->source_bytes},
+                                  .base = p->base_uid,
+                                  .blobs = {(const uint8_t *)p->blob_digests, (uint32_t)blobs}};
+    tb_msg_seal_encode(&m, &request->payload);
     return request;
 }
 
 struct tb_request *tb_unpublish_request(struct tb_session *s, const struct tb_id *uid, uint32_t shard,
                                         uint32_t drain_ms)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_UNPUBLISH, TB_SESSION_REPLY, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_UNPUBLISH, TB_MSG_REPLY, 0);
     if (request == NULL) return NULL;
-    const struct tb_session_unpublish m = {.uid = *uid, .shard = shard, .drain_ms = drain_ms};
-    tb_session_unpublish_encode(&m, &request->payload);
+    const struct tb_msg_unpublish m = {.uid = *uid, .shard = shard, .drain_ms = drain_ms};
+    tb_msg_unpublish_encode(&m, &request->payload);
     return request;
 }
 
 struct tb_request *tb_unpublish_gone_request(struct tb_session *s, const struct tb_publication *p,
                                              uint32_t drain_ms)
 {
-    return tb_unpublish_request(s, &p->uid, p->shard, drain_ms | TB_SESSION_UNPUBLISH_GONE);
+    return tb_unpublish_request(s, &p->uid, p->shard, drain_ms | TB_MSG_UNPUBLISH_GONE);
 }

@@ -2,8 +2,8 @@
  * the file that it maps. The session thread looks, and tells the log and the gateway. */
 #include "intra/client/publish/publication_watch.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/publish/publication.h"
@@ -70,10 +70,10 @@ static void tell_written(struct tb_session *s, struct tb_publication *p, const u
     tb_log_u64(&l, "byte", inside);
     tb_log_str(&l, "action", "version_broken");
     tb_log_end(&l);
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_CHUNK_BAD, 0, 0);
+    struct tb_request *notice = tb_request_new(s, TB_MSG_CHUNK_BAD, 0, 0);
     if (notice == NULL) return; /* its readers find it too */
-    const struct tb_session_chunk_bad m = {.uid = p->uid, .plan = 0, .shard = p->shard, .chunk = chunk};
-    tb_session_chunk_bad_encode(&m, &notice->payload);
+    const struct tb_msg_chunk_bad m = {.uid = p->uid, .plan = 0, .shard = p->shard, .chunk = chunk};
+    tb_msg_chunk_bad_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }
 

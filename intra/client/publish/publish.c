@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/blob_name.h"
 #include "base/log.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
@@ -114,14 +115,14 @@ static int check_options(struct publishing *w)
 
 static int open_version(struct publishing *w, struct tb_version_key *key_out)
 {
-    struct tb_request *request = tb_request_new(w->s, TB_SESSION_VERSION_OPEN, TB_SESSION_VERSION, 0);
-    const struct tb_session_version_open m = {
+    struct tb_request *request = tb_request_new(w->s, TB_MSG_VERSION_OPEN, TB_MSG_VERSION, 0);
+    const struct tb_msg_version_open m = {
         .model = w->model, .run = w->run, .number = w->o->number, .shard_count = w->o->shard_count};
-    if (request != NULL) tb_session_version_open_encode(&m, &request->payload);
+    if (request != NULL) tb_msg_version_open_encode(&m, &request->payload);
     int status = tb_request_call(w->s, request, &w->call, "tb_publish: opening the version");
     if (status == TB_OK) {
-        struct tb_session_version answer;
-        TB_ANSWER_DECODE(request, tb_session_version, &answer);
+        struct tb_msg_version answer;
+        TB_ANSWER_DECODE(request, tb_msg_version, &answer);
         *key_out = answer.key;
         w->classes = answer.classes;
         if (key_out->number != w->o->number || key_out->shard_count != w->o->shard_count)

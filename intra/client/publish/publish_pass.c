@@ -5,9 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/layout/chunk_digest.h"
+#include "base/system_calls.h"
 
 /* A tile is read, copied and digested while it is in the second-level cache; 64 KiB leaves room for
  * both copies of it. */

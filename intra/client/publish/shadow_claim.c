@@ -7,8 +7,8 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"

@@ -13,10 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
+#include "base/net/chan_facts.h"
 #include "base/net/resolve.h"
 #include "base/thread.h"
 #include "intra/client/follow/staging_fill.h"
@@ -25,7 +26,7 @@
 #include "intra/client/session/greeting.h"
 #include "intra/client/session/notices.h"
 #include "intra/client/session/own_certificate.h"
-#include "intra/client/session/reannounce.h"
+#include "intra/client/session/reannouncement.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 #include "intra/client/session/session_check.h"
@@ -34,7 +35,7 @@
 #define RETRY_MS_MAX    5000u
 #define GREET_MS        10000u
 #define TICK_MS         1000u /* PROGRESS at most once a second */
-#define QUEUE_BYTES_MAX (4ull * TB_SESSION_FRAME_BYTES_MAX)
+#define QUEUE_BYTES_MAX (4ull * TB_MSG_FRAME_BYTES_MAX)
 
 struct tb_connection {
     struct tb_session *session;
@@ -182,7 +183,7 @@ static void send_posted(struct tb_connection *c)
 static void on_renew(uv_timer_t *timer)
 {
     struct tb_connection *c = timer->data;
-    if (!c->greeted || tb_wire_begin(c->wire, TB_SESSION_RENEW, 0, 0) == NULL) return;
+    if (!c->greeted || tb_wire_begin(c->wire, TB_MSG_RENEW, 0, 0) == NULL) return;
     tb_wire_end(c->wire);
 }
 
@@ -230,7 +231,7 @@ static void bound_silence(struct tb_connection *c, uint32_t lease_ms)
 }
 
 /* Under the lock. */
-static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
+static void come_up(struct tb_connection *c, const struct tb_msg_welcome *m)
 {
     TB_ASSERT_LOCKED(c->session);
     TB_ASSERT(!c->greeted && c->session->fabric != NULL);
@@ -258,7 +259,7 @@ static void come_up(struct tb_connection *c, const struct tb_session_welcome *m)
 
 static enum tb_status greeted(struct tb_connection *c, struct tb_wire_frame *frame)
 {
-    struct tb_session_welcome welcome;
+    struct tb_msg_welcome welcome;
     const enum tb_status status = tb_greeting_answer(&c->greeting, frame, &welcome);
     if (status != TB_OK) return status;
     lock(c);
@@ -307,7 +308,7 @@ static void dial_address(struct tb_connection *c, const struct tb_address *to, u
                                                      .open_ms = open_ms},
                                             .ops = &ops,
                                             .user = c,
-                                            .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX,
+                                            .frame_bytes_max = TB_MSG_FRAME_BYTES_MAX,
                                             .queue_bytes_max = QUEUE_BYTES_MAX};
     const enum tb_status status = tb_wire_dial(&options, to, &c->wire);
     c->greeting.refusal[0] = '\0';

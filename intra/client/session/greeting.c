@@ -10,7 +10,7 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/machine.h"
-#include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "intra/client/session/session.h"
 
 #define LEASE_MS_MIN 300u
@@ -73,23 +73,22 @@ static void send_hello(struct tb_greeting *g)
     struct tb_fabric_endpoint door;
     tb_fabric_endpoint(s->fabric, &door);
     tb_session_lock(s);
-    struct tb_session_hello m = {
-        .protocol = TB_SESSION_PROTOCOL,
-        .session = s->id,
-        .name = s->name,
-        .host = s->host,
-        .rack = s->rack,
-        .spot = s->spot,
-        .pid = tb_session_pid_put((uint32_t)s->pid, tb_fabric_nic_bytes_per_s(s->fabric)),
-        .tls = door.tls,
-        .print = door.fingerprint};
+    struct tb_msg_hello m = {.protocol = TB_MSG_PROTOCOL,
+                             .session = s->id,
+                             .name = s->name,
+                             .host = s->host,
+                             .rack = s->rack,
+                             .spot = s->spot,
+                             .pid = tb_msg_pid_put((uint32_t)s->pid, tb_fabric_nic_bytes_per_s(s->fabric)),
+                             .tls = door.tls,
+                             .print = door.fingerprint};
     g->hello = ++s->next_request;
     tb_session_unlock(s);
     snprintf(m.shm_door.text, sizeof m.shm_door.text, "%s", door.shm_door);
     snprintf(m.tcp.text, sizeof m.tcp.text, "%s", door.tcp);
-    struct tb_writer *w = tb_wire_begin(g->wire, TB_SESSION_HELLO, g->hello, 2048);
+    struct tb_writer *w = tb_wire_begin(g->wire, TB_MSG_HELLO, g->hello, 2048);
     if (w == NULL) return; /* the wire is being closed */
-    tb_session_hello_encode(&m, w);
+    tb_msg_hello_encode(&m, w);
     tb_wire_end(g->wire);
 }
 
@@ -103,15 +102,15 @@ enum tb_status tb_greeting_begin(struct tb_greeting *g, struct tb_wire *wire)
     return TB_OK;
 }
 
-static bool welcome_is_sane(const struct tb_session_welcome *m)
+static bool welcome_is_sane(const struct tb_msg_welcome *m)
 {
-    return m->lease_ms >= LEASE_MS_MIN && m->lease_ms <= LEASE_MS_MAX &&
-           m->drain_ms <= TB_SESSION_DRAIN_MS_MAX && !tb_id_is_zero(&m->session);
+    return m->lease_ms >= LEASE_MS_MIN && m->lease_ms <= LEASE_MS_MAX && m->drain_ms <= TB_MSG_DRAIN_MS_MAX &&
+           !tb_id_is_zero(&m->session);
 }
 
 /* The site's network turned out to be trusted (or no longer so) while nothing is exported yet: a
  * door of the other kind, and HELLO again. */
-static enum tb_status reopen_fabric(struct tb_greeting *g, const struct tb_session_welcome *m)
+static enum tb_status reopen_fabric(struct tb_greeting *g, const struct tb_msg_welcome *m)
 {
     TB_ASSERT(!g->session->was_up); /* nothing is exported yet */
     struct tb_session *s = g->session;
@@ -128,13 +127,13 @@ static enum tb_status reopen_fabric(struct tb_greeting *g, const struct tb_sessi
 }
 
 static enum tb_status on_welcome(struct tb_greeting *g, struct tb_reader *payload,
-                                 struct tb_session_welcome *welcome_out)
+                                 struct tb_msg_welcome *welcome_out)
 {
     const struct tb_session *s = g->session;
-    struct tb_session_welcome m;
-    const enum tb_status status = tb_session_welcome_decode(payload, &m);
+    struct tb_msg_welcome m;
+    const enum tb_status status = tb_msg_welcome_decode(payload, &m);
     if (status != TB_OK) return status;
-    if (m.protocol != TB_SESSION_PROTOCOL) return TB_PEER_PROTOCOL;
+    if (m.protocol != TB_MSG_PROTOCOL) return TB_PEER_PROTOCOL;
     if (!welcome_is_sane(&m)) return TB_PEER_GARBLED;
     if (!s->was_up && m.fabric_trusted != s->fabric_trusted) return reopen_fabric(g, &m);
     *welcome_out = m;
@@ -144,10 +143,10 @@ static enum tb_status on_welcome(struct tb_greeting *g, struct tb_reader *payloa
 /* The gateway may refuse a greeting with its reason. */
 static enum tb_status on_refusal(struct tb_greeting *g, struct tb_reader *payload)
 {
-    struct tb_session_reply m;
-    const enum tb_status status = tb_session_reply_decode(payload, &m);
+    struct tb_msg_reply m;
+    const enum tb_status status = tb_msg_reply_decode(payload, &m);
     if (status != TB_OK) return status;
-    const enum tb_status why = tb_session_status_get(m.status_negated);
+    const enum tb_status why = tb_msg_status_get(m.status_negated);
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_ERROR, "session.refused");
     tb_log_str(&l, "status", tb_status_name(why));
@@ -158,10 +157,10 @@ static enum tb_status on_refusal(struct tb_greeting *g, struct tb_reader *payloa
 }
 
 enum tb_status tb_greeting_answer(struct tb_greeting *g, struct tb_wire_frame *frame,
-                                  struct tb_session_welcome *welcome_out)
+                                  struct tb_msg_welcome *welcome_out)
 {
     TB_ASSERT_UNLOCKED(g->session);
     if (frame->request != g->hello) return TB_PEER_GARBLED;
-    if (frame->type == TB_SESSION_WELCOME) return on_welcome(g, &frame->payload, welcome_out);
-    return frame->type == TB_SESSION_REPLY ? on_refusal(g, &frame->payload) : TB_PEER_GARBLED;
+    if (frame->type == TB_MSG_WELCOME) return on_welcome(g, &frame->payload, welcome_out);
+    return frame->type == TB_MSG_REPLY ? on_refusal(g, &frame->payload) : TB_PEER_GARBLED;
 }

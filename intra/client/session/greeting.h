@@ -23,6 +23,6 @@ TB_MUST_USE enum tb_status tb_greeting_begin(struct tb_greeting *g, struct tb_wi
 /* TB_OK: the gateway welcomes this session. TB_AGAIN: the fabric is another one now, so the wire
  * has to be dialled again. Any other status: close the wire with it. */
 TB_MUST_USE enum tb_status tb_greeting_answer(struct tb_greeting *g, struct tb_wire_frame *frame,
-                                              struct tb_session_welcome *welcome_out);
+                                              struct tb_msg_welcome *welcome_out);
 
 #endif

@@ -14,27 +14,28 @@
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
 
 static enum tb_status on_manifest(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_manifest m;
-    const enum tb_status status = tb_session_manifest_decode(payload, &m);
+    struct tb_msg_manifest m;
+    const enum tb_status status = tb_msg_manifest_decode(payload, &m);
     return status == TB_OK ? tb_staging_manifest(s, &m) : status;
 }
 
 static enum tb_status on_plan(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_plan m;
-    const enum tb_status status = tb_session_plan_decode(payload, &m);
+    struct tb_msg_plan m;
+    const enum tb_status status = tb_msg_plan_decode(payload, &m);
     return status == TB_OK ? tb_staging_plan(s, &m) : status;
 }
 
 static void granted_notice(struct tb_session *s, const struct tb_id *token, enum tb_status status)
 {
-    struct tb_request *notice = tb_request_new(s, TB_SESSION_GRANTED, 0, 0);
+    struct tb_request *notice = tb_request_new(s, TB_MSG_GRANTED, 0, 0);
     if (notice == NULL) return; /* the gateway gives the plan up after a while */
-    const struct tb_session_granted m = {*token, tb_session_status_put(status)};
-    tb_session_granted_encode(&m, &notice->payload);
+    const struct tb_msg_granted m = {*token, tb_msg_status_put(status)};
+    tb_msg_granted_encode(&m, &notice->payload);
     tb_request_post(s, notice);
 }
 
@@ -49,8 +50,8 @@ static bool is_spoiled(const struct tb_session *s, uint64_t export_id)
  * is given another source. */
 static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_grant m;
-    enum tb_status status = tb_session_grant_decode(payload, &m);
+    struct tb_msg_grant m;
+    enum tb_status status = tb_msg_grant_decode(payload, &m);
     if (status != TB_OK) return status;
     status = is_spoiled(s, m.export_id) ? TB_CHUNK_DIGEST
                                         : tb_export_grant(s->fabric, m.export_id, &m.token, &m.reader);
@@ -63,8 +64,8 @@ static enum tb_status on_grant(struct tb_session *s, struct tb_reader *payload)
 
 static enum tb_status on_go(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_go m;
-    const enum tb_status status = tb_session_go_decode(payload, &m);
+    struct tb_msg_go m;
+    const enum tb_status status = tb_msg_go_decode(payload, &m);
     if (status != TB_OK) return status;
     for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
         if (sub->number != m.subscription) continue;
@@ -92,10 +93,10 @@ static void version_ended(struct tb_session *s, const struct tb_id *uid, enum tb
 
 static enum tb_status on_version_state(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_version_state m;
-    const enum tb_status status = tb_session_version_state_decode(payload, &m);
+    struct tb_msg_version_state m;
+    const enum tb_status status = tb_msg_version_state_decode(payload, &m);
     if (status != TB_OK) return status;
-    const enum tb_status why = tb_session_status_get(m.status_negated);
+    const enum tb_status why = tb_msg_status_get(m.status_negated);
     if (why > TB_OK || why == TB_PEER_GARBLED) return TB_PEER_GARBLED; /* no state of a version */
     for (struct tb_publication *p = s->publications; p != NULL; p = p->next) {
         if (!tb_id_equal(&p->uid, &m.uid)) continue;
@@ -111,8 +112,8 @@ static enum tb_status on_version_state(struct tb_session *s, struct tb_reader *p
 
 static enum tb_status on_doubt(struct tb_session *s, struct tb_reader *payload)
 {
-    struct tb_session_doubt m;
-    const enum tb_status status = tb_session_doubt_decode(payload, &m);
+    struct tb_msg_doubt m;
+    const enum tb_status status = tb_msg_doubt_decode(payload, &m);
     if (status == TB_OK) tb_recheck(s, &m);
     return status;
 }
@@ -121,17 +122,17 @@ enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
 {
     TB_ASSERT_LOCKED(s);
     switch (frame->type) {
-    case TB_SESSION_MANIFEST:
+    case TB_MSG_MANIFEST:
         return on_manifest(s, &frame->payload);
-    case TB_SESSION_PLAN:
+    case TB_MSG_PLAN:
         return on_plan(s, &frame->payload);
-    case TB_SESSION_GRANT:
+    case TB_MSG_GRANT:
         return on_grant(s, &frame->payload);
-    case TB_SESSION_GO:
+    case TB_MSG_GO:
         return on_go(s, &frame->payload);
-    case TB_SESSION_VERSION_STATE:
+    case TB_MSG_VERSION_STATE:
         return on_version_state(s, &frame->payload);
-    case TB_SESSION_DOUBT:
+    case TB_MSG_DOUBT:
         return on_doubt(s, &frame->payload);
     default:
         return TB_PEER_GARBLED;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "base/log.h"
 #include "intra/client/session/last_error.h"
 

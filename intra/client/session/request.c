@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "intra/client/session/session.h"
 
@@ -75,7 +75,7 @@ static void unlink_request(struct tb_session *s, struct tb_request *request)
 
 static bool gateway_answers_later(uint16_t type)
 {
-    return type == TB_SESSION_WAIT || type == TB_SESSION_WAIT_SITE;
+    return type == TB_MSG_WAIT || type == TB_MSG_WAIT_SITE;
 }
 
 /* The caller gives up: a late answer finds nothing and is dropped. */
@@ -84,10 +84,10 @@ static void give_up(struct tb_session *s, struct tb_request *request)
     TB_ASSERT(!request->done && !request->detached);
     unlink_request(s, request);
     if (!request->sent || !gateway_answers_later(request->type)) return;
-    struct tb_request *cancel = tb_request_new(s, TB_SESSION_CANCEL, 0, 0);
+    struct tb_request *cancel = tb_request_new(s, TB_MSG_CANCEL, 0, 0);
     if (cancel == NULL) return; /* the gateway's own timeout ends it */
-    const struct tb_session_cancel m = {.request = request->id};
-    tb_session_cancel_encode(&m, &cancel->payload);
+    const struct tb_msg_cancel m = {.request = request->id};
+    tb_msg_cancel_encode(&m, &cancel->payload);
     tb_request_post(s, cancel);
 }
 
@@ -127,9 +127,9 @@ int tb_request_call(struct tb_session *s, struct tb_request *request, const stru
                     const char *what)
 {
     if (request == NULL) return tb_fail(TB_SITE_NOMEM, "%s: no memory for the request", what);
-    if (request->payload.used > TB_SESSION_FRAME_BYTES_MAX)
+    if (request->payload.used > TB_MSG_FRAME_BYTES_MAX)
         return tb_fail(TB_TOO_LARGE, "%s: the message has %zu bytes and may have %u: use more shards", what,
-                       request->payload.used, TB_SESSION_FRAME_BYTES_MAX);
+                       request->payload.used, TB_MSG_FRAME_BYTES_MAX);
     tb_session_lock(s);
     const enum tb_status status = tb_request_wait(s, request, call);
     const int result =
@@ -145,20 +145,20 @@ int tb_request_call(struct tb_session *s, struct tb_request *request, const stru
 static enum tb_status check_answer(uint16_t type, struct tb_reader payload)
 {
     union {
-        struct tb_session_run run;
-        struct tb_session_version version;
-        struct tb_session_manifests manifests;
-        struct tb_session_status_text text;
+        struct tb_msg_run run;
+        struct tb_msg_version version;
+        struct tb_msg_manifests manifests;
+        struct tb_msg_status_text text;
     } m;
     switch (type) {
-    case TB_SESSION_RUN:
-        return tb_session_run_decode(&payload, &m.run);
-    case TB_SESSION_VERSION:
-        return tb_session_version_decode(&payload, &m.version);
-    case TB_SESSION_MANIFESTS:
-        return tb_session_manifests_decode(&payload, &m.manifests);
-    case TB_SESSION_STATUS_TEXT:
-        return tb_session_status_text_decode(&payload, &m.text);
+    case TB_MSG_RUN:
+        return tb_msg_run_decode(&payload, &m.run);
+    case TB_MSG_VERSION:
+        return tb_msg_version_decode(&payload, &m.version);
+    case TB_MSG_MANIFESTS:
+        return tb_msg_manifests_decode(&payload, &m.manifests);
+    case TB_MSG_STATUS_TEXT:
+        return tb_msg_status_text_decode(&payload, &m.text);
     default:
         return TB_PEER_GARBLED;
     }
@@ -166,12 +166,12 @@ static enum tb_status check_answer(uint16_t type, struct tb_reader payload)
 
 static enum tb_status keep_reply(struct tb_request *request, struct tb_reader *payload)
 {
-    struct tb_session_reply reply;
-    const enum tb_status status = tb_session_reply_decode(payload, &reply);
+    struct tb_msg_reply reply;
+    const enum tb_status status = tb_msg_reply_decode(payload, &reply);
     if (status != TB_OK) return status;
-    request->status = tb_session_status_get(reply.status_negated);
+    request->status = tb_msg_status_get(reply.status_negated);
     /* "Done" without what was asked for would let the caller use an answer that is not there. */
-    if (request->status == TB_OK && request->expect != TB_SESSION_REPLY) return TB_PEER_GARBLED;
+    if (request->status == TB_OK && request->expect != TB_MSG_REPLY) return TB_PEER_GARBLED;
     snprintf(request->why, sizeof request->why, "%s", reply.why.text);
     return TB_OK;
 }
@@ -198,9 +198,9 @@ enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *fra
     while (request != NULL && request->id != frame->request)
         request = request->next;
     if (request == NULL || !request->sent) return TB_OK; /* its caller gave up */
-    if (frame->type != TB_SESSION_REPLY && frame->type != request->expect) return TB_PEER_GARBLED;
+    if (frame->type != TB_MSG_REPLY && frame->type != request->expect) return TB_PEER_GARBLED;
     const enum tb_status status =
-        frame->type == TB_SESSION_REPLY ? keep_reply(request, &frame->payload) : keep_answer(request, frame);
+        frame->type == TB_MSG_REPLY ? keep_reply(request, &frame->payload) : keep_answer(request, frame);
     if (status != TB_OK) return status;
 
     TB_ASSERT(request->id != 0 && !request->done);

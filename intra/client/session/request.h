@@ -18,8 +18,8 @@ typedef void (*tb_request_fn)(struct tb_session *s, struct tb_request *request, 
 struct tb_request {
     struct tb_request *next;
     uint64_t id;     /* 0: a notice, gone once it is sent */
-    uint16_t type;   /* enum tb_session_type */
-    uint16_t expect; /* the answer's type; TB_SESSION_REPLY is always understood */
+    uint16_t type;   /* enum tb_msg_type */
+    uint16_t expect; /* the answer's type; TB_MSG_REPLY is always understood */
     bool sent;       /* on the wire that is up now */
     bool done;
     bool detached;         /* nobody waits: fn, then gone */

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 
@@ -19,8 +19,7 @@ static struct tb_run_opened *remembered(const struct tb_session *s, const struct
     return opened;
 }
 
-static void remember(struct tb_session *s, const struct tb_session_run_open *asked,
-                     const struct tb_session_run *run)
+static void remember(struct tb_session *s, const struct tb_msg_run_open *asked, const struct tb_msg_run *run)
 {
     struct tb_run_opened *opened = remembered(s, &asked->model);
     if (opened == NULL) {
@@ -37,7 +36,7 @@ static void remember(struct tb_session *s, const struct tb_session_run_open *ask
 }
 
 /* The order of the run that this session opened with that key; 0: it did not. */
-static uint64_t order_before(struct tb_session *s, const struct tb_session_run_open *asked)
+static uint64_t order_before(struct tb_session *s, const struct tb_msg_run_open *asked)
 {
     tb_session_lock(s);
     const struct tb_run_opened *opened = remembered(s, &asked->model);
@@ -47,7 +46,7 @@ static uint64_t order_before(struct tb_session *s, const struct tb_session_run_o
     return order;
 }
 
-static void fill_info(struct tb_run_info *info, const struct tb_session_run *m)
+static void fill_info(struct tb_run_info *info, const struct tb_msg_run *m)
 {
     info->joined = m->joined;
     memcpy(info->run.bytes, m->run.bytes, sizeof info->run.bytes);
@@ -61,16 +60,15 @@ static void fill_info(struct tb_run_info *info, const struct tb_session_run *m)
     info->shut_out_number = m->shut_out_number;
 }
 
-static int open_run(struct tb_session *s, const struct tb_session_run_open *asked,
-                    struct tb_run_info *info_out)
+static int open_run(struct tb_session *s, const struct tb_msg_run_open *asked, struct tb_run_info *info_out)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_RUN_OPEN, TB_SESSION_RUN, 0);
-    if (request != NULL) tb_session_run_open_encode(asked, &request->payload);
+    struct tb_request *request = tb_request_new(s, TB_MSG_RUN_OPEN, TB_MSG_RUN, 0);
+    if (request != NULL) tb_msg_run_open_encode(asked, &request->payload);
     const struct tb_call call = tb_call_begin(s, RUN_OPEN_MS);
     const int status = tb_request_call(s, request, &call, "tb_run_open");
     if (status == TB_OK) {
-        struct tb_session_run m;
-        TB_ANSWER_DECODE(request, tb_session_run, &m);
+        struct tb_msg_run m;
+        TB_ANSWER_DECODE(request, tb_msg_run, &m);
         fill_info(info_out, &m);
         tb_session_lock(s);
         remember(s, asked, &m);
@@ -85,7 +83,7 @@ static int open_or_join(struct tb_session *session, const char *model, const cha
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
-    struct tb_session_run_open asked = {.joins = joins};
+    struct tb_msg_run_open asked = {.joins = joins};
     if (info_out == NULL || info_out->struct_bytes < sizeof *info_out)
         status = tb_fail(TB_BAD_ARGUMENT, "info.struct_bytes must be sizeof(struct tb_run_info), %zu",
                          sizeof *info_out);

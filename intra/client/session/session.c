@@ -7,9 +7,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/machine.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/buffers.h"

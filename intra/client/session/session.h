@@ -20,7 +20,7 @@
 /* what tb_wait with timeout 0 asked and the gateway answers later, for the eventfd */
 struct tb_watch {
     bool used;
-    struct tb_session_wait asked;
+    struct tb_msg_wait asked;
 };
 struct tb_session {
     pid_t pid;
@@ -59,7 +59,7 @@ struct tb_session {
     tb_time_ns down_since;
     bool refused; /* the first connection failed in a way that waiting does not heal */
     struct tb_id id;
-    struct tb_session_welcome welcome;
+    struct tb_msg_welcome welcome;
     uint64_t reconnections;
 
     uint64_t next_request, next_export, next_order;

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
@@ -13,6 +12,9 @@
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 
 #define SITE_STATUS_MS 10000u
 
@@ -152,7 +154,7 @@ static void put_hop(struct text *t, const struct tb_staging *st)
         (unsigned long long)(seconds > 0.001 ? (double)stats.bytes_read / seconds : 0));
 }
 
-static void put_update(struct text *t, const struct tb_session_updated *u)
+static void put_update(struct text *t, const struct tb_msg_updated *u)
 {
     if (tb_id_is_zero(&u->uid)) {
         put(t, ",\"update\":null");
@@ -163,7 +165,7 @@ static void put_update(struct text *t, const struct tb_session_updated *u)
     put(t,
         ",\"way\":\"%s\",\"stall_ms\":%llu.%03u,\"staged_bytes\":%llu,\"copied_bytes\":%llu,"
         "\"patched_bytes\":%llu,\"fetched_chunks\":%u}",
-        tb_session_way_name(u->way), (unsigned long long)(u->stall_ns / 1000000),
+        tb_msg_way_name(u->way), (unsigned long long)(u->stall_ns / 1000000),
         (unsigned)(u->stall_ns / 1000 % 1000), /* a program's locale may have a comma in a double */
         (unsigned long long)u->staged_bytes, (unsigned long long)u->copied_bytes,
         (unsigned long long)u->patched_bytes, u->fetched_chunks);
@@ -232,14 +234,14 @@ static int session_status(struct tb_session *s, struct text *t, uint64_t *needed
 
 static int site_status(struct tb_session *s, struct text *t, uint64_t *needed_out)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_STATUS, TB_SESSION_STATUS_TEXT, 0);
-    const struct tb_session_status m = {.what = {"site"}};
-    if (request != NULL) tb_session_status_encode(&m, &request->payload);
+    struct tb_request *request = tb_request_new(s, TB_MSG_STATUS, TB_MSG_STATUS_TEXT, 0);
+    const struct tb_msg_status m = {.what = {"site"}};
+    if (request != NULL) tb_msg_status_encode(&m, &request->payload);
     const struct tb_call call = tb_call_begin(s, SITE_STATUS_MS);
     int status = tb_request_call(s, request, &call, "tb_status");
     if (status == TB_OK) {
-        struct tb_session_status_text answer;
-        TB_ANSWER_DECODE(request, tb_session_status_text, &answer);
+        struct tb_msg_status_text answer;
+        TB_ANSWER_DECODE(request, tb_msg_status_text, &answer);
         for (uint32_t i = 0; i < answer.json.count; i++)
             put_char(t, (char)answer.json.bytes[i]);
         status = finish(t, needed_out);

@@ -8,13 +8,12 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 
 #define ASK_ONCE_MS 10000u /* timeout 0 still needs the gateway's answer */
 
-static void fill_info(struct tb_version_info *info, const struct tb_session_version *m)
+static void fill_info(struct tb_version_info *info, const struct tb_msg_version *m)
 {
     memcpy(info->uid.bytes, m->key.uid.bytes, sizeof info->uid.bytes);
     info->shard_count = m->key.shard_count;
@@ -24,16 +23,16 @@ static void fill_info(struct tb_version_info *info, const struct tb_session_vers
     info->whole_here = m->whole_here;
 }
 
-static struct tb_request *wait_request(struct tb_session *s, const struct tb_session_wait *m)
+static struct tb_request *wait_request(struct tb_session *s, const struct tb_msg_wait *m)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_WAIT, TB_SESSION_VERSION, 0);
-    if (request != NULL) tb_session_wait_encode(m, &request->payload);
+    struct tb_request *request = tb_request_new(s, TB_MSG_WAIT, TB_MSG_VERSION, 0);
+    if (request != NULL) tb_msg_wait_encode(m, &request->payload);
     return request;
 }
 
 /* ---- watches ---- */
 
-static bool same_question(const struct tb_session_wait *a, const struct tb_session_wait *b)
+static bool same_question(const struct tb_msg_wait *a, const struct tb_msg_wait *b)
 {
     return a->kind == b->kind && tb_name_equal(&a->model, &b->model) && a->run_order == b->run_order &&
            a->number == b->number && tb_id_equal(&a->after, &b->after);
@@ -48,7 +47,7 @@ static void on_watched(struct tb_session *s, struct tb_request *request, void *u
 }
 
 /* Best effort: with all watches in use the caller still polls. */
-static void watch(struct tb_session *s, const struct tb_session_wait *asked)
+static void watch(struct tb_session *s, const struct tb_msg_wait *asked)
 {
     uint32_t free_slot = TB_WATCHES_MAX;
     for (uint32_t i = 0; i < TB_WATCHES_MAX; i++) {
@@ -56,7 +55,7 @@ static void watch(struct tb_session *s, const struct tb_session_wait *asked)
         if (!s->watches[i].used) free_slot = i;
     }
     if (free_slot == TB_WATCHES_MAX) return;
-    struct tb_session_wait m = *asked;
+    struct tb_msg_wait m = *asked;
     m.timeout_ms = TB_WAIT_FOREVER;
     struct tb_request *request = wait_request(s, &m);
     if (request == NULL) return;
@@ -71,7 +70,7 @@ static void watch(struct tb_session *s, const struct tb_session_wait *asked)
 /* ---- tb_wait ---- */
 
 static int check_wait(const struct tb_wait_options *o, const struct tb_version_info *info,
-                      struct tb_session_wait *m_out)
+                      struct tb_msg_wait *m_out)
 {
     if (o == NULL || o->struct_bytes < sizeof *o)
         return tb_fail(TB_BAD_ARGUMENT, "options.struct_bytes must be sizeof(struct tb_wait_options), %zu",
@@ -104,14 +103,14 @@ static int timed_out(struct tb_session *s, const char *what, uint32_t timeout_ms
                    ASK_ONCE_MS / 1e3);
 }
 
-static int ask(struct tb_session *s, const struct tb_session_wait *m, struct tb_version_info *info_out)
+static int ask(struct tb_session *s, const struct tb_msg_wait *m, struct tb_version_info *info_out)
 {
     struct tb_request *request = wait_request(s, m);
     const struct tb_call call = tb_call_begin(s, m->timeout_ms == 0 ? ASK_ONCE_MS : m->timeout_ms);
     int status = tb_request_call(s, request, &call, "tb_wait");
     if (status == TB_OK) {
-        struct tb_session_version answer;
-        TB_ANSWER_DECODE(request, tb_session_version, &answer);
+        struct tb_msg_version answer;
+        TB_ANSWER_DECODE(request, tb_msg_version, &answer);
         fill_info(info_out, &answer);
     }
     if (status == TB_TIMEOUT || (status == TB_AGAIN && m->timeout_ms == 0)) {
@@ -137,7 +136,7 @@ int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
-    struct tb_session_wait m = {0};
+    struct tb_msg_wait m = {0};
     status = check_wait(options, info_out, &m);
     if (status == TB_OK && m.timeout_ms == 0) status = away_at_once(session);
     if (status == TB_OK) status = ask(session, &m, info_out);
@@ -152,10 +151,10 @@ int tb_wait(struct tb_session *session, const struct tb_wait_options *options,
 
 /* ---- tb_wait_site ---- */
 
-static int wait_site(struct tb_session *s, const struct tb_session_wait_site *m)
+static int wait_site(struct tb_session *s, const struct tb_msg_wait_site *m)
 {
-    struct tb_request *request = tb_request_new(s, TB_SESSION_WAIT_SITE, TB_SESSION_REPLY, 0);
-    if (request != NULL) tb_session_wait_site_encode(m, &request->payload);
+    struct tb_request *request = tb_request_new(s, TB_MSG_WAIT_SITE, TB_MSG_REPLY, 0);
+    if (request != NULL) tb_msg_wait_site_encode(m, &request->payload);
     const struct tb_call call = tb_call_begin(s, m->timeout_ms == 0 ? ASK_ONCE_MS : m->timeout_ms);
     int status = m->timeout_ms == 0 ? away_at_once(s) : TB_OK;
     if (status == TB_OK) status = tb_request_call(s, request, &call, "tb_wait_site");
@@ -172,7 +171,7 @@ int tb_wait_site(struct tb_session *session, const struct tb_uid *uid, const cha
 {
     int status = tb_session_enter(session);
     if (status != TB_OK) return status;
-    struct tb_session_wait_site m = {.state = (uint8_t)state, .timeout_ms = timeout_ms};
+    struct tb_msg_wait_site m = {.state = (uint8_t)state, .timeout_ms = timeout_ms};
     if (uid == NULL || state > TB_SITE_ACTIVATED)
         status = tb_fail(TB_BAD_ARGUMENT, "a uid and a state of enum tb_site_state are needed");
     else if (site != NULL && tb_name_set(&m.site, site) != TB_OK)

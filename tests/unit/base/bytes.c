@@ -1,9 +1,11 @@
 /* P7: nothing is read past what is there, whatever lengths a stranger writes.
- * Covers: base/bytes.c */
+ * Covers: base/bytes.c
+ * Covers: base/utf8.c */
 #include "base/bytes.h"
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "tests/unit/check.h"
 
 static void numbers_are_little_endian(void **state)

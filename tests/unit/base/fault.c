@@ -1,6 +1,7 @@
 /* Each wrapper fails exactly when it was asked to, with an errno, and is the plain call
  * otherwise.
- * Covers: base/fault.c */
+ * Covers: base/fault.c
+ * Covers: base/allocate.c base/system_calls.c */
 #include "base/fault.h"
 
 #include <errno.h>
@@ -10,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/allocate.h"
+#include "base/system_calls.h"
 #include "tests/unit/check.h"
 
 static int disarm(void **state)

@@ -1,13 +1,16 @@
 /* manifest.c - the root covers everything that a shard is (P1), and a head from a stranger is
  * bounded (P7).
  *
- * Covers: base/layout/manifest.c */
+ * Covers: base/layout/manifest.c
+ * Covers: base/layout/version_key.c */
 #include "base/layout/manifest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout/blob_name.h"
+#include "base/layout/chunk_cut.h"
 #include "tests/unit/check.h"
 
 static const struct tb_tensor sample_tensors[] = {

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "base/digest.h"
+
 #define COUNT 130u
 #define ROOM  64u /* of which each encoded chunk's digest takes 16 */
 

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "base/fault.h"
 #include "tests/unit/check.h"
 
 static void *mask_of_thread(void *user)

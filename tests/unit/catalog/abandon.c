@@ -1,7 +1,7 @@
 /* When a crossing may be given up, and that this ends, however wrong the estimates are.
  *
- * Covers: gateway/catalog/abandon.c */
-#include "gateway/catalog/abandon.h"
+ * Covers: gateway/catalog/crossing_abandonment.c */
+#include "gateway/catalog/crossing_abandonment.h"
 
 #include "tests/unit/check.h"
 

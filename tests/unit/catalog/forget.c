@@ -1,7 +1,7 @@
-/* forget.c - tests of gateway/catalog/rules/forget.c: tables run for ever (P7), and each row
- * has a reason to exist.
+/* forget.c - tests of gateway/catalog/rules/version_removal.c: tables run for ever (P7), and each
+ * row has a reason to exist.
  *
- * Covers: gateway/catalog/rules/forget.c gateway/catalog/catalog_check.c
+ * Covers: gateway/catalog/rules/version_removal.c gateway/catalog/catalog_check.c
  * Covers: gateway/catalog/rows/table_check.c
  * Covers: gateway/catalog/usage.c */
 #include <stdio.h>

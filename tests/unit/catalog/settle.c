@@ -1,7 +1,7 @@
 /* settle.c - tests of gateway/catalog/rules/settle.c and of coming back: recovery,
  * restore, deadlines (P3, P6).
  *
- * Covers: gateway/catalog/rules/settle.c gateway/catalog/rows/touched.c
+ * Covers: gateway/catalog/rules/settle.c gateway/catalog/rows/touched_rows.c
  * Covers: gateway/catalog/catalog_clock.c */
 #include <string.h>
 
@@ -355,29 +355,6 @@ static void progress_is_bounded_by_what_the_shard_is(void **state)
     site_close(&s);
 }
 
-/* The owner may sleep until then, and ticking then has an effect: no deadline stays in the past. */
-static void deadlines_are_in_the_future(void **state)
-{
-    (void)state;
-    struct site s;
-    east_open(&s, 2);
-    assert_true(tb_catalog_next_deadline(s.c) == TB_TIME_NEVER);
-    come(&s, "w");
-    wait_for(&s, "w", TB_CATALOG_WAIT_LATEST, 0, 0, 3000);
-    uint32_t steps = 0;
-    for (tb_time_ns at; (at = tb_catalog_next_deadline(s.c)) != TB_TIME_NEVER; steps++) {
-        assert_true(at > s.now);
-        while (s.now < at) {
-            s.now = at - s.now > TB_MS(100) ? s.now + TB_MS(100) : at;
-            tb_catalog_tick(s.c, s.now);
-        }
-        drain(&s);
-    }
-    assert_int_equal(steps, 2);
-    said(&s, "[3000] answer 1: timeout\n[10000] lost w\n");
-    site_close(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,7 +371,6 @@ int main(void)
         cmocka_unit_test(regions_of_ended_versions_are_given_back),
         cmocka_unit_test(a_shrunk_shard_is_landed_again),
         cmocka_unit_test(progress_is_bounded_by_what_the_shard_is),
-        cmocka_unit_test(deadlines_are_in_the_future),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,8 @@
  * opposite.
  *
  * Covers: gateway/catalog/versions.c gateway/catalog/rules/version_rules.c
- * Covers: gateway/catalog/rows/version_rows.c */
+ * Covers: gateway/catalog/rows/version_rows.c
+ * Covers: gateway/catalog/rows/version_changes.c */
 #include "gateway/catalog/versions.h"
 #include "check.h"
 #include "gateway/catalog/arena_copy.h"

@@ -159,7 +159,6 @@ static void deadlines_cancels_and_asking_once(void **state)
     const uint64_t cancelled = wait_for(&s, "w", TB_CATALOG_WAIT_LATEST, 0, 0, 5000);
     wait_for(&s, "w", TB_CATALOG_WAIT_LATEST, 0, 0, 0);
     said(&s, "[   0] answer 3: again\n");
-    assert_true(tb_catalog_next_deadline(s.c) == s.now + TB_MS(120));
     pass_ms(&s, 120, renewing); /* a tick at the very deadline answers, or the owner would spin */
     said(&s, "[ 120] answer 1: timeout\n");
     pass_ms(&s, 80, renewing);

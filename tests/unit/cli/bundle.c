@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "base/layout/dtype.h"
 #include "gateway/cli/bundle.h"
 #include "gateway/cli/unbundle.h"
 #include "gateway/disk/file_names.h"

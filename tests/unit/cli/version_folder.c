@@ -19,6 +19,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "base/allocate.h"
 #include "base/fault.h"
 #include "gateway/cli/unbundle.h"
 #include "gateway/cli/version_folder.h"

@@ -2,7 +2,7 @@
  * it: the caller's thread may not have run in between. A signal whose handler waits
  * stands for a busy machine.
  *
- * Covers: intra/client/session/reannounce.c intra/client/session/request.c */
+ * Covers: intra/client/session/reannouncement.c intra/client/session/request.c */
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -60,8 +60,7 @@ static void *publish(void *user)
 
 /* The caller's request is at the gateway, its thread stands still; then the answer, the
  * cut and the way back. */
-static void answer_then_cut(struct fake *f, struct caller *c, enum tb_session_type type,
-                            void *(*call)(void *))
+static void answer_then_cut(struct fake *f, struct caller *c, enum tb_msg_type type, void *(*call)(void *))
 {
     const struct sigaction action = {.sa_handler = hold_thread};
     assert_int_equal(sigaction(SIGUSR1, &action, NULL), 0);
@@ -75,10 +74,10 @@ static void answer_then_cut(struct fake *f, struct caller *c, enum tb_session_ty
     uint8_t reply[64];
     struct tb_writer w;
     tb_writer_init(&w, reply, sizeof reply);
-    const struct tb_session_reply m = {.status_negated = tb_session_status_put(TB_OK)};
-    tb_session_reply_encode(&m, &w);
+    const struct tb_msg_reply m = {.status_negated = tb_msg_status_put(TB_OK)};
+    tb_msg_reply_encode(&m, &w);
     for (uint64_t request = 1; request < 16; request++) /* whatever its id is: others are nobody's */
-        fake_raw(f, 0, TB_SESSION_REPLY, request, reply, (uint32_t)w.used);
+        fake_raw(f, 0, TB_MSG_REPLY, request, reply, (uint32_t)w.used);
     FAKE_SET(f, mute[type], false);
     fake_away(f, true);
     fake_away(f, false);
@@ -96,7 +95,7 @@ static void a_subscription(void **state)
     struct caller c = {0};
     fake_open(&f);
     c.s = fake_session_open(&f, "w0", NULL);
-    answer_then_cut(&f, &c, TB_SESSION_SUBSCRIBE, subscribe);
+    answer_then_cut(&f, &c, TB_MSG_SUBSCRIBE, subscribe);
     CHECK_OK(tb_unsubscribe(c.sub));
     tb_session_close(c.s);
     fake_close(&f);
@@ -132,7 +131,7 @@ static void a_seal(void **state)
     struct fake f;
     struct caller c = {0};
     uint8_t *memory = rank_open(&f, &c);
-    answer_then_cut(&f, &c, TB_SESSION_SEAL, publish);
+    answer_then_cut(&f, &c, TB_MSG_SEAL, publish);
     rank_close(&f, &c, memory);
 }
 
@@ -147,10 +146,10 @@ static void a_seal_while_the_store_is_full(void **state)
     (void)publish(&c);
     CHECK_OK(c.status);
     for (uint32_t back = 2; back <= 3; back++) {
-        FAKE_SET(&f, refuse[TB_SESSION_SEAL], back == 2 ? TB_SITE_STORE : TB_OK);
+        FAKE_SET(&f, refuse[TB_MSG_SEAL], back == 2 ? TB_SITE_STORE : TB_OK);
         fake_away(&f, true);
         fake_away(&f, false);
-        fake_wait_seen(&f, TB_SESSION_SEAL, back);
+        fake_wait_seen(&f, TB_MSG_SEAL, back);
         struct tb_run_info run = {.struct_bytes = sizeof run};
         CHECK_OK(tb_run_open(c.s, "policy", "key-1", &run)); /* answered behind the seal */
     }

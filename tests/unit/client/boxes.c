@@ -6,8 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/bitmap.h"
-#include "base/fault.h"
+#include "base/layout/tensor.h"
 #include "intra/client/memory/slice_parts.h"
 #include "unit/check.h"
 

@@ -93,8 +93,8 @@ static void a_publish_names_the_tensor(void)
         cut(&w);
         CHECK_STATUS(publish(&w, 2, mode, NULL), TB_SITE_IO);
         says("tensor \"t0\" maps a file that was cut short");
-        assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1); /* zeros are not sealed */
-        CHECK_STATUS(publish(&w, 3, mode, NULL), TB_SITE_IO);  /* nor later */
+        assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);    /* zeros are not sealed */
+        CHECK_STATUS(publish(&w, 3, mode, NULL), TB_SITE_IO); /* nor later */
         CHECK_STATUS(publish(&w, 1, TB_PUBLISH_SHADOW, NULL), TB_SITE_IO);
         world_close(&w);
     }
@@ -142,9 +142,9 @@ static void a_version_in_place_gives_its_reference_up(void)
     struct world w;
     world_open(&w);
     CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 0);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_UNPUBLISH), 0);
     cut(&w);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 1);
     const struct tb_uid uid = fake_uid(fake_version(&w.f, 1));
     CHECK_OK(tb_unpublish(w.s, &uid, 1000));
     world_close(&w);
@@ -158,15 +158,15 @@ static void a_version_that_comes_back_is_announced(void)
     world_open(&w);
     CHECK_OK(publish(&w, 1, TB_PUBLISH_IN_PLACE, NULL));
     cut(&w);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 1);
     CHECK_OK(tb_suspend(w.r));
     void *other = malloc(BYTES);
     memset(other, 7, BYTES);
     CHECK_OK(tb_resume(w.r, &other, 1));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 2);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 2);
     fake_go_away(&w.f, w.s);
     fake_come_back(&w.f, w.s);
-    fake_wait_seen(&w.f, TB_SESSION_SEAL, 3);
+    fake_wait_seen(&w.f, TB_MSG_SEAL, 3);
     CHECK_OK(tb_unregister(w.r));
     free(other);
     world_close(&w);

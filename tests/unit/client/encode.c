@@ -1,8 +1,8 @@
 /* encode.c - deltas made in background: they decode to the version (P1), and a caller that wants
  * the memory back gets it at once.
  *
- * Covers: intra/client/publish/encode.c intra/client/memory/shadow.c */
-#include "intra/client/publish/encode.h"
+ * Covers: intra/client/publish/encode_jobs.c intra/client/memory/shadow.c */
+#include "intra/client/publish/encode_jobs.h"
 
 #include <stdlib.h>
 #include <string.h>

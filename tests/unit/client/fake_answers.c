@@ -4,19 +4,20 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 
 static void send_version(struct fake_session *s, uint64_t request, const struct fake_version *v)
 {
-    const struct tb_session_version m = {
+    const struct tb_msg_version m = {
         .key = v->key, .bytes = 1, .whole_here = v->exported, .classes = (uint8_t)s->f->classes};
-    FAKE_SEND(s, TB_SESSION_VERSION, request, tb_session_version, &m, 0);
+    FAKE_SEND(s, TB_MSG_VERSION, request, tb_msg_version, &m, 0);
 }
 
 /* ---- waits ---- */
 
-static const struct fake_version *answer_to(struct fake *f, const struct tb_session_wait *m)
+static const struct fake_version *answer_to(struct fake *f, const struct tb_msg_wait *m)
 {
     const struct fake_version *best = NULL;
     for (uint32_t i = 0; i < FAKE_VERSIONS_MAX; i++) {
@@ -47,7 +48,7 @@ static void answer_waits(struct fake *f)
 void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v)
 {
     struct fake_session *s = &f->sessions[reader];
-    struct tb_session_plan m = {.uid = v->key.uid, .plan = ++f->next_plan, .source_name = {"source"}};
+    struct tb_msg_plan m = {.uid = v->key.uid, .plan = ++f->next_plan, .source_name = {"source"}};
     tb_random_bytes(m.token.bytes, 16);
     const bool chained = f->chain && v->chain_session != UINT32_MAX && v->chain_session != reader;
     const struct tb_fabric_endpoint *from = &f->door;
@@ -55,7 +56,7 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
     struct tb_source_shard shards[FAKE_SHARDS_MAX];
     uint8_t encoded[4096];
     if (chained) {
-        const struct tb_session_hello *h = &f->sessions[v->chain_session].hello;
+        const struct tb_msg_hello *h = &f->sessions[v->chain_session].hello;
         memset(&worker, 0, sizeof worker);
         worker.host = h->host;
         snprintf(worker.shm_door, sizeof worker.shm_door, "%.107s", h->shm_door.text);
@@ -65,9 +66,8 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
         from = &worker;
         m.export_id = v->chain_export;
         m.source = (struct tb_span){v->chain_source, v->chain_source_bytes};
-        const struct tb_session_grant g = {
-            .export_id = m.export_id, .token = m.token, .reader = s->hello.print};
-        FAKE_SEND(&f->sessions[v->chain_session], TB_SESSION_GRANT, 0, tb_session_grant, &g, 0);
+        const struct tb_msg_grant g = {.export_id = m.export_id, .token = m.token, .reader = s->hello.print};
+        FAKE_SEND(&f->sessions[v->chain_session], TB_MSG_GRANT, 0, tb_msg_grant, &g, 0);
     } else {
         struct tb_writer w;
         tb_writer_init(&w, encoded, sizeof encoded);
@@ -94,19 +94,19 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
         f->granting.plan.source.bytes = f->granting.source;
         return;
     }
-    FAKE_SEND(s, TB_SESSION_PLAN, 0, tb_session_plan, &m, m.source.count);
+    FAKE_SEND(s, TB_MSG_PLAN, 0, tb_msg_plan, &m, m.source.count);
 }
 
-static void on_granted(struct fake *f, const struct tb_session_granted *m)
+static void on_granted(struct fake *f, const struct tb_msg_granted *m)
 {
     f->granted = *m;
     if (f->granting.plan.plan == 0 || !tb_id_equal(&f->granting.plan.token, &m->token)) return;
-    FAKE_SEND(&f->sessions[f->granting.reader], TB_SESSION_PLAN, 0, tb_session_plan, &f->granting.plan,
+    FAKE_SEND(&f->sessions[f->granting.reader], TB_MSG_PLAN, 0, tb_msg_plan, &f->granting.plan,
               f->granting.plan.source.count);
     f->granting.plan.plan = 0;
 }
 
-static void on_stage(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_stage *m)
+static void on_stage(struct fake *f, uint32_t index, uint64_t request, const struct tb_msg_stage *m)
 {
     struct fake_session *s = &f->sessions[index];
     struct fake_version *v = fake_find(f, &m->uid);
@@ -115,24 +115,23 @@ static void on_stage(struct fake *f, uint32_t index, uint64_t request, const str
         return;
     }
     s->staging = m->uid;
-    struct tb_session_manifests answer = {.key = v->key, .shard_count = v->key.shard_count};
+    struct tb_msg_manifests answer = {.key = v->key, .shard_count = v->key.shard_count};
     if (f->garble_root) answer.key.root.bytes[3] ^= 1;
-    FAKE_SEND(s, TB_SESSION_MANIFESTS, request, tb_session_manifests, &answer, 0);
+    FAKE_SEND(s, TB_MSG_MANIFESTS, request, tb_msg_manifests, &answer, 0);
     for (uint32_t i = 0; i < v->key.shard_count; i++) {
         const struct fake_shard *sh = &v->shards[i];
-        const struct tb_session_manifest manifest = {
+        const struct tb_msg_manifest manifest = {
             .uid = v->key.uid,
             .shard = i,
             .head = {sh->head, sh->head_bytes},
             .digests = {(const uint8_t *)sh->manifest.digests, sh->manifest.chunk_count * TB_DIGEST_BYTES}};
-        FAKE_SEND(s, TB_SESSION_MANIFEST, 0, tb_session_manifest, &manifest,
-                  sh->head_bytes + manifest.digests.count);
+        FAKE_SEND(s, TB_MSG_MANIFEST, 0, tb_msg_manifest, &manifest, sh->head_bytes + manifest.digests.count);
     }
     if (!f->no_plan) fake_grant_and_plan(f, index, v);
 }
 
 static void on_activate(struct fake *f, struct fake_session *s, uint64_t request,
-                        const struct tb_session_activate *m)
+                        const struct tb_msg_activate *m)
 {
     const struct fake_version *v = fake_find(f, &m->uid);
     if (f->one_staging && !tb_id_equal(&s->staging, &m->uid))
@@ -143,26 +142,26 @@ static void on_activate(struct fake *f, struct fake_session *s, uint64_t request
 
 /* ---- frames ---- */
 
-static void on_hello(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_hello *m)
+static void on_hello(struct fake *f, uint32_t index, uint64_t request, const struct tb_msg_hello *m)
 {
     struct fake_session *s = &f->sessions[index];
     s->hello = *m;
     s->id = m->session;
     if (!f->remember || tb_id_is_zero(&m->session)) tb_random_bytes(s->id.bytes, 16);
     s->welcomed = true;
-    const struct tb_session_welcome w = {.protocol = TB_SESSION_PROTOCOL,
-                                         .session = s->id,
-                                         .site = {"east"},
-                                         .gateway = {"g1"},
-                                         .incarnation = f->older ? 1 : 1 | TB_SESSION_TAKES_UPDATED,
-                                         .lease_ms = 600,
-                                         .fabric_trusted = f->trusted,
-                                         .drain_ms = f->drain_ms};
-    FAKE_SEND(s, TB_SESSION_WELCOME, request, tb_session_welcome, &w, 0);
+    const struct tb_msg_welcome w = {.protocol = TB_MSG_PROTOCOL,
+                                     .session = s->id,
+                                     .site = {"east"},
+                                     .gateway = {"g1"},
+                                     .incarnation = f->older ? 1 : 1 | TB_MSG_TAKES_UPDATED,
+                                     .lease_ms = 600,
+                                     .fabric_trusted = f->trusted,
+                                     .drain_ms = f->drain_ms};
+    FAKE_SEND(s, TB_MSG_WELCOME, request, tb_msg_welcome, &w, 0);
 }
 
 static void on_run_open(struct fake *f, struct fake_session *s, uint64_t request,
-                        const struct tb_session_run_open *m)
+                        const struct tb_msg_run_open *m)
 {
     uint32_t i = 0;
     while (i < f->run_count && strcmp(f->runs[i].key, m->key.text) != 0)
@@ -178,12 +177,12 @@ static void on_run_open(struct fake *f, struct fake_session *s, uint64_t request
         tb_random_bytes(f->runs[i].id.bytes, 16);
         f->run_count++;
     }
-    const struct tb_session_run answer = {.run = f->runs[i].id, .run_order = i + 1, .joined = joined};
-    FAKE_SEND(s, TB_SESSION_RUN, request, tb_session_run, &answer, 0);
+    const struct tb_msg_run answer = {.run = f->runs[i].id, .run_order = i + 1, .joined = joined};
+    FAKE_SEND(s, TB_MSG_RUN, request, tb_msg_run, &answer, 0);
 }
 
 static void on_version_open(struct fake *f, struct fake_session *s, uint64_t request,
-                            const struct tb_session_version_open *m)
+                            const struct tb_msg_version_open *m)
 {
     if (f->run_count > 0 && !tb_id_equal(&f->runs[f->run_count - 1].id, &m->run)) {
         fake_reply(s, request, TB_FENCED, "a newer run exists");
@@ -194,7 +193,7 @@ static void on_version_open(struct fake *f, struct fake_session *s, uint64_t req
     send_version(s, request, v);
 }
 
-static enum tb_status seal(struct fake *f, uint32_t index, const struct tb_session_seal *m)
+static enum tb_status seal(struct fake *f, uint32_t index, const struct tb_msg_seal *m)
 {
     struct fake_version *v = fake_find(f, &m->uid);
     if (v == NULL) return TB_NOT_FOUND;
@@ -239,7 +238,7 @@ void fake_chain_behind(struct fake_version *v, uint32_t session, uint64_t export
     v->chain_export = export_id;
 }
 
-static void on_export(struct fake *f, uint32_t index, const struct tb_session_export *m)
+static void on_export(struct fake *f, uint32_t index, const struct tb_msg_export *m)
 {
     struct fake_version *v = fake_find(f, &m->uid);
     f->exported = *m;
@@ -248,7 +247,7 @@ static void on_export(struct fake *f, uint32_t index, const struct tb_session_ex
     if (m->whole) v->whole_said[index] = true;
 }
 
-static void on_wait(struct fake *f, uint32_t index, uint64_t request, const struct tb_session_wait *m)
+static void on_wait(struct fake *f, uint32_t index, uint64_t request, const struct tb_msg_wait *m)
 {
     const struct fake_version *v = answer_to(f, m);
     if (v != NULL) {
@@ -277,65 +276,65 @@ static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_
 {
     struct fake_session *s = &f->sessions[index];
     switch (frame->type) {
-    case TB_SESSION_HELLO: {
-        DECODE(tb_session_hello, m);
+    case TB_MSG_HELLO: {
+        DECODE(tb_msg_hello, m);
         on_hello(f, index, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_RUN_OPEN: {
-        DECODE(tb_session_run_open, m);
+    case TB_MSG_RUN_OPEN: {
+        DECODE(tb_msg_run_open, m);
         on_run_open(f, s, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_VERSION_OPEN: {
-        DECODE(tb_session_version_open, m);
+    case TB_MSG_VERSION_OPEN: {
+        DECODE(tb_msg_version_open, m);
         on_version_open(f, s, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_SEAL: {
-        DECODE(tb_session_seal, m);
+    case TB_MSG_SEAL: {
+        DECODE(tb_msg_seal, m);
         fake_reply(s, frame->request, seal(f, index, &m), "seal");
         return TB_OK;
     }
-    case TB_SESSION_SUBSCRIBE: {
-        DECODE(tb_session_subscribe, m);
+    case TB_MSG_SUBSCRIBE: {
+        DECODE(tb_msg_subscribe, m);
         s->subscribed = m;
         fake_reply(s, frame->request, TB_OK, "");
         return TB_OK;
     }
-    case TB_SESSION_WAIT: {
-        DECODE(tb_session_wait, m);
+    case TB_MSG_WAIT: {
+        DECODE(tb_msg_wait, m);
         on_wait(f, index, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_STAGE: {
-        DECODE(tb_session_stage, m);
+    case TB_MSG_STAGE: {
+        DECODE(tb_msg_stage, m);
         f->after_release++;
         on_stage(f, index, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_ACTIVATE: {
-        DECODE(tb_session_activate, m);
+    case TB_MSG_ACTIVATE: {
+        DECODE(tb_msg_activate, m);
         on_activate(f, s, frame->request, &m);
         return TB_OK;
     }
-    case TB_SESSION_RELEASE: {
-        DECODE(tb_session_release, m);
+    case TB_MSG_RELEASE: {
+        DECODE(tb_msg_release, m);
         struct fake_version *v = fake_find(f, &m.uid);
         if (v != NULL) v->released++;
         f->after_release = 0;
         fake_reply(s, frame->request, TB_OK, "");
         return TB_OK;
     }
-    case TB_SESSION_STATUS: {
-        DECODE(tb_session_status, m);
-        const struct tb_session_status_text text = {.json = {(const uint8_t *)"{\"schema\":1}", 12}};
-        FAKE_SEND(s, TB_SESSION_STATUS_TEXT, frame->request, tb_session_status_text, &text, 12);
+    case TB_MSG_STATUS: {
+        DECODE(tb_msg_status, m);
+        const struct tb_msg_status_text text = {.json = {(const uint8_t *)"{\"schema\":1}", 12}};
+        FAKE_SEND(s, TB_MSG_STATUS_TEXT, frame->request, tb_msg_status_text, &text, 12);
         return TB_OK;
     }
-    case TB_SESSION_UNPUBLISH:
-    case TB_SESSION_UNSUBSCRIBE:
-    case TB_SESSION_WAIT_SITE:
+    case TB_MSG_UNPUBLISH:
+    case TB_MSG_UNSUBSCRIBE:
+    case TB_MSG_WAIT_SITE:
         fake_reply(s, frame->request, TB_OK, "");
         return TB_OK;
     default:
@@ -346,54 +345,54 @@ static enum tb_status on_request(struct fake *f, uint32_t index, struct tb_wire_
 static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_frame *frame)
 {
     switch (frame->type) {
-    case TB_SESSION_RENEW:
+    case TB_MSG_RENEW:
         return TB_OK;
-    case TB_SESSION_CANCEL: {
-        DECODE(tb_session_cancel, m);
+    case TB_MSG_CANCEL: {
+        DECODE(tb_msg_cancel, m);
         for (uint32_t i = 0; i < FAKE_WAITS_MAX; i++)
             if (f->waits[i].used && f->waits[i].request == m.request) f->waits[i].used = false;
         return TB_OK;
     }
-    case TB_SESSION_EXPORT: {
-        DECODE(tb_session_export, m);
+    case TB_MSG_EXPORT: {
+        DECODE(tb_msg_export, m);
         on_export(f, index, &m);
         return TB_OK;
     }
-    case TB_SESSION_GRANTED: {
-        DECODE(tb_session_granted, m);
+    case TB_MSG_GRANTED: {
+        DECODE(tb_msg_granted, m);
         on_granted(f, &m);
         return TB_OK;
     }
-    case TB_SESSION_HOP_LOST: {
-        DECODE(tb_session_hop_lost, m);
+    case TB_MSG_HOP_LOST: {
+        DECODE(tb_msg_hop_lost, m);
         f->hop_lost = m;
         struct fake_version *v = f->plans_again ? fake_find(f, &m.uid) : NULL;
         if (v != NULL) fake_grant_and_plan(f, index, v);
         return TB_OK;
     }
-    case TB_SESSION_PROGRESS: {
-        DECODE(tb_session_progress, m);
+    case TB_MSG_PROGRESS: {
+        DECODE(tb_msg_progress, m);
         f->progress = m;
         struct fake_version *v = fake_find(f, &m.uid);
         if (v != NULL && m.whole) v->whole_said[index] = true;
         return TB_OK;
     }
-    case TB_SESSION_ACTIVATED: {
-        DECODE(tb_session_activated, m);
+    case TB_MSG_ACTIVATED: {
+        DECODE(tb_msg_activated, m);
         f->activated = m;
         return TB_OK;
     }
-    case TB_SESSION_UPDATED: {
-        DECODE(tb_session_updated, m);
+    case TB_MSG_UPDATED: {
+        DECODE(tb_msg_updated, m);
         f->updated = m;
         return f->older ? TB_PEER_GARBLED : TB_OK;
     }
-    case TB_SESSION_DOUBTED: {
-        DECODE(tb_session_doubted, m);
+    case TB_MSG_DOUBTED: {
+        DECODE(tb_msg_doubted, m);
         f->doubted = m;
         return TB_OK;
     }
-    case TB_SESSION_CHUNK_BAD:
+    case TB_MSG_CHUNK_BAD:
         return TB_OK;
     default:
         return TB_PEER_GARBLED;
@@ -404,15 +403,15 @@ enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_fram
 {
     struct fake_session *s = &f->sessions[session];
     enum tb_status status = TB_OK;
-    if (frame->type < TB_SESSION_TYPE_END) f->seen[frame->type]++;
-    if (frame->type == TB_SESSION_UNPUBLISH) {
+    if (frame->type < TB_MSG_TYPE_END) f->seen[frame->type]++;
+    if (frame->type == TB_MSG_UNPUBLISH) {
         struct tb_reader payload = frame->payload;
-        CHECK_OK(tb_session_unpublish_decode(&payload, &f->unpublished));
+        CHECK_OK(tb_msg_unpublish_decode(&payload, &f->unpublished));
         f->unpublish_request = frame->request;
     }
-    if (frame->type < TB_SESSION_TYPE_END && f->mute[frame->type])
+    if (frame->type < TB_MSG_TYPE_END && f->mute[frame->type])
         status = TB_OK;
-    else if (frame->type < TB_SESSION_TYPE_END && f->refuse[frame->type] != TB_OK)
+    else if (frame->type < TB_MSG_TYPE_END && f->refuse[frame->type] != TB_OK)
         fake_reply(s, frame->request, f->refuse[frame->type], "told to refuse");
     else if (frame->request != 0)
         status = on_request(f, session, frame);

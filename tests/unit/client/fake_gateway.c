@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "tests/unit/scratch.h"
 
@@ -12,9 +13,9 @@
 
 void fake_reply(struct fake_session *s, uint64_t request, enum tb_status status, const char *why)
 {
-    struct tb_session_reply m = {.status_negated = tb_session_status_put(status)};
+    struct tb_msg_reply m = {.status_negated = tb_msg_status_put(status)};
     snprintf(m.why.text, sizeof m.why.text, "%s", why);
-    FAKE_SEND(s, TB_SESSION_REPLY, request, tb_session_reply, &m, 0);
+    FAKE_SEND(s, TB_MSG_REPLY, request, tb_msg_reply, &m, 0);
 }
 
 /* ---- jobs: the test's thread has something done on the loop and waits for it ---- */
@@ -103,7 +104,7 @@ static void on_accept(void *user, int fd, const struct tb_address *from)
         const struct tb_wire_options options = {.chan = {.loop = &f->loop},
                                                 .ops = &ops,
                                                 .user = &f->sessions[i],
-                                                .frame_bytes_max = TB_SESSION_FRAME_BYTES_MAX};
+                                                .frame_bytes_max = TB_MSG_FRAME_BYTES_MAX};
         if (tb_wire_accept(&options, fd, &f->sessions[i].wire) != TB_OK) f->sessions[i].wire = NULL;
     }
     pthread_mutex_unlock(&f->lock);
@@ -192,7 +193,7 @@ void fake_close(struct fake *f)
     unlink(f->path + strlen("unix:"));
 }
 
-void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count)
+void fake_wait_seen(struct fake *f, enum tb_msg_type type, uint32_t count)
 {
     const time_t until = time(NULL) + FAKE_BOUND_S;
     pthread_mutex_lock(&f->lock);
@@ -201,7 +202,7 @@ void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count)
     pthread_mutex_unlock(&f->lock);
 }
 
-uint32_t fake_seen(struct fake *f, enum tb_session_type type)
+uint32_t fake_seen(struct fake *f, enum tb_msg_type type)
 {
     pthread_mutex_lock(&f->lock);
     const uint32_t seen = f->seen[type];
@@ -225,10 +226,9 @@ static void state_job(struct fake *f, void *user)
 {
     const struct telling *t = user;
     const struct fake_version *v = fake_find_number(f, t->number);
-    const struct tb_session_version_state m = {.uid = v->key.uid,
-                                               .status_negated = tb_session_status_put(t->status)};
+    const struct tb_msg_version_state m = {.uid = v->key.uid, .status_negated = tb_msg_status_put(t->status)};
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++)
-        FAKE_SEND(&f->sessions[i], TB_SESSION_VERSION_STATE, 0, tb_session_version_state, &m, 0);
+        FAKE_SEND(&f->sessions[i], TB_MSG_VERSION_STATE, 0, tb_msg_version_state, &m, 0);
 }
 
 void fake_state(struct fake *f, uint64_t number, enum tb_status status)
@@ -244,9 +244,9 @@ static void go_job(struct fake *f, void *user)
     v->go = true;
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++) {
         if (f->sessions[i].subscribed.subscription == 0) continue;
-        const struct tb_session_go m = {.subscription = f->sessions[i].subscribed.subscription,
-                                        .uid = v->key.uid};
-        FAKE_SEND(&f->sessions[i], TB_SESSION_GO, 0, tb_session_go, &m, 0);
+        const struct tb_msg_go m = {.subscription = f->sessions[i].subscribed.subscription,
+                                    .uid = v->key.uid};
+        FAKE_SEND(&f->sessions[i], TB_MSG_GO, 0, tb_msg_go, &m, 0);
     }
 }
 
@@ -272,13 +272,13 @@ void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request,
     fake_run_job(f, raw_job, &t);
 }
 
-void fake_doubt(struct fake *f, uint32_t session, const struct tb_session_doubt *m)
+void fake_doubt(struct fake *f, uint32_t session, const struct tb_msg_doubt *m)
 {
     uint8_t bytes[64];
     struct tb_writer w;
     tb_writer_init(&w, bytes, sizeof bytes);
-    tb_session_doubt_encode(m, &w);
-    fake_raw(f, session, TB_SESSION_DOUBT, 0, bytes, (uint32_t)w.used);
+    tb_msg_doubt_encode(m, &w);
+    fake_raw(f, session, TB_MSG_DOUBT, 0, bytes, (uint32_t)w.used);
 }
 
 static void plan_job(struct fake *f, void *user)
@@ -311,9 +311,9 @@ void fake_go_away(struct fake *f, struct tb_session *s)
 
 void fake_come_back(struct fake *f, struct tb_session *s)
 {
-    const uint32_t hellos = fake_seen(f, TB_SESSION_HELLO);
+    const uint32_t hellos = fake_seen(f, TB_MSG_HELLO);
     fake_away(f, false);
-    fake_wait_seen(f, TB_SESSION_HELLO, hellos + 1);
+    fake_wait_seen(f, TB_MSG_HELLO, hellos + 1);
     CHECK_STATUS(tb_status(s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind it */
 }
 

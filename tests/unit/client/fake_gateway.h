@@ -29,8 +29,8 @@ struct fake_session {
     struct tb_wire *wire; /* NULL: free or gone */
     bool welcomed;
     struct tb_id id;
-    struct tb_session_hello hello;
-    struct tb_session_subscribe subscribed;
+    struct tb_msg_hello hello;
+    struct tb_msg_subscribe subscribed;
     struct tb_id staging; /* of the last STAGE that was not refused */
 };
 
@@ -89,17 +89,17 @@ struct fake {
         bool used;
         uint32_t session;
         uint64_t request;
-        struct tb_session_wait m;
+        struct tb_msg_wait m;
     } waits[FAKE_WAITS_MAX];
     uint64_t next_plan, next_export;
-    uint32_t seen[TB_SESSION_TYPE_END]; /* frames of each type */
-    uint32_t after_release;             /* STAGEs since the last RELEASE */
+    uint32_t seen[TB_MSG_TYPE_END]; /* frames of each type */
+    uint32_t after_release;         /* STAGEs since the last RELEASE */
     /* what it is told to do */
     bool trusted;
-    uint32_t drain_ms; /* of its site; 300 unless a test says otherwise before its session opens */
-    bool remember;     /* sessions survive a broken wire */
-    bool mute[TB_SESSION_TYPE_END]; /* takes these and answers nothing */
-    enum tb_status refuse[TB_SESSION_TYPE_END];
+    uint32_t drain_ms;          /* of its site; 300 unless a test says otherwise before its session opens */
+    bool remember;              /* sessions survive a broken wire */
+    bool mute[TB_MSG_TYPE_END]; /* takes these and answers nothing */
+    enum tb_status refuse[TB_MSG_TYPE_END];
     uint32_t classes; /* VERSION_OPEN's answer: of deltas to the version before; 0: none */
     bool shelves;     /* steps have their encoded chunks beside them */
     bool older;       /* WELCOME is that of the release before: it knows of no UPDATED */
@@ -114,17 +114,17 @@ struct fake {
     struct tb_hop *kept_hop;
     struct {
         uint32_t reader; /* a session */
-        struct tb_session_plan plan;
-        uint8_t *source;               /* the plan's */
-    } granting;                        /* the PLAN that goes out when the source's owner has answered GRANT */
-    struct tb_session_granted granted; /* the newest answer to GRANT */
-    struct tb_session_hop_lost hop_lost;
-    struct tb_session_progress progress;
-    struct tb_session_doubted doubted;
-    struct tb_session_activated activated;
-    struct tb_session_updated updated;
-    struct tb_session_export exported; /* its span is not kept */
-    struct tb_session_unpublish unpublished;
+        struct tb_msg_plan plan;
+        uint8_t *source;           /* the plan's */
+    } granting;                    /* the PLAN that goes out when the source's owner has answered GRANT */
+    struct tb_msg_granted granted; /* the newest answer to GRANT */
+    struct tb_msg_hop_lost hop_lost;
+    struct tb_msg_progress progress;
+    struct tb_msg_doubted doubted;
+    struct tb_msg_activated activated;
+    struct tb_msg_updated updated;
+    struct tb_msg_export exported; /* its span is not kept */
+    struct tb_msg_unpublish unpublished;
     uint64_t unpublish_request;     /* its number */
     enum tb_status activate_answer; /* TB_OK: by `go` */
 };
@@ -144,8 +144,8 @@ void fake_go_away(struct fake *f, struct tb_session *s); /* it is away, and the 
  * it. */
 void fake_come_back(struct fake *f, struct tb_session *s);
 /* Bounded waits for what the session says. */
-void fake_wait_seen(struct fake *f, enum tb_session_type type, uint32_t count);
-uint32_t fake_seen(struct fake *f, enum tb_session_type type);
+void fake_wait_seen(struct fake *f, enum tb_msg_type type, uint32_t count);
+uint32_t fake_seen(struct fake *f, enum tb_msg_type type);
 struct fake_version *fake_version(struct fake *f, uint64_t number);
 struct tb_uid fake_uid(const struct fake_version *v); /* as the library says it */
 /* Lands every sealed shard through the fabric, as a home gateway does, and says kept. */
@@ -163,7 +163,7 @@ struct tb_id fake_active(struct fake *f, const char *worker);
 void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request, const void *bytes,
               uint32_t count);
 /* A reader says that this chunk of what the session serves is damaged. */
-void fake_doubt(struct fake *f, uint32_t session, const struct tb_session_doubt *m);
+void fake_doubt(struct fake *f, uint32_t session, const struct tb_msg_doubt *m);
 /* Answers the STAGE of a session again with a PLAN, from the gateway. */
 void fake_plan(struct fake *f, uint32_t session, uint64_t number);
 

@@ -5,7 +5,11 @@
 
 #include "base/clock.h"
 #include "base/codec/codec.h"
+#include "base/layout/chunk_cut.h"
 #include "base/layout/shelf.h"
+#include "base/layout/version_key.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
 #include "unit/client/fake_inside.h"
 
@@ -114,13 +118,13 @@ static void hop_said(void *user, struct tb_hop *hop, const struct tb_hop_event *
 
 struct granting {
     uint32_t session;
-    struct tb_session_grant grant;
+    struct tb_msg_grant grant;
 };
 
 static void grant_job(struct fake *f, void *user)
 {
     const struct granting *g = user;
-    FAKE_SEND(&f->sessions[g->session], TB_SESSION_GRANT, 0, tb_session_grant, &g->grant, 0);
+    FAKE_SEND(&f->sessions[g->session], TB_MSG_GRANT, 0, tb_msg_grant, &g->grant, 0);
 }
 
 /* A rank answers each GRANT, also one for an export that is closed: its door then says no. */
@@ -142,7 +146,7 @@ enum tb_status fake_read(struct fake *f, struct fake_version *v, uint32_t shard)
     tb_random_bytes(g.grant.token.bytes, 16);
     fake_run_job(f, grant_job, &g);
     wait_granted(f, &g.grant.token);
-    const struct tb_session_hello *h = &f->sessions[sh->session].hello;
+    const struct tb_msg_hello *h = &f->sessions[sh->session].hello;
     static struct hearing hearing; /* a hop that is kept has it still */
     hearing = (struct hearing){.f = f};
     const struct tb_source_shard *source;

@@ -2,7 +2,7 @@
  * back: one that kept the session would believe in it for as long as that lives, count on a copy
  * that is gone (P3), and wait for a member that left (P6).
  *
- * Covers: intra/client/session/request.c intra/client/session/reannounce.c
+ * Covers: intra/client/session/request.c intra/client/session/reannouncement.c
  * Covers: intra/client/follow/staging_notices.c */
 #include <pthread.h>
 #include <sched.h>
@@ -39,11 +39,11 @@ static void what_stays_is_not_released(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
+    const uint32_t exports = fake_seen(&w.f, TB_MSG_EXPORT);
     fake_go_away(&w.f, w.s);
     fake_come_back(&w.f, w.s);
     assert_int_equal(w.v->released, 0);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_EXPORT), exports + 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_EXPORT), exports + 1);
     subscriber_close(&w);
 }
 
@@ -53,12 +53,12 @@ static void what_was_asked_for_and_let_go_is_not_asked_for(void **state)
     (void)state;
     struct subscriber w;
     subscriber_open(&w, 1, true);
-    const uint32_t stages = fake_seen(&w.f, TB_SESSION_STAGE);
+    const uint32_t stages = fake_seen(&w.f, TB_MSG_STAGE);
     fake_go_away(&w.f, w.s);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
     CHECK_OK(tb_release(w.sub, &w.uid));
     fake_come_back(&w.f, w.s);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_STAGE), stages);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_STAGE), stages);
     subscriber_close(&w);
 }
 
@@ -73,11 +73,11 @@ static void what_began_anew_is_asked_for_behind_it(void **state)
     CHECK_OK(tb_release(w.sub, &w.uid));
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_GATEWAY_AWAY);
     FAKE_SET(&w.f, after_release, 0);
-    const uint32_t before = fake_seen(&w.f, TB_SESSION_STAGE);
+    const uint32_t before = fake_seen(&w.f, TB_MSG_STAGE);
     fake_come_back(&w.f, w.s);
     assert_int_equal(w.v->released, 1);
     pthread_mutex_lock(&w.f.lock);
-    const uint32_t behind = w.f.after_release, asked = w.f.seen[TB_SESSION_STAGE] - before;
+    const uint32_t behind = w.f.after_release, asked = w.f.seen[TB_MSG_STAGE] - before;
     pthread_mutex_unlock(&w.f.lock);
     assert_true(behind > 0);
     assert_int_equal(behind, asked); /* and none came first */
@@ -95,7 +95,7 @@ static void a_member_that_left_is_told_later(void **state)
     CHECK_OK(tb_unsubscribe(w.sub));
     fake_come_back(&w.f, w.s);
     assert_int_equal(w.v->released, 1);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNSUBSCRIBE), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_UNSUBSCRIBE), 1);
     subscriber_close(&w);
 }
 
@@ -115,7 +115,7 @@ static void *call_main(void *user)
 }
 
 /* The gateway takes the request and is silent; then the caller gives up. */
-static void give_up(struct caller *c, enum tb_session_type type)
+static void give_up(struct caller *c, enum tb_msg_type type)
 {
     pthread_t thread;
     struct fake *f = &c->w->f;
@@ -140,9 +140,9 @@ static void a_release_without_an_answer_is_told_again(void **state)
     subscriber_open(&w, 1, true);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     struct caller c = {.w = &w, .call = release};
-    give_up(&c, TB_SESSION_RELEASE);
+    give_up(&c, TB_MSG_RELEASE);
     CHECK_OK(c.status);
-    fake_wait_seen(&w.f, TB_SESSION_RELEASE, 2);
+    fake_wait_seen(&w.f, TB_MSG_RELEASE, 2);
     subscriber_close(&w);
 }
 
@@ -161,9 +161,9 @@ static void a_member_that_nobody_is_leaves(void **state)
     struct subscriber w;
     subscriber_open(&w, 1, true);
     struct caller c = {.w = &w, .call = subscribe};
-    give_up(&c, TB_SESSION_SUBSCRIBE);
+    give_up(&c, TB_MSG_SUBSCRIBE);
     CHECK_STATUS(c.status, TB_CANCELLED);
-    fake_wait_seen(&w.f, TB_SESSION_UNSUBSCRIBE, 1);
+    fake_wait_seen(&w.f, TB_MSG_UNSUBSCRIBE, 1);
     subscriber_close(&w);
 }
 
@@ -179,7 +179,7 @@ static void an_answer_that_is_no_yes_makes_no_member(void **state)
     const struct tb_tensor_desc t = {.name = "t", .dtype = "U8", .rank = 1, .shape = shape, .memory = memory};
     struct tb_registration *r;
     CHECK_OK(tb_register(w.s, &t, 1, &r));
-    FAKE_SET(&w.f, refuse[TB_SESSION_SUBSCRIBE], TB_AGAIN);
+    FAKE_SET(&w.f, refuse[TB_MSG_SUBSCRIBE], TB_AGAIN);
     const struct tb_subscribe_options o = {
         .struct_bytes = sizeof o, .member_count = 1, .model = "policy", .registration = r};
     struct tb_subscription *sub;
@@ -197,7 +197,7 @@ static void a_version_without_room_here_is_given_back(void **state)
     tb_fault_arm(TB_FAULT_memfd, 1, false);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_SITE_NOMEM);
     tb_fault_arm(TB_FAULT_memfd, 0, false);
-    fake_wait_seen(&w.f, TB_SESSION_RELEASE, 1);
+    fake_wait_seen(&w.f, TB_MSG_RELEASE, 1);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     subscriber_close(&w);
 }
@@ -246,7 +246,7 @@ static void memory_that_went_is_told_later(void **state)
     fake_go_away(&k.w.f, k.w.s);
     CHECK_OK(tb_unregister(k.r));
     fake_come_back(&k.w.f, k.w.s);
-    assert_int_equal(fake_seen(&k.w.f, TB_SESSION_UNPUBLISH), 1);
+    assert_int_equal(fake_seen(&k.w.f, TB_MSG_UNPUBLISH), 1);
     rank_close(&k);
 }
 
@@ -262,11 +262,11 @@ static void a_seal_that_was_given_up_is_taken_back(void **state)
     struct rank k;
     rank_open(&k);
     CHECK_OK(tb_suspend(k.r));
-    assert_int_equal(fake_seen(&k.w.f, TB_SESSION_UNPUBLISH), 1);
+    assert_int_equal(fake_seen(&k.w.f, TB_MSG_UNPUBLISH), 1);
     struct caller c = {.w = &k.w, .call = resume, .r = k.r};
-    give_up(&c, TB_SESSION_SEAL);
+    give_up(&c, TB_MSG_SEAL);
     CHECK_STATUS(c.status, TB_CANCELLED);
-    fake_wait_seen(&k.w.f, TB_SESSION_UNPUBLISH, 2);
+    fake_wait_seen(&k.w.f, TB_MSG_UNPUBLISH, 2);
     rank_close(&k);
 }
 
@@ -287,12 +287,12 @@ static int publish_anew(struct caller *c)
 /* The gateway hears that it is gone when the drain is over. */
 static void check_gone_later(struct rank *k)
 {
-    fake_wait_seen(&k->w.f, TB_SESSION_UNPUBLISH, 1);
+    fake_wait_seen(&k->w.f, TB_MSG_UNPUBLISH, 1);
     pthread_mutex_lock(&k->w.f.lock);
     const uint32_t said = k->w.f.unpublished.drain_ms;
     pthread_mutex_unlock(&k->w.f.lock);
-    assert_true((said & TB_SESSION_UNPUBLISH_GONE) != 0);
-    assert_true((said & ~TB_SESSION_UNPUBLISH_GONE) > 0);
+    assert_true((said & TB_MSG_UNPUBLISH_GONE) != 0);
+    assert_true((said & ~TB_MSG_UNPUBLISH_GONE) > 0);
 }
 
 /* P3: nor does one of a publish that failed, whose memory is the caller's again. It is not counted
@@ -303,7 +303,7 @@ static void a_publish_that_was_given_up_is_gone_later(void **state)
     struct rank k;
     rank_open(&k);
     struct caller c = {.w = &k.w, .call = publish_anew, .r = k.r};
-    give_up(&c, TB_SESSION_SEAL);
+    give_up(&c, TB_MSG_SEAL);
     CHECK_STATUS(c.status, TB_CANCELLED);
     check_gone_later(&k);
     rank_close(&k);
@@ -315,7 +315,7 @@ static void a_publish_that_failed_at_the_store_is_gone_later(void **state)
     (void)state;
     struct rank k;
     rank_open(&k);
-    FAKE_SET(&k.w.f, refuse[TB_SESSION_SEAL], TB_SITE_STORE);
+    FAKE_SET(&k.w.f, refuse[TB_MSG_SEAL], TB_SITE_STORE);
     struct caller c = {.w = &k.w, .r = k.r};
     CHECK_STATUS(publish_anew(&c), TB_SITE_STORE);
     check_gone_later(&k);
@@ -372,10 +372,10 @@ static void what_drains_is_not_announced(void **state)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, call_main, &c), 0);
     wait_publication(&k, drains);
-    const uint32_t seals = fake_seen(f, TB_SESSION_SEAL);
+    const uint32_t seals = fake_seen(f, TB_MSG_SEAL);
     fake_go_away(&k.w.f, k.w.s);
     fake_come_back(&k.w.f, k.w.s);
-    assert_int_equal(fake_seen(f, TB_SESSION_SEAL), seals);
+    assert_int_equal(fake_seen(f, TB_MSG_SEAL), seals);
     fake_let_go(f);
     assert_int_equal(pthread_join(thread, NULL), 0);
     CHECK_OK(c.status);
@@ -405,7 +405,7 @@ static void who_unpublishes_as_well_waits_as_well(void **state)
     assert_int_equal(pthread_create(&threads[0], NULL, call_main, &c), 0);
     wait_publication(&k, drains);
     assert_int_equal(pthread_create(&threads[1], NULL, let_go_main, &k), 0);
-    FAKE_SET(f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND); /* it has been answered */
+    FAKE_SET(f, refuse[TB_MSG_UNPUBLISH], TB_NOT_FOUND); /* it has been answered */
     CHECK_OK(tb_unpublish(k.w.s, &k.w.uid, 0));
     assert_true(publication_is(&k, is_over));
     for (int i = 0; i < 2; i++)
@@ -425,12 +425,12 @@ static void what_the_gateway_has_not_is_over(void **state)
     rank_open(&k);
     struct fake *f = &k.w.f;
     FAKE_SET(f, remember, false);
-    FAKE_SET(f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND);
+    FAKE_SET(f, refuse[TB_MSG_UNPUBLISH], TB_NOT_FOUND);
     CHECK_OK(tb_unpublish(k.w.s, &k.w.uid, 0));
     assert_true(publication_is(&k, is_over));
     fake_go_away(f, k.w.s);
     fake_come_back(f, k.w.s);
-    assert_int_equal(fake_seen(f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(f, TB_MSG_SEAL), 1);
     CHECK_STATUS(tb_unpublish(k.w.s, &k.w.uid, 0), TB_NOT_FOUND);
     rank_close(&k);
 }

@@ -21,13 +21,13 @@ static uint32_t session_index(struct fake *f)
 /* The wire breaks, and a new HELLO comes. */
 static void expect_dropped(struct fake *f, uint16_t type, uint64_t request, const void *bytes, uint32_t count)
 {
-    const uint32_t hellos = fake_seen(f, TB_SESSION_HELLO);
+    const uint32_t hellos = fake_seen(f, TB_MSG_HELLO);
     pthread_mutex_lock(&f->lock);
-    const uint32_t subscribed = f->seen[TB_SESSION_SUBSCRIBE];
+    const uint32_t subscribed = f->seen[TB_MSG_SUBSCRIBE];
     pthread_mutex_unlock(&f->lock);
     fake_raw(f, session_index(f), type, request, bytes, count);
-    fake_wait_seen(f, TB_SESSION_HELLO, hellos + 1);
-    fake_wait_seen(f, TB_SESSION_SUBSCRIBE, subscribed + 1);
+    fake_wait_seen(f, TB_MSG_HELLO, hellos + 1);
+    fake_wait_seen(f, TB_MSG_SUBSCRIBE, subscribed + 1);
 }
 
 static void noise_of_every_type_drops_the_wire(void **state)
@@ -37,13 +37,8 @@ static void noise_of_every_type_drops_the_wire(void **state)
     subscriber_open(&w, 2, false);
     uint8_t noise[40];
     memset(noise, 0xee, sizeof noise);
-    const uint16_t types[] = {TB_SESSION_MANIFEST,
-                              TB_SESSION_PLAN,
-                              TB_SESSION_GRANT,
-                              TB_SESSION_GO,
-                              TB_SESSION_VERSION_STATE,
-                              TB_SESSION_HELLO,
-                              999};
+    const uint16_t types[] = {TB_MSG_MANIFEST,      TB_MSG_PLAN,  TB_MSG_GRANT, TB_MSG_GO,
+                              TB_MSG_VERSION_STATE, TB_MSG_HELLO, 999};
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         expect_dropped(&w.f, types[i], 0, noise, sizeof noise);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000)); /* and it works as before */
@@ -55,13 +50,13 @@ static void no_status_is_no_answer(void **state)
     (void)state;
     struct subscriber w;
     subscriber_open(&w, 2, false);
-    struct tb_session_version_state m = {.status_negated = 12345};
+    struct tb_msg_version_state m = {.status_negated = 12345};
     memcpy(m.uid.bytes, w.uid.bytes, 16);
     uint8_t bytes[64];
     struct tb_writer writer;
     tb_writer_init(&writer, bytes, sizeof bytes);
-    tb_session_version_state_encode(&m, &writer);
-    expect_dropped(&w.f, TB_SESSION_VERSION_STATE, 0, bytes, (uint32_t)writer.used);
+    tb_msg_version_state_encode(&m, &writer);
+    expect_dropped(&w.f, TB_MSG_VERSION_STATE, 0, bytes, (uint32_t)writer.used);
     subscriber_close(&w);
 }
 
@@ -71,9 +66,9 @@ static void answers_to_nobody_are_dropped_quietly(void **state)
     struct subscriber w;
     subscriber_open(&w, 2, false);
     uint8_t noise[40] = {0};
-    fake_raw(&w.f, session_index(&w.f), TB_SESSION_REPLY, 0xffffffffffull, noise, sizeof noise);
+    fake_raw(&w.f, session_index(&w.f), TB_MSG_REPLY, 0xffffffffffull, noise, sizeof noise);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_HELLO), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_HELLO), 1);
     subscriber_close(&w);
 }
 
@@ -109,13 +104,13 @@ static void send_manifest(struct subscriber *w, uint32_t shard, uint32_t digest_
     uint8_t bytes[8192];
     struct tb_writer writer;
     tb_writer_init(&writer, bytes, sizeof bytes);
-    struct tb_session_manifest m = {.shard = shard,
-                                    .head = {sh->head, sh->head_bytes},
-                                    .digests = {(const uint8_t *)sh->manifest.digests, digest_bytes}};
+    struct tb_msg_manifest m = {.shard = shard,
+                                .head = {sh->head, sh->head_bytes},
+                                .digests = {(const uint8_t *)sh->manifest.digests, digest_bytes}};
     memcpy(m.uid.bytes, w->uid.bytes, 16);
-    tb_session_manifest_encode(&m, &writer);
+    tb_msg_manifest_encode(&m, &writer);
     assert_false(writer.full);
-    expect_dropped(&w->f, TB_SESSION_MANIFEST, 0, bytes, (uint32_t)writer.used);
+    expect_dropped(&w->f, TB_MSG_MANIFEST, 0, bytes, (uint32_t)writer.used);
 }
 
 static void manifests_out_of_bounds_drop_the_wire(void **state)
@@ -123,9 +118,9 @@ static void manifests_out_of_bounds_drop_the_wire(void **state)
     (void)state;
     struct subscriber w;
     subscriber_open(&w, 2, false);
-    FAKE_SET(&w.f, mute[TB_SESSION_STAGE], true);
+    FAKE_SET(&w.f, mute[TB_MSG_STAGE], true);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN);
-    fake_wait_seen(&w.f, TB_SESSION_STAGE, 1);
+    fake_wait_seen(&w.f, TB_MSG_STAGE, 1);
     send_manifest(&w, 0, 16); /* before MANIFESTS said how many there are */
     subscriber_close(&w);
 }

@@ -57,7 +57,7 @@ void lone_rank_close(struct lone_rank *w)
 uint32_t lone_rank_said(struct lone_rank *w)
 {
     pthread_mutex_lock(&w->f.lock);
-    const struct tb_session_unpublish m = w->f.unpublished;
+    const struct tb_msg_unpublish m = w->f.unpublished;
     pthread_mutex_unlock(&w->f.lock);
     assert_int_equal(m.shard, 0);
     return m.drain_ms;
@@ -65,5 +65,5 @@ uint32_t lone_rank_said(struct lone_rank *w)
 
 bool lone_rank_said_gone(struct lone_rank *w)
 {
-    return (lone_rank_said(w) & TB_SESSION_UNPUBLISH_GONE) != 0;
+    return (lone_rank_said(w) & TB_MSG_UNPUBLISH_GONE) != 0;
 }

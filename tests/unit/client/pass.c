@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout/chunk_cut.h"
 #include "unit/check.h"
 
 /* Large and small tensors, one of no bytes, several dtypes, and a blob: chunks that are parts of

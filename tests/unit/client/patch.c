@@ -92,14 +92,14 @@ static struct tb_activate_info activate(struct worker *w, uint32_t number)
 }
 
 /* Checks the UPDATED of switch number `count`, and the status of the session. */
-static void check_told(struct worker *w, uint32_t count, enum tb_session_way way,
+static void check_told(struct worker *w, uint32_t count, enum tb_msg_way way,
                        const struct tb_activate_info *info)
 {
     char text[8192], expected[256];
     uint64_t needed;
-    fake_wait_seen(&w->f, TB_SESSION_UPDATED, count);
+    fake_wait_seen(&w->f, TB_MSG_UPDATED, count);
     pthread_mutex_lock(&w->f.lock);
-    const struct tb_session_updated told = w->f.updated;
+    const struct tb_msg_updated told = w->f.updated;
     pthread_mutex_unlock(&w->f.lock);
     assert_int_equal(told.way, way);
     assert_int_equal(told.stall_ns, info->stall_ns);
@@ -111,7 +111,7 @@ static void check_told(struct worker *w, uint32_t count, enum tb_session_way way
     snprintf(expected, sizeof expected,
              "\"way\":\"%s\",\"stall_ms\":%llu.%03u,\"staged_bytes\":%llu,\"copied_bytes\":%llu,"
              "\"patched_bytes\":%llu,\"fetched_chunks\":%u}",
-             tb_session_way_name((uint8_t)way), (unsigned long long)(info->stall_ns / 1000000),
+             tb_msg_way_name((uint8_t)way), (unsigned long long)(info->stall_ns / 1000000),
              (unsigned)(info->stall_ns / 1000 % 1000), (unsigned long long)info->staged_bytes,
              (unsigned long long)info->copied_bytes, (unsigned long long)info->patched_bytes,
              info->fetched_chunks);
@@ -128,7 +128,7 @@ static void a_delta_is_staged_as_a_patch(void **state)
     struct tb_activate_info info = activate(&w, 1);
     assert_int_equal(info.copied_bytes, BYTES);
     assert_true(info.staged_bytes >= BYTES); /* there was nothing to be a step to */
-    check_told(&w, 1, TB_SESSION_WAY_COPY, &info);
+    check_told(&w, 1, TB_MSG_WAY_COPY, &info);
     check_memory(&w, w.memory[0], 1);
     for (uint32_t n = 2; n < 4; n++) {
         stage(&w, n);
@@ -140,8 +140,8 @@ static void a_delta_is_staged_as_a_patch(void **state)
         assert_int_equal(info.patched_bytes, BYTES);
         assert_int_equal(info.copied_bytes, 0);
         assert_int_equal(info.fetched_chunks, 0);
-        check_told(&w, n, TB_SESSION_WAY_PATCH, &info);
-        fake_wait_seen(&w.f, TB_SESSION_EXPORT, n);
+        check_told(&w, n, TB_MSG_WAY_PATCH, &info);
+        fake_wait_seen(&w.f, TB_MSG_EXPORT, n);
         pthread_mutex_lock(&w.f.lock);
         assert_int_equal(w.f.exported.export_id, 0); /* nobody is sent here */
         pthread_mutex_unlock(&w.f.lock);
@@ -274,9 +274,9 @@ static void a_fetch_that_fails_can_be_repeated(void **state)
     fake_go_away(&w.f, w.s);
     w.memory[0][7] ^= 1;
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_GATEWAY_AWAY);
-    const uint32_t before = fake_seen(&w.f, TB_SESSION_SUBSCRIBE);
+    const uint32_t before = fake_seen(&w.f, TB_MSG_SUBSCRIBE);
     fake_away(&w.f, false);
-    fake_wait_seen(&w.f, TB_SESSION_SUBSCRIBE, before + 1);
+    fake_wait_seen(&w.f, TB_MSG_SUBSCRIBE, before + 1);
     const struct tb_id none = fake_active(&w.f, "w0");
     assert_true(tb_id_is_zero(&none));
     stage(&w, 3); /* what the buffers hold is no base */
@@ -320,7 +320,7 @@ static void two_buffers_are_used_in_turn(void **state)
         assert_int_equal(info.buffer, (n + 1) % 2);
         assert_int_equal(info.copied_bytes, 0);
         assert_true(info.staged_bytes >= BYTES);
-        check_told(&w, n, TB_SESSION_WAY_SWITCH, &info);
+        check_told(&w, n, TB_MSG_WAY_SWITCH, &info);
     }
     assert_int_equal(activate(&w, 3).buffer, 0); /* again: nothing changes */
     check_memory(&w, w.memory[0], 3);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "intra/fabric/fabric_exports.h"
 #include "unit/client/fake_gateway.h"
 
 #define TENSORS 3000u

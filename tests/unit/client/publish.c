@@ -204,7 +204,7 @@ static void a_refused_seal_leaves_nothing(void **state)
     (void)state;
     struct rank k;
     rank_open(&k, false);
-    FAKE_SET(&k.f, refuse[TB_SESSION_SEAL], TB_CONFLICT);
+    FAKE_SET(&k.f, refuse[TB_MSG_SEAL], TB_CONFLICT);
     CHECK_STATUS(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL), TB_CONFLICT);
     char text[4096];
     uint64_t needed;
@@ -218,11 +218,11 @@ static void a_silent_gateway_is_a_timeout_and_a_retry_succeeds(void **state)
     (void)state;
     struct rank k;
     rank_open(&k, false);
-    FAKE_SET(&k.f, mute[TB_SESSION_SEAL], true);
+    FAKE_SET(&k.f, mute[TB_MSG_SEAL], true);
     struct tb_publish_options o = options_of(&k, 1, TB_PUBLISH_SHADOW, NULL);
     o.timeout_ms = 300;
     CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_TIMEOUT);
-    FAKE_SET(&k.f, mute[TB_SESSION_SEAL], false);
+    FAKE_SET(&k.f, mute[TB_MSG_SEAL], false);
     CHECK_OK(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL));
     fake_land(&k.f, 1);
     check_landed(&k, 1);
@@ -262,7 +262,7 @@ static void a_third_shadow_waits_for_the_oldest(void **state)
     check_landed(&k, 1);
     fill(&k, 3);
     CHECK_OK(publish(&k, 3, TB_PUBLISH_SHADOW, NULL, NULL));
-    fake_wait_seen(&k.f, TB_SESSION_UNPUBLISH, 1); /* the first one's reference is taken back */
+    fake_wait_seen(&k.f, TB_MSG_UNPUBLISH, 1); /* the first one's reference is taken back */
     fake_land(&k.f, 3);
     check_landed(&k, 3);
     fill(&k, 2);
@@ -307,7 +307,7 @@ static void a_timed_out_unpublish_keeps_the_reference(void **state)
     rank_open(&k, true);
     struct tb_publish_info info;
     CHECK_OK(publish(&k, 1, TB_PUBLISH_IN_PLACE, NULL, &info));
-    FAKE_SET(&k.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+    FAKE_SET(&k.f, refuse[TB_MSG_UNPUBLISH], TB_TIMEOUT);
     CHECK_STATUS(tb_unpublish(k.s, &info.uid, 100), TB_TIMEOUT);
     fake_land(&k.f, 1);
     check_landed(&k, 1);
@@ -321,15 +321,15 @@ static void a_restarted_gateway_hears_the_seal_again(void **state)
     struct rank k;
     rank_open(&k, false);
     CHECK_OK(publish(&k, 1, TB_PUBLISH_SHADOW, NULL, NULL));
-    const uint32_t runs = fake_seen(&k.f, TB_SESSION_RUN_OPEN), seals = fake_seen(&k.f, TB_SESSION_SEAL);
+    const uint32_t runs = fake_seen(&k.f, TB_MSG_RUN_OPEN), seals = fake_seen(&k.f, TB_MSG_SEAL);
     fake_go_away(&k.f, k.s);
     struct tb_publish_options o = options_of(&k, 2, TB_PUBLISH_SHADOW, NULL);
     o.timeout_ms = 200;
     CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_GATEWAY_AWAY);
     assert_non_null(strstr(tb_last_error(), "away"));
     fake_away(&k.f, false);
-    fake_wait_seen(&k.f, TB_SESSION_RUN_OPEN, runs + 1);
-    fake_wait_seen(&k.f, TB_SESSION_SEAL, seals + 1);
+    fake_wait_seen(&k.f, TB_MSG_RUN_OPEN, runs + 1);
+    fake_wait_seen(&k.f, TB_MSG_SEAL, seals + 1);
     fake_land(&k.f, 1);
     check_landed(&k, 1);
     CHECK_OK(publish(&k, 2, TB_PUBLISH_SHADOW, NULL, NULL));
@@ -347,7 +347,7 @@ static void a_known_session_goes_on(void **state)
     fake_away(&k.f, true);
     fake_away(&k.f, false);
     CHECK_OK(publish(&k, 2, TB_PUBLISH_SHADOW, NULL, NULL));
-    assert_int_equal(fake_seen(&k.f, TB_SESSION_SEAL), 2);
+    assert_int_equal(fake_seen(&k.f, TB_MSG_SEAL), 2);
     rank_close(&k);
 }
 
@@ -379,7 +379,7 @@ static void what_cannot_be_is_refused(void **state)
     o = options_of(&k, UINT64_C(1) << 63, 0, NULL);
     CHECK_STATUS(tb_publish(k.s, &o, NULL), TB_BAD_ARGUMENT);
     assert_non_null(strstr(tb_last_error(), "number 9223372036854775808: at most 2^63 - 1"));
-    assert_int_equal(fake_seen(&k.f, TB_SESSION_VERSION_OPEN), 0);
+    assert_int_equal(fake_seen(&k.f, TB_MSG_VERSION_OPEN), 0);
     rank_close(&k);
 }
 

@@ -13,7 +13,7 @@
 
 static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint32_t chunk)
 {
-    struct tb_session_doubt m = {.shard = shard, .chunk = chunk};
+    struct tb_msg_doubt m = {.shard = shard, .chunk = chunk};
     memcpy(m.uid.bytes, uid->bytes, sizeof m.uid.bytes);
     fake_doubt(f, 0, &m);
 }
@@ -21,17 +21,17 @@ static void doubt(struct fake *f, const struct tb_uid *uid, uint32_t shard, uint
 /* Returns when the session has heard all that was sent before: this doubt is answered behind it. */
 static void sync_with(struct subscriber *w)
 {
-    const uint32_t before = fake_seen(&w->f, TB_SESSION_DOUBTED);
+    const uint32_t before = fake_seen(&w->f, TB_MSG_DOUBTED);
     static uint32_t chunk = 1; /* a good one of shard 1, another each time */
     doubt(&w->f, &w->uid, 1, chunk++ % 2);
-    fake_wait_seen(&w->f, TB_SESSION_DOUBTED, before + 1);
+    fake_wait_seen(&w->f, TB_MSG_DOUBTED, before + 1);
 }
 
-static struct tb_session_doubted answered(struct fake *f, uint32_t count)
+static struct tb_msg_doubted answered(struct fake *f, uint32_t count)
 {
-    fake_wait_seen(f, TB_SESSION_DOUBTED, count);
+    fake_wait_seen(f, TB_MSG_DOUBTED, count);
     pthread_mutex_lock(&f->lock);
-    const struct tb_session_doubted m = f->doubted;
+    const struct tb_msg_doubted m = f->doubted;
     pthread_mutex_unlock(&f->lock);
     return m;
 }
@@ -56,15 +56,15 @@ static bool has_right_bytes(const struct subscriber *w)
 }
 
 /* The gateway heard that the staging is whole, or that it is not. */
-static struct tb_session_progress heard(struct subscriber *w, bool whole)
+static struct tb_msg_progress heard(struct subscriber *w, bool whole)
 {
     for (;;) {
         pthread_mutex_lock(&w->f.lock);
-        const struct tb_session_progress m = w->f.progress;
-        const uint32_t seen = w->f.seen[TB_SESSION_PROGRESS];
+        const struct tb_msg_progress m = w->f.progress;
+        const uint32_t seen = w->f.seen[TB_MSG_PROGRESS];
         pthread_mutex_unlock(&w->f.lock);
         if (seen > 0 && m.whole == whole) return m;
-        fake_wait_seen(&w->f, TB_SESSION_PROGRESS, seen + 1);
+        fake_wait_seen(&w->f, TB_MSG_PROGRESS, seen + 1);
     }
 }
 
@@ -76,11 +76,11 @@ static void a_damaged_staged_chunk_is_fetched_again(void **state)
     (void)heard(&w, true);
     staged_bytes(&w)[7] ^= 1;
     doubt(&w.f, &w.uid, 0, 0);
-    const struct tb_session_doubted m = answered(&w.f, 1);
-    assert_int_equal(m.found, TB_SESSION_FOUND_AGAIN);
+    const struct tb_msg_doubted m = answered(&w.f, 1);
+    assert_int_equal(m.found, TB_MSG_FOUND_AGAIN);
     assert_int_equal(m.shard | m.chunk, 0);
     CHECK_STATUS(tb_stage(w.sub, &w.uid, 0), TB_AGAIN); /* P1: what is damaged is not activated */
-    const struct tb_session_progress lacks = heard(&w, false);
+    const struct tb_msg_progress lacks = heard(&w, false);
     assert_int_equal(lacks.held_chunks, lacks.total_chunks - 1);
     fake_plan(&w.f, 0, 1);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
@@ -98,10 +98,10 @@ static void a_good_chunk_stays(void **state)
     const tb_time_ns began = tb_clock_now();
     for (int i = 0; i < 50; i++)
         doubt(&w.f, &w.uid, 0, 0);
-    assert_int_equal(answered(&w.f, 1).found, TB_SESSION_FOUND_GOOD);
+    assert_int_equal(answered(&w.f, 1).found, TB_MSG_FOUND_GOOD);
     sync_with(&w);
     const uint32_t seconds = (uint32_t)(tb_time_since(began, tb_clock_now()) / TB_SECONDS(1));
-    assert_in_range(fake_seen(&w.f, TB_SESSION_DOUBTED), 2, seconds + 2);
+    assert_in_range(fake_seen(&w.f, TB_MSG_DOUBTED), 2, seconds + 2);
     CHECK_OK(tb_stage(w.sub, &w.uid, 0));
     subscriber_close(&w);
 }
@@ -119,7 +119,7 @@ static void what_is_not_here_is_not_looked_at(void **state)
     doubt(&w.f, &w.uid, 0, UINT32_MAX);
     doubt(&w.f, &other, 0, 0);
     sync_with(&w);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_DOUBTED), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_DOUBTED), 1);
     CHECK_OK(tb_stage(w.sub, &w.uid, 0));
     subscriber_close(&w);
 }
@@ -133,11 +133,11 @@ static void what_is_computed_from_is_served_no_more(void **state)
     staged(&w);
     fake_go(&w.f, 1);
     CHECK_OK(tb_activate(w.sub, &w.uid, NULL));
-    const uint32_t exports = fake_seen(&w.f, TB_SESSION_EXPORT);
+    const uint32_t exports = fake_seen(&w.f, TB_MSG_EXPORT);
     staged_bytes(&w)[7] ^= 1;
     doubt(&w.f, &w.uid, 0, 0);
-    assert_int_equal(answered(&w.f, 1).found, TB_SESSION_FOUND_GONE);
-    fake_wait_seen(&w.f, TB_SESSION_EXPORT, exports + 1);
+    assert_int_equal(answered(&w.f, 1).found, TB_MSG_FOUND_GONE);
+    fake_wait_seen(&w.f, TB_MSG_EXPORT, exports + 1);
     pthread_mutex_lock(&w.f.lock);
     assert_int_equal(w.f.exported.export_id, 0);
     pthread_mutex_unlock(&w.f.lock);
@@ -154,19 +154,19 @@ static void a_damaged_encoded_chunk_is_shown_to_nobody(void **state)
     staged(&w);
     struct tb_shelf *shelf = &w.s->stagings->shelf;
     const struct tb_codec_coded coded = {{TB_CODEC_SPARSE, true}, "object", 6};
-    struct tb_session_doubt m = {.shard = 1, .encoded = true};
+    struct tb_msg_doubt m = {.shard = 1, .encoded = true};
     memcpy(m.uid.bytes, w.uid.bytes, sizeof m.uid.bytes);
     const uint32_t line = w.v->shards[0].manifest.chunk_count;
     tb_shelf_put(shelf, line, &coded);
     memcpy(shelf->room + TB_DIGEST_BYTES, "abject", 6);
     fake_doubt(&w.f, 0, &m);
-    assert_int_equal(answered(&w.f, 1).found, TB_SESSION_FOUND_GONE);
+    assert_int_equal(answered(&w.f, 1).found, TB_MSG_FOUND_GONE);
     assert_true(tb_shelf_recheck(shelf, line)); /* it has none */
     CHECK_OK(tb_stage(w.sub, &w.uid, 0));       /* its chunk is whole */
     m.shard = 0;
     tb_shelf_put(shelf, 0, &coded);
     fake_doubt(&w.f, 0, &m);
-    assert_int_equal(answered(&w.f, 2).found, TB_SESSION_FOUND_GOOD);
+    assert_int_equal(answered(&w.f, 2).found, TB_MSG_FOUND_GOOD);
     subscriber_close(&w);
 }
 
@@ -225,7 +225,7 @@ static void what_the_trainer_wrote_to_in_place_is_told(void **state)
     struct publisher p;
     published(&p, TB_PUBLISH_IN_PLACE);
     p.memory[7] ^= 1;
-    assert_int_equal(found_of(&p), TB_SESSION_FOUND_SPOILED);
+    assert_int_equal(found_of(&p), TB_MSG_FOUND_SPOILED);
     assert_true(fake_read(&p.f, fake_version(&p.f, 1), 0) != TB_OK); /* no reader is let in any more */
     publisher_close(&p);
 }
@@ -237,7 +237,7 @@ static void what_the_trainer_wrote_beside_a_shadow_is_no_damage(void **state)
     struct publisher p;
     published(&p, TB_PUBLISH_SHADOW);
     p.memory[7] ^= 1;
-    assert_int_equal(found_of(&p), TB_SESSION_FOUND_GOOD);
+    assert_int_equal(found_of(&p), TB_MSG_FOUND_GOOD);
     CHECK_OK(fake_read(&p.f, fake_version(&p.f, 1), 0));
     publisher_close(&p);
 }

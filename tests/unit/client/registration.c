@@ -108,7 +108,7 @@ static void unregister_gives_the_memory_back(void **state)
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_unregister(w.r));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_UNPUBLISH), 1);
     assert_true(fake_read(&w.f, fake_version(&w.f, 1), 0) != TB_OK);
     lone_rank_close(&w);
 }
@@ -125,7 +125,7 @@ static void only_what_is_unregistered_is_gone(void **state)
     assert_false(lone_rank_said_gone(&w));
     CHECK_OK(tb_resume(w.r, NULL, 0));
     CHECK_OK(tb_unregister(w.r));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 2);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_UNPUBLISH), 2);
     assert_true(lone_rank_said_gone(&w));
     lone_rank_close(&w);
 }
@@ -139,12 +139,12 @@ static void what_was_counted_on_while_suspended_is_gone_at_the_end(void **state)
         struct lone_rank w;
         lone_rank_open(&w);
         lone_rank_seal(&w);
-        if (counted == 1) FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+        if (counted == 1) FAKE_SET(&w.f, refuse[TB_MSG_UNPUBLISH], TB_TIMEOUT);
         CHECK_OK(tb_suspend(w.r));
         CHECK_OK(tb_unregister(w.r));
         struct tb_run_info run = {.struct_bytes = sizeof run};
         CHECK_OK(tb_run_open(w.s, "policy", "k", &run)); /* all said before has been heard */
-        assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 1 + counted);
+        assert_int_equal(fake_seen(&w.f, TB_MSG_UNPUBLISH), 1 + counted);
         assert_int_equal(lone_rank_said_gone(&w), counted == 1);
         lone_rank_close(&w);
     }
@@ -157,11 +157,11 @@ static void what_does_not_come_back_is_gone(void **state)
     struct lone_rank w;
     lone_rank_open(&w);
     lone_rank_seal(&w);
-    FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+    FAKE_SET(&w.f, refuse[TB_MSG_UNPUBLISH], TB_TIMEOUT);
     CHECK_OK(tb_suspend(w.r));
     w.memory[0] ^= 1;
     CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 2);
     assert_true(lone_rank_said_gone(&w));
     lone_rank_close(&w);
 }
@@ -192,7 +192,7 @@ static void suspended_memory_comes_back_when_it_is_the_same(void **state)
     memset(w.memory, 0, LONE_RANK_BYTES); /* an engine slept */
     void *moved[] = {elsewhere};
     CHECK_OK(tb_resume(w.r, moved, 1));
-    fake_wait_seen(&w.f, TB_SESSION_SEAL, 2);
+    fake_wait_seen(&w.f, TB_MSG_SEAL, 2);
     CHECK_OK(fake_read(&w.f, fake_version(&w.f, 1), 0));
     assert_memory_equal(fake_version(&w.f, 1)->shards[0].bytes, elsewhere, LONE_RANK_BYTES);
     tb_session_close(w.s);
@@ -212,7 +212,7 @@ static void other_bytes_do_not_come_back(void **state)
     w.memory[LONE_RANK_BYTES - 1] ^= 1;
     CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_CONFLICT);
     assert_non_null(strstr(tb_last_error(), "chunk"));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);
     assert_true(fake_read(&w.f, fake_version(&w.f, 1), 0) != TB_OK);
     CHECK_STATUS(tb_resume(w.r, NULL, 0), TB_BAD_STATE);
     lone_rank_close(&w);

@@ -50,7 +50,7 @@ static void the_gateway_drains_for_less(void **state)
     assert_in_range(lone_rank_said(&w), 1, DRAIN_MS - 500);
     CHECK_OK(tb_resume(w.r, NULL, 0));
     CHECK_OK(tb_unregister(w.r));
-    assert_in_range(lone_rank_said(&w) & ~TB_SESSION_UNPUBLISH_GONE, 1, DRAIN_MS - 500);
+    assert_in_range(lone_rank_said(&w) & ~TB_MSG_UNPUBLISH_GONE, 1, DRAIN_MS - 500);
     lone_rank_close(&w);
 }
 
@@ -130,12 +130,12 @@ static bool second_is_answered(struct lone_rank *w)
 
 static void answer(struct lone_rank *w, uint64_t request)
 {
-    const struct tb_session_reply reply = {.status_negated = 0};
+    const struct tb_msg_reply reply = {.status_negated = 0};
     uint8_t bytes[64];
     struct tb_writer writer;
     tb_writer_init(&writer, bytes, sizeof bytes);
-    tb_session_reply_encode(&reply, &writer);
-    fake_raw(&w->f, 0, TB_SESSION_REPLY, request, bytes, (uint32_t)writer.used);
+    tb_msg_reply_encode(&reply, &writer);
+    fake_raw(&w->f, 0, TB_MSG_REPLY, request, bytes, (uint32_t)writer.used);
 }
 
 /* All are asked for at once: behind one that its gateway takes until the end of the drain the
@@ -147,9 +147,9 @@ static void all_publications_drain_at_once(void **state)
     pthread_t thread;
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal_shards(&w, 2);
-    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    FAKE_SET(&w.f, mute[TB_MSG_UNPUBLISH], true);
     assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 2);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 2);
     assert_in_range(lone_rank_said(&w), DRAIN_MS / 2, DRAIN_MS - 500);
     tb_cancel(w.s);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -164,14 +164,14 @@ static void what_is_hidden_is_not_announced(void **state)
     pthread_t thread;
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal_shards(&w, 2);
-    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    FAKE_SET(&w.f, mute[TB_MSG_UNPUBLISH], true);
     assert_int_equal(pthread_create(&thread, NULL, suspend, w.r), 0);
     answer(&w, asked(&w, 1));
     wait_for(&w, second_is_answered);
     fake_go_away(&w.f, w.s);
     fake_come_back(&w.f, w.s);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 3);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 3);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 3);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 3);
     tb_cancel(w.s);
     assert_int_equal(pthread_join(thread, NULL), 0);
     lone_rank_close(&w);
@@ -208,10 +208,10 @@ static void an_unpublish_has_one_drain(void **state)
         pthread_t thread;
         lone_rank_open(&w);
         lone_rank_seal(&w);
-        FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+        FAKE_SET(&w.f, mute[TB_MSG_UNPUBLISH], true);
         struct unpublisher u = {.s = w.s, .uid = w.info.uid, .drain_ms = 20000};
         assert_int_equal(pthread_create(&thread, NULL, unpublish, &u), 0);
-        fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1);
+        fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 1);
         atomic_store(&ahead, TB_SECONDS(answers[i].after_s));
         answer(&w, w.f.unpublish_request);
         assert_int_equal(pthread_join(thread, NULL), 0);
@@ -230,11 +230,11 @@ static void what_is_unpublished_beside_a_suspend_is_over(void **state)
     pthread_t threads[2];
     lone_rank_open_draining(&w, DRAIN_MS);
     lone_rank_seal(&w);
-    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], true);
+    FAKE_SET(&w.f, mute[TB_MSG_UNPUBLISH], true);
     assert_int_equal(pthread_create(&threads[0], NULL, suspend, w.r), 0);
     const uint64_t request = asked(&w, 0);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 1); /* one that is still under way would be answered */
-    FAKE_SET(&w.f, mute[TB_SESSION_UNPUBLISH], false);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 1); /* one that is still under way would be answered */
+    FAKE_SET(&w.f, mute[TB_MSG_UNPUBLISH], false);
     struct unpublisher u = {.s = w.s, .uid = w.info.uid};
     assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
     wait_for(&w, is_unpublished); /* and waits for the other */
@@ -242,7 +242,7 @@ static void what_is_unpublished_beside_a_suspend_is_over(void **state)
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     CHECK_OK(tb_resume(w.r, NULL, 0));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);
     lone_rank_close(&w);
 }
 
@@ -258,7 +258,7 @@ static void nor_when_resume_is_first(void **state)
     w.s->publications->unpublished = true;
     tb_session_unlock(w.s);
     CHECK_OK(tb_resume(w.r, NULL, 0));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);
     assert_null(w.s->publications);
     lone_rank_close(&w);
 }
@@ -271,10 +271,10 @@ static void what_is_unpublished_while_suspended_is_over(void **state)
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
-    FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_NOT_FOUND);
+    FAKE_SET(&w.f, refuse[TB_MSG_UNPUBLISH], TB_NOT_FOUND);
     CHECK_OK(tb_unpublish(w.s, &w.info.uid, 0));
     CHECK_OK(tb_resume(w.r, NULL, 0));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);
     CHECK_STATUS(tb_unpublish(w.s, &w.info.uid, 0), TB_NOT_FOUND);
     lone_rank_close(&w);
 }
@@ -288,7 +288,7 @@ static void *resume(void *user)
 static bool seals_again(struct lone_rank *w)
 {
     const struct tb_request *request = w->s->requests;
-    while (request != NULL && request->type != TB_SESSION_SEAL)
+    while (request != NULL && request->type != TB_MSG_SEAL)
         request = request->next;
     return request != NULL && request->sent;
 }
@@ -298,7 +298,7 @@ static uint64_t seal_request(struct lone_rank *w)
     wait_for(w, seals_again);
     tb_session_lock(w->s);
     const struct tb_request *request = w->s->requests;
-    while (request->type != TB_SESSION_SEAL)
+    while (request->type != TB_MSG_SEAL)
         request = request->next;
     const uint64_t id = request->id;
     tb_session_unlock(w->s);
@@ -314,18 +314,18 @@ static void what_is_unpublished_beside_a_resume_is_over(void **state)
     lone_rank_open(&w);
     lone_rank_seal(&w);
     CHECK_OK(tb_suspend(w.r));
-    FAKE_SET(&w.f, mute[TB_SESSION_SEAL], true);
+    FAKE_SET(&w.f, mute[TB_MSG_SEAL], true);
     assert_int_equal(pthread_create(&threads[0], NULL, resume, w.r), 0);
     const uint64_t request = seal_request(&w);
     struct unpublisher u = {.s = w.s, .uid = w.info.uid};
     assert_int_equal(pthread_create(&threads[1], NULL, unpublish, &u), 0);
     wait_for(&w, is_unpublished);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_UNPUBLISH), 2);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_UNPUBLISH), 2);
     answer(&w, request);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
     assert_null(w.s->publications);
-    fake_wait_seen(&w.f, TB_SESSION_UNPUBLISH, 3);
+    fake_wait_seen(&w.f, TB_MSG_UNPUBLISH, 3);
     assert_true(lone_rank_said_gone(&w));
     lone_rank_close(&w);
 }
@@ -353,7 +353,7 @@ static void what_is_suspended_is_not_published_again(void **state)
                                          .shard_count = 1,
                                          .registration = r};
     CHECK_STATUS(tb_publish(w.s, &o, NULL), TB_BAD_STATE);
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 1);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 1);
     CHECK_OK(tb_resume(w.r, NULL, 0));
     CHECK_OK(tb_publish(w.s, &o, NULL));
     lone_rank_close(&w);
@@ -382,7 +382,7 @@ static void what_the_gateway_could_not_take_is_told(void **state)
         char text[4096];
         lone_rank_open_draining(&w, DRAIN_MS);
         lone_rank_seal(&w);
-        FAKE_SET(&w.f, refuse[TB_SESSION_UNPUBLISH], TB_TIMEOUT);
+        FAKE_SET(&w.f, refuse[TB_MSG_UNPUBLISH], TB_TIMEOUT);
         if (away == 1) fake_go_away(&w.f, w.s);
         suspend_told(&w, text, sizeof text);
         assert_int_equal(strstr(text, "publish.not_taken") != NULL, away == 0);

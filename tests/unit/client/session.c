@@ -75,9 +75,9 @@ static void any_drain_of_a_gateway_is_taken(void **state)
 {
     struct fake *f = *state;
     struct tb_session *s = NULL;
-    FAKE_SET(f, drain_ms, TB_SESSION_DRAIN_MS_MAX);
+    FAKE_SET(f, drain_ms, TB_MSG_DRAIN_MS_MAX);
     tb_session_close(fake_session_open(f, "w", NULL));
-    FAKE_SET(f, drain_ms, TB_SESSION_DRAIN_MS_MAX + 1);
+    FAKE_SET(f, drain_ms, TB_MSG_DRAIN_MS_MAX + 1);
     const struct tb_session_options o = {
         .struct_bytes = sizeof o, .gateway = f->path, .open_timeout_ms = 500};
     CHECK_STATUS(tb_session_open(&o, &s), TB_GATEWAY_AWAY);
@@ -86,7 +86,7 @@ static void any_drain_of_a_gateway_is_taken(void **state)
 static void a_refused_greeting_is_told_at_once(void **state)
 {
     struct fake *f = *state;
-    FAKE_SET(f, refuse[TB_SESSION_HELLO], TB_PEER_DENIED);
+    FAKE_SET(f, refuse[TB_MSG_HELLO], TB_PEER_DENIED);
     struct tb_session *s = NULL;
     const struct tb_session_options o = {
         .struct_bytes = sizeof o, .gateway = f->path, .open_timeout_ms = 60000};
@@ -102,7 +102,7 @@ static void a_trusted_network_opens_a_plain_door(void **state)
     struct fake *f = *state;
     FAKE_SET(f, trusted, true);
     struct tb_session *s = fake_session_open(f, "w", NULL);
-    assert_int_equal(fake_seen(f, TB_SESSION_HELLO), 2);
+    assert_int_equal(fake_seen(f, TB_MSG_HELLO), 2);
     bool tls = true;
     pthread_mutex_lock(&f->lock);
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++)
@@ -167,11 +167,11 @@ static void cancel_wakes_those_who_wait_and_no_later_call(void **state)
     struct waiting w = {.s = fake_session_open(f, "w", NULL)};
     pthread_t thread;
     pthread_create(&thread, NULL, wait_for_ever, &w);
-    fake_wait_seen(f, TB_SESSION_WAIT, 1);
+    fake_wait_seen(f, TB_MSG_WAIT, 1);
     tb_cancel(w.s);
     pthread_join(thread, NULL);
     CHECK_STATUS(w.status, TB_CANCELLED);
-    fake_wait_seen(f, TB_SESSION_CANCEL, 1); /* the gateway stops waiting too */
+    fake_wait_seen(f, TB_MSG_CANCEL, 1); /* the gateway stops waiting too */
     fake_make(f, 77, 1, 1, 10);
     wait_for_ever(&w);
     CHECK_OK(w.status);
@@ -184,7 +184,7 @@ static void closing_wakes_those_who_wait(void **state)
     struct waiting w = {.s = fake_session_open(f, "w", NULL)};
     pthread_t thread;
     pthread_create(&thread, NULL, wait_for_ever, &w);
-    fake_wait_seen(f, TB_SESSION_WAIT, 1);
+    fake_wait_seen(f, TB_MSG_WAIT, 1);
     tb_session_close(w.s);
     pthread_join(thread, NULL);
     CHECK_STATUS(w.status, TB_CANCELLED);
@@ -212,10 +212,10 @@ static void the_eventfd_tells_of_a_version_asked_for(void **state)
     const struct tb_wait_options o = wait_of(TB_WAIT_LATEST, 0, 0);
     drain(fd);
     CHECK_STATUS(tb_wait(s, &o, &info), TB_AGAIN);
-    fake_wait_seen(f, TB_SESSION_WAIT, 2); /* the question stands at the gateway */
+    fake_wait_seen(f, TB_MSG_WAIT, 2); /* the question stands at the gateway */
     assert_false(readable(fd, 50));
     fake_make(f, 3, 1, 1, 10);
-    fake_raw(f, 0, TB_SESSION_VERSION_STATE, 0, (uint8_t[20]){1},
+    fake_raw(f, 0, TB_MSG_VERSION_STATE, 0, (uint8_t[20]){1},
              20); /* wakes its loop, of a version that is not ours */
     CHECK_OK(tb_status(s, "site", NULL, 0, NULL) == TB_TOO_LARGE ? TB_OK : TB_AGAIN);
     assert_true(readable(fd, 10000));
@@ -300,7 +300,7 @@ static void waiting_for_a_site_is_passed_on(void **state)
     CHECK_OK(tb_wait_site(s, &uid, "west", TB_SITE_HOLDS, 1000));
     CHECK_STATUS(tb_wait_site(s, &uid, "we st", TB_SITE_HOLDS, 1000), TB_BAD_ARGUMENT);
     CHECK_STATUS(tb_wait_site(s, &uid, "west", 9, 1000), TB_BAD_ARGUMENT);
-    FAKE_SET(f, refuse[TB_SESSION_WAIT_SITE], TB_TIMEOUT);
+    FAKE_SET(f, refuse[TB_MSG_WAIT_SITE], TB_TIMEOUT);
     CHECK_STATUS(tb_wait_site(s, &uid, NULL, TB_SITE_ACTIVATED, 0), TB_AGAIN);
     assert_non_null(strstr(tb_last_error(), "tb_wait_site: this site did not get there yet"));
     CHECK_STATUS(tb_wait_site(s, &uid, "west", TB_SITE_ACTIVATED, 1500), TB_TIMEOUT);

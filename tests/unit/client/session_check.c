@@ -94,7 +94,7 @@ static void a_member_beyond_its_group(struct world *w)
 
 static void an_answered_request_in_the_queue(struct world *w)
 {
-    struct tb_request *request = tb_request_new(w->sub.s, TB_SESSION_STATUS, TB_SESSION_STATUS_TEXT, 0);
+    struct tb_request *request = tb_request_new(w->sub.s, TB_MSG_STATUS, TB_MSG_STATUS_TEXT, 0);
     tb_request_post(w->sub.s, request);
     request->done = true;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout/layout.h"
 #include "unit/check.h"
 
 #define PIECES 4096u

@@ -82,18 +82,18 @@ static void stage_then_go_then_activate(void **state)
     check_memory(&w, v);
     assert_int_equal(info.copied_bytes, 4 * TENSOR);
     assert_true(info.stall_ns > 0);
-    fake_wait_seen(&f, TB_SESSION_ACTIVATED, 1);
+    fake_wait_seen(&f, TB_MSG_ACTIVATED, 1);
     assert_int_equal(f.activated.copied_bytes, 4 * TENSOR);
-    fake_wait_seen(&f, TB_SESSION_UPDATED, 1);
+    fake_wait_seen(&f, TB_MSG_UPDATED, 1);
     pthread_mutex_lock(&f.lock);
     assert_int_equal(f.updated.subscription, f.activated.subscription);
     assert_memory_equal(f.updated.uid.bytes, uid.bytes, sizeof uid.bytes);
-    assert_int_equal(f.updated.way, TB_SESSION_WAY_COPY);
+    assert_int_equal(f.updated.way, TB_MSG_WAY_COPY);
     assert_int_equal(f.updated.stall_ns, info.stall_ns);
     assert_int_equal(f.updated.staged_bytes, info.staged_bytes);
     assert_int_equal(f.updated.copied_bytes, 4 * TENSOR);
     pthread_mutex_unlock(&f.lock);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1);
     pthread_mutex_lock(&f.lock);
     assert_true(f.progress.whole && f.progress.held_chunks == f.progress.total_chunks);
     pthread_mutex_unlock(&f.lock);
@@ -137,8 +137,8 @@ static void items_are_the_version(void **state)
     fake_go(&f, 1);
     CHECK_OK(tb_activate(w.sub, &uid, &info));
     assert_int_equal(info.copied_bytes, 0);
-    fake_wait_seen(&f, TB_SESSION_UPDATED, 1);
-    assert_int_equal(f.updated.way, TB_SESSION_WAY_STAGED);
+    fake_wait_seen(&f, TB_MSG_UPDATED, 1);
+    assert_int_equal(f.updated.way, TB_MSG_WAY_STAGED);
     worker_close(&w);
     fake_close(&f);
 }
@@ -158,9 +158,9 @@ static void P9_an_older_gateway_is_not_told_of_updates(void **state)
     fake_go(&f, 1);
     CHECK_OK(tb_activate(w.sub, &uid, NULL));
     CHECK_OK(tb_release(w.sub, &uid)); /* answered behind it */
-    assert_int_equal(fake_seen(&f, TB_SESSION_ACTIVATED), 1);
-    assert_int_equal(fake_seen(&f, TB_SESSION_UPDATED), 0);
-    assert_int_equal(fake_seen(&f, TB_SESSION_HELLO), 1); /* it has not dropped us */
+    assert_int_equal(fake_seen(&f, TB_MSG_ACTIVATED), 1);
+    assert_int_equal(fake_seen(&f, TB_MSG_UPDATED), 0);
+    assert_int_equal(fake_seen(&f, TB_MSG_HELLO), 1); /* it has not dropped us */
     worker_close(&w);
     fake_close(&f);
 }
@@ -178,7 +178,7 @@ static void a_chain(const char *second_host)
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 4);
     CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1); /* before a byte is there */
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1); /* before a byte is there */
     FAKE_SET(&f, no_plan, false);
     worker_open(&f, &b, "b", second_host, 4);
     CHECK_STATUS(tb_stage(b.sub, &uid, 300), TB_AGAIN); /* chained behind one that has nothing */
@@ -218,11 +218,11 @@ static void a_worker_that_gets_nothing_says_so(void **state)
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 0);
     CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1);
     FAKE_SET(&f, no_plan, false);
     worker_open(&f, &b, "b", "host-b", 0);
     CHECK_STATUS(tb_stage(b.sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_PROGRESS, 2);
+    fake_wait_seen(&f, TB_MSG_PROGRESS, 2);
     pthread_mutex_lock(&f.lock);
     assert_int_equal(f.progress.held_chunks | f.progress.bytes_per_s | f.progress.whole, 0);
     pthread_mutex_unlock(&f.lock);
@@ -244,12 +244,12 @@ static void a_lost_upstream_is_told_and_replaced(void **state)
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &a, "a", "host-a", 0);
     CHECK_STATUS(tb_stage(a.sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1);
     FAKE_SET(&f, no_plan, false);
     worker_open(&f, &b, "b", "host-b", 4);
     CHECK_STATUS(tb_stage(b.sub, &uid, 200), TB_AGAIN);
     worker_close(&a);
-    fake_wait_seen(&f, TB_SESSION_HOP_LOST, 1);
+    fake_wait_seen(&f, TB_MSG_HOP_LOST, 1);
     assert_int_equal(f.hop_lost.plan, f.next_plan);
     FAKE_SET(&f, chain, false);
     uint32_t index = 0;
@@ -286,13 +286,12 @@ static void go_stays_good_while_the_gateway_is_away(void **state)
     CHECK_STATUS(tb_activate(w.sub, &uid2, NULL), TB_GATEWAY_AWAY);
     CHECK_OK(tb_activate(w.sub, &uid1, NULL));
     check_memory(&w, v1);
-    const uint32_t before = fake_seen(&f, TB_SESSION_SUBSCRIBE), exports = fake_seen(&f, TB_SESSION_EXPORT),
-                   stages = fake_seen(&f, TB_SESSION_STAGE);
+    const uint32_t before = fake_seen(&f, TB_MSG_SUBSCRIBE), exports = fake_seen(&f, TB_MSG_EXPORT),
+                   stages = fake_seen(&f, TB_MSG_STAGE);
     fake_away(&f, false);
-    fake_wait_seen(&f, TB_SESSION_SUBSCRIBE, before + 1);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, exports + 2); /* both staged versions are announced */
-    fake_wait_seen(&f, TB_SESSION_STAGE,
-                   stages + 1); /* and the whole one that waits for go is staged again */
+    fake_wait_seen(&f, TB_MSG_SUBSCRIBE, before + 1);
+    fake_wait_seen(&f, TB_MSG_EXPORT, exports + 2); /* both staged versions are announced */
+    fake_wait_seen(&f, TB_MSG_STAGE, stages + 1);   /* and the whole one that waits for go is staged again */
     pthread_mutex_lock(&f.lock);
     bool told = false;
     for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++)
@@ -340,7 +339,7 @@ static void a_gateway_that_returns_is_asked_again(void **state)
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 100), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1);
     fake_away(&f, true);
     FAKE_SET(&f, no_plan, false);
     fake_away(&f, false);
@@ -361,24 +360,24 @@ static void a_gateway_that_forgot_the_version_is_told_again(void **state)
     const struct tb_uid uid = fake_uid(v);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_OK(tb_stage(w.sub, &uid, 20000));
-    const uint32_t stages = fake_seen(&f, TB_SESSION_STAGE), exports = fake_seen(&f, TB_SESSION_EXPORT);
+    const uint32_t stages = fake_seen(&f, TB_MSG_STAGE), exports = fake_seen(&f, TB_MSG_EXPORT);
     fake_away(&f, true);
-    FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_NOT_FOUND);
-    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_NOT_FOUND);
+    FAKE_SET(&f, refuse[TB_MSG_STAGE], TB_NOT_FOUND);
+    FAKE_SET(&f, refuse[TB_MSG_ACTIVATE], TB_NOT_FOUND);
     fake_away(&f, false);
-    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 1);
+    fake_wait_seen(&f, TB_MSG_STAGE, stages + 1);
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 2);
-    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_BAD_STATE); /* it knows it now, and of no attempt */
+    fake_wait_seen(&f, TB_MSG_STAGE, stages + 2);
+    FAKE_SET(&f, refuse[TB_MSG_ACTIVATE], TB_BAD_STATE); /* it knows it now, and of no attempt */
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 3);
-    FAKE_SET(&f, refuse[TB_SESSION_STAGE], TB_OK);
+    fake_wait_seen(&f, TB_MSG_STAGE, stages + 3);
+    FAKE_SET(&f, refuse[TB_MSG_STAGE], TB_OK);
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_STAGE, stages + 4);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, exports + 4); /* or it would serve nobody */
+    fake_wait_seen(&f, TB_MSG_STAGE, stages + 4);
+    fake_wait_seen(&f, TB_MSG_EXPORT, exports + 4); /* or it would serve nobody */
     CHECK_STATUS(tb_activate(w.sub, &uid, NULL),
                  TB_BAD_STATE); /* the twin: heard, and refused all the same */
-    FAKE_SET(&f, refuse[TB_SESSION_ACTIVATE], TB_OK);
+    FAKE_SET(&f, refuse[TB_MSG_ACTIVATE], TB_OK);
     fake_go(&f, 1);
     CHECK_OK(tb_activate(w.sub, &uid, NULL));
     check_memory(&w, v);
@@ -400,7 +399,7 @@ static void failures_of_a_version_wake_those_who_stage_it(void **state)
         const struct tb_uid uid = fake_uid(v);
         FAKE_SET(&f, no_plan, true);
         CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
-        fake_wait_seen(&f, TB_SESSION_EXPORT, i + 1);
+        fake_wait_seen(&f, TB_MSG_EXPORT, i + 1);
         fake_state(&f, 1 + i, ends[i]);
         CHECK_STATUS(tb_stage(w.sub, &uid, 20000), ends[i]);
         if (ends[i] != TB_GROUP_BROKEN) continue;
@@ -425,7 +424,7 @@ static void a_tensor_that_does_not_fit_is_named(void **state)
     assert_non_null(strstr(tb_last_error(), "U8[1499999]"));
     CHECK_STATUS(tb_stage(w.sub, &uid_few, 20000), TB_LAYOUT_MISMATCH);
     assert_non_null(strstr(tb_last_error(), "t2"));
-    fake_wait_seen(&f, TB_SESSION_RELEASE, 2);
+    fake_wait_seen(&f, TB_MSG_RELEASE, 2);
     worker_close(&w);
     fake_close(&f);
 }
@@ -443,15 +442,15 @@ static void asking_on_and_on_is_not_passed_on(void **state)
     FAKE_SET(&f, no_plan, true);
     worker_open(&f, &w, "w", NULL, 4);
     CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1); /* it waits for a source now */
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1); /* it waits for a source now */
     const tb_time_ns began = tb_clock_now();
     for (uint32_t i = 0; i < 500; i++)
         CHECK_STATUS(tb_stage(w.sub, &uid, 0), TB_AGAIN);
     CHECK_STATUS(tb_status(w.s, "site", NULL, 0, NULL), TB_TOO_LARGE); /* answered behind them */
     const uint64_t seconds = tb_time_since(began, tb_clock_now()) / TB_SECONDS(1);
-    assert_in_range(fake_seen(&f, TB_SESSION_STAGE), 1, 2 + seconds);
+    assert_in_range(fake_seen(&f, TB_MSG_STAGE), 1, 2 + seconds);
     fake_go_away(&f, w.s);
-    const uint32_t before = fake_seen(&f, TB_SESSION_STAGE);
+    const uint32_t before = fake_seen(&f, TB_MSG_STAGE);
     struct tb_version_info info = {.struct_bytes = sizeof info};
     const struct tb_wait_options o = {
         .struct_bytes = sizeof o, .kind = TB_WAIT_EXACT, .model = "policy", .number = 9, .timeout_ms = 1200};
@@ -461,7 +460,7 @@ static void asking_on_and_on_is_not_passed_on(void **state)
     FAKE_SET(&f, no_plan, false);
     fake_away(&f, false);
     CHECK_OK(tb_stage(w.sub, &uid, 20000)); /* asked for when it came back */
-    assert_in_range(fake_seen(&f, TB_SESSION_STAGE), before + 1, before + 3);
+    assert_in_range(fake_seen(&f, TB_MSG_STAGE), before + 1, before + 3);
     worker_close(&w);
     fake_close(&f);
 }
@@ -480,7 +479,7 @@ static void two_subscriptions_share_one_staging(void **state)
     CHECK_OK(tb_subscribe(w.s, &o, &second));
     CHECK_OK(tb_stage(w.sub, &uid, 20000));
     CHECK_OK(tb_stage(second, &uid, 20000));
-    assert_int_equal(fake_seen(&f, TB_SESSION_EXPORT), 1);
+    assert_int_equal(fake_seen(&f, TB_MSG_EXPORT), 1);
     CHECK_OK(tb_release(w.sub, &uid));
     struct tb_item item = {.struct_bytes = sizeof item};
     CHECK_OK(tb_staged_item(second, &uid, 0, &item));

@@ -68,7 +68,7 @@ static void arriving(struct life *l)
 {
     FAKE_SET(&l->f, no_plan, true);
     CHECK_STATUS(tb_stage(l->sub, &l->one, 0), TB_AGAIN);
-    fake_wait_seen(&l->f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&l->f, TB_MSG_EXPORT, 1);
 }
 
 static void ends(struct life *l, uint64_t number, enum tb_status why)
@@ -137,7 +137,7 @@ static void backwards(struct life *l)
 {
     whole(l, &l->one);
     active(l, 2, &l->two);
-    FAKE_SET(&l->f, refuse[TB_SESSION_STAGE], TB_BAD_STATE);
+    FAKE_SET(&l->f, refuse[TB_MSG_STAGE], TB_BAD_STATE);
 }
 
 /* Version 2 was active, and an operator withdrew it: version 1 is staged still. */
@@ -151,21 +151,21 @@ static void newer_withdrawn(struct life *l)
 static void group_elsewhere(struct life *l)
 {
     another_staged(l);
-    FAKE_SET(&l->f, refuse[TB_SESSION_STAGE], TB_CONFLICT);
+    FAKE_SET(&l->f, refuse[TB_MSG_STAGE], TB_CONFLICT);
 }
 
 static void retired_meanwhile(struct life *l)
 {
     another_staged(l);
-    FAKE_SET(&l->f, refuse[TB_SESSION_STAGE], TB_SUPERSEDED);
-    FAKE_SET(&l->f, refuse[TB_SESSION_ACTIVATE], TB_SUPERSEDED);
+    FAKE_SET(&l->f, refuse[TB_MSG_STAGE], TB_SUPERSEDED);
+    FAKE_SET(&l->f, refuse[TB_MSG_ACTIVATE], TB_SUPERSEDED);
 }
 
 static void unknown_there(struct life *l)
 {
     another_staged(l);
-    FAKE_SET(&l->f, refuse[TB_SESSION_STAGE], TB_NOT_FOUND);
-    FAKE_SET(&l->f, refuse[TB_SESSION_ACTIVATE], TB_NOT_FOUND);
+    FAKE_SET(&l->f, refuse[TB_MSG_STAGE], TB_NOT_FOUND);
+    FAKE_SET(&l->f, refuse[TB_MSG_ACTIVATE], TB_NOT_FOUND);
 }
 
 static void suspended(struct life *l)
@@ -380,9 +380,9 @@ static void back_to_the_one_before(void **state)
     active(&l, 2, &l.two);
     ends(&l, 2, TB_VERSION_WITHDRAWN);
     CHECK_STATUS(tb_activate(l.sub, &l.two, NULL), TB_VERSION_WITHDRAWN);
-    const uint32_t stages = fake_seen(&l.f, TB_SESSION_STAGE);
+    const uint32_t stages = fake_seen(&l.f, TB_MSG_STAGE);
     CHECK_OK(tb_stage(l.sub, &l.one, 20000));
-    assert_int_equal(fake_seen(&l.f, TB_SESSION_STAGE), stages + 1);
+    assert_int_equal(fake_seen(&l.f, TB_MSG_STAGE), stages + 1);
     CHECK_OK(tb_activate(l.sub, &l.one, NULL));
     life_close(&l);
 }
@@ -397,7 +397,7 @@ static void a_refusal_of_the_gateway_keeps_the_bytes(void **state)
     CHECK_STATUS(tb_stage(l.sub, &l.one, 20000), TB_BAD_STATE);
     assert_non_null(strstr(tb_last_error(), "told to refuse"));
     FAKE_SET(&l.f, no_plan, true); /* nothing could be read */
-    FAKE_SET(&l.f, refuse[TB_SESSION_STAGE], TB_OK);
+    FAKE_SET(&l.f, refuse[TB_MSG_STAGE], TB_OK);
     ends(&l, 2, TB_VERSION_WITHDRAWN);
     CHECK_OK(tb_stage(l.sub, &l.one, 20000));
     CHECK_OK(tb_activate(l.sub, &l.one, NULL) == TB_AGAIN ? TB_OK : TB_BAD_STATE);
@@ -411,8 +411,8 @@ static void a_refused_activation_makes_stage_ask(void **state)
     struct life l;
     life_open(&l);
     going(&l);
-    FAKE_SET(&l.f, refuse[TB_SESSION_ACTIVATE], TB_BAD_STATE);
-    FAKE_SET(&l.f, refuse[TB_SESSION_STAGE], TB_BAD_STATE);
+    FAKE_SET(&l.f, refuse[TB_MSG_ACTIVATE], TB_BAD_STATE);
+    FAKE_SET(&l.f, refuse[TB_MSG_STAGE], TB_BAD_STATE);
     CHECK_STATUS(tb_activate(l.sub, &l.one, NULL), TB_BAD_STATE);
     CHECK_STATUS(tb_stage(l.sub, &l.one, 20000), TB_BAD_STATE);
     fake_go_away(&l.f, l.s);
@@ -427,12 +427,12 @@ static void an_answer_is_waited_for(void **state)
     struct life l;
     life_open(&l);
     another_staged(&l);
-    FAKE_SET(&l.f, mute[TB_SESSION_STAGE], true);
+    FAKE_SET(&l.f, mute[TB_MSG_STAGE], true);
     CHECK_STATUS(tb_stage(l.sub, &l.one, 0), TB_AGAIN);
     assert_non_null(strstr(tb_last_error(), "has not said yet"));
     fake_go_away(&l.f, l.s);
     CHECK_OK(tb_stage(l.sub, &l.one, 20000));
-    FAKE_SET(&l.f, mute[TB_SESSION_STAGE], false);
+    FAKE_SET(&l.f, mute[TB_MSG_STAGE], false);
     fake_come_back(&l.f, l.s);
     CHECK_OK(tb_stage(l.sub, &l.one, 20000));
     life_close(&l);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "intra/fabric/fabric_hops.h"
 #include "unit/client/subscriber.h"
 
 static atomic_bool held_up; /* no chunk is done with before its hop is to be closed */
@@ -91,12 +92,12 @@ static void a_new_plan_finds_it_whole(void **state)
 
     FAKE_SET(&f, no_plan, true);
     CHECK_STATUS(tb_stage(sub, &uid, 0), TB_AGAIN);
-    fake_wait_seen(&f, TB_SESSION_EXPORT, 1); /* its places stand */
+    fake_wait_seen(&f, TB_MSG_EXPORT, 1); /* its places stand */
     hold_up();
     fake_plan(&f, 0, 1);
     fake_plan(&f, 0, 1);
     CHECK_OK(tb_stage(sub, &uid, 20000));
-    assert_int_equal(fake_seen(&f, TB_SESSION_HOP_LOST), 0);
+    assert_int_equal(fake_seen(&f, TB_MSG_HOP_LOST), 0);
     tb_session_close(s);
     fake_close(&f);
     free(slice.memory);
@@ -116,7 +117,7 @@ static void its_base_goes_and_it_is_whole(void **state)
     sem_wait(&opened); /* its hop decodes from the other */
     CHECK_OK(tb_release(w.sub, &w.uid));
     CHECK_OK(tb_stage(w.sub, &uid, 20000));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_HOP_LOST), 0);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_HOP_LOST), 0);
     subscriber_close(&w);
 }
 

@@ -17,7 +17,7 @@
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/boxes.h"
 #include "intra/client/memory/registration.h"
-#include "intra/client/publish/encode.h"
+#include "intra/client/publish/encode_jobs.h"
 #include "intra/client/session/session.h"
 #include "unit/client/fake_gateway.h"
 
@@ -124,7 +124,7 @@ static void *unpublish(void *user)
 static void begin_unpublish(struct beside *b)
 {
     assert_int_equal(pthread_create(&b->thread, NULL, unpublish, b), 0);
-    fake_wait_seen(&b->k->f, TB_SESSION_UNPUBLISH, 2); /* the first is of the version that gave way */
+    fake_wait_seen(&b->k->f, TB_MSG_UNPUBLISH, 2); /* the first is of the version that gave way */
     const struct timespec until = in_ms(1000);
     assert_int_not_equal(pthread_timedjoin_np(b->thread, NULL, &until), 0);
 }
@@ -134,9 +134,9 @@ static void begin_anew(struct beside *b)
 {
     struct fake *f = &b->k->f;
     fake_go_away(f, b->k->s);
-    const uint32_t before = fake_seen(f, TB_SESSION_SEAL);
+    const uint32_t before = fake_seen(f, TB_MSG_SEAL);
     fake_come_back(f, b->k->s);
-    b->seals = fake_seen(f, TB_SESSION_SEAL) - before;
+    b->seals = fake_seen(f, TB_MSG_SEAL) - before;
 }
 
 void __real_tb_encoding_end(struct tb_encoding *e);
@@ -292,9 +292,9 @@ static void what_is_being_suspended_does_not_come_back(void **state)
     tb_session_unlock(k.s);
     on_gpu = true;
     opened = closed = 0;
-    FAKE_SET(&k.f, mute[TB_SESSION_UNPUBLISH], true);
+    FAKE_SET(&k.f, mute[TB_MSG_UNPUBLISH], true);
     assert_int_equal(pthread_create(&thread, NULL, suspend, k.r), 0);
-    fake_wait_seen(&k.f, TB_SESSION_UNPUBLISH, 1);
+    fake_wait_seen(&k.f, TB_MSG_UNPUBLISH, 1);
     CHECK_STATUS(tb_resume(k.r, NULL, 0), TB_BAD_STATE);
     assert_int_equal(opened, 0);
     tb_cancel(k.s); /* it waits for the gateway no longer */
@@ -302,7 +302,7 @@ static void what_is_being_suspended_does_not_come_back(void **state)
     assert_int_equal(closed, 1);
     on_gpu = false;
     CHECK_OK(tb_resume(k.r, NULL, 0)); /* the twin */
-    FAKE_SET(&k.f, mute[TB_SESSION_UNPUBLISH], false);
+    FAKE_SET(&k.f, mute[TB_MSG_UNPUBLISH], false);
     rank_close(&k);
 }
 
@@ -383,8 +383,8 @@ static void a_look_at_a_file_on_a_slow_disk(void **state)
     CHECK_OK(tb_register(s, &t, 1, &r));
     while (atomic_load(&looks) == 0)
         sched_yield();
-    const uint32_t renewed = fake_seen(&f, TB_SESSION_RENEW);
-    fake_wait_seen(&f, TB_SESSION_RENEW, renewed + 1); /* the session thread does not wait either */
+    const uint32_t renewed = fake_seen(&f, TB_MSG_RENEW);
+    fake_wait_seen(&f, TB_MSG_RENEW, renewed + 1); /* the session thread does not wait either */
     assert_int_equal(pthread_create(&thread, NULL, unregister, r), 0);
     while (!is_ending(s, r))
         sched_yield();

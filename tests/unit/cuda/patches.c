@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/codec/sparse.h"
+#include "base/layout/dtype.h"
 #include "unit/check.h"
 #include "unit/cuda/fake_cuda.h"
 #include "unit/cuda/fake_device.h"

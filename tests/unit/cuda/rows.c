@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/layout/chunk_cut.h"
 #include "base/log.h"
 #include "unit/caught_log.h"
 #include "unit/check.h"

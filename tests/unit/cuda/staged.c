@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "intra/fabric/fabric_exports.h"
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"
@@ -139,7 +140,7 @@ static void a_release_gives_the_gpu_its_memory_back(void **state)
     const struct fake_cuda_counts one = fake_cuda_counts();
     assert_true(one.allocations > before.allocations);
     assert_int_equal(one.pinned, before.pinned); /* no host memory is for the version */
-    fake_wait_seen(&w.f, TB_SESSION_EXPORT, 1);
+    fake_wait_seen(&w.f, TB_MSG_EXPORT, 1);
     assert_int_equal(w.f.exported.export_id, 0); /* nobody is sent here */
     activate(&w, 1);
     publish(&w, 2);
@@ -302,10 +303,10 @@ static void contradictions_are_refused(void **state)
 static uint8_t *stage_all_but_one(struct world *w, struct fake_version *v)
 {
     uint8_t *byte = &v->shards[0].bytes[GPU_WORKER_BIG / 2];
-    const uint32_t before = fake_seen(&w->f, TB_SESSION_CHUNK_BAD);
+    const uint32_t before = fake_seen(&w->f, TB_MSG_CHUNK_BAD);
     *byte ^= 1;
     CHECK_STATUS(tb_stage(w->sub, &w->uid, 0), TB_AGAIN);
-    fake_wait_seen(&w->f, TB_SESSION_CHUNK_BAD, before + 1);
+    fake_wait_seen(&w->f, TB_MSG_CHUNK_BAD, before + 1);
     const uint32_t all = v->shards[0].manifest.chunk_count;
     while (status_of(w, "\"held_chunks\":") < all - 1)
         CHECK_STATUS(tb_stage(w->sub, &w->uid, 10), TB_AGAIN);
@@ -340,7 +341,7 @@ static void a_cut_costs_nothing_that_is_held(void **state)
     const uint64_t before = status_of(&w, "\"read_bytes\":");
     assert_true(before > bytes / 2 && before < bytes);
     tb_export_close(w.f.fabric, v->export_id, 0);
-    fake_wait_seen(&w.f, TB_SESSION_HOP_LOST, 1);
+    fake_wait_seen(&w.f, TB_MSG_HOP_LOST, 1);
     FAKE_SET(&w.f, versions[v - w.f.versions].exported, false);
     fake_land(&w.f, 1); /* as it was sealed */
     fake_plan(&w.f, 1, 1);
@@ -390,12 +391,12 @@ static void a_suspended_gpu_keeps_no_version(void **state)
             stage(&w);
         else
             byte = stage_all_but_one(&w, v);
-        const uint32_t released = fake_seen(&w.f, TB_SESSION_RELEASE);
+        const uint32_t released = fake_seen(&w.f, TB_MSG_RELEASE);
         CHECK_OK(tb_suspend(w.rank.r));
         CHECK_OK(tb_suspend(w.rollout.r));
         assert_int_equal(fake_cuda_counts().allocations, 0);
         assert_int_equal(fake_cuda_counts().streams, 0);
-        fake_wait_seen(&w.f, TB_SESSION_RELEASE, released + 1);
+        fake_wait_seen(&w.f, TB_MSG_RELEASE, released + 1);
         fake_go(&w.f, 1);
         CHECK_STATUS(tb_activate(w.sub, &w.uid, NULL), TB_BAD_STATE);
         if (!whole) *byte ^= 1;
@@ -441,16 +442,16 @@ static void a_switch_finds_out_that_its_version_went(void **state)
     publish(&w, 1);
     stage(&w);
     fake_go(&w.f, 1);
-    FAKE_SET(&w.f, mute[TB_SESSION_ACTIVATE], true); /* then the go that was heard is good, after a second */
+    FAKE_SET(&w.f, mute[TB_MSG_ACTIVATE], true); /* then the go that was heard is good, after a second */
     struct switching s = {.w = &w};
-    const uint32_t asked = fake_seen(&w.f, TB_SESSION_ACTIVATE);
+    const uint32_t asked = fake_seen(&w.f, TB_MSG_ACTIVATE);
     assert_int_equal(pthread_create(&thread, NULL, switch_run, &s), 0);
-    fake_wait_seen(&w.f, TB_SESSION_ACTIVATE, asked + 1);
+    fake_wait_seen(&w.f, TB_MSG_ACTIVATE, asked + 1);
     CHECK_OK(tb_suspend(w.rollout.r));
     CHECK_OK(tb_resume(w.rollout.r, NULL, 0));
     pthread_join(thread, NULL);
     CHECK_STATUS(s.status, TB_BAD_STATE);
-    FAKE_SET(&w.f, mute[TB_SESSION_ACTIVATE], false);
+    FAKE_SET(&w.f, mute[TB_MSG_ACTIVATE], false);
     stage(&w);
     activate(&w, 1);
     world_close(&w);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout/dtype.h"
 #include "unit/check.h"
 
 uint8_t *step_memory(size_t bytes)

@@ -113,9 +113,9 @@ static void a_copy_of_a_device_is_pinned_once(void **state)
 
 static uint8_t found_of(struct world *w, uint32_t count)
 {
-    const struct tb_session_doubt m = {.uid = fake_version(&w->f, 1)->key.uid};
+    const struct tb_msg_doubt m = {.uid = fake_version(&w->f, 1)->key.uid};
     fake_doubt(&w->f, 0, &m);
-    fake_wait_seen(&w->f, TB_SESSION_DOUBTED, count);
+    fake_wait_seen(&w->f, TB_MSG_DOUBTED, count);
     pthread_mutex_lock(&w->f.lock);
     const uint8_t found = w->f.doubted.found;
     pthread_mutex_unlock(&w->f.lock);
@@ -141,7 +141,7 @@ static void a_damaged_copy_of_a_device_is_made_again(void **state)
     (void)state;
     struct world w;
     packed_copy(published_in_place(&w))[1234] ^= 1;
-    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_MENDED);
+    assert_int_equal(found_of(&w, 1), TB_MSG_FOUND_MENDED);
     fake_land(&w.f, 1);
     assert_memory_equal(fake_version(&w.f, 1)->shards[0].bytes, w.rank.big_truth, GPU_WORKER_BIG);
     world_close(&w);
@@ -158,16 +158,16 @@ static void a_damaged_copy_waits_for_no_pass(void **state)
     tb_session_lock(w.rank.s);
     w.rank.r->passes++;
     tb_session_unlock(w.rank.s);
-    const struct tb_session_doubt m = {.uid = fake_version(&w.f, 1)->key.uid};
+    const struct tb_msg_doubt m = {.uid = fake_version(&w.f, 1)->key.uid};
     fake_doubt(&w.f, 0, &m);
     struct tb_run_info run = {.struct_bytes = sizeof run};
     for (int i = 0; i < 2; i++)
         CHECK_OK(tb_run_join(w.rank.s, "policy", "", &run));
-    assert_int_equal(fake_seen(&w.f, TB_SESSION_DOUBTED), 0);
+    assert_int_equal(fake_seen(&w.f, TB_MSG_DOUBTED), 0);
     tb_session_lock(w.rank.s);
     w.rank.r->passes--;
     tb_session_unlock(w.rank.s);
-    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_MENDED);
+    assert_int_equal(found_of(&w, 1), TB_MSG_FOUND_MENDED);
     world_close(&w);
 }
 
@@ -179,7 +179,7 @@ static void a_damaged_copy_of_what_changed_is_told(void **state)
     packed_copy(published_in_place(&w))[1234] ^= 1;
     w.rank.big_truth[77]++;
     fake_cuda_write(w.rank.big, w.rank.big_truth, GPU_WORKER_BIG);
-    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_SPOILED);
+    assert_int_equal(found_of(&w, 1), TB_MSG_FOUND_SPOILED);
     assert_int_not_equal(packed_copy(&w)[77], w.rank.big_truth[77]);
     world_close(&w);
 }
@@ -192,7 +192,7 @@ static void a_good_copy_of_what_changed_stays(void **state)
     published_in_place(&w);
     w.rank.big_truth[77]++;
     fake_cuda_write(w.rank.big, w.rank.big_truth, GPU_WORKER_BIG);
-    assert_int_equal(found_of(&w, 1), TB_SESSION_FOUND_GOOD);
+    assert_int_equal(found_of(&w, 1), TB_MSG_FOUND_GOOD);
     world_close(&w);
 }
 
@@ -410,7 +410,7 @@ static void a_publish_that_the_driver_refuses_is_no_version(void **state)
             if (status != TB_OK) {
                 assert_true(failed);
                 CHECK_STATUS(status, TB_SITE_IO);
-                assert_int_equal(fake_seen(&w.f, TB_SESSION_SEAL), 0);
+                assert_int_equal(fake_seen(&w.f, TB_MSG_SEAL), 0);
                 CHECK_OK(gpu_worker_publish(&w.rank, 1, TB_PUBLISH_SHADOW));
             }
             /* Else it was refused only that memory is pinned, which costs no version. */
@@ -444,7 +444,7 @@ static void an_activate_that_the_driver_refuses_is_none(void **state)
             }
             CHECK_STATUS(status, TB_SITE_IO);
             assert_non_null(strstr(tb_last_error(), "until tb_activate returns TB_OK"));
-            assert_int_equal(fake_seen(&w.f, TB_SESSION_ACTIVATED), 0);
+            assert_int_equal(fake_seen(&w.f, TB_MSG_ACTIVATED), 0);
         }
         assert_true(gpu_worker_holds(&w.rollout, &fake_device, &w.rank));
         world_close(&w);
@@ -455,9 +455,9 @@ static void an_activate_that_the_driver_refuses_is_none(void **state)
 static struct tb_id announced(struct world *w)
 {
     fake_go_away(&w->f, w->rollout.s);
-    const uint32_t before = fake_seen(&w->f, TB_SESSION_SUBSCRIBE);
+    const uint32_t before = fake_seen(&w->f, TB_MSG_SUBSCRIBE);
     fake_away(&w->f, false);
-    fake_wait_seen(&w->f, TB_SESSION_SUBSCRIBE, before + 1);
+    fake_wait_seen(&w->f, TB_MSG_SUBSCRIBE, before + 1);
     return fake_active(&w->f, "rollout0");
 }
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "intra/transport/transport_words.h"
 #include "unit/check.h"
 #include "unit/client/fake_gateway.h"
 #include "unit/cuda/fake_cuda.h"

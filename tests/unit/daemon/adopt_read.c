@@ -22,7 +22,7 @@
 struct world {
     char dir[SCRATCH_BYTES], file[192], arena_path[192];
     uint8_t *bytes;
-    struct tb_manifest manifests[2]; /* of versions 2 and 1: the newer first, as adopt.c has them */
+    struct tb_manifest manifests[2]; /* of versions 2 and 1: the newer first, as adoption.c has them */
     void *memory[2];
     struct tb_arena *arena;
     struct tb_adopt_reading r;

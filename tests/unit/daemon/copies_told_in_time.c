@@ -5,7 +5,7 @@
  * Covers: gateway/daemon/sessions/sessions.c */
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
 #include "gateway/catalog/sites.h"
@@ -128,13 +128,13 @@ static bool rank_has_it(struct sealed *s)
 static void rank_unpublishes(struct sealed *s, struct tb_worker_session *rank)
 {
     uint8_t bytes[64];
-    const struct tb_session_unpublish m = {
+    const struct tb_msg_unpublish m = {
         .uid = s->made.key.uid, .shard = TB_CATALOG_ALL_SHARDS, .drain_ms = 3600000};
     struct tb_writer w;
     *rank = (struct tb_worker_session){.d = s->home.d, .id = s->rank};
     tb_writer_init(&w, bytes, sizeof bytes);
-    tb_session_unpublish_encode(&m, &w);
-    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = 1};
+    tb_msg_unpublish_encode(&m, &w);
+    struct tb_wire_frame frame = {.type = TB_MSG_UNPUBLISH, .request = 1};
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_worker_unpublish_frame(rank, &frame));
     tb_free(rank->unpublishes);

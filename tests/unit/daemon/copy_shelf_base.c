@@ -5,7 +5,6 @@
  * Covers: gateway/daemon/copies/copy_shelf.c */
 #include <string.h>
 
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/copies.h"

@@ -12,7 +12,7 @@
 struct worker *worker_new(struct home *h, const char *name)
 {
     struct tb_reader r;
-    struct tb_session_hello hello = {.protocol = TB_SESSION_PROTOCOL};
+    struct tb_msg_hello hello = {.protocol = TB_MSG_PROTOCOL};
     struct worker *w = calloc(1, sizeof *w);
     assert_non_null(w);
     w->home = h;
@@ -20,9 +20,9 @@ struct worker *worker_new(struct home *h, const char *name)
     CHECK_OK(tb_name_set(&hello.name, name));
     CHECK_OK(tb_name_set(&hello.host, "host"));
     const uint64_t request = worker_request(w);
-    tb_session_hello_encode(&hello, worker_begin(w, TB_SESSION_HELLO, request, 4096));
+    tb_msg_hello_encode(&hello, worker_begin(w, TB_MSG_HELLO, request, 4096));
     worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_WELCOME);
+    assert_int_equal(worker_answer(w, request, &r), TB_MSG_WELCOME);
     return w;
 }
 
@@ -101,7 +101,7 @@ uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_o
             read_more(w);
             continue;
         }
-        w->plans += type == TB_SESSION_PLAN;
+        w->plans += type == TB_MSG_PLAN;
         memcpy(payload, w->in + TB_WIRE_HEADER_BYTES, bytes - TB_WIRE_HEADER_BYTES);
         memmove(w->in, w->in + bytes, w->used -= bytes);
         if (of != request) continue;
@@ -113,17 +113,33 @@ uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_o
 enum tb_status worker_reply(struct worker *w, uint64_t request)
 {
     struct tb_reader r;
-    struct tb_session_reply reply = {0};
-    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_REPLY);
-    CHECK_OK(tb_session_reply_decode(&r, &reply));
-    return tb_session_status_get(reply.status_negated);
+    struct tb_msg_reply reply = {0};
+    assert_int_equal(worker_answer(w, request, &r), TB_MSG_REPLY);
+    CHECK_OK(tb_msg_reply_decode(&r, &reply));
+    return tb_msg_status_get(reply.status_negated);
 }
 
 void worker_sync(struct worker *w)
 {
     const uint64_t request = worker_request(w);
-    const struct tb_session_unsubscribe none = {.subscription = 4711};
-    tb_session_unsubscribe_encode(&none, worker_begin(w, TB_SESSION_UNSUBSCRIBE, request, 64));
+    const struct tb_msg_unsubscribe none = {.subscription = 4711};
+    tb_msg_unsubscribe_encode(&none, worker_begin(w, TB_MSG_UNSUBSCRIBE, request, 64));
     worker_send(w);
     CHECK_STATUS(worker_reply(w, request), TB_NOT_FOUND);
+}
+
+struct tb_id worker_run_open(struct worker *w, const char *key)
+{
+    struct tb_reader r;
+    struct tb_msg_run m = {.run_order = 0};
+    struct tb_msg_run_open q = {.was_order = 0};
+    CHECK_OK(tb_name_set(&q.model, "policy"));
+    assert_true(strlen(key) < sizeof q.key.text);
+    memcpy(q.key.text, key, strlen(key));
+    const uint64_t request = worker_request(w);
+    tb_msg_run_open_encode(&q, worker_begin(w, TB_MSG_RUN_OPEN, request, 4096));
+    worker_send(w);
+    assert_int_equal(worker_answer(w, request, &r), TB_MSG_RUN);
+    CHECK_OK(tb_msg_run_decode(&r, &m));
+    return m.run;
 }

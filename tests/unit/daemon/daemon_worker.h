@@ -31,6 +31,8 @@ uint64_t worker_request(struct worker *w); /* a fresh number */
 uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_out);
 /* The status of a REPLY that answers. */
 enum tb_status worker_reply(struct worker *w, uint64_t request);
+/* Opens a run of the model "policy" under that key. */
+struct tb_id worker_run_open(struct worker *w, const char *key);
 /* Everything said before has been heard. */
 void worker_sync(struct worker *w);
 

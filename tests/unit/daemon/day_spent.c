@@ -14,6 +14,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
+#include "wan/link/links_stats.h"
 
 #define PEERS_MAX 2u
 

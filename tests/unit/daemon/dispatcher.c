@@ -4,11 +4,12 @@
  * Covers: gateway/daemon/dispatcher.c gateway/daemon/persist.c gateway/daemon/catalog_todos.c */
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

@@ -5,10 +5,11 @@
 #include <stdio.h>
 
 #include "gateway/daemon/links/found_streams.h"
-#include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
+#include "wan/link/links_stats.h"
 
 #define NORTH 0u
 #define WEST  1u

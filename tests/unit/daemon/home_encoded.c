@@ -4,12 +4,13 @@
  * Covers: gateway/daemon/copies/home_landing.c gateway/daemon/copies/copies_check.c */
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_reserve.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "intra/fabric/fabric_hops.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

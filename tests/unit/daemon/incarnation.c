@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_links.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"

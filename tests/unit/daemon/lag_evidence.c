@@ -11,6 +11,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
+#include "wan/link/links_stats.h"
 
 /* The link to every peer, as the links say. */
 static bool up;

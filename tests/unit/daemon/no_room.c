@@ -2,7 +2,7 @@
  * again when they are others. A crossing that fails again and again has one line, too.
  *
  * Covers: gateway/daemon/links/crossing_room.c gateway/daemon/links/crossings.c
- * Covers: gateway/daemon/links/crossing_told.c gateway/daemon/daemon_check.c */
+ * Covers: gateway/daemon/links/crossing_failure_log.c gateway/daemon/daemon_check.c */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,6 +16,7 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
+#include "wan/link/links_stats.h"
 
 #define LOG_BYTES_MAX 65536u
 

@@ -46,29 +46,15 @@ static void end(struct sealed *s)
 static struct tb_id version_open(struct worker *w, const struct tb_id *run, uint64_t number)
 {
     struct tb_reader r;
-    struct tb_session_version m = {.bytes = 0};
-    struct tb_session_version_open q = {.run = *run, .number = number, .shard_count = 1};
+    struct tb_msg_version m = {.bytes = 0};
+    struct tb_msg_version_open q = {.run = *run, .number = number, .shard_count = 1};
     CHECK_OK(tb_name_set(&q.model, "policy"));
     const uint64_t request = worker_request(w);
-    tb_session_version_open_encode(&q, worker_begin(w, TB_SESSION_VERSION_OPEN, request, 4096));
+    tb_msg_version_open_encode(&q, worker_begin(w, TB_MSG_VERSION_OPEN, request, 4096));
     worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_VERSION);
-    CHECK_OK(tb_session_version_decode(&r, &m));
+    assert_int_equal(worker_answer(w, request, &r), TB_MSG_VERSION);
+    CHECK_OK(tb_msg_version_decode(&r, &m));
     return m.key.uid;
-}
-
-static struct tb_id run_open(struct worker *w)
-{
-    struct tb_reader r;
-    struct tb_session_run m = {.run_order = 0};
-    struct tb_session_run_open q = {.key.text = "another"};
-    CHECK_OK(tb_name_set(&q.model, "policy"));
-    const uint64_t request = worker_request(w);
-    tb_session_run_open_encode(&q, worker_begin(w, TB_SESSION_RUN_OPEN, request, 4096));
-    worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_RUN);
-    CHECK_OK(tb_session_run_decode(&r, &m));
-    return m.run;
 }
 
 /* Of a shard as large as the one whose space is still taken. */
@@ -81,13 +67,13 @@ static uint64_t say_seal(struct worker *w, const struct version *made, const str
     assert_true(head != NULL && source != NULL);
     tb_writer_init(&writer, head, head_bytes);
     tb_manifest_head_encode(m, &writer);
-    const struct tb_session_seal seal = {.uid = *uid,
-                                         .export_id = 1,
-                                         .head = {head, (uint32_t)head_bytes},
-                                         .digests = {m->digests[0].bytes, m->chunk_count * TB_DIGEST_BYTES},
-                                         .source = {source, SEAL_BYTES}};
+    const struct tb_msg_seal seal = {.uid = *uid,
+                                     .export_id = 1,
+                                     .head = {head, (uint32_t)head_bytes},
+                                     .digests = {m->digests[0].bytes, m->chunk_count * TB_DIGEST_BYTES},
+                                     .source = {source, SEAL_BYTES}};
     const uint64_t request = worker_request(w);
-    tb_session_seal_encode(&seal, worker_begin(w, TB_SESSION_SEAL, request, SEAL_BYTES + head_bytes + 65536));
+    tb_msg_seal_encode(&seal, worker_begin(w, TB_MSG_SEAL, request, SEAL_BYTES + head_bytes + 65536));
     worker_send(w);
     free(head);
     free(source);
@@ -111,7 +97,7 @@ static void a_session_parks_no_more_than_one_large_seal(void **state)
     begin(&s);
     version_make(&next, 2, 1, SEALED_SHARD_BYTES);
     struct worker *w = worker_new(&s.home, "trainer");
-    const struct tb_id run = run_open(w);
+    const struct tb_id run = worker_run_open(w, "another");
     const struct tb_id uid = version_open(w, &run, 1);
     for (uint32_t i = 0; i < SEALS; i++) {
         last = say_seal(w, &next, &uid);
@@ -121,7 +107,7 @@ static void a_session_parks_no_more_than_one_large_seal(void **state)
     }
     CHECK_STATUS(worker_reply(w, last), TB_SITE_NOMEM);
     assert_true(most >= SEAL_BYTES); /* the first ones wait */
-    assert_true(most <= TB_SESSION_FRAME_BYTES_MAX);
+    assert_true(most <= TB_MSG_FRAME_BYTES_MAX);
     worker_free(w);
     version_fini(&next);
     end(&s);
@@ -136,7 +122,7 @@ static void seals_do_not_wait_for_ever(void **state)
     begin(&s);
     version_make(&next, 2, 1, SEALED_SHARD_BYTES);
     struct worker *gone = worker_new(&s.home, "gone"), *w = worker_new(&s.home, "trainer");
-    const struct tb_id run = run_open(w);
+    const struct tb_id run = worker_run_open(w, "another");
     const struct tb_id uid = version_open(w, &run, 1);
     assert_int_equal(home_table(&s.home, "parked_seal_bytes", "used"), 0);
     (void)say_seal(gone, &next, &uid);

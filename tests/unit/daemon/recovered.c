@@ -3,7 +3,7 @@
  * catalog recovers, and evicts nothing, for a lease time.
  *
  * Covers: gateway/daemon/sessions/session_seal.c gateway/daemon/dispatcher.c */
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"

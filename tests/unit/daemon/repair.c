@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_sweep.h"
@@ -164,10 +164,10 @@ static void said(struct sealed *s, uint8_t found)
     uint8_t bytes[64];
     struct tb_writer w;
     struct tb_worker_session rank = {.d = s->home.d, .id = s->rank};
-    const struct tb_session_doubted m = {.uid = s->made.key.uid, .chunk = 1, .found = found};
+    const struct tb_msg_doubted m = {.uid = s->made.key.uid, .chunk = 1, .found = found};
     tb_writer_init(&w, bytes, sizeof bytes);
-    tb_session_doubted_encode(&m, &w);
-    struct tb_wire_frame frame = {.type = TB_SESSION_DOUBTED};
+    tb_msg_doubted_encode(&m, &w);
+    struct tb_wire_frame frame = {.type = TB_MSG_DOUBTED};
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_worker_doubted_frame(&rank, &frame));
     tb_daemon_turn(s->home.d);
@@ -204,12 +204,12 @@ static void a_rank_that_copied_again_is_read_once_more(void **state)
     (void)state;
     lacks_a_chunk(&s);
     asked(&s);
-    said(&s, TB_SESSION_FOUND_MENDED);
+    said(&s, TB_MSG_FOUND_MENDED);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_READY);
     assert_int_equal(s.home.d->counters.chunks_rotted, 1);
     assert_int_equal(s.home.d->counters.chunks_repaired, 1);
     asked(&s);
-    said(&s, TB_SESSION_FOUND_MENDED); /* P6: but not for ever */
+    said(&s, TB_MSG_FOUND_MENDED); /* P6: but not for ever */
     assert_int_equal(sealed_view(&s).state, TB_VERSION_ENDED_BROKEN);
     sealed_end(&s);
 }
@@ -220,7 +220,7 @@ static void a_rank_whose_bytes_changed_breaks_its_version(void **state)
     (void)state;
     lacks_a_chunk(&s);
     asked(&s);
-    said(&s, TB_SESSION_FOUND_SPOILED);
+    said(&s, TB_MSG_FOUND_SPOILED);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_ENDED_BROKEN);
     sealed_end(&s);
 }
@@ -248,7 +248,7 @@ static void what_was_not_asked_is_not_heard(void **state)
     lacks_a_chunk(&s);
     asked(&s);
     s.home.d->asked[0].chunk = 2;
-    said(&s, TB_SESSION_FOUND_SPOILED);
+    said(&s, TB_MSG_FOUND_SPOILED);
     assert_int_equal(sealed_view(&s).state, TB_VERSION_READY);
     assert_int_equal(s.home.d->counters.chunks_rotted, 0);
     sealed_end(&s);

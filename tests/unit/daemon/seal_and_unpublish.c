@@ -5,7 +5,7 @@
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/held_reply.c */
 #include <string.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/sites.h"
@@ -49,7 +49,7 @@ static size_t seal_encode(const struct version *v, uint32_t shard, uint8_t *out,
     tb_writer_init(&w, head, sizeof head);
     tb_manifest_head_encode(m, &w);
     assert_false(w.full);
-    const struct tb_session_seal seal = {
+    const struct tb_msg_seal seal = {
         .uid = v->key.uid,
         .shard = shard,
         .export_id = 1 + shard,
@@ -57,7 +57,7 @@ static size_t seal_encode(const struct version *v, uint32_t shard, uint8_t *out,
         .digests = {(const uint8_t *)m->digests, m->chunk_count * TB_DIGEST_BYTES},
     };
     tb_writer_init(&w, out, cap);
-    tb_session_seal_encode(&seal, &w);
+    tb_msg_seal_encode(&seal, &w);
     assert_false(w.full);
     return w.used;
 }
@@ -65,7 +65,7 @@ static size_t seal_encode(const struct version *v, uint32_t shard, uint8_t *out,
 static void seal_said(struct tb_worker_session *s, const struct version *v, uint32_t shard)
 {
     uint8_t bytes[8192];
-    struct tb_wire_frame frame = {.type = TB_SESSION_SEAL, .request = 1};
+    struct tb_wire_frame frame = {.type = TB_MSG_SEAL, .request = 1};
     tb_reader_init(&frame.payload, bytes, seal_encode(v, shard, bytes, sizeof bytes));
     CHECK_OK(tb_worker_seal_frame(s, &frame));
 }
@@ -147,14 +147,14 @@ static void manifests_over_the_limit_are_refused(void **state)
         struct worker *w = worker_new(&h, "trainer");
         const uint64_t request = worker_request(w);
         const size_t count = seal_encode(&v, 1, bytes, sizeof bytes);
-        tb_write_bytes(worker_begin(w, TB_SESSION_SEAL, request, sizeof bytes), bytes, count);
+        tb_write_bytes(worker_begin(w, TB_MSG_SEAL, request, sizeof bytes), bytes, count);
         worker_send(w);
         struct tb_reader r;
-        struct tb_session_reply reply;
-        assert_int_equal(worker_answer(w, request, &r), TB_SESSION_REPLY);
-        CHECK_OK(tb_session_reply_decode(&r, &reply));
+        struct tb_msg_reply reply;
+        assert_int_equal(worker_answer(w, request, &r), TB_MSG_REPLY);
+        CHECK_OK(tb_msg_reply_decode(&r, &reply));
         assert_int_equal(h.d->counters.seals_refused, 1 - fits);
-        assert_int_equal(tb_session_status_get(reply.status_negated), fits == 1 ? TB_OK : TB_TOO_LARGE);
+        assert_int_equal(tb_msg_status_get(reply.status_negated), fits == 1 ? TB_OK : TB_TOO_LARGE);
         if (fits == 0) {
             assert_null(tb_arena_region(h.d->arena, &v.key.uid));
             assert_null(tb_copy_find(h.d, &v.key.uid));
@@ -264,11 +264,11 @@ static void unpublish_asked(struct tb_worker_session *s, uint64_t request, const
                             uint32_t shard, uint32_t drain_ms)
 {
     uint8_t bytes[64];
-    const struct tb_session_unpublish m = {.uid = v->key.uid, .shard = shard, .drain_ms = drain_ms};
+    const struct tb_msg_unpublish m = {.uid = v->key.uid, .shard = shard, .drain_ms = drain_ms};
     struct tb_writer w;
     tb_writer_init(&w, bytes, sizeof bytes);
-    tb_session_unpublish_encode(&m, &w);
-    struct tb_wire_frame frame = {.type = TB_SESSION_UNPUBLISH, .request = request};
+    tb_msg_unpublish_encode(&m, &w);
+    struct tb_wire_frame frame = {.type = TB_MSG_UNPUBLISH, .request = request};
     tb_reader_init(&frame.payload, bytes, w.used);
     CHECK_OK(tb_worker_unpublish_frame(s, &frame));
     tb_daemon_turn(s->d);
@@ -284,8 +284,8 @@ static void memory_that_is_gone_is_no_reference(void **state)
         uint32_t shard, drain_ms;
         bool gone, waits;
     } rows[] = {
-        {0, TB_SESSION_UNPUBLISH_GONE, true, false},
-        {0, TB_SESSION_UNPUBLISH_GONE | 3600000, false, true}, /* not yet */
+        {0, TB_MSG_UNPUBLISH_GONE, true, false},
+        {0, TB_MSG_UNPUBLISH_GONE | 3600000, false, true}, /* not yet */
         {0, 0, false, false},
         {TB_CATALOG_ALL_SHARDS, UINT32_MAX, false, true},
     };
@@ -326,7 +326,7 @@ static void a_parked_seal_that_is_taken_back_is_not_sealed(void **state)
         parked_put(&h, &other, &v, 0);
         parked_put(&h, &s->id, &v, 1);
         parked_put(&h, &s->id, &v, 0);
-        unpublish_asked(s, 2, &v, all == 1 ? TB_CATALOG_ALL_SHARDS : 0, TB_SESSION_UNPUBLISH_GONE | 10000);
+        unpublish_asked(s, 2, &v, all == 1 ? TB_CATALOG_ALL_SHARDS : 0, TB_MSG_UNPUBLISH_GONE | 10000);
         const struct tb_parked_seal *p = h.d->parked;
         assert_non_null(p);
         if (all == 0) {
@@ -388,8 +388,7 @@ static void who_asks_again_waits_for_the_drain(void **state)
     for (uint64_t request = 4; request < 200; request++) /* P7 */
         unpublish_asked(s, request, &v, 0, 3600000);
     assert_int_equal(waiting(s), 64);
-    unpublish_asked(s, 2, &v, 0,
-                    TB_SESSION_UNPUBLISH_GONE); /* and now it is away: all of them are answered */
+    unpublish_asked(s, 2, &v, 0, TB_MSG_UNPUBLISH_GONE); /* and now it is away: all of them are answered */
     s = left_waiting(s, 0);
     if (s != NULL) assert_null(s->exports);
     version_fini(&v);
@@ -422,13 +421,13 @@ static void who_asks_for_all_waits_for_each(void **state)
     unpublish_asked(s, 2, &v, TB_CATALOG_ALL_SHARDS, 3600000);
     unpublish_asked(s, 3, &v, 0, 3600000);
     assert_int_equal(waiting(s), 2);
-    unpublish_asked(s, 4, &v, 1, TB_SESSION_UNPUBLISH_GONE | 3600000);
+    unpublish_asked(s, 4, &v, 1, TB_MSG_UNPUBLISH_GONE | 3600000);
     s = left_waiting(s, 2);
     if (s != NULL && tb_worker_find(h.d, &other_id) != NULL) {
         assert_int_equal(waiting(s), 2); /* all, and shard 1 */
         assert_false(has_export(s, 0));
         assert_true(has_export(s, 1));
-        unpublish_asked(s, 5, &v, 1, TB_SESSION_UNPUBLISH_GONE);
+        unpublish_asked(s, 5, &v, 1, TB_MSG_UNPUBLISH_GONE);
         s = left_waiting(s, 0);
         if (s != NULL) assert_null(s->exports);
     }

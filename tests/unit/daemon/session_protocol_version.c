@@ -19,15 +19,15 @@ static void say_hello(int fd, uint32_t protocol, uint32_t pid)
 {
     uint8_t bytes[512];
     struct tb_writer w;
-    struct tb_session_hello hello = {.protocol = protocol, .pid = pid};
+    struct tb_msg_hello hello = {.protocol = protocol, .pid = pid};
     CHECK_OK(tb_name_set(&hello.name, "rank"));
     CHECK_OK(tb_name_set(&hello.host, "host"));
     tb_writer_init(&w, bytes, sizeof bytes);
     tb_write_u32(&w, 0);
-    tb_write_u16(&w, TB_SESSION_HELLO);
+    tb_write_u16(&w, TB_MSG_HELLO);
     tb_write_u16(&w, 0);
     tb_write_u64(&w, 1);
-    tb_session_hello_encode(&hello, &w);
+    tb_msg_hello_encode(&hello, &w);
     assert_false(w.full);
     tb_write_u32_at(&w, 0, (uint32_t)(w.used - TB_WIRE_HEADER_BYTES));
     assert_int_equal(write(fd, bytes, w.used), w.used);
@@ -52,7 +52,7 @@ static uint16_t answer(struct home *h, int fd, uint8_t *bytes, size_t cap, struc
 static void another_protocol_is_refused_by_name(void **state)
 {
     (void)state;
-    static const uint32_t others[] = {TB_SESSION_PROTOCOL - 1, TB_SESSION_PROTOCOL + 1};
+    static const uint32_t others[] = {TB_MSG_PROTOCOL - 1, TB_MSG_PROTOCOL + 1};
     struct home h;
     home_new(&h);
     home_start(&h);
@@ -60,13 +60,13 @@ static void another_protocol_is_refused_by_name(void **state)
         uint8_t bytes[1024];
         char numbers[64];
         struct tb_reader r;
-        struct tb_session_reply reply;
+        struct tb_msg_reply reply;
         const int fd = home_dial(&h);
         say_hello(fd, others[i], 4711);
-        assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_REPLY);
-        CHECK_OK(tb_session_reply_decode(&r, &reply));
-        CHECK_STATUS(tb_session_status_get(reply.status_negated), TB_PEER_PROTOCOL);
-        snprintf(numbers, sizeof numbers, "protocol %d, the worker %u", TB_SESSION_PROTOCOL, others[i]);
+        assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_MSG_REPLY);
+        CHECK_OK(tb_msg_reply_decode(&r, &reply));
+        CHECK_STATUS(tb_msg_status_get(reply.status_negated), TB_PEER_PROTOCOL);
+        snprintf(numbers, sizeof numbers, "protocol %d, the worker %u", TB_MSG_PROTOCOL, others[i]);
         assert_non_null(strstr(reply.why.text, numbers));
         (void)close(fd);
     }
@@ -85,19 +85,19 @@ static void another_protocol_may_have_another_hello(void **state)
     uint8_t bytes[1024];
     struct tb_writer w;
     struct tb_reader r;
-    struct tb_session_reply reply;
+    struct tb_msg_reply reply;
     tb_writer_init(&w, bytes, sizeof bytes);
     tb_write_u32(&w, 5);
-    tb_write_u16(&w, TB_SESSION_HELLO);
+    tb_write_u16(&w, TB_MSG_HELLO);
     tb_write_u16(&w, 0);
     tb_write_u64(&w, 1);
-    tb_write_u32(&w, TB_SESSION_PROTOCOL + 1);
+    tb_write_u32(&w, TB_MSG_PROTOCOL + 1);
     tb_write_u8(&w, 7);
     const int fd = home_dial(&h);
     assert_int_equal(write(fd, bytes, w.used), w.used);
-    assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_REPLY);
-    CHECK_OK(tb_session_reply_decode(&r, &reply));
-    CHECK_STATUS(tb_session_status_get(reply.status_negated), TB_PEER_PROTOCOL);
+    assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_MSG_REPLY);
+    CHECK_OK(tb_msg_reply_decode(&r, &reply));
+    CHECK_STATUS(tb_msg_status_get(reply.status_negated), TB_PEER_PROTOCOL);
     assert_non_null(strstr(reply.why.text, "speaks session protocol"));
     assert_int_equal(h.d->counters.sessions_refused, 1);
     assert_int_equal(h.d->counters.sessions_garbled, 0);
@@ -118,12 +118,12 @@ static void a_nic_stands_above_the_pid(void **state)
                  {UINT64_C(127875000000), UINT64_C(127875000000)},
                  {UINT64_MAX, UINT64_C(127875000000)}};
     for (uint32_t i = 0; i < sizeof rates / sizeof *rates; i++) {
-        const uint32_t field = tb_session_pid_put(4194303, rates[i].said);
+        const uint32_t field = tb_msg_pid_put(4194303, rates[i].said);
         assert_int_equal(field & 4194303u, 4194303);
-        assert_int_equal(tb_session_nic_get(field), rates[i].heard);
+        assert_int_equal(tb_msg_nic_get(field), rates[i].heard);
     }
-    assert_int_equal(tb_session_pid_put(4711, 0), 4711);
-    assert_int_equal(tb_session_nic_get(4194303), 0); /* a worker of the release before */
+    assert_int_equal(tb_msg_pid_put(4711, 0), 4711);
+    assert_int_equal(tb_msg_nic_get(4194303), 0); /* a worker of the release before */
 }
 
 static void what_a_workers_nic_carries_is_known(void **state)
@@ -134,12 +134,12 @@ static void what_a_workers_nic_carries_is_known(void **state)
     home_start(&h);
     uint8_t bytes[1024];
     struct tb_reader r;
-    struct tb_session_welcome welcome;
+    struct tb_msg_welcome welcome;
     struct tb_catalog_session_view s;
     const int fd = home_dial(&h);
-    say_hello(fd, TB_SESSION_PROTOCOL, tb_session_pid_put(4711, UINT64_C(50000000000)));
-    assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_SESSION_WELCOME);
-    CHECK_OK(tb_session_welcome_decode(&r, &welcome));
+    say_hello(fd, TB_MSG_PROTOCOL, tb_msg_pid_put(4711, UINT64_C(50000000000)));
+    assert_int_equal(answer(&h, fd, bytes, sizeof bytes, &r), TB_MSG_WELCOME);
+    CHECK_OK(tb_msg_welcome_decode(&r, &welcome));
     assert_true(tb_catalog_session_get(h.d->catalog, &welcome.session, &s));
     assert_int_equal(s.session.nic_bytes_per_s, UINT64_C(50000000000));
     (void)close(fd);

@@ -2,6 +2,7 @@
  * has heard of. For each, the right is all that was missing.
  *
  * Covers: gateway/daemon/sessions/session_reply.c gateway/daemon/sessions/session_follow.c
+ * Covers: gateway/daemon/sessions/session_news.c
  * Covers: gateway/daemon/rights.c */
 #include <string.h>
 
@@ -46,9 +47,9 @@ static const struct tb_worker_session *session_of(const struct world *w)
 /* As of staging that nobody asked for: whole, or empty and in want of a source. */
 static void say_export(struct world *w, const struct tb_id *uid, bool whole)
 {
-    const struct tb_session_export m = {
+    const struct tb_msg_export m = {
         .uid = *uid, .export_id = 7, .whole = whole, .source = {(const uint8_t *)"x", 1}};
-    tb_session_export_encode(&m, worker_begin(w->worker, TB_SESSION_EXPORT, 0, 4096));
+    tb_msg_export_encode(&m, worker_begin(w->worker, TB_MSG_EXPORT, 0, 4096));
     worker_send(w->worker);
     worker_sync(w->worker);
 }
@@ -111,8 +112,8 @@ static void exports_of_nothing_are_not_kept(void **state)
 static uint16_t ask_status(struct world *w, struct tb_reader *r_out)
 {
     const uint64_t request = worker_request(w->worker);
-    tb_session_status_encode(&(struct tb_session_status){.what.text = "site"},
-                             worker_begin(w->worker, TB_SESSION_STATUS, request, 4096));
+    tb_msg_status_encode(&(struct tb_msg_status){.what.text = "site"},
+                         worker_begin(w->worker, TB_MSG_STATUS, request, 4096));
     worker_send(w->worker);
     return worker_answer(w->worker, request, r_out);
 }
@@ -121,12 +122,12 @@ static void who_has_no_right_at_all_is_not_told_what_there_is(void **state)
 {
     struct world w;
     struct tb_reader r;
-    struct tb_session_reply reply = {0};
+    struct tb_msg_reply reply = {0};
     (void)state;
     begin(&w, NOBODY);
-    assert_int_equal(ask_status(&w, &r), TB_SESSION_REPLY);
-    CHECK_OK(tb_session_reply_decode(&r, &reply));
-    CHECK_STATUS(tb_session_status_get(reply.status_negated), TB_PEER_DENIED);
+    assert_int_equal(ask_status(&w, &r), TB_MSG_REPLY);
+    CHECK_OK(tb_msg_reply_decode(&r, &reply));
+    CHECK_STATUS(tb_msg_status_get(reply.status_negated), TB_PEER_DENIED);
     end(&w);
 }
 
@@ -138,7 +139,7 @@ static void who_has_one_is(void **state)
         struct world w;
         struct tb_reader r;
         begin(&w, models[i]);
-        assert_int_equal(ask_status(&w, &r), TB_SESSION_STATUS_TEXT);
+        assert_int_equal(ask_status(&w, &r), TB_MSG_STATUS_TEXT);
         end(&w);
     }
 }

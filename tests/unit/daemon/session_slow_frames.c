@@ -71,7 +71,7 @@ static void say_part(struct speaker *s, uint32_t count, bool with_head)
     assert_non_null(bytes);
     tb_writer_init(&w, bytes, TB_WIRE_HEADER_BYTES);
     tb_write_u32(&w, FRAME_MORE);
-    tb_write_u16(&w, TB_SESSION_SEAL);
+    tb_write_u16(&w, TB_MSG_SEAL);
     tb_write_u16(&w, 0);
     tb_write_u64(&w, worker_request(s->worker));
     say(s, with_head ? bytes : bytes + TB_WIRE_HEADER_BYTES, count + (with_head ? TB_WIRE_HEADER_BYTES : 0));
@@ -109,7 +109,7 @@ static void who_trickles_is_lost(void **state)
 
 static bool queue(struct tb_worker_session *s, const uint8_t *bytes, size_t count)
 {
-    struct tb_writer *w = tb_wire_begin(s->wire, TB_SESSION_PLAN, 0, count);
+    struct tb_writer *w = tb_wire_begin(s->wire, TB_MSG_PLAN, 0, count);
     if (w == NULL) return false;
     tb_write_bytes(w, bytes, count);
     tb_wire_end(s->wire);
@@ -122,14 +122,14 @@ static void who_does_not_read_is_dropped(void **state)
 {
     (void)state;
     struct speaker s;
-    uint8_t *bytes = calloc(1, TB_SESSION_FRAME_BYTES_MAX);
+    uint8_t *bytes = calloc(1, TB_MSG_FRAME_BYTES_MAX);
     assert_non_null(bytes);
     begin(&s);
     struct tb_worker_session *session = s.home.d->sessions;
     for (uint32_t shard = 0; shard < 64; shard++)
-        assert_true(queue(session, bytes, TB_SESSION_FRAME_BYTES_MAX / 32)); /* 128 MiB of manifests */
-    assert_true(queue(session, bytes, TB_SESSION_FRAME_BYTES_MAX));
-    assert_false(queue(session, bytes, TB_SESSION_FRAME_BYTES_MAX));
+        assert_true(queue(session, bytes, TB_MSG_FRAME_BYTES_MAX / 32)); /* 128 MiB of manifests */
+    assert_true(queue(session, bytes, TB_MSG_FRAME_BYTES_MAX));
+    assert_false(queue(session, bytes, TB_MSG_FRAME_BYTES_MAX));
     while (s.home.d->sessions != NULL)
         (void)uv_run(&s.home.d->loop, UV_RUN_ONCE);
     end(&s);

@@ -13,6 +13,7 @@
 
 #include <sqlite3.h>
 
+#include "gateway/store/store_load.h"
 #include "store_world.h"
 
 static char error[256];

@@ -3,6 +3,7 @@
  * Covers: gateway/store/store.c */
 #include "gateway/store/store.h"
 
+#include "gateway/store/store_load.h"
 #include "store_world.h"
 
 /* P7: the trail is bounded; the first write of a process trims what is over. */

@@ -14,6 +14,7 @@
 
 #include <sqlite3.h>
 
+#include "gateway/store/store_load.h"
 #include "store_world.h"
 
 /* The disk: while `held`, whoever begins to write stops here. */

@@ -21,6 +21,7 @@
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "intra/fabric/fabric_exports.h"
 #include "tests/unit/arena/arena_world.h"
 #include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
@@ -52,31 +53,17 @@ static void turn_until(const struct home *h, const char *table, uint64_t rows)
     home_turn_until(h, table, rows);
 }
 
-static struct tb_id run_open(struct worker *w)
-{
-    struct tb_reader r;
-    struct tb_session_run m = {.run_order = 0};
-    struct tb_session_run_open q = {.key.text = "run"};
-    CHECK_OK(tb_name_set(&q.model, "policy"));
-    const uint64_t request = worker_request(w);
-    tb_session_run_open_encode(&q, worker_begin(w, TB_SESSION_RUN_OPEN, request, 4096));
-    worker_send(w);
-    assert_int_equal(worker_answer(w, request, &r), TB_SESSION_RUN);
-    CHECK_OK(tb_session_run_decode(&r, &m));
-    return m.run;
-}
-
 static struct tb_id version_open(struct scene *s, uint64_t number)
 {
     struct tb_reader r;
-    struct tb_session_version m = {.bytes = 0};
-    struct tb_session_version_open q = {.run = s->run, .number = number, .shard_count = 1};
+    struct tb_msg_version m = {.bytes = 0};
+    struct tb_msg_version_open q = {.run = s->run, .number = number, .shard_count = 1};
     CHECK_OK(tb_name_set(&q.model, "policy"));
     const uint64_t request = worker_request(s->trainer);
-    tb_session_version_open_encode(&q, worker_begin(s->trainer, TB_SESSION_VERSION_OPEN, request, 4096));
+    tb_msg_version_open_encode(&q, worker_begin(s->trainer, TB_MSG_VERSION_OPEN, request, 4096));
     worker_send(s->trainer);
-    assert_int_equal(worker_answer(s->trainer, request, &r), TB_SESSION_VERSION);
-    CHECK_OK(tb_session_version_decode(&r, &m));
+    assert_int_equal(worker_answer(s->trainer, request, &r), TB_MSG_VERSION);
+    CHECK_OK(tb_msg_version_decode(&r, &m));
     return m.key.uid;
 }
 
@@ -91,13 +78,12 @@ static enum tb_status seal(struct scene *s, const struct tb_id *uid, const struc
     assert_non_null(head);
     tb_writer_init(&w, head, head_bytes);
     tb_manifest_head_encode(m, &w);
-    const struct tb_session_seal q = {.uid = *uid,
-                                      .export_id = 1,
-                                      .head = {head, (uint32_t)head_bytes},
-                                      .digests = {m->digests[0].bytes, (uint32_t)digest_bytes}};
+    const struct tb_msg_seal q = {.uid = *uid,
+                                  .export_id = 1,
+                                  .head = {head, (uint32_t)head_bytes},
+                                  .digests = {m->digests[0].bytes, (uint32_t)digest_bytes}};
     const uint64_t request = worker_request(s->trainer);
-    tb_session_seal_encode(
-        &q, worker_begin(s->trainer, TB_SESSION_SEAL, request, head_bytes + digest_bytes + 4096));
+    tb_msg_seal_encode(&q, worker_begin(s->trainer, TB_MSG_SEAL, request, head_bytes + digest_bytes + 4096));
     worker_send(s->trainer);
     free(head);
     return worker_reply(s->trainer, request);
@@ -110,7 +96,7 @@ static void begin(struct scene *s)
     s->home.config->session_lease_ms = 60000; /* none ends, however slow the machine */
     home_start(&s->home);
     s->trainer = worker_new(&s->home, "trainer");
-    s->run = run_open(s->trainer);
+    s->run = worker_run_open(s->trainer, "run");
 }
 
 static void end(struct scene *s)
@@ -423,7 +409,7 @@ static void full_export_sources_name_the_worker(void **state)
 {
     (void)state;
     enum { PIECES = 4 };
-    const uint32_t bytes = 2 * TB_SESSION_FRAME_BYTES_MAX / PIECES;
+    const uint32_t bytes = 2 * TB_MSG_FRAME_BYTES_MAX / PIECES;
     struct scene s;
     const int log = begin_logged(&s);
     struct tb_worker_session *session = s.home.d->sessions;
@@ -458,10 +444,10 @@ static void unpublishes_do_not_wait_for_ever(void **state)
     begin(&s);
     for (uint64_t n = 1; n <= 8; n++) {
         const struct tb_id uid = sealed(&s, n);
-        const struct tb_session_unpublish q = {
-            .uid = uid, .shard = TB_CATALOG_ALL_SHARDS, .drain_ms = TB_SESSION_DRAIN_MS_MAX};
+        const struct tb_msg_unpublish q = {
+            .uid = uid, .shard = TB_CATALOG_ALL_SHARDS, .drain_ms = TB_MSG_DRAIN_MS_MAX};
         const uint64_t request = worker_request(s.trainer);
-        tb_session_unpublish_encode(&q, worker_begin(s.trainer, TB_SESSION_UNPUBLISH, request, 4096));
+        tb_msg_unpublish_encode(&q, worker_begin(s.trainer, TB_MSG_UNPUBLISH, request, 4096));
         worker_send(s.trainer);
         worker_sync(s.trainer);
         assert_int_equal(used(&s.home, "unpublish_waits"), 1);

@@ -188,9 +188,9 @@ static void runs_wait_within_a_bound(void **state)
         w[i] = worker_new(&s.home, "trainer");
     for (uint32_t n = 0; n < 20; n++) {
         struct worker *asks = w[n / 8];
-        struct tb_session_run_open q = {.key.text = "run"};
+        struct tb_msg_run_open q = {.key.text = "run"};
         CHECK_OK(tb_name_set(&q.model, "policy"));
-        tb_session_run_open_encode(&q, worker_begin(asks, TB_SESSION_RUN_OPEN, worker_request(asks), 4096));
+        tb_msg_run_open_encode(&q, worker_begin(asks, TB_MSG_RUN_OPEN, worker_request(asks), 4096));
         worker_send(asks);
         worker_sync(asks);
         assert_int_equal(column(&s, "run_waits", "used"), n < 16 ? n + 1 : 16);

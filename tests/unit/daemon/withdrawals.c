@@ -1,7 +1,7 @@
 /* withdrawals.c - a gateway remembers a withdrawal for which its catalog has no row, and tells
  * sites that still hold the version (P2 P3).
  *
- * Covers: gateway/daemon/links/withdrawn.c gateway/daemon/links/link_events.c */
+ * Covers: gateway/daemon/links/withdrawals.c gateway/daemon/links/link_events.c */
 #include <stdio.h>
 #include <string.h>
 

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "disk_world.h"
 #include "gateway/disk/anchor_file.h"
 #include "tests/unit/check.h"

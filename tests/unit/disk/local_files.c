@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "base/layout/tensor.h"
 #include "disk_world.h"
 #include "gateway/disk/local_files.h"
 #include "tests/unit/check.h"

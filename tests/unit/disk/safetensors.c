@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/fault.h"
+#include "base/layout/dtype.h"
 #include "gateway/disk/safetensors.h"
 
 struct file {

@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "scene.h"
 
 static const struct way ways[] = {

@@ -9,6 +9,8 @@
 
 #include "base/clock.h"
 #include "conformance.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
 
 static const struct way ways[] = {

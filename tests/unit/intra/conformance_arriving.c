@@ -10,6 +10,8 @@
 #include "base/codec/codec.h"
 #include "conformance.h"
 #include "far_place.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 
 /* Some times what may be in flight, and several words of the bitmaps. */
 #define MANY_CHUNKS 200

@@ -12,7 +12,9 @@
 
 #include "base/clock.h"
 #include "conformance.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_wire.h"
+#include "intra/transport/transport_words.h"
 
 struct false_door {
     int listener;

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "conformance.h"
+#include "intra/fabric/fabric_hops.h"
 #include "tests/unit/scratch.h"
 
 /* The source dies with half of the version read: LOST, what is held stays, another

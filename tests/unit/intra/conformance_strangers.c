@@ -11,7 +11,9 @@
 #include <unistd.h>
 
 #include "conformance.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_wire.h"
+#include "intra/transport/transport_words.h"
 
 void P8_a_token_opens_once(void **state)
 {

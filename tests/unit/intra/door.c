@@ -10,8 +10,11 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "intra/fabric/door.h"
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "intra/hop/hop_wire.h"
+#include "intra/transport/transport_words.h"
 #include "island.h"
 
 #define READS 200u /* of 3 MB each: far more than a socket takes while nobody reads */

@@ -1,7 +1,8 @@
 /* fabric.c - every allocation and system call of the fabric fails once: an answer, never a crash, a
  * leak or a wrong byte. And what a hop says of itself: by what it goes, and why.
  *
- * Covers: intra/fabric/fabric.c intra/fabric/fabric_check.c intra/hop/hop_check.c */
+ * Covers: intra/fabric/fabric.c intra/fabric/fabric_check.c intra/hop/hop_check.c
+ * Covers: intra/fabric/fabric_exports.c */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -10,7 +11,9 @@
 #include "scene.h"
 
 #include "base/fault.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop.h"
+#include "intra/transport/transport_words.h"
 
 static const struct way ways[] = {
     {.name = "shm", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},

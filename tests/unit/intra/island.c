@@ -1,5 +1,8 @@
 #include "island.h"
 #include "intra/cuda_part_trays.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
 
 #include <fcntl.h>

@@ -15,6 +15,8 @@
 #include "base/layout/manifest.h"
 #include "base/layout/place.h"
 #include "intra/fabric/fabric.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/fabric/source_descriptor.h"
 

@@ -1,4 +1,5 @@
 #include "island_far.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
 
 #include <arpa/inet.h>

@@ -10,6 +10,7 @@
 #include <uv.h>
 
 #include "intra/fabric/fabric_inside.h"
+#include "intra/fabric/fabric_queue.h"
 #include "island.h"
 
 #define JOBS 100

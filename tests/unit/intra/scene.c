@@ -4,6 +4,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
+
 bool over_network(const struct way *way)
 {
     return way->transport != TB_TRANSPORT_SHM;

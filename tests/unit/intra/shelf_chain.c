@@ -7,7 +7,10 @@
 #include <string.h>
 
 #include "base/codec/codec.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_shelf.h"
+#include "intra/transport/transport_words.h"
 #include "island.h"
 
 static const struct way tcp = {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .clear = true};

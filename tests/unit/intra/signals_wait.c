@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "base/fault.h"
+#include "base/system_calls.h"
 #include "intra/fabric/shared_memory.h"
 
 static unsigned calls, stops;

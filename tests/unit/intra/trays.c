@@ -15,12 +15,12 @@
 
 #include "base/log.h"
 #include "intra/cuda_part_trays.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
-#include "scene.h"
 #include "tests/unit/scratch.h"
+#include "trays_scene.h"
 #include "unit/cuda/fake_cuda.h"
-
-#define PATIENT_MS 60000u
 
 static const struct way device = {.name = "shm-cuda", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_DEVICE};
 static const struct way any_way = {.name = "chosen", .transport = TB_TRANSPORT_NONE, .memory = MEMORY_DEVICE};
@@ -34,23 +34,11 @@ static struct tb_hop *patient_hop(struct scene *s)
     return hop;
 }
 
-static int64_t ask(struct scene *s, enum far_op op)
-{
-    return far_do(s->owner.far, &(struct far_ask){.op = op}, NULL).value;
-}
-
 static void refuse_there(struct scene *s, const char *entry, uint32_t nth)
 {
     struct far_ask fail = {.op = FAR_DEVICE_FAIL, .a = nth};
     (void)snprintf(fail.words[0], sizeof fail.words[0], "%s", entry);
     (void)far_do(s->owner.far, &fail, NULL);
-}
-
-/* Nothing of a hop is left at either end. */
-static void check_nothing_left(struct scene *s)
-{
-    wait_until(owner_readers(&s->owner) == 0 && ask(s, FAR_DEVICE_TRAYS) == 0);
-    assert_int_equal(fake_cuda_counts().ipc, 0);
 }
 
 /* P1: with the host's copy spoilt all that is held came from the device, and is what was sealed. */
@@ -70,7 +58,7 @@ static void P1_chunks_come_from_the_device(void **state)
     assert_int_equal(stats.bytes_wasted, 0);
     assert_int_equal(stats.bytes_read, s.cargo.manifest.bytes);
     tb_hop_close(hop);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -81,14 +69,14 @@ static void P1_mapped_memory_is_read_too(void **state)
     (void)state;
     struct scene s;
     scene_open(&s, &any_way, 3, 3000004, 0);
-    (void)ask(&s, FAR_DEVICE_MAPPED);
+    (void)trays_ask(&s, FAR_DEVICE_MAPPED);
     owner_hold_all(&s.owner);
     owner_spoil_copy(&s.owner);
     struct tb_hop *hop = patient_hop(&s);
     tale_wait_whole(&s.tale);
     assert_int_equal(told(&s.tale).transport, TB_TRANSPORT_CUDA);
     tb_hop_close(hop);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -130,7 +118,7 @@ static void P1_what_was_written_to_is_never_held(void **state)
     assert_true(told(&s.tale).bad_twice);
     assert_false(tb_place_held(&s.hold.place, 1));
     tb_hop_close(hop);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -153,7 +141,7 @@ static void P6_what_the_readers_driver_refuses_costs_no_chunk(void **state)
             assert_int_equal(told(&s.tale).bad, 0);
             fake_cuda_fail(NULL, 0, CUDA_SUCCESS);
             tb_hop_close(hop);
-            check_nothing_left(&s);
+            trays_check_nothing_left(&s);
             scene_close(&s);
         }
     }
@@ -181,13 +169,13 @@ static void P6_what_the_sources_driver_refuses_costs_no_chunk(void **state)
             tale_wait_whole(&s.tale);
             tb_hop_stats(hop, &stats);
             assert_int_equal(told(&s.tale).bad, 0);
-            if (ask(&s, FAR_DEVICE_FAILED) && e < 4) {
+            if (trays_ask(&s, FAR_DEVICE_FAILED) && e < 4) {
                 assert_int_equal(stats.transport, TB_TRANSPORT_SHM);
                 assert_int_equal(stats.why, TB_WHY_GPU_NO_TRAY);
             }
             refuse_there(&s, "", 0);
             tb_hop_close(hop);
-            check_nothing_left(&s);
+            trays_check_nothing_left(&s);
             scene_close(&s);
         }
     }
@@ -243,11 +231,11 @@ static void P6_a_reader_that_stands_still_keeps_its_tray_alone(void **state)
     owner_log_catch(&s.owner);
     owner_revoke(&s.owner, 0); /* returns: the memory is its owner's */
     assert_int_equal(owner_log_lines(&s.owner, "door.reader_stands_still", "memory_is_the_owners"), 1);
-    assert_int_equal(ask(&s, FAR_DEVICE_TRAYS), 1);
+    assert_int_equal(trays_ask(&s, FAR_DEVICE_TRAYS), 1);
     assert_int_equal(kill(child, SIGCONT), 0);
     assert_int_equal(waitpid(child, &code, 0), child);
     assert_true(WIFEXITED(code) && WEXITSTATUS(code) == 0);
-    wait_until(ask(&s, FAR_DEVICE_TRAYS) == 0);
+    wait_until(trays_ask(&s, FAR_DEVICE_TRAYS) == 0);
     owner_log_release(&s.owner);
     close(pipes[0]);
     close(pipes[1]);
@@ -289,7 +277,7 @@ static void P6_no_hop_waits_for_its_driver_for_ever(void **state)
     int tries = 1;
     while (!arrives_while_the_driver_stands(&s))
         assert_true(tries++ < 20);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -323,7 +311,7 @@ static void P6_drivers_that_stand_leave_a_thread(void **state)
         assert_true(tries < 40);
     }
     fake_cuda_hold(NULL);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -346,7 +334,7 @@ static void P6_a_hop_ends_while_its_driver_stands(void **state)
     tb_hop_close(hop);
     owner_stand_still(&s.owner, false);
     fake_cuda_hold(NULL);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 

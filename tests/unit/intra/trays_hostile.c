@@ -10,29 +10,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/layout/chunk_cut.h"
 #include "base/log.h"
 #include "intra/cuda_part_trays.h"
+#include "intra/fabric/fabric_hops.h"
 #include "intra/hop/hop_wire.h"
+#include "intra/transport/transport_words.h"
 #include "island_device.h"
-#include "scene.h"
 #include "tests/unit/scratch.h"
+#include "trays_scene.h"
 #include "unit/cuda/fake_cuda.h"
 
-#define PATIENT_MS 60000u
-
 static const struct way device = {.name = "shm-cuda", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_DEVICE};
-
-static int64_t ask(struct scene *s, enum far_op op)
-{
-    return far_do(s->owner.far, &(struct far_ask){.op = op}, NULL).value;
-}
-
-/* Nothing of a hop is left at either end. */
-static void check_nothing_left(struct scene *s)
-{
-    wait_until(owner_readers(&s->owner) == 0 && ask(s, FAR_DEVICE_TRAYS) == 0);
-    assert_int_equal(fake_cuda_counts().ipc, 0);
-}
 
 static struct sockaddr_un local(const char *door, socklen_t *bytes_out)
 {
@@ -112,7 +101,7 @@ static void P7_hostile_requests_for_trays_are_refused(void **state)
         wait_until(owner_log_lines(&s.owner, "door.refused", "peer_garbled") == i + 1);
         close(fd);
     }
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     owner_log_release(&s.owner);
     scene_close(&s);
 }
@@ -131,9 +120,9 @@ static void P7_who_hangs_up_unheard_leaves_no_tray(void **state)
         say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PING});
         wait_until(owner_readers(&s.owner) == 0);
         close(fd);
-        wait_until(ask(&s, FAR_DEVICE_TRAYS) == 0);
+        wait_until(trays_ask(&s, FAR_DEVICE_TRAYS) == 0);
     }
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -155,7 +144,7 @@ static void P1_a_chunk_of_any_size_is_filled(void **state)
     assert_int_equal(told_of.type, TB_HOP_ANSWER_FILLED);
     assert_int_equal(told_of.bytes, 1);
     close(fd);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 
@@ -181,10 +170,10 @@ static void P7_trays_are_bounded(void **state)
         given += told_of.a != 0;
     }
     assert_int_equal(given, 8);
-    assert_int_equal(ask(&s, FAR_DEVICE_TRAYS), given);
+    assert_int_equal(trays_ask(&s, FAR_DEVICE_TRAYS), given);
     for (int i = 0; i < READERS; i++)
         close(fds[i]);
-    check_nothing_left(&s);
+    trays_check_nothing_left(&s);
     scene_close(&s);
 }
 

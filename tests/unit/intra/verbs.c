@@ -16,6 +16,10 @@
 
 #include "base/clock.h"
 #include "far_place.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/transport/transport_words.h"
 #include "tests/unit/scratch.h"
 #include "verbs_suite.h"
 

@@ -7,6 +7,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "intra/fabric/fabric_exports.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/transport/transport_words.h"
 #include "verbs_suite.h"
 
 #define OTHER_EXPORT 9u

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "intra/fabric/fabric_hops.h"
+#include "intra/fabric/fabric_queue.h"
+#include "intra/transport/transport_words.h"
 #include "verbs_suite.h"
 
 struct loads {

@@ -1,6 +1,7 @@
 /* chan.c - one channel from dial to on_closed, plain and with TLS: who hears what, in which
  * order (P8, P10).
- * Covers: base/net/chan.c base/net/chan_bytes.c */
+ * Covers: base/net/chan.c base/net/chan_bytes.c
+ * Covers: base/net/chan_facts.c */
 #include "base/net/chan.h"
 
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <unistd.h>
 
 #include "base/fault.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "net_world.h"
 
 /* Both ends trust one ephemeral context: identities are the subject of tls.c. */

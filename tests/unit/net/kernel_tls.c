@@ -11,6 +11,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "net_world.h"
 
 #define EAST  "tombolo://east/gw"

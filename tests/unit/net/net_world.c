@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "tests/unit/scratch.h"
 
 static void on_tick(uv_timer_t *timer)

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "base/net/pki.h"
 #include "base/net/wire.h"

@@ -12,6 +12,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/tls_context.h"
 #include "forged_certificate.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "base/net/tls_context.h"
 #include "records_world.h"
 

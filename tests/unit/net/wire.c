@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "net_world.h"
 
 struct post {

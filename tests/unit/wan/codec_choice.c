@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/layout/dtype.h"
 #include "tests/unit/check.h"
 
 static void the_link_decides(void **state)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tests/unit/check.h"
+#include "wan/send/codec_pace.h"
 
 static void a_link_says_how_deltas_are_best_encoded(void **state)
 {

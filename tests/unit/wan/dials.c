@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "tests/unit/check.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"

@@ -10,6 +10,7 @@
 #include "base/bitmap.h"
 #include "base/fault.h"
 #include "tests/unit/check.h"
+#include "wan/send/encoded_chunks_chain.h"
 
 #define CHUNKS 10u
 

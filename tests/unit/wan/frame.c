@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/layout/chunk_cut.h"
 #include "tests/unit/check.h"
 
 /* For each message: a sample comes back equal; every truncation and one byte more is refused.

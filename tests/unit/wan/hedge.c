@@ -8,6 +8,7 @@
 
 #include "small_places.h"
 #include "tests/unit/check.h"
+#include "wan/send/outbound_parcels.h"
 
 #define CHUNKS   200u
 #define CHUNK    (1u << 20)

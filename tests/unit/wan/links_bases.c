@@ -2,7 +2,7 @@
  * chunk comes whole.
  *
  * Covers: wan/stream/stream_send.c wan/stream/stream_copy.c wan/link/traffic/link_send.c
- * Covers: wan/link/traffic/link_land.c */
+ * Covers: wan/link/traffic/link_landings.c */
 #include "links_versions.h"
 
 #include <string.h>
@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "check.h"
 #include "wan/frame/frame.h"
+#include "wan/link/links_stats.h"
 #include "wan/send/encoded_chunks.h"
 
 /* Half of v2's chunks are those of v1, the others differ in one element of a hundred. */

@@ -5,6 +5,7 @@
 #include "base/net/tcp.h"
 #include "check.h"
 #include "links_world.h"
+#include "wan/link/links_stats.h"
 
 static struct tb_tcp_ceilings kernel;
 static int reads; /* of both sites, which share the loop: each reads about once a second */

@@ -11,7 +11,9 @@
 
 #include "base/clock.h"
 #include "check.h"
+#include "wan/link/links_stats.h"
 #include "wan/send/encoded_chunks.h"
+#include "wan/send/encoded_chunks_chain.h"
 
 #define VERSIONS 6u /* of which west holds the first */
 #define BYTES    (8u << 20)

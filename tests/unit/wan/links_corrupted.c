@@ -1,8 +1,9 @@
 /* links_corrupted.c - a chunk that changed after it was sealed is refused, and asked for again.
  *
- * Covers: wan/link/traffic/link_land.c wan/stream/stream_receive.c */
+ * Covers: wan/link/traffic/link_landings.c wan/stream/stream_receive.c */
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_limits.h"
 
 /* P1, P10: bytes that changed after their digest are refused, counted and asked for again; when
  * that does not help the landing fails. */

@@ -7,6 +7,7 @@
 #include "links_world.h"
 
 #include "check.h"
+#include "wan/link/links_limits.h"
 
 /* However busy the machine is, one session lasts from beginning to end. */
 static void be_patient(struct site *s)

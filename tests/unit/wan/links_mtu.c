@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "check.h"
 #include "wan/link/link.h"

@@ -7,9 +7,12 @@
 
 #include <string.h>
 
+#include "base/layout/version_key.h"
 #include "check.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/traffic/ask_table.h"
 
 #define NEVER_MS 3600000u

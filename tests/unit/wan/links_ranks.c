@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/layout/version_key.h"
+#include "wan/link/links_stats.h"
 #include "wan/send/encoded_chunks.h"
 
 /* News of a rank from a time to come: what it still makes is awaited for as long as a test

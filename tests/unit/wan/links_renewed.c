@@ -1,13 +1,14 @@
 /* links_renewed.c - how few round trips a session takes that follows another one (P6): a gateway
  * against an acceptor that answers HELLO when the test wants it.
  *
- * Covers: wan/link/session/link_up.c wan/link/streams/streams_ahead.c wan/link/links.c */
+ * Covers: wan/link/session/link_session_life.c wan/link/streams/streams_ahead.c wan/link/links.c */
 #include "links_world.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/net/chan_facts.h"
 #include "base/net/listen.h"
 #include "check.h"
 #include "wan/frame/frame.h"

@@ -1,12 +1,13 @@
 /* links_resume.c - a crossing that is cut, slowed, stopped or restarted goes on, and repeats
  * nothing.
  *
- * Covers: wan/link/traffic/link_move.c wan/link/traffic/landing_table.c
+ * Covers: wan/link/traffic/link_traffic_turn.c wan/link/traffic/landing_table.c
  * Covers: wan/link/traffic/crossing_table.c wan/send/feed_gifts.c */
 #include <string.h>
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_stats.h"
 
 /* P5: streams are cut again and again; what was acknowledged is not sent again, and it arrives
  * whole. */

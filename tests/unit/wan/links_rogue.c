@@ -5,10 +5,12 @@
  * Covers: wan/link/session/link_frames.c wan/link/session/link_conn.c
  * Covers: wan/link/traffic/ask_table.c wan/link/traffic/links_tables.c
  * Covers: wan/link/links_table_counts.c wan/link/traffic/link_manifest.c
- * Covers: wan/link/traffic/link_serve.c */
+ * Covers: wan/link/traffic/link_manifest_pages.c */
 #include "rogue.h"
 
 #include "check.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/link/path/segment.h"
 
 static void before_hello(void (*say)(struct rogue *r), enum tb_status why)

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "check.h"
 #include "wan/send/inbound.h"
 

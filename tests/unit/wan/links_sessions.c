@@ -1,13 +1,14 @@
 /* links_sessions.c - which sessions begin: certificates, identities, incarnations, two dials at
  * once.
  *
- * Covers: wan/link/session/link_up.c wan/link/session/link_frames.c
+ * Covers: wan/link/session/link_session_life.c wan/link/session/link_frames.c
  * Covers: wan/link/session/link_control.c wan/link/links_options.c */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_stats.h"
 
 /* Both dial; one session stays: the one that the lexically smaller URI dialled. */
 static void of_two_sessions_one_stays(void **state)

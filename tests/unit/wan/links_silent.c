@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "wan/link/links_messages.h"
 
 #define PIPE_ENDS_MAX 2048 /* a busy machine is silent too, and each session that takes over has ten */
 

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_stats.h"
 
 static void a_loop_is_a_core(void **state)
 {

@@ -5,6 +5,8 @@
  * Covers: wan/link/traffic/link_runs.c wan/link/traffic/link_state.c */
 #include "check.h"
 #include "links_world.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 
 static struct {
     struct tb_links_run run;

@@ -2,13 +2,14 @@
  * same at the other end.
  *
  * Covers: wan/link/links.c wan/link/links_wake.c wan/link/traffic/link_versions.c
- * Covers: wan/link/traffic/announced.c wan/link/traffic/link_share.c
+ * Covers: wan/link/traffic/announced_versions.c wan/link/traffic/link_share.c
  * Covers: wan/link/traffic/word_frames.c wan/link/traffic/link_traffic.c wan/link/links_check.c
  * Covers: wan/link/session/link_session_check.c wan/link/traffic/traffic_check.c */
 #include <string.h>
 
 #include "check.h"
 #include "links_pair.h"
+#include "wan/link/links_messages.h"
 
 /* P1: what arrives is what was sealed, bit for bit, also by zstd; and each side
  * knows that it did. */

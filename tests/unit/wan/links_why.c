@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "check.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_stats.h"
 
 struct two {
     struct links_world w;

@@ -8,9 +8,15 @@
 #include <unistd.h>
 
 #include "base/bitmap.h"
+#include "base/layout/tensor.h"
+#include "base/layout/version_key.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
+#include "wan/stream/stream_life.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

@@ -8,6 +8,7 @@
 #include "net_world.h"
 
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 #define SHARDS_MAX   4
 #define SITES_MAX    4

@@ -1,6 +1,7 @@
 /* outbound.c - which chunks go next, which are on their way, and by whose word that ends.
  *
- * Covers: wan/send/outbound.c */
+ * Covers: wan/send/outbound.c
+ * Covers: wan/send/base_chunks.c */
 #include "wan/send/outbound.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "small_places.h"
 #include "tests/unit/check.h"
+#include "wan/send/outbound_parcels.h"
 
 struct fixture {
     struct small_place shards[2];

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/net/chan_bytes.h"
+#include "base/net/chan_facts.h"
 #include "check.h"
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)

@@ -9,9 +9,10 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/net/chan_facts.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_why.h"

@@ -2,7 +2,7 @@
 #ifndef TB_WAN_LINK_DIAL_H
 #define TB_WAN_LINK_DIAL_H
 
-#include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "base/net/wire.h"
 #include "wan/link/links.h"
 

@@ -3,8 +3,9 @@
 #define TB_WAN_LINK_PATH_H
 
 #include "base/dial_race.h"
-#include "base/net/chan.h"
+#include "base/net/chan_facts.h"
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/path/segment.h"
 #include "wan/stream/tcp_path.h"
 

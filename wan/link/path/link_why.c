@@ -14,8 +14,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/chan_facts.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 

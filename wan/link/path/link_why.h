@@ -4,6 +4,7 @@
 #define TB_WAN_LINK_WHY_H
 
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 
 struct tb_link_conn;
 struct tb_link;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_conn.h"
 

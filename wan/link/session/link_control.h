@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/net/wire.h"
 #include "wan/link/links.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/session/link_session.h"
 
 struct tb_link_conn;

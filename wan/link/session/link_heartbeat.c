@@ -11,8 +11,8 @@
 #include "wan/link/path/link_why.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
+#include "wan/link/session/link_session_life.h"
 #include "wan/link/session/link_twin.h"
-#include "wan/link/session/link_up.h"
 #include "wan/link/streams/streams_ahead.h"
 
 #define RENEW_BEFORE_S 60u /* of a certificate's end */

@@ -5,18 +5,20 @@
 #include <stdio.h>
 
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/link_tune.h"
+#include "wan/link/streams/stream_numbers.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/streams/streams_ahead.h"
-#include "wan/link/traffic/link_land.h"
-#include "wan/link/traffic/link_move.h"
+#include "wan/link/traffic/link_landings.h"
 #include "wan/link/traffic/link_send.h"
+#include "wan/link/traffic/link_traffic_turn.h"
+#include "wan/stream/stream_life.h"
 
 void tb_link_streams_end_old(struct tb_link *l)
 {

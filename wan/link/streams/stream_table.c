@@ -7,8 +7,12 @@
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_control.h"
+#include "wan/link/streams/stream_numbers.h"
+#include "wan/stream/stream_life.h"
 #include "wan/stream/stream_loop.h"
 
 uint32_t tb_link_streams_count(const struct tb_link *l)

@@ -3,6 +3,8 @@
 #define TB_WAN_STREAM_TABLE_H
 
 #include "wan/link/links.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_stats.h"
 #include "wan/stream/stream.h"
 #include "wan/stream/tuner.h"
 
@@ -45,9 +47,6 @@ int tb_link_stream_free_slot(const struct tb_link *l);
 void tb_links_stream_to_loop(struct tb_links *ls, struct tb_stream *s);
 struct tb_stream_plan tb_link_stream_plan(struct tb_link *l, uint32_t slot, uint32_t number);
 struct tb_stream_plan tb_link_stream_dial_plan(struct tb_link *l, uint32_t slot, const struct tb_address *to);
-void tb_link_stream_add_stats(struct tb_links_stats *to, const struct tb_stream *s);
-uint64_t tb_link_sent_bytes(const struct tb_link *l); /* of chunk frames, on all streams since ever */
-void tb_link_stream_stats(const struct tb_link *l, struct tb_links_stats *stats);
 /* Under its keys as many records went as may. */
 bool tb_link_stream_is_worn(const struct tb_link *l, const struct tb_stream *s);
 /* Bound in this session, and the peer has not ended it. */

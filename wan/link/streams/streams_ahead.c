@@ -6,6 +6,7 @@
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
+#include "wan/stream/stream_life.h"
 
 /* they bring the first chunks; whatever else is wanted is dialled once the peer is greeted */
 #define AHEAD_MAX 4u

@@ -1,12 +1,13 @@
 /* ask_table.c - manifests that are asked for, or that follow a PUSH, until they are complete. */
 #include "wan/link/traffic/ask_table.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 
 void tb_link_ask_clear(struct tb_link_ask *a)
 {

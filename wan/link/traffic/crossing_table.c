@@ -1,11 +1,12 @@
 /* crossing_table.c - crossings that the peer draws from us. */
 #include "wan/link/traffic/crossing_table.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/send/feed_parcels.h"
 

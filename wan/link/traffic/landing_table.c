@@ -1,9 +1,10 @@
 /* landing_table.c - landings that are drawn from the peer: wanted, begun, over. */
 #include "wan/link/traffic/landing_table.h"
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
 #include "wan/send/feed_landings.h"
 #include "wan/send/inbound.h"

@@ -3,10 +3,12 @@
  * hears why, and other versions of the link go on. */
 #include "wan/link/traffic/link_dtypes.h"
 
+#include "base/layout/dtype.h"
+#include "base/layout/tensor.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/offer_table.h"
 
 static const struct tb_tensor *first_other(const struct tb_offer *o)

@@ -2,11 +2,11 @@
  * them. */
 #include "wan/link/traffic/link_expected.h"
 
-#include "base/fault.h"
+#include "base/allocate.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"

@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/session/link_control.h"
 
 /* TB_OK: the peer is up and knows the two frames. */

@@ -7,22 +7,24 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/link_dtypes.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/link/traffic/word_frames.h"
+#include "wan/send/codec_pace.h"
 #include "wan/send/feed.h"
 #include "wan/send/feed_choice.h"
 #include "wan/send/feed_limits.h"
 #include "wan/send/feed_parcels.h"
 #include "wan/send/inbound.h"
+#include "wan/send/outbound_parcels.h"
 
 #define AHEAD_BYTES ((uint64_t)16 << 20) /* of a pushed crossing, on the wire: 1 Gbit/s for 130 ms */
 

@@ -5,8 +5,10 @@
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/offer_table.h"
 
 #define HOLDUP_EVERY TB_SECONDS(1)

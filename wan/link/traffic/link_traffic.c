@@ -3,18 +3,19 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/streams/stream_table.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/landing_table.h"
-#include "wan/link/traffic/link_move.h"
-#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_state.h"
+#include "wan/link/traffic/link_traffic_turn.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/push_table.h"
 #include "wan/send/codec_trial.h"

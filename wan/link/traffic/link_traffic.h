@@ -4,7 +4,7 @@
 
 #include "wan/link/links.h"
 #include "wan/link/streams/stream_table.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/link_state.h"
 #include "wan/link/traffic/push_table.h"

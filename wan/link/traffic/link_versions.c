@@ -4,21 +4,22 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/link_dtypes.h"
 #include "wan/link/traffic/link_expected.h"
 #include "wan/link/traffic/link_manifest.h"
+#include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_push.h"
-#include "wan/link/traffic/link_serve.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 

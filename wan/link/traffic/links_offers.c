@@ -1,18 +1,21 @@
 /* links_offers.c - versions of which the links have places: offered to peers, taken back when no
  * stream touches them any more. */
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 #include "wan/link/traffic/crossing_table.h"
 #include "wan/link/traffic/landing_table.h"
-#include "wan/link/traffic/link_move.h"
-#include "wan/link/traffic/link_serve.h"
+#include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_traffic_turn.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/offer_table.h"
+#include "wan/send/encoded_chunks_chain.h"
 
 /* ---- places that were taken back ---- */
 

@@ -2,6 +2,8 @@
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_table_counts.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/traffic/ask_table.h"
 #include "wan/link/traffic/landing_table.h"

@@ -2,11 +2,12 @@
  * retire. */
 #include "wan/link/traffic/offer_table.h"
 
+#include "base/allocate.h"
 #include "base/assert.h"
-#include "base/fault.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
+#include "wan/send/encoded_chunks_chain.h"
 
 struct tb_offer *tb_offer_find(struct tb_links *ls, const struct tb_id *uid)
 {

@@ -3,9 +3,10 @@
 
 #include <string.h>
 
+#include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
-#include "base/fault.h"
+#include "base/layout/version_key.h"
 #include "wan/link/link.h"
 #include "wan/send/feed_landings.h"
 

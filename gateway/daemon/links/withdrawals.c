@@ -1,0 +1,132 @@
+/* withdrawals.c - withdrawals that this gateway knows of, longer than their rows in the catalog.
+ *
+ * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has.
+ * It is told, however many versions ended since, and whether or not this gateway restarted. Of
+ * each model the newest TB_STORE_WITHDRAWN_MAX are known. */
+#include "gateway/daemon/daemon.h"
+
+#include <string.h>
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "gateway/catalog/records.h"
+#include "gateway/catalog/views.h"
+#include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/persist.h"
+#include "gateway/daemon/persist_usage.h"
+#include "gateway/store/store_load.h"
+#include "wan/link/links_limits.h"
+#include "wan/link/links_messages.h"
+
+static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, uint32_t *oldest_out)
+{
+    uint32_t rows = 0;
+    for (uint32_t i = d->withdrawn.count; i-- > 0;) {
+        if (!tb_name_equal(&d->withdrawn.keys[i].model, model)) continue;
+        *oldest_out = i;
+        rows++;
+    }
+    TB_ASSERT(rows <= d->withdrawn.count && (rows == 0 || *oldest_out < d->withdrawn.count));
+    return rows;
+}
+
+static const struct tb_version_key *find(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < d->withdrawn.count; i++)
+        if (tb_id_equal(&d->withdrawn.keys[i].uid, uid)) return &d->withdrawn.keys[i];
+    return NULL;
+}
+
+static bool room(struct tb_withdrawn *w)
+{
+    TB_ASSERT(w->count <= w->cap);
+    if (w->count < w->cap) return true;
+    const uint32_t cap = w->cap == 0 ? 16 : 2 * w->cap;
+    struct tb_version_key *more = tb_realloc(w->keys, cap * sizeof *more);
+    if (more == NULL) return false;
+    w->keys = more;
+    w->cap = cap;
+    return true;
+}
+
+void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_withdrawn *w = &d->withdrawn;
+    struct tb_name home;
+    uint32_t oldest = 0;
+    if (!tb_home_of(d, &key->model, &home) || find(d, &key->uid) != NULL) return;
+    uint32_t rows = rows_of(d, &key->model, &oldest);
+    if (rows == TB_STORE_WITHDRAWN_MAX) {
+        w->refused++;
+        memmove(w->keys + oldest, w->keys + oldest + 1, (--w->count - oldest) * sizeof *w->keys);
+        rows--;
+    }
+    if (!room(w)) {
+        w->refused++;
+        return;
+    }
+    w->keys[w->count++] = *key;
+    TB_ASSERT(rows < TB_STORE_WITHDRAWN_MAX && w->count <= w->cap);
+    if (rows + 1 > w->most) w->most = rows + 1;
+}
+
+static void restore(void *user, const struct tb_version_key *key)
+{
+    tb_withdrawn_add(user, key);
+}
+
+enum tb_status tb_withdrawn_restore(struct tb_daemon *d)
+{
+    return tb_store_load_withdrawn(d->store, restore, d);
+}
+
+bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid)
+{
+    const struct tb_version_key *key = find(d, uid);
+    if (key != NULL) tb_links_tell_withdrawn(d->links, peer, key);
+    return key != NULL;
+}
+
+void tb_withdrawn_answer_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
+{
+    for (uint32_t i = 0; i < d->withdrawn.count; i++) {
+        const struct tb_version_key *key = &d->withdrawn.keys[i];
+        if (tb_name_equal(&key->model, &s->model) && tb_site_held_find(s, &key->uid) != NULL)
+            tb_links_tell_withdrawn(d->links, peer, key);
+    }
+}
+
+/* The row goes the way of all versions' rows: once it is on disk, the version counts as withdrawn
+ * here, and the peers hear of it (catalog_todos.c). */
+void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key)
+{
+    struct tb_catalog_version_view known;
+    struct tb_name home;
+    TB_ASSERT(!tb_id_is_zero(&key->uid) && key->shard_count > 0); /* or the next start refuses the row */
+    if (!tb_home_of(d, &key->model, &home) || tb_name_equal(&home, &d->site)) return;
+    if (find(d, &key->uid) != NULL || !tb_persist_saved(d, &key->uid)) return;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &known)) return;
+    const struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_VERSION,
+                                         .key = *key,
+                                         .model = key->model,
+                                         .uid = key->uid,
+                                         .state = TB_VERSION_ENDED_WITHDRAWN,
+                                         .why = "said_by_peer"};
+    tb_persist_todo(d, &todo);
+    tb_daemon_wake(d);
+}
+
+void tb_withdrawn_opened(struct tb_daemon *d)
+{
+    TB_ASSERT(d->links != NULL && !d->links_restarting);
+    const struct tb_withdrawn *w = &d->withdrawn;
+    for (uint32_t i = w->count < TB_LINKS_WITHDRAWN_MAX ? 0 : w->count - TB_LINKS_WITHDRAWN_MAX; i < w->count;
+         i++)
+        TB_MOOT(tb_links_withdrawn(d->links, &w->keys[i]));
+}
+
+void tb_withdrawn_free(struct tb_daemon *d)
+{
+    tb_free(d->withdrawn.keys);
+    d->withdrawn = (struct tb_withdrawn){.keys = NULL};
+}

@@ -1,0 +1,19 @@
+/* persist_links.h - what the links want kept: bytes of a day, streams of a path, doubts of a model,
+ * the incarnation that a peer has seen. */
+#ifndef TB_DAEMON_PERSIST_LINKS_H
+#define TB_DAEMON_PERSIST_LINKS_H
+
+#include <stdint.h>
+
+#include "gateway/store/store.h"
+
+struct tb_daemon;
+
+void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
+void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
+void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
+/* Raises it above that, which a peer says that it has seen, or a good step towards it; links say
+ * it once it is on disk. */
+void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);
+
+#endif

@@ -1,0 +1,34 @@
+/* store_load.h - what a store holds, read at the start: runs and versions, withdrawals, bytes of a
+ * day, paths, doubts. */
+#ifndef TB_DAEMON_STORE_LOAD_H
+#define TB_DAEMON_STORE_LOAD_H
+
+#include "gateway/store/store.h"
+
+/* In the order in which tb_catalog_restore_* wants them. A row that does not make sense ends
+ * it with TB_SITE_STORE. */
+typedef enum tb_status (*tb_store_run_fn)(void *user, const struct tb_catalog_run *run);
+typedef enum tb_status (*tb_store_version_fn)(void *user, const struct tb_store_version *version);
+TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn run,
+                                         tb_store_version_fn version, void *user);
+
+/* In the order in which they were withdrawn. */
+typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *key);
+TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
+                                                   void *user);
+
+/* Would it open, and load? The same looks; nothing is made, locked or changed. A log that a killed
+ * process left beside it is read, too. TB_SITE_LOCKED: another process holds it. */
+TB_MUST_USE enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version,
+                                          void *user, char error_out[256]);
+
+typedef void (*tb_store_spent_fn)(void *user, const struct tb_store_spent *spent);
+TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_spent_fn spent, void *user);
+
+typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
+TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
+
+typedef void (*tb_store_doubt_fn)(void *user, const struct tb_name *model);
+TB_MUST_USE enum tb_status tb_store_load_doubts(struct tb_store *store, tb_store_doubt_fn doubt, void *user);
+
+#endif

@@ -1,0 +1,44 @@
+/* announced_versions.c - which versions the peer announced, which models it may read, and
+ * which it is asked for. */
+#include "wan/link/traffic/announced_versions.h"
+
+#include "wan/link/link.h"
+#include "wan/link/session/link_control.h"
+
+bool tb_link_granted(const struct tb_link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->traffic.models.granted_count; i++)
+        if (tb_name_equal(&l->traffic.models.granted[i], model)) return true;
+    return false;
+}
+
+const struct tb_announced *tb_link_announced(const struct tb_link *l, const struct tb_id *uid)
+{
+    for (uint32_t i = 0; i < l->traffic.models.announced_count; i++)
+        if (tb_id_equal(&l->traffic.models.announced[i].key.uid, uid)) return &l->traffic.models.announced[i];
+    return NULL;
+}
+
+bool tb_link_wants(const struct tb_link *l, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < l->traffic.models.wanted_count; i++)
+        if (tb_name_equal(&l->traffic.models.wanted[i], model)) return true;
+    return false;
+}
+
+void tb_link_send_version(struct tb_link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state)
+{
+    LINK_SEND(l, TB_FRAME_VERSION, tb_frame_version, LINK_SMALL, .key = *key, .bytes = bytes, .state = state);
+}
+
+void tb_link_send_gone(struct tb_link *l, const struct tb_id *uid, enum tb_status why)
+{
+    LINK_SEND(l, TB_FRAME_GONE, tb_frame_gone, LINK_SMALL, .uid = *uid,
+              .status_negated = tb_frame_status(why));
+}
+
+void tb_link_tell_withdrawn(struct tb_link *l, const struct tb_version_key *key)
+{
+    if (tb_link_is_up(l) && tb_link_granted(l, &key->model))
+        tb_link_send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
+}

@@ -1,0 +1,42 @@
+/* announced_versions.h - models that a link is asked for and asks for, and versions that the peer
+ * announced. */
+#ifndef TB_WAN_ANNOUNCED_VERSIONS_H
+#define TB_WAN_ANNOUNCED_VERSIONS_H
+
+#include "wan/link/links.h"
+#include "wan/link/links_limits.h"
+
+struct tb_link;
+
+/* A version the peer announced in this session. */
+struct tb_announced {
+    struct tb_version_key key;
+    uint64_t bytes;
+};
+
+struct tb_link_models {
+    struct tb_name *wanted; /* from the peer */
+    uint32_t wanted_count;
+    bool denied[TB_LINKS_MODELS_MAX]; /* of `wanted`: the peer said in this session that we may not read it */
+    /* Models this peer may read and wants; while it is down, did. */
+    struct tb_name granted[TB_LINKS_MODELS_MAX];
+    uint32_t granted_count;
+    /* Models that it asked for in this session and may not read. */
+    struct tb_name refused[TB_LINKS_MODELS_MAX];
+    uint32_t refused_count;
+    uint32_t missed; /* versions, of all models, that came since its session ended */
+    struct tb_announced *announced;
+    uint32_t announced_count, announced_cap;
+    uint64_t told_dtypes; /* the session in which the log named a model that this peer cannot read */
+    struct tb_name told_dtypes_of;
+};
+
+bool tb_link_granted(const struct tb_link *l, const struct tb_name *model);
+const struct tb_announced *tb_link_announced(const struct tb_link *l, const struct tb_id *uid);
+/* Versions of this model are wanted from the peer. */
+bool tb_link_wants(const struct tb_link *l, const struct tb_name *model);
+void tb_link_send_version(struct tb_link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
+void tb_link_send_gone(struct tb_link *l, const struct tb_id *uid, enum tb_status why);
+void tb_link_tell_withdrawn(struct tb_link *l, const struct tb_version_key *key);
+
+#endif
