@@ -72,6 +72,8 @@ void tb_patch_free(struct tb_patch *patch);
  * device's memory goes. NULL: there were none. */
 struct tb_gpu_proofs *tb_patch_take_proofs(struct tb_patch *patch);
 bool tb_patch_has_left(struct tb_patch *patch);
+/* Zero where the device has proven nothing. */
+void tb_patch_proofs_facts(struct tb_patch *patch, struct tb_gpu_proofs_facts *facts_out);
 
 /* The table of a shard, to be filled again when the tensors have moved; not while a chunk may
  * land. */

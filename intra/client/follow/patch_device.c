@@ -215,6 +215,14 @@ struct tb_gpu_proofs *tb_patch_take_proofs(struct tb_patch *patch)
     return proofs;
 }
 
+void tb_patch_proofs_facts(struct tb_patch *patch, struct tb_gpu_proofs_facts *facts_out)
+{
+    *facts_out = (struct tb_gpu_proofs_facts){.device_bytes = 0};
+    pthread_mutex_lock(&patch->device_lock);
+    if (patch->proofs != NULL) tb_gpu_proofs_facts(patch->proofs, facts_out);
+    pthread_mutex_unlock(&patch->device_lock);
+}
+
 bool tb_patch_has_left(struct tb_patch *patch)
 {
     pthread_mutex_lock(&patch->device_lock);

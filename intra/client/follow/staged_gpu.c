@@ -154,6 +154,20 @@ void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh)
     sh->place.owner = &sh->owner;
 }
 
+struct tb_staged_gpu_facts tb_staged_gpu_facts(const struct tb_staging *st)
+{
+    TB_ASSERT_LOCKED(st->session);
+    if (st->stage != NULL) {
+        struct tb_gpu_stage_facts of;
+        tb_gpu_stage_facts(st->stage, &of);
+        return (struct tb_staged_gpu_facts){.ring_bytes = of.ring_bytes, .queue = of.queue};
+    }
+    struct tb_gpu_proofs_facts of = {.device_bytes = 0};
+    if (st->patch != NULL) tb_patch_proofs_facts(st->patch, &of);
+    return (struct tb_staged_gpu_facts){
+        .kept_bytes = of.device_bytes, .pinned_bytes = of.pinned_bytes, .queue = of.queue};
+}
+
 /* ---- suspended ---- */
 
 static struct tb_staging *next_of(struct tb_session *s, const struct tb_registration *r)

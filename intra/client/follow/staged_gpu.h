@@ -3,6 +3,7 @@
 #define TB_INTRA_CLIENT_STAGED_GPU_H
 
 #include "intra/client/follow/staging.h"
+#include "intra/cuda_part_queue.h"
 
 /* Of a staging that is for a GPU: memory there, or a line says why not, and it is for the host as
  * any other. Before its places; without the lock. */
@@ -11,6 +12,13 @@ void tb_staging_find_gpu(struct tb_staging *st);
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh);
 /* P10: no memory there, and why. */
 void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why);
+/* Under the lock. What a GPU has to do with it; zero where it has nothing. */
+struct tb_staged_gpu_facts {
+    uint64_t ring_bytes;               /* pinned, in which chunks land */
+    uint64_t kept_bytes, pinned_bytes; /* for proven deltas: on the device; in the host's memory */
+    struct tb_gpu_queue_counts queue;
+};
+struct tb_staged_gpu_facts tb_staged_gpu_facts(const struct tb_staging *st);
 /* Under the lock, let go meanwhile. The registration is suspended: nothing that was staged in its
  * GPU's memory is there at return. */
 void tb_stagings_leave_gpu(struct tb_session *s, struct tb_registration *r);

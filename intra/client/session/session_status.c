@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
@@ -186,6 +187,18 @@ static void put_subscriptions(struct text *t, const struct tb_session *s)
     put(t, "]");
 }
 
+static void put_gpu(struct text *t, const struct tb_staging *st)
+{
+    const struct tb_staged_gpu_facts f = tb_staged_gpu_facts(st);
+    if (f.ring_bytes + f.kept_bytes + f.pinned_bytes + f.queue.batches == 0) return;
+    put(t,
+        ",\"gpu\":{\"ring_bytes\":%llu,\"kept_bytes\":%llu,\"pinned_bytes\":%llu,\"batches\":%llu,"
+        "\"chunks\":%llu,\"largest_batch\":%u,\"beside\":%llu}",
+        (unsigned long long)f.ring_bytes, (unsigned long long)f.kept_bytes,
+        (unsigned long long)f.pinned_bytes, (unsigned long long)f.queue.batches,
+        (unsigned long long)f.queue.chunks, f.queue.largest, (unsigned long long)f.queue.beside);
+}
+
 static void put_stagings(struct text *t, const struct tb_session *s)
 {
     static const char *const names[TB_STAGING_LIVES] = {
@@ -205,6 +218,7 @@ static void put_stagings(struct text *t, const struct tb_session *s)
             st->patch_for != NULL ? "true" : "false");
         put_read(t, st);
         put_hop(t, st);
+        if (!tb_staging_is_preparing(st->life)) put_gpu(t, st);
         put(t, "}");
     }
     put(t, "]}");
