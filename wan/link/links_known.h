@@ -55,6 +55,8 @@ bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
  * 0. False: that was the last. */
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
+/* That peer announced it in this session, and did not take it back. */
+bool tb_links_announces(const struct tb_links *links, uint32_t peer, const struct tb_id *uid);
 
 /* The tables of the links. One that each peer has for itself counts the rows of the peer that
  * has most. */

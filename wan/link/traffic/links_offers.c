@@ -11,6 +11,7 @@
 #include "wan/link/traffic/link_move.h"
 #include "wan/link/traffic/link_serve.h"
 #include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_signed.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/offer_table.h"
 
