@@ -42,6 +42,9 @@ void tb_persist_wake(uv_async_t *async);
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
+/* The bytes are copied. */
+void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, const uint8_t *bytes,
+                       uint32_t count);
 uint32_t tb_persist_waiting(const struct tb_daemon *d); /* rows that are not on disk */
 /* The model of each of them, by turns; empty: it is about none. NULL: that was the last. */
 const char *tb_persist_waiting_at(const struct tb_daemon *d, uint32_t *cursor);
