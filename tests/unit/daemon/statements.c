@@ -4,6 +4,7 @@
  * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c */
 #include "gateway/daemon/links/statements.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -254,6 +255,34 @@ static void the_first_word_of_a_version_stays(void **state)
     end(&f);
 }
 
+/* P1: a relay that found other manifests with the roots of the key does not find them for home's. */
+static void other_manifests_than_home_signed_are_refused(void **state)
+{
+    struct follower f;
+    struct tb_layout layout;
+    (void)state;
+    begin(&f);
+    const struct tb_tensor tensor = {
+        .name = "embed", .dtype = TB_DTYPE_BF16, .rank = 1, .full = {100}, .box_count = {100}};
+    static max_align_t memory[512], manifest_memory[512];
+    struct tb_manifest m;
+    CHECK_OK(tb_layout_build(&tensor, 1, memory, sizeof memory, &layout));
+    CHECK_OK(tb_manifest_build(&layout, NULL, 0, manifest_memory, sizeof manifest_memory, &m));
+    m.root = tb_manifest_root(&m);
+    const struct tb_manifest *one = &m;
+    static max_align_t scratch[512];
+    for (uint32_t i = 1; i <= 2; i++) {
+        const struct tb_version_key key = version_of(i);
+        struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
+        s.root = tb_proof_root(&one, 1, scratch, sizeof scratch);
+        s.root.bytes[0] ^= i == 2;
+        brings(&f, f.middle, &s);
+        tb_link_events.on_manifests(f.home.d, WEST, &key, &m);
+        assert_int_equal(f.home.d->counters.roots_refused, i == 2);
+    }
+    end(&f);
+}
+
 static void an_unsigned_peer_is_believed_where_the_operator_says_so(void **state)
 {
     struct follower f;
@@ -338,6 +367,7 @@ int main(void)
         cmocka_unit_test(a_statement_is_of_its_version_alone),
         cmocka_unit_test(a_withdrawal_is_homes_too),
         cmocka_unit_test(the_first_word_of_a_version_stays),
+        cmocka_unit_test(other_manifests_than_home_signed_are_refused),
         cmocka_unit_test(an_unsigned_peer_is_believed_where_the_operator_says_so),
         cmocka_unit_test(statements_outlive_a_restart),
         cmocka_unit_test(a_flood_of_wrong_signatures_ends),
