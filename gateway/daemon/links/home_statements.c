@@ -16,7 +16,8 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/statements.h"
 
-#define TICK_MAX 16u /* signatures of one tick */
+#define TICK_MAX   16u /* signatures of one tick */
+#define TOLD_EVERY TB_SECONDS(10)
 
 static bool is_home(const struct tb_daemon *d, const struct tb_name *model)
 {
@@ -24,25 +25,43 @@ static bool is_home(const struct tb_daemon *d, const struct tb_name *model)
     return d->tls != NULL && tb_home_of(d, model, &home) && tb_name_equal(&home, &d->site);
 }
 
-/* NULL: no memory, or the chain of certificates is too long for a statement. */
+/* P10: the first of ten seconds. */
+static void unsigned_log(struct tb_daemon *d, const struct tb_statement *what, const char *why)
+{
+    const tb_time_ns now = tb_clock_now();
+    d->counters.statements_unsigned++;
+    if (d->unsigned_said_at != 0 && tb_time_since(d->unsigned_said_at, now) < TOLD_EVERY) return;
+    d->unsigned_said_at = now;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "statement.unsigned");
+    tb_log_str(&l, "model", what->model.text);
+    tb_log_u64(&l, "run", what->run_order);
+    tb_log_u64(&l, "number", what->number);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "try_again");
+    tb_log_end(&l);
+}
+
+/* NULL: no memory, a chain of certificates that is too long, or a clock outside the certificate's
+ * dates: a statement with such a date would count nowhere. */
 static const struct tb_said *say(struct tb_daemon *d, struct tb_statement *what)
 {
     static uint8_t bytes[TB_SIGNED_BYTES_MAX]; /* the main loop's alone */
     struct tb_writer w;
+    char why[256] = "";
     what->wall_ms = tb_clock_wall_ms();
     tb_writer_init(&w, bytes, sizeof bytes);
     const enum tb_status status = tb_signed_write(d->tls, what, &w);
-    const struct tb_said *said =
-        status == TB_OK ? tb_statement_keep(d, what, tb_tls_identity(d->tls), bytes, (uint32_t)w.used) : NULL;
-    if (said != NULL) {
+    const struct tb_said *said = NULL;
+    if (status != TB_OK)
+        snprintf(why, sizeof why, "%s", tb_status_text(status));
+    else if (tb_statement_counts(d, bytes, (uint32_t)w.used, why))
+        said = tb_statement_keep(d, what, tb_tls_identity(d->tls), bytes, (uint32_t)w.used);
+    if (said != NULL)
         d->counters.statements_signed++;
-        return said;
-    }
-    d->counters.statements_unsigned++;
-    tb_log(TB_LOG_WARN, "statement.unsigned", "model=%s run=%llu number=%llu status=%s action=try_again",
-           what->model.text, (unsigned long long)what->run_order, (unsigned long long)what->number,
-           tb_status_name(status == TB_OK ? TB_SITE_NOMEM : status));
-    return NULL;
+    else
+        unsigned_log(d, what, why);
+    return said;
 }
 
 /* False: its manifests are not here, or no memory. */

@@ -64,12 +64,17 @@ enum tb_status tb_statements_restore(struct tb_daemon *d)
     return d->tls == NULL ? TB_OK : tb_store_load_signed(d->store, restore, d);
 }
 
-static bool counts_still(void *user, const struct tb_said *said)
+bool tb_statement_counts(const struct tb_daemon *d, const uint8_t *bytes, uint32_t count, char error_out[256])
 {
     struct tb_statement what;
     struct tb_signer signer;
+    return check(d, bytes, count, &what, &signer, error_out) == TB_OK;
+}
+
+static bool counts_still(void *user, const struct tb_said *said)
+{
     char error[256];
-    return check(user, said->bytes, said->count, &what, &signer, error) == TB_OK;
+    return tb_statement_counts(user, said->bytes, said->count, error);
 }
 
 void tb_statements_recheck(struct tb_daemon *d)

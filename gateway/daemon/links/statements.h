@@ -21,6 +21,9 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
                         struct tb_statement *what_out);
 /* For a peer that is to hear it (struct tb_links_ops). */
 bool tb_statement_to_say(void *user, const struct tb_links_said *which, struct tb_span *said_out);
+/* Does it count here, by the CAs and dates as they are? `error_out` gets a sentence. */
+bool tb_statement_counts(const struct tb_daemon *d, const uint8_t *bytes, uint32_t count,
+                         char error_out[256]);
 /* Keeps it, here and in the store. */
 const struct tb_said *tb_statement_keep(struct tb_daemon *d, const struct tb_statement *what,
                                         const struct tb_identity *by, const uint8_t *bytes, uint32_t count);

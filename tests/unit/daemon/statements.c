@@ -255,7 +255,7 @@ static void the_first_word_of_a_version_stays(void **state)
     end(&f);
 }
 
-/* P1: a relay that found other manifests with the roots of the key does not find them for home's. */
+/* P1: a relay has other manifests with the roots of the key. They do not make the root of home. */
 static void other_manifests_than_home_signed_are_refused(void **state)
 {
     struct follower f;
