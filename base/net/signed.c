@@ -160,6 +160,16 @@ static enum tb_status envelope_read(struct envelope *e, const void *bytes, size_
     return tb_reader_ended(&r) ? TB_OK : TB_PEER_GARBLED;
 }
 
+enum tb_status tb_signed_peek(const void *bytes, size_t count, struct tb_statement *statement_out)
+{
+    struct tb_reader r;
+    if (count > TB_SIGNED_BYTES_MAX) return TB_PEER_GARBLED;
+    tb_reader_init(&r, bytes, count);
+    const uint16_t said_bytes = tb_read_u16(&r);
+    const uint8_t *said = tb_read_span(&r, said_bytes);
+    return said == NULL ? TB_PEER_GARBLED : tb_statement_decode(said, said_bytes, statement_out);
+}
+
 static enum tb_status check_signature(const struct envelope *e, char error_out[256])
 {
     TB_ASSERT(sk_X509_num(e->certs) > 0); /* envelope_read has looked */

@@ -20,6 +20,10 @@
 TB_MUST_USE enum tb_status tb_signed_write(const struct tb_tls *tls, const struct tb_statement *statement,
                                            struct tb_writer *w);
 
+/* The statement inside; nothing is checked but its form. TB_PEER_GARBLED. */
+TB_MUST_USE enum tb_status tb_signed_peek(const void *bytes, size_t count,
+                                          struct tb_statement *statement_out);
+
 struct tb_signer {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint; /* of its certificate */

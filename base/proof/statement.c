@@ -9,6 +9,11 @@
 
 static const char magic[] = "tombolo statement 1"; /* no other bytes that this key signs begin so */
 
+static bool digest_is_zero(const struct tb_digest *digest)
+{
+    return tb_digest_equal(digest, &(struct tb_digest){{0}});
+}
+
 static bool root_is_zero(const struct tb_blake3 *root)
 {
     static const struct tb_blake3 zero;
@@ -20,6 +25,8 @@ static bool fits_its_kind(const struct tb_statement *s)
 {
     if (s->kind < TB_STATEMENT_RUN || s->kind >= TB_STATEMENT_KINDS) return false;
     const bool of_version = s->kind != TB_STATEMENT_RUN;
+    if ((s->shard_count == 0) == of_version || s->shard_count > TB_STATEMENT_SHARDS_MAX) return false;
+    if (digest_is_zero(&s->digest) ? s->kind == TB_STATEMENT_VERSION : !of_version) return false;
     return tb_id_is_zero(&s->uid) != of_version && (of_version || s->number == 0) &&
            root_is_zero(&s->root) == (s->kind != TB_STATEMENT_VERSION);
 }
@@ -43,6 +50,8 @@ void tb_statement_encode(const struct tb_statement *statement, struct tb_writer 
     tb_write_u64(w, statement->number);
     tb_write_bytes(w, statement->root.bytes, sizeof statement->root.bytes);
     tb_write_u64(w, statement->wall_ms);
+    tb_write_u32(w, statement->shard_count);
+    tb_write_bytes(w, statement->digest.bytes, sizeof statement->digest.bytes);
     TB_ASSERT(w->used - before <= TB_STATEMENT_BYTES_MAX);
 }
 
@@ -61,6 +70,8 @@ enum tb_status tb_statement_decode(const void *bytes, size_t count, struct tb_st
     s.number = tb_read_u64(&r);
     tb_read_bytes(&r, s.root.bytes, sizeof s.root.bytes);
     s.wall_ms = tb_read_u64(&r);
+    s.shard_count = tb_read_u32(&r);
+    tb_read_bytes(&r, s.digest.bytes, sizeof s.digest.bytes);
     if (!tb_reader_ended(&r) || !is_valid(&s)) return TB_PEER_GARBLED;
     *statement_out = s;
     return TB_OK;
@@ -70,5 +81,6 @@ bool tb_statement_equal(const struct tb_statement *a, const struct tb_statement 
 {
     return a->kind == b->kind && tb_name_equal(&a->model, &b->model) && tb_id_equal(&a->uid, &b->uid) &&
            tb_id_equal(&a->run, &b->run) && a->run_order == b->run_order && a->number == b->number &&
-           memcmp(a->root.bytes, b->root.bytes, sizeof a->root.bytes) == 0 && a->wall_ms == b->wall_ms;
+           memcmp(a->root.bytes, b->root.bytes, sizeof a->root.bytes) == 0 && a->wall_ms == b->wall_ms &&
+           a->shard_count == b->shard_count && tb_digest_equal(&a->digest, &b->digest);
 }

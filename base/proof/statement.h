@@ -6,20 +6,24 @@
  * cannot change it.
  *
  * As bytes: "tombolo statement 1" with its NUL, u8 kind, model, uid, run, u64 run order,
- * u64 number, root, u64 milliseconds since 1970. Numbers are little-endian. A model is a u16 length
- * and as many bytes. A statement has one spelling: a field that its kind does not use is zero. */
+ * u64 number, root, u64 milliseconds since 1970, u32 shards, digest. Numbers are little-endian. A
+ * model is a u16 length and as many bytes. A statement has one spelling: a field that its kind does
+ * not use is zero. */
 #ifndef TB_BASE_PROOF_STATEMENT_H
 #define TB_BASE_PROOF_STATEMENT_H
 
+#include "base/digest.h"
 #include "base/ident.h"
 #include "base/proof/blake3.h"
 #include "tombolo/status.h"
 
-#define TB_STATEMENT_BYTES_MAX 192
-#define TB_STATEMENT_ORDER_MAX ((uint64_t)1 << 62) /* of a run: home opens one at a time */
+#define TB_STATEMENT_BYTES_MAX  224
+#define TB_STATEMENT_SHARDS_MAX 4096u
+#define TB_STATEMENT_ORDER_MAX  ((uint64_t)1 << 62) /* of a run: home opens one at a time */
 
 enum tb_statement_kind {
-    TB_STATEMENT_RUN = 1,   /* home opened this run; all before it are shut out. No uid, number, root */
+    /* home opened this run; all before it are shut out. No uid, number, root, shards, digest */
+    TB_STATEMENT_RUN = 1,
     TB_STATEMENT_VERSION,   /* this version is ready, and its bytes have this root */
     TB_STATEMENT_WITHDRAWN, /* this version must not be used any more. No root */
     TB_STATEMENT_KINDS
@@ -33,6 +37,10 @@ struct tb_statement {
     uint64_t number;       /* below 2^63 */
     struct tb_blake3 root; /* over the manifests and the proof digests of all chunks */
     uint64_t wall_ms;      /* when it was signed, by the clock of its home */
+    /* The rest of the version's key. The withdrawal of a version that was never ready has no
+     * digest. */
+    uint32_t shard_count;
+    struct tb_digest digest;
 };
 
 /* Asserts that the statement is one that decode would take. */

@@ -34,11 +34,13 @@ struct tb_config_peer {
     const char *ca;           /* PEM file of that site's CA; NULL: tls.ca */
     struct tb_rate_plan rate; /* peers.SITE.rate, .schedule: of what is sent to it */
     uint64_t day_bytes;       /* peers.SITE.day_bytes; 0: no limit */
+    bool is_unsigned;         /* peers.SITE.unsigned [false]: its word counts without home's signature */
 };
 
 struct tb_config_model {
     struct tb_name name; /* the key under `models:` */
     struct tb_name home; /* site */
+    const char *home_ca; /* PEM file of the CA of a home that is no peer; NULL: none */
     uint32_t keep;       /* whole versions, head included; 1 to 1000 [2] */
     bool every;          /* policy [latest] */
     uint32_t weight;     /* 1 to 1000 [10] */

@@ -271,6 +271,33 @@ static void check_subscription(struct config_reading *r, uint32_t index, const s
     check_from(r, item);
 }
 
+/* Of this site, or of a peer of any lane. */
+static bool has_ca(const struct tb_config *c, const struct tb_name *home)
+{
+    if (tb_name_equal(home, &c->label) || tb_name_equal(home, &c->site)) return true;
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        if (tb_name_equal(&c->peers[i].site, home) || tb_name_equal(&c->peers[i].of, home)) return true;
+    return false;
+}
+
+/* P2: of a home that no CA stands behind no version would count. */
+static void check_home_ca(struct config_reading *r, const struct tb_config_subscribe *s)
+{
+    const struct tb_config *c = r->config;
+    const struct tb_config_model *m = find_model(c, &s->model);
+    bool may_be_unsigned = s->from_count > 0;
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        for (uint32_t k = 0; k < s->from_count; k++)
+            if (tb_name_equal(&c->peers[i].site, &s->from[k])) may_be_unsigned &= c->peers[i].is_unsigned;
+    if (m == NULL || m->home.text[0] == '\0' || m->home_ca != NULL || may_be_unsigned) return;
+    if (has_ca(c, &m->home)) return;
+    const struct config_node *model = node_at(r, "models", m->name.text, NULL);
+    if (tb_config_node_find(model, "home_ca") != NULL) return; /* refused before */
+    tb_config_complain(r, key_at(r, "models", m->name.text),
+                       "models.%s.home_ca: \"%s\" is not one of peers, so the CA of that home is needed",
+                       m->name.text, m->home.text);
+}
+
 static void check_subscribe(struct config_reading *r)
 {
     const struct config_node *list = tb_config_node_find(r->root, "subscribe");
@@ -279,6 +306,8 @@ static void check_subscribe(struct config_reading *r)
     for (const struct config_node *item = list->first; item != NULL; item = item->next)
         if (item->kind == CONFIG_MAP && index < r->config->subscribe_count)
             check_subscription(r, index++, item);
+    for (uint32_t i = 0; i < r->config->subscribe_count; i++)
+        check_home_ca(r, &r->config->subscribe[i]);
 }
 
 void tb_config_check(struct config_reading *r)

@@ -189,6 +189,9 @@ const struct config_key config_keys[] = {
      .why = "The congestion control of this path. Without it link.congestion."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
      .why = "The CA of that site, PEM; it may speak for that site alone. Without it tls.ca."},
+    {PEER(is_unsigned), .path = "unsigned", .type = CONFIG_BOOL, .fallback = "false",
+     .why = "Whether runs, versions and withdrawals that it tells of count without the signature of their "
+            "home, as before protocol 3. Such a peer can invent versions."},
     {PEER(rate.bit_per_s), .path = "rate", .type = CONFIG_RATE, .fallback = "none",
      .why = "The most that is sent to it, all packets with their headers. `tombolo limit` changes it live, "
             "until the next start."},
@@ -203,6 +206,11 @@ const struct config_key config_keys[] = {
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},
+    {MODEL(home_ca), .path = "home_ca", .type = CONFIG_FILE,
+     .why =
+         "The CA of its home, PEM, where the home is not one of peers and the model comes through a relay. "
+         "Versions count if a gateway of the home signed them. For a home among peers it is "
+         "peers.SITE.ca."},
     {MODEL(keep), .path = "keep", .type = CONFIG_NUMBER, .fallback = "2", .min = 1, .max = 1000,
      .unit = "versions",
      .why = "Whole versions kept here, the newest included. One more may be arriving. A site that is k "

@@ -23,6 +23,9 @@ static enum tb_status add_cas(const struct tb_config *c, struct tb_tls *tls, cha
         TB_ASSERT(peer->of.text[0] != '\0'); /* else the CA would be bound to no site */
         status = tb_tls_add_site_ca(tls, &peer->of, peer->ca != NULL ? peer->ca : c->tls_ca, error_out);
     }
+    for (uint32_t i = 0; status == TB_OK && i < c->model_count; i++)
+        if (c->models[i].home_ca != NULL)
+            status = tb_tls_add_site_ca(tls, &c->models[i].home, c->models[i].home_ca, error_out);
     return status;
 }
 

@@ -15,6 +15,7 @@
 #include "base/digest.h"
 #include "gateway/config/gateway_tls.h"
 #include "gateway/daemon/certificates.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/sessions/sessions.h"
 
 #define AGAIN_NS TB_SECONDS(60)
@@ -49,6 +50,8 @@ static struct tb_digest mark_all(const struct tb_daemon *d)
     mark_file(&all, c->tls_ca);
     for (uint32_t i = 0; i < c->peer_count; i++)
         mark_file(&all, c->peers[i].ca);
+    for (uint32_t i = 0; i < c->model_count; i++)
+        mark_file(&all, c->models[i].home_ca);
     return tb_digest_end(&all);
 }
 
@@ -80,7 +83,9 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
     d->counters.certificates_loaded++;
     loaded_log(d, reason, trust_changed);
     if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
-    if (trust_changed) tb_sessions_distrust(d);
+    if (!trust_changed) return;
+    tb_sessions_distrust(d);
+    tb_statements_recheck(d);
 }
 
 /* Those behind our certificate count too: an authority may sign it again by way of others. */

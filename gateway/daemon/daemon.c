@@ -30,11 +30,13 @@
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/found_streams.h"
+#include "gateway/daemon/links/home_statements.h"
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -219,6 +221,8 @@ static void tick(uv_timer_t *timer)
         tb_certificates_tick(d);
         tb_limits_tick(d);
         tb_policy_tick(d);
+        tb_statements_tick(d);
+        tb_home_says_tick(d);
         tb_persist_tick(d);
         tb_usage_tick(d);
         tb_crossings_hear_again(d);
@@ -581,6 +585,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_daemon_flush(d); /* before it is waited for other disks */
     tb_persist_close(d);
     tb_withdrawn_free(d); /* the last rows follow there */
+    tb_said_free(&d->said);
     tb_anchors_close(d);
     tb_adopt_close(d);
     tb_encoded_chunks_free(d->encoded_chunks);

@@ -27,6 +27,7 @@
 #include "gateway/daemon/crossing_policy.h"
 #include "gateway/daemon/links/lag.h"
 #include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -91,7 +92,11 @@ struct tb_daemon {
     struct tb_copy *copies;
     struct tb_parked_seal *parked;
     struct tb_withdrawn withdrawn;
-    struct tb_home_runs *home_runs; /* of models whose home is here */
+    struct tb_statement_table said;           /* what homes signed */
+    uint32_t said_failed[TB_CONFIG_LIST_MAX]; /* statements of that peer that were refused in this second */
+    tb_time_ns unsigned_said_at;              /* the log was told that this home could not sign */
+    tb_time_ns unsigned_told_at[TB_CONFIG_LIST_MAX]; /* the log was told of a peer's unsigned versions */
+    struct tb_home_runs *home_runs;                  /* of models whose home is here */
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_grant_table grants; /* tokens that workers were asked to accept */
     uint64_t next_export_id, next_wait, next_hop;

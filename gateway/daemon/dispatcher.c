@@ -17,6 +17,7 @@
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/daemon_check.h"
 #include "gateway/daemon/links/crossings.h"
+#include "gateway/daemon/links/home_statements.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -82,6 +83,7 @@ static void todos_do(struct tb_daemon *d)
             tb_todo_do(d, &todo);
             continue;
         }
+        tb_home_says(d, &todo);
         tb_persist_todo(d, &todo);
         saved_follow(d);
     }

@@ -107,9 +107,16 @@ static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog
     return true;
 }
 
+static void row_end(struct waiting *w)
+{
+    if (w->row.kind == TB_STORE_SIGNED) tb_free(w->row.said.bytes);
+}
+
 static void rows_remove(struct tb_persist *p, uint32_t count)
 {
     TB_ASSERT(count <= p->count && p->writing == 0);
+    for (uint32_t i = 0; i < count; i++)
+        row_end(&p->rows[i]);
     memmove(p->rows, p->rows + count, (p->count - count) * sizeof p->rows[0]);
     p->count -= count;
     p->first += count;
@@ -120,6 +127,7 @@ static void oldest_drop(struct tb_persist *p)
 {
     TB_ASSERT(p->landed == 0 && p->writing < p->count); /* rows in front of it keep their places */
     struct waiting *oldest = &p->rows[p->writing];
+    row_end(oldest);
     memmove(oldest, oldest + 1, (p->count - p->writing - 1) * sizeof *oldest);
     p->count--;
     p->first++;
@@ -410,6 +418,22 @@ void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt)
     if (!d->store_down) writer_feed(d);
 }
 
+/* Where the queue is full, or memory is short, it is not in the store: its home says it again after
+ * a restart. */
+void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, const uint8_t *bytes,
+                       uint32_t count)
+{
+    struct tb_persist *p = d->persist;
+    TB_ASSERT(count > 0);
+    const bool room = p != NULL && p->count + 1 < WAITING_MAX; /* the last place is the row's */
+    uint8_t *copy = room ? tb_malloc(count) : NULL;
+    if (copy == NULL) return;
+    memcpy(copy, bytes, count);
+    const struct tb_store_signed said = {*what, copy, count};
+    *row_new(p) = (struct waiting){.row = {.kind = TB_STORE_SIGNED, .said = said}, .followed = true};
+    if (!d->store_down) writer_feed(d);
+}
+
 /* ---- opening and closing ---- */
 
 enum tb_status tb_persist_open(struct tb_daemon *d)
@@ -451,8 +475,10 @@ void tb_persist_close(struct tb_daemon *d)
                p->count);
     }
     if (p->writing == 0) tb_closing_grant(d);
-    if (!tb_store_writer_close(p->writer, tb_closing_ms(d)))
-        tb_closing_left(d, "store", d->config->store_path);
+    const bool closed = tb_store_writer_close(p->writer, tb_closing_ms(d));
+    if (!closed) tb_closing_left(d, "store", d->config->store_path);
+    for (uint32_t i = 0; closed && i < p->count; i++)
+        row_end(&p->rows[i]);
     d->store = NULL; /* closed, or in a write that does not end */
     tb_free(p);
     d->persist = NULL;

@@ -1,5 +1,5 @@
 /* persist_links.h - what the links want kept: bytes of a day, streams of a path, doubts of a model,
- * the incarnation that a peer has seen. */
+ * statements of a home, the incarnation that a peer has seen. */
 #ifndef TB_DAEMON_PERSIST_LINKS_H
 #define TB_DAEMON_PERSIST_LINKS_H
 
@@ -12,6 +12,9 @@ struct tb_daemon;
 void tb_persist_spent(struct tb_daemon *d, const struct tb_store_spent *spent);
 void tb_persist_path(struct tb_daemon *d, const struct tb_store_path *path);
 void tb_persist_doubt(struct tb_daemon *d, const struct tb_store_doubt *doubt);
+/* The bytes are copied. */
+void tb_persist_signed(struct tb_daemon *d, const struct tb_statement *what, const uint8_t *bytes,
+                       uint32_t count);
 /* Raises it above that, which a peer says that it has seen, or a good step towards it; links say
  * it once it is on disk. */
 void tb_persist_incarnation(struct tb_daemon *d, uint64_t seen);

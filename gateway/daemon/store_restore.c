@@ -4,6 +4,7 @@
 
 #include "base/assert.h"
 #include "gateway/daemon/copies/anchors.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/store_restore.h"
 #include "gateway/store/store_load.h"
@@ -30,6 +31,7 @@ enum tb_status tb_persist_restore(struct tb_daemon *d)
     TB_ASSERT(d->persist == NULL); /* or rows would be written again */
     enum tb_status status = tb_store_load(d->store, restore_run, restore_version, d);
     if (status == TB_OK) status = tb_withdrawn_restore(d);
+    if (status == TB_OK) status = tb_statements_restore(d);
     if (status != TB_OK) {
         struct tb_log_line l;
         tb_log_begin(&l, TB_LOG_ERROR, "store.damaged");

@@ -50,6 +50,9 @@ static enum tb_status trim(struct tb_store *s)
     tb_store_bind_u64(s->st[ST_withdrawn_trim], 1, TB_STORE_WITHDRAWN_MAX);
     status = tb_store_run_once(s, ST_withdrawn_trim, "trimming withdrawals");
     if (status != TB_OK) return status;
+    tb_store_bind_u64(s->st[ST_signed_trim], 1, TB_STORE_SIGNED_MAX);
+    status = tb_store_run_once(s, ST_signed_trim, "trimming signed statements");
+    if (status != TB_OK) return status;
     tb_store_bind_u64(s->st[ST_run_trim], 1, RUNS_KEPT);
     return tb_store_run_once(s, ST_run_trim, "trimming runs");
 }
@@ -226,6 +229,20 @@ enum tb_status tb_store_path(struct tb_store *s, const struct tb_store_path *pat
     return tb_store_run_once(s, ST_path_put, "writing the rate of a path");
 }
 
+enum tb_status tb_store_signed(struct tb_store *s, const struct tb_store_signed *said)
+{
+    sqlite3_stmt *st = s->st[ST_signed_put];
+    const struct tb_statement *what = &said->what;
+    TB_ASSERT(said->bytes != NULL && said->count > 0);
+    tb_store_bind_u64(st, 1, (uint64_t)what->kind);
+    tb_store_bind_id(st, 2, what->kind == TB_STATEMENT_RUN ? &what->run : &what->uid);
+    tb_store_bind_text(st, 3, what->model.text);
+    tb_store_bind_u64(st, 4, what->run_order);
+    tb_store_bind_u64(st, 5, what->number);
+    sqlite3_bind_blob(st, 6, said->bytes, (int)said->count, SQLITE_TRANSIENT);
+    return tb_store_run_once(s, ST_signed_put, "writing a signed statement");
+}
+
 static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
 {
     const struct tb_store_audit audit = {row->what, row->who, row->why, row->wall_ms};
@@ -244,6 +261,8 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_path(s, &row->path);
     case TB_STORE_DOUBT:
         return tb_store_doubt(s, &row->doubt);
+    case TB_STORE_SIGNED:
+        return tb_store_signed(s, &row->said);
     }
     return TB_BAD_ARGUMENT;
 }

@@ -9,6 +9,7 @@
 #define TB_DAEMON_STORE_H
 
 #include "base/layout/version_key.h"
+#include "base/proof/statement.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"
@@ -91,6 +92,16 @@ struct tb_store_path {
 };
 TB_MUST_USE enum tb_status tb_store_path(struct tb_store *store, const struct tb_store_path *path);
 
+/* A statement that a home signed (base/net/signed.h), as it came or was made; one row for each kind
+ * and id. Without an audit line. Of each kind and model the newest are kept. */
+#define TB_STORE_SIGNED_MAX 1024u
+struct tb_store_signed {
+    struct tb_statement what; /* what it says, for the keys of the row */
+    uint8_t *bytes;           /* borrowed; the owner of a queued row frees them */
+    uint32_t count;
+};
+TB_MUST_USE enum tb_status tb_store_signed(struct tb_store *store, const struct tb_store_signed *said);
+
 /* One durable change with its audit line, for a queue of them. */
 enum tb_store_row_kind {
     TB_STORE_RUN = 1,
@@ -99,7 +110,8 @@ enum tb_store_row_kind {
     TB_STORE_INCARNATION,
     TB_STORE_SPENT,
     TB_STORE_PATH,
-    TB_STORE_DOUBT
+    TB_STORE_DOUBT,
+    TB_STORE_SIGNED
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -110,6 +122,7 @@ struct tb_store_row {
         struct tb_store_spent spent;
         struct tb_store_path path;
         struct tb_store_doubt doubt;
+        struct tb_store_signed said;
         uint64_t incarnation; /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];

@@ -140,3 +140,16 @@ enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt,
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading doubted models");
 }
+
+/* A row that makes no sense is passed over: its home says the statement again. */
+enum tb_status tb_store_load_signed(struct tb_store *s, tb_store_signed_fn said, void *user)
+{
+    sqlite3_stmt *st = s->st[ST_signed_all];
+    int rc;
+    while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
+        const void *bytes = sqlite3_column_blob(st, 1);
+        if (bytes != NULL) said(user, bytes, (uint32_t)sqlite3_column_bytes(st, 1));
+    }
+    sqlite3_reset(st);
+    return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading signed statements");
+}

@@ -28,6 +28,10 @@ TB_MUST_USE enum tb_status tb_store_load_spent(struct tb_store *store, tb_store_
 typedef void (*tb_store_path_fn)(void *user, const struct tb_store_path *path);
 TB_MUST_USE enum tb_status tb_store_load_paths(struct tb_store *store, tb_store_path_fn path, void *user);
 
+/* Oldest first, of each kind. The signatures are the caller's to check. */
+typedef void (*tb_store_signed_fn)(void *user, const uint8_t *bytes, uint32_t count);
+TB_MUST_USE enum tb_status tb_store_load_signed(struct tb_store *store, tb_store_signed_fn said, void *user);
+
 typedef void (*tb_store_doubt_fn)(void *user, const struct tb_name *model);
 TB_MUST_USE enum tb_status tb_store_load_doubts(struct tb_store *store, tb_store_doubt_fn doubt, void *user);
 

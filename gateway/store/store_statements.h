@@ -44,6 +44,11 @@
     X(withdrawn_all, "SELECT uid,model,run,run_order,number,shard_count,root FROM withdrawn ORDER BY id")    \
     X(withdrawn_trim, "DELETE FROM withdrawn WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "     \
                       "(PARTITION BY model ORDER BY id DESC) AS place FROM withdrawn) WHERE place > ?1)")    \
+    X(signed_put, "INSERT OR REPLACE INTO signed VALUES(?1,?2,?3,?4,?5,?6)")                                 \
+    X(signed_all, "SELECT kind, said FROM signed ORDER BY run_order, number")                                \
+    X(signed_trim, "DELETE FROM signed WHERE (kind, id) IN (SELECT kind, id FROM (SELECT kind, id, "         \
+                   "ROW_NUMBER() OVER (PARTITION BY kind, model ORDER BY run_order DESC, number DESC) "      \
+                   "AS place FROM signed) WHERE place > ?1)")                                                \
     X(pointer_put, "INSERT OR REPLACE INTO pointer VALUES(?1,?2,?3)")                                        \
     X(spent_put, "INSERT OR REPLACE INTO spent VALUES(?1,?2,?3)")                                            \
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \

@@ -126,6 +126,7 @@ struct arena_file { /* tmpfs: goes with the machine */
 #define DISK_RUNS     16u
 #define DISK_DOUBTS   4u
 #define DISK_VERSIONS 32u
+#define DISK_SAID     128u
 struct disk {
     uint64_t incarnation;
     uint32_t run_count, version_count, doubt_count;
@@ -138,6 +139,11 @@ struct store_file {
     struct disk now, past[DISK_PAST];
     uint64_t writes;
     tb_time_ns full_until;
+    uint32_t said_count; /* statements that were written; the last DISK_SAID of them are here */
+    struct disk_said {
+        uint32_t count;
+        uint8_t bytes[TB_STATEMENT_BYTES_MAX + 64];
+    } said[DISK_SAID];
 };
 
 #define ANCHORS_MAX 6u

@@ -145,12 +145,24 @@ static void site_init(uint32_t index)
     }
 }
 
+/* Where a gateway is a release behind, it passes no signature on. */
+static void peers_may_be_unsigned(void)
+{
+    bool behind = false;
+    for (uint32_t i = 0; i < the->site_count; i++)
+        behind |= the->sites[i].config.link_protocol_max < TB_LINK_PROTOCOL_SIGNED;
+    for (uint32_t i = 0; i < the->site_count; i++)
+        for (uint32_t p = 0; p < the->sites[i].config.peer_count; p++)
+            the->sites[i].config.peers[p].is_unsigned = behind;
+}
+
 void world_sites_init(void)
 {
     for (uint32_t i = 0; i < the->site_count; i++)
         site_name(i);
     for (uint32_t i = 0; i < the->site_count; i++)
         site_init(i);
+    peers_may_be_unsigned();
 }
 
 void world_gateway_open(struct site *s)

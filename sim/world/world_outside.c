@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/codec/codec.h"
 #include "base/net/resolve.h"
+#include "base/net/signed.h"
 #include "base/net/tcp.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/daemon.h"
@@ -80,6 +81,40 @@ const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)
 const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
 {
     return &tls->fingerprint;
+}
+
+/* ---- base/net/signed.h: nobody in the world has a key of another ---- */
+
+enum tb_status tb_signed_write(const struct tb_tls *tls, const struct tb_statement *statement,
+                               struct tb_writer *w)
+{
+    tb_write_name(w, &tls->identity.site);
+    tb_write_name(w, &tls->identity.name);
+    tb_statement_encode(statement, w);
+    return w->full ? TB_TOO_LARGE : TB_OK;
+}
+
+enum tb_status tb_signed_check(const struct tb_tls *trust, const void *bytes, size_t count,
+                               struct tb_statement *statement_out, struct tb_signer *signer_out,
+                               char error_out[256])
+{
+    struct tb_reader r;
+    (void)trust;
+    error_out[0] = '\0';
+    *signer_out = (struct tb_signer){.identity = {.kind = TB_IDENTITY_GATEWAY}};
+    tb_reader_init(&r, bytes, count);
+    tb_read_name(&r, &signer_out->identity.site);
+    tb_read_name(&r, &signer_out->identity.name);
+    const size_t left = r.left;
+    const uint8_t *said = tb_read_span(&r, left);
+    return r.bad ? TB_PEER_GARBLED : tb_statement_decode(said, left, statement_out);
+}
+
+enum tb_status tb_signed_peek(const void *bytes, size_t count, struct tb_statement *statement_out)
+{
+    struct tb_signer signer;
+    char error[256];
+    return tb_signed_check(NULL, bytes, count, statement_out, &signer, error);
 }
 
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)

@@ -94,6 +94,24 @@ enum tb_status tb_store_doubt(struct tb_store *s, const struct tb_store_doubt *d
     return TB_OK;
 }
 
+enum tb_status tb_store_signed(struct tb_store *s, const struct tb_store_signed *said)
+{
+    struct disk_said *d = &s->file->said[s->file->said_count % DISK_SAID];
+    if (the->now < s->file->full_until) return TB_SITE_STORE;
+    TB_ASSERT(said->count <= sizeof d->bytes);
+    d->count = said->count;
+    memcpy(d->bytes, said->bytes, said->count);
+    s->file->said_count++;
+    return TB_OK;
+}
+
+enum tb_status tb_store_load_signed(struct tb_store *s, tb_store_signed_fn said, void *user)
+{
+    for (uint32_t i = 0; i < s->file->said_count && i < DISK_SAID; i++)
+        said(user, s->file->said[i].bytes, s->file->said[i].count);
+    return TB_OK;
+}
+
 enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt, void *user)
 {
     for (uint32_t i = 0; i < s->file->now.doubt_count; i++)
@@ -217,6 +235,7 @@ static enum tb_status row_write(struct tb_store *s, const struct tb_store_row *r
     if (row->kind == TB_STORE_POINTER) return tb_store_pointer(s, &row->pointer, &audit);
     if (row->kind == TB_STORE_DOUBT) return tb_store_doubt(s, &row->doubt);
     if (row->kind == TB_STORE_PATH) return TB_OK; /* forgotten */
+    if (row->kind == TB_STORE_SIGNED) return tb_store_signed(s, &row->said);
     return tb_store_incarnation(s, row->incarnation, incarnation_out);
 }
 

@@ -108,7 +108,7 @@ def peers_frame(chance, uids):
         (8, other + chance.u32s(401, 404, 102)), (10, other + chance.u32s(0, 1) + chance.u32s(60, 200) + chance.u32s(0) + span(chance.randbytes(60))),
         (11, other + chance.u32s(0) + chance.u32s(0, 1) + span(chance.randbytes(32))), (29, text(chance.choice(("theirs", "policy")))),
         (30, text(chance.choice(("theirs", "policy"))) + chance.u64s(0, 1, 5, 2**30) + chance.u64s(0, 4) + chance.id()), (28, bytes([chance.few(2)])),
-        (33, bytes([chance.few(6)])), (37, chance.u32s(536, 1400, 65495)), (32, state_of(chance, uids)), (18, chance.u32s(1, 2)), (3, chance.u64s(7)), (4, chance.u64s(7)),
+        (33, bytes([chance.few(6)])), (37, chance.u32s(536, 1400, 65495)), (32, state_of(chance, uids)), (18, chance.u32s(1, 2)), (38, span(chance.randbytes(chance.choice((1, 90, 700))))), (3, chance.u64s(7)), (4, chance.u64s(7)),
     ]), 0)
 
 
@@ -120,6 +120,7 @@ def any_order_of_a_peers_frames(lab):
     for model, home in (("policy", "east"), ("theirs", "west")):
         east.models[model] = dict(home=home, publish=[me], read=["tombolo://west/*", me], keep=4)
     east.subscribe.append(("theirs", ["west"]))
+    east.peer_keys["west"] = {"unsigned": "true"}  # so that versions without a signature get on, and what follows them is tried
     east.start()
     uids = published(lab, east)
 

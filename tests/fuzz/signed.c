@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     char error[256];
     if (trust == NULL) FUZZ_REQUIRE(tb_tls_new_ephemeral(&trust) == TB_OK);
     walk_statement(bytes, count);
+    if (tb_signed_peek(bytes, count, &statement) == TB_OK)
+        FUZZ_REQUIRE(tb_name_valid(statement.model.text) && statement.kind < TB_STATEMENT_KINDS);
     FUZZ_REQUIRE(tb_signed_check(trust, bytes, count, &statement, &signer, error) != TB_OK);
     FUZZ_REQUIRE(error[0] != '\0' && memchr(error, '\0', sizeof error) != NULL);
     return 0;

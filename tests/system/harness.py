@@ -20,6 +20,7 @@ import time
 from waiting import BUILD, PATIENCE, PATIENCE_MS, PATIENCE_S, SOURCE  # noqa: F401
 from waiting import Failed, Process, Skipped, expect, wait_for  # noqa: F401
 import leavings  # of sim/, which `waiting` knows
+import signing
 from capture import Capture
 from machine import Cores, HugeMount, SlowDisk, SlowReader, SmallDisk, SmallMount, Veth, WallClock  # noqa: F401
 from relay import CRAWL, Dns, Link  # noqa: F401
@@ -160,13 +161,15 @@ class Site:
             lines.append(f"    ca: {self.lab.pki_dir(of) / 'ca.crt'}")
             if address:
                 lines.append(f"    address: {address}")
-            lines += [f"    {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in self.peer_keys.get(site, {}).items()]
+            keys = {**signing.of_peer(self, site), **self.peer_keys.get(site, {})}
+            lines += [f"    {k}: {json.dumps(v) if isinstance(v, list) else v}" for k, v in keys.items()]
         lines.append("models:")
         for model, m in self.models.items():
             lines.append(f"  {model}:")
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
             lines += [f"    {k}: {m[k]}" for k in ("policy", "weight") if k in m]
+            lines += signing.of_model(self, m)
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")

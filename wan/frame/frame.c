@@ -38,6 +38,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_SEGMENT] = "segment",
     [TB_FRAME_STATE] = "state",
     [TB_FRAME_HOLDUP] = "holdup",
+    [TB_FRAME_STATEMENT] = "statement",
 };
 
 const char *tb_frame_name(uint16_t type)

@@ -27,6 +27,7 @@
 #define TB_LINK_PROTOCOL_RUNS    3 /* the first that has RUNS and RUN_TOLD */
 #define TB_LINK_PROTOCOL_SEGMENT 3 /* likewise */
 #define TB_LINK_PROTOCOL_STATE   3 /* the first that has STATE and HOLDUP */
+#define TB_LINK_PROTOCOL_SIGNED  3 /* the first that has STATEMENT */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -73,6 +74,7 @@ enum tb_frame_type {
     TB_FRAME_STATE = 32, /* what a site holds of a model, what it has active there, and why it is behind */
     TB_FRAME_HOLDUP,     /* what holds up the chunks that I send you */
     TB_FRAME_SEGMENT = 37, /* no more bytes of payload than this pass in a segment between us */
+    TB_FRAME_STATEMENT,  /* a home signed this: of a run, a version or a withdrawal */
     TB_FRAME_TYPE_END
 };
 
@@ -168,6 +170,10 @@ TB_MESSAGE(tb_frame_runs, TB_FRAME_MODEL_FIELDS)
 TB_MESSAGE(tb_frame_run_told, TB_FRAME_RUN_TOLD_FIELDS)
 #define TB_FRAME_SEGMENT_FIELDS(F) F(u32, bytes) /* 536 to 65495 */
 TB_MESSAGE(tb_frame_segment, TB_FRAME_SEGMENT_FIELDS)
+
+/* As base/net/signed.h writes it, 1 to TB_SIGNED_BYTES_MAX bytes; passed on unchanged. */
+#define TB_FRAME_STATEMENT_FIELDS(F) F(span, said)
+TB_MESSAGE(tb_frame_statement, TB_FRAME_STATEMENT_FIELDS)
 
 #define TB_FRAME_REPORT_FIELDS(F) F(id, uid) F(name, site) F(u8, state) /* enum tb_links_report_state */
 TB_MESSAGE(tb_frame_report, TB_FRAME_REPORT_FIELDS)

@@ -29,6 +29,7 @@
 #include "base/layout/manifest.h"
 #include "base/layout/place.h"
 #include "base/net/resolve.h"
+#include "base/net/signed.h"
 #include "base/net/tls.h"
 #include "base/site_state.h"
 #include "base/time.h"
@@ -67,6 +68,13 @@ struct tb_links_bad_chunk {
     uint32_t times;    /* that this chunk was refused on this link, 1.. */
     bool ours;         /* we sent it and the peer refused it; false: we refused what the peer sent */
     struct tb_id base; /* with ours: it went as a delta to that version's chunk; zero: it went whole */
+};
+
+/* A statement that a home signed, for a peer. Bytes as base/net/signed.h writes them. */
+struct tb_links_said {
+    enum tb_statement_kind kind;
+    struct tb_name model;
+    struct tb_id id; /* of a run; else the uid of a version. Zero: the newest that is known */
 };
 
 struct tb_links_ops {
@@ -138,6 +146,11 @@ struct tb_links_ops {
     /* The answer; or unasked: home says which run is its newest, a follower that this
      * one is above home's. */
     void (*on_run_told)(void *user, uint32_t peer, const struct tb_links_run *run);
+    /* The statement, which goes before VERSION and RUN_TOLD to a peer that knows the frame. False
+     * or NULL: there is none, and the frame goes without it. Borrowed until the next call. */
+    bool (*statement_of)(void *user, const struct tb_links_said *which, struct tb_span *said_out);
+    /* The peer brings a statement. Only its length was looked at. NULL: it is dropped. */
+    void (*on_statement)(void *user, uint32_t peer, const struct tb_span *said);
     /* May this held chunk of a version offered here be a base (P1: one left by an earlier process
      * is digested first)? The only one of these that is called from any thread; the places stay
      * until it returns. NULL: all may. */

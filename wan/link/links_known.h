@@ -43,6 +43,8 @@ bool tb_links_base_used(const struct tb_links *links, const struct tb_id *uid);
  * 0. False: that was the last. */
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out);
+/* That peer announced it in this session, and did not take it back. */
+bool tb_links_announces(const struct tb_links *links, uint32_t peer, const struct tb_id *uid);
 
 /* Of a version, as peers announced it in their sessions: the most that one said; 0: nobody did. */
 uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_id *uid);

@@ -12,6 +12,10 @@ void tb_links_tell_withdrawn(struct tb_links *ls, uint32_t peer, const struct tb
  * for activation and for sites behind us. */
 TB_MUST_USE enum tb_status tb_links_tell(struct tb_links *links, uint32_t peer,
                                          const struct tb_links_report *report);
+/* A statement that came, or was made, after its version or run was told. It goes to every peer that
+ * is up, knows the frame and asked for the model. */
+void tb_links_tell_statement(struct tb_links *links, const struct tb_name *model, const struct tb_span *said);
+
 /* Which run of the model does that peer remember? on_run_told answers, once for each session; a
  * session that ends first leaves it unanswered. TB_PEER_UNREACHABLE: it is not up.
  * TB_PEER_PROTOCOL: it is, and speaks a protocol without the question. */

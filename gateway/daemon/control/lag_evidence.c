@@ -231,6 +231,12 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
     case TB_LAG_BUDGET:
         of_day_here(d, l, out);
         break;
+    case TB_LAG_UNSIGNED:
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s announced %llu:%llu",
+                       tb_peer_site(d, l->own->unsigned_peer),
+                       (unsigned long long)l->own->unsigned_key.run_order,
+                       (unsigned long long)l->own->unsigned_key.number);
+        break;
     case TB_LAG_TABLE:
         of_table(d, &l->model->name, out);
         break;

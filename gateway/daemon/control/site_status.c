@@ -418,6 +418,16 @@ static void references_json(struct tb_daemon *d, const struct tb_catalog_version
     put(o, "workers", workers);
 }
 
+/* Empty and 0: its home's signature is not here. */
+static void signed_json(const struct tb_daemon *d, const struct tb_id *uid, json_t *o)
+{
+    const struct tb_said *said = tb_said_find(&d->said, TB_STATEMENT_VERSION, uid);
+    char by[TB_URI_BYTES_MAX] = "";
+    if (said != NULL) tb_identity_format(&said->by, by);
+    set_text(o, "signed_by", by);
+    set_u64(o, "signed_at_ms", said != NULL ? said->what.wall_ms : 0);
+}
+
 static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version_view *v)
 {
     json_t *o = json_object();
@@ -441,6 +451,7 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     const enum tb_status end = tb_catalog_state_status(v->state);
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));
+    signed_json(d, &v->key.uid, o);
     references_json(d, v, o);
     if (!tb_status_moves(d, copy, v->bytes, o)) lacking = true;
     return o;

@@ -44,7 +44,8 @@
     X(TB_LAG_STORE, "store-down", "the site's durable store cannot be written")                              \
     X(TB_LAG_CLOCK, "clock-skew", "the certificates' dates do not fit the clocks")                           \
     X(TB_LAG_TABLE, "table-full", "the site's catalog has no row for it")                                    \
-    X(TB_LAG_MTU, "mtu", "small packets pass on the link, large ones never do")
+    X(TB_LAG_MTU, "mtu", "small packets pass on the link, large ones never do")                              \
+    X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")
 
 enum tb_lag_reason {
 #define TB_LAG_ENUM(name, text, why) name,
@@ -63,6 +64,7 @@ struct tb_lag_facts {
     enum tb_lag_reason link; /* TB_LAG_UP_TO_DATE: a link that could bring it is up, or it comes from ranks */
     bool heard;              /* of the model's head, from its home or through a relay */
     bool behind;             /* the head is not whole here */
+    bool awaits_signature;   /* a version above the head was announced without its home's signature */
     bool table_full;         /* the catalog refused it a row */
     bool used;               /* every reader group here has the head active */
     bool has_groups;         /* some worker subscribes here */

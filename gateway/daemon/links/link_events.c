@@ -1,9 +1,12 @@
 /* link_events.c - what links say, and whom they may tell: to the catalog, and to the room that
  * it is for. */
+#include "base/allocate.h"
 #include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
+#include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
 #include "gateway/daemon/copies/adoption.h"
@@ -18,10 +21,14 @@
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
+#include "wan/link/links_messages.h"
+
+#define UNSIGNED_TOLD_EVERY TB_SECONDS(10)
 
 static bool links_home_of(void *user, const struct tb_name *model, struct tb_name *home_out)
 {
@@ -166,6 +173,48 @@ static enum tb_catalog_state state_told(enum tb_links_version_state state, enum 
     return TB_VERSION_RETIRED;
 }
 
+/* P10: the first of ten seconds. */
+static void unsigned_log(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
+{
+    const tb_time_ns now = tb_clock_now();
+    d->counters.versions_unsigned++;
+    if (d->unsigned_told_at[peer] != 0 && tb_time_since(d->unsigned_told_at[peer], now) < UNSIGNED_TOLD_EVERY)
+        return;
+    d->unsigned_told_at[peer] = now;
+    tb_log(TB_LOG_WARN, "version.unsigned", "peer=%s model=%s run=%llu number=%llu action=%s",
+           tb_peer_site(d, peer), key->model.text, (unsigned long long)key->run_order,
+           (unsigned long long)key->number, "wait_for_its_home_to_sign_it");
+}
+
+/* P2: a version that the catalog has with this root was believed before. Another
+ * one counts only with its home's signature: else a relay could name any run and number. */
+static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
+                           enum tb_links_version_state state)
+{
+    struct tb_catalog_version_view known;
+    if (tb_version_believed(d, peer, key)) return true;
+    if (tb_catalog_version_get(d->catalog, &key->uid, &known))
+        return state == TB_LINKS_GONE || tb_digest_equal(&known.key.root, &key->root);
+    if (state != TB_LINKS_READY) return false;
+    struct tb_site_own *own = tb_site_own(d, &key->model);
+    if (tb_id_is_zero(&own->unsigned_key.uid) || tb_version_key_compare(&own->unsigned_key, key) < 0) {
+        own->unsigned_key = *key;
+        own->unsigned_peer = peer;
+    }
+    unsigned_log(d, peer, key);
+    return false;
+}
+
+static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
+                   enum tb_links_version_state state, enum tb_status *why)
+{
+    const bool withdrawn = tb_withdrawal_believed(d, peer, key);
+    if (state == TB_LINKS_GONE && *why == TB_VERSION_WITHDRAWN && !withdrawn) *why = TB_SUPERSEDED;
+    if (state != TB_LINKS_WITHDRAWN) return version_counts(d, peer, key, state);
+    if (!withdrawn) unsigned_log(d, peer, key);
+    return withdrawn;
+}
+
 static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
                           enum tb_links_version_state state, enum tb_status why)
 {
@@ -174,6 +223,10 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
     if (state == TB_LINKS_READY && tb_withdrawn_answer(d, peer, &key->uid)) return;
+    if (!counts(d, peer, key, state, &why)) {
+        tb_daemon_wake(d);
+        return;
+    }
     if (state != TB_LINKS_READY) tb_copies_look(d);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
@@ -212,18 +265,26 @@ void tb_crossings_hear_again(struct tb_daemon *d)
     }
 }
 
-static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
-                            const struct tb_manifest *manifests)
+/* Peers announced it, or serve it, before its signature came. */
+static void version_signed(struct tb_daemon *d, const struct tb_statement *what)
 {
-    struct tb_daemon *d = user;
-    tb_adopt_manifests(d, key, manifests);
-    tb_crossing_manifests(d, peer, key, manifests);
-    tb_daemon_wake(d);
+    struct tb_version_key key;
+    uint64_t bytes;
+    for (uint32_t peer = 0; peer < d->config->peer_count; peer++) {
+        for (uint32_t cursor = 0; tb_links_announced_at(d->links, peer, &cursor, &key, &bytes);)
+            if (tb_id_equal(&key.uid, &what->uid)) links_version(d, peer, &key, bytes, TB_LINKS_READY, TB_OK);
+    }
 }
 
-static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
+static void links_statement(void *user, uint32_t peer, const struct tb_span *said)
 {
-    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, whoever brought the last chunk */
+    struct tb_daemon *d = user;
+    struct tb_statement what;
+    if (!tb_statement_heard(d, peer, said, &what)) return;
+    if (what.kind == TB_STATEMENT_VERSION) version_signed(d, &what);
+    const bool offered = what.kind == TB_STATEMENT_VERSION && tb_copy_find(d, &what.uid) != NULL;
+    if (offered) tb_links_tell_statement(d->links, &what.model, said);
+    tb_daemon_wake(d);
 }
 
 static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enum tb_status why)
@@ -241,6 +302,39 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
     copy->failed_lately = true;
     if (!tb_copy_is_whole(copy)) tb_copy_crossing_refused(copy, why);
     tb_daemon_wake(d);
+}
+
+/* P1: they hash to the root that VERSION named, and not to the one that home signed. */
+static bool root_counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
+                        const struct tb_manifest *manifests)
+{
+    const struct tb_manifest **each = tb_calloc(key->shard_count, sizeof *each);
+    for (uint32_t s = 0; each != NULL && s < key->shard_count; s++)
+        each[s] = &manifests[s];
+    const bool fits = each != NULL && tb_root_fits(d, key, each);
+    tb_free(each);
+    if (fits) return true;
+    d->counters.roots_refused++;
+    tb_log(TB_LOG_ERROR, "crossing.root_refused", "peer=%s model=%s run=%llu number=%llu action=ask_again",
+           tb_peer_site(d, peer), key->model.text, (unsigned long long)key->run_order,
+           (unsigned long long)key->number);
+    links_failed(d, peer, &key->uid, TB_CHUNK_DIGEST);
+    return false;
+}
+
+static void links_manifests(void *user, uint32_t peer, const struct tb_version_key *key,
+                            const struct tb_manifest *manifests)
+{
+    struct tb_daemon *d = user;
+    if (!root_counts(d, peer, key, manifests)) return;
+    tb_adopt_manifests(d, key, manifests);
+    tb_crossing_manifests(d, peer, key, manifests);
+    tb_daemon_wake(d);
+}
+
+static void links_landed(void *user, uint32_t peer, const struct tb_version_key *key)
+{
+    (void)user, (void)peer, (void)key; /* the tick sees it in the bitmaps, whoever brought the last chunk */
 }
 
 /* Home sealed the version under another limit: to ask again would bring the same. */
@@ -352,5 +446,7 @@ const struct tb_links_ops tb_link_events = {
     .on_chunk_bad = links_chunk_bad,
     .on_runs_asked = links_runs_asked,
     .on_run_told = links_run_told,
+    .statement_of = tb_statement_to_say,
+    .on_statement = links_statement,
     .base_good = links_base_good,
 };

@@ -9,6 +9,8 @@
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/rights.h"
 #include "wan/link/links_stats.h"
 
@@ -186,6 +188,23 @@ static void lag_of_home(struct tb_daemon *d, struct tb_site_lag *l)
     if (!here) memset(&l->head, 0, sizeof l->head);
 }
 
+/* Unless that peer took it back, or its home's word of it, or of a newer one, came meanwhile. */
+static void lag_of_unsigned(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    struct tb_version_key *key = &l->own->unsigned_key;
+    const struct tb_site_which which = {key->run_order, key->number};
+    if (tb_id_is_zero(&key->uid)) return;
+    const bool stands =
+        tb_links_now(d) != NULL && tb_links_announces(d->links, l->own->unsigned_peer, &key->uid);
+    if (!stands || tb_version_believed(d, l->own->unsigned_peer, key)) {
+        *key = (struct tb_version_key){.number = 0};
+        return;
+    }
+    const struct tb_site_which known = {l->lag.head_run_order, l->lag.head_number};
+    l->facts.awaits_signature = !l->lag.known || tb_site_which_compare(&known, &which) < 0;
+    if (l->facts.awaits_signature && l->state.versions == 0) l->state.versions = 1;
+}
+
 static void behind_since(struct tb_site_lag *l)
 {
     const tb_time_ns now = tb_clock_now();
@@ -300,6 +319,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     lag_of_catalog(d, l);
     if (!m->is_home) find_source(d, l);
     if (!m->is_home) lag_of_home(d, l);
+    if (!m->is_home) lag_of_unsigned(d, l);
     behind_since(l);
     l->facts.behind = l->state.versions > 0;
     l->facts.unsealed = m->is_home; /* without a copy: it went with its arena, and nobody sealed it again */

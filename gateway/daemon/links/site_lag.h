@@ -20,6 +20,9 @@ struct tb_site_own {
     tb_time_ns said_at;        /* 0: never */
     tb_time_ns behind_at;      /* since when it is behind; 0: it is not */
     bool refused_full;         /* the catalog refused the newest version that was announced a row */
+    /* The newest that was announced without its home's signature, by that peer; uid zero: none. */
+    struct tb_version_key unsigned_key;
+    uint32_t unsigned_peer;
 };
 struct tb_site_own *tb_site_own(struct tb_daemon *d, const struct tb_name *model);
 

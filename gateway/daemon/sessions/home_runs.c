@@ -15,6 +15,7 @@
 #include "gateway/catalog/run_asking.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -162,11 +163,17 @@ static void below_log(struct tb_daemon *d, const char *end, uint32_t peer, const
 static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const struct tb_links_run *run)
 {
     struct model_runs *m = &d->home_runs->models[model];
-    const struct tb_catalog_known_run told = {run->model, run->order, run->number, run->run};
+    struct tb_catalog_known_run told = {run->model, run->order, run->number, run->run};
     struct tb_catalog_known_run ours = {.order = 0};
     const uint64_t bit = UINT64_C(1) << peer;
     if (!tb_peer_may_read(d, peer, &run->model)) return;
     TB_ASSERT(m->home && peer < 64);
+    if (tb_run_lower(d, peer, &told)) {
+        d->counters.reports_refused++;
+        tb_log(TB_LOG_WARN, "run.told_refused", "peer=%s model=%s run=%llu number=%llu status=unsigned",
+               d->config->peers[peer].site.text, run->model.text, (unsigned long long)run->order,
+               (unsigned long long)run->number);
+    }
     (void)tb_catalog_known_run(d->catalog, &run->model, &ours);
     const enum tb_status status = tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted);
     if (status == TB_TOO_LARGE) {
@@ -176,11 +183,11 @@ static void home_told(struct tb_daemon *d, uint32_t peer, uint32_t model, const 
                (unsigned long long)run->number);
     } else if (m->doubted) {
         tb_log(TB_LOG_INFO, "home.told", "model=%s peer=%s run=%llu number=%llu", run->model.text,
-               d->config->peers[peer].site.text, (unsigned long long)run->order,
-               (unsigned long long)run->number);
-    } else if (run->order > ours.order) {
+               d->config->peers[peer].site.text, (unsigned long long)told.order,
+               (unsigned long long)told.number);
+    } else if (told.order > ours.order) {
         const struct tb_links_run low = {run->model, ours.order, ours.number, ours.id};
-        below_log(d, "peer", peer, &low, run->order);
+        below_log(d, "peer", peer, &low, told.order);
     }
     m->asking.told |= bit;
 }

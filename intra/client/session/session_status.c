@@ -187,7 +187,7 @@ static void put_subscriptions(struct text *t, const struct tb_session *s)
     put(t, "]");
 }
 
-static void put_gpu(struct text *t, const struct tb_staging *st)
+static void put_staged_gpu(struct text *t, const struct tb_staging *st)
 {
     const struct tb_staged_gpu_facts f = tb_staged_gpu_facts(st);
     if (f.ring_bytes + f.kept_bytes + f.pinned_bytes + f.queue.batches == 0) return;
@@ -218,7 +218,7 @@ static void put_stagings(struct text *t, const struct tb_session *s)
             st->patch_for != NULL ? "true" : "false");
         put_read(t, st);
         put_hop(t, st);
-        if (!tb_staging_is_preparing(st->life)) put_gpu(t, st);
+        if (!tb_staging_is_preparing(st->life)) put_staged_gpu(t, st);
         put(t, "}");
     }
     put(t, "]}");

@@ -14,6 +14,8 @@ static struct tb_statement example(enum tb_statement_kind kind)
     if (kind == TB_STATEMENT_RUN) return s;
     s.uid = (struct tb_id){{1, 2, 3}};
     s.number = 20;
+    s.shard_count = 4;
+    s.digest = (struct tb_digest){{9}};
     if (kind == TB_STATEMENT_VERSION) s.root = tb_blake3_of("root", 4);
     return s;
 }
@@ -86,6 +88,12 @@ static void what_its_kind_does_not_use_is_garbled(void **state)
         {TB_STATEMENT_VERSION, 48, 32, 0, "a version has a root"},
         {TB_STATEMENT_VERSION, 40, 8, 0xff, "a number over 2^63"},
         {TB_STATEMENT_WITHDRAWN, 48, 32, 1, "a withdrawal has no root"},
+        {TB_STATEMENT_RUN, 88, 4, 1, "a run has no shards"},
+        {TB_STATEMENT_RUN, 92, 16, 1, "a run has no digest"},
+        {TB_STATEMENT_VERSION, 88, 4, 0, "a version has shards"},
+        {TB_STATEMENT_VERSION, 88, 4, 0xff, "more shards than a version has"},
+        {TB_STATEMENT_VERSION, 92, 16, 0, "a version has a digest"},
+        {TB_STATEMENT_WITHDRAWN, 88, 4, 0, "a version that was withdrawn has shards"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const struct tb_statement s = example(wrong[i].kind);

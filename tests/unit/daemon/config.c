@@ -266,6 +266,8 @@ static const struct refusal refusals[] = {
      "w.yaml:5:21: subscribe: model \"policy\": is not one of models\n"},
     {LEAST TLS PEER "models: {policy: {home: west}}\nsubscribe: [{model: policy, from: [east]}]\n",
      "w.yaml:6:21: subscribe: model \"policy\": this site is its home\n"},
+    {LEAST TLS PEER "models: {policy: {home: north}}\nsubscribe: [{model: policy, from: [east]}]\n",
+     "w.yaml:5:10: models.policy.home_ca: \"north\" is not one of peers, so the CA of that home is needed\n"},
     {LEAST TLS PEER MODELS "subscribe: [{model: policy, from: [est]}]\n",
      "w.yaml:6:36: subscribe: from \"est\": is not one of peers\n"},
     {LEAST TLS PEER MODELS "subscribe: [{model: policy, from: []}]\n",

@@ -30,6 +30,9 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     f.link = TB_LAG_UP_TO_DATE;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNKNOWN);
     f.heard = true;
+    f.awaits_signature = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNSIGNED);
+    f.awaits_signature = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_TABLE);
     f.table_full = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_ROOM);
@@ -100,6 +103,7 @@ static void a_reason_of_a_later_release_is_unknown(void **state)
     (void)state;
     assert_int_equal(TB_LAG_UP_TO_DATE, 0);
     assert_int_equal(TB_LAG_UNKNOWN, 1);
+    assert_int_equal(TB_LAG_UNSIGNED, 30);
     assert_int_equal(TB_LAG_MTU, 29);
     assert_string_equal(tb_lag_name(TB_LAG_NO_ROOM), "no-room");
     assert_string_equal(tb_lag_name(TB_LAG_MTU), "mtu");

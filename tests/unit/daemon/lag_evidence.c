@@ -44,6 +44,7 @@ struct fixture {
     struct tb_catalog_model model;
     struct tb_copy copy; /* of the head */
     struct tb_site_lag here;
+    struct tb_site_own own;
     struct tb_record west;
 };
 
@@ -72,6 +73,8 @@ static int begin(void **state)
     f->copy.bad.chunk = 5;
     f->copy.bad.times = 4;
     f->here = (struct tb_site_lag){.model = &f->model, .copy = &f->copy, .source = 0, .spent_from = 0};
+    f->own.unsigned_key = (struct tb_version_key){.run_order = 2, .number = 5};
+    f->here.own = &f->own;
     f->west = (struct tb_record){.known = true, .heard_at = tb_clock_now() - TB_SECONDS(2)};
     f->west.via = f->west.state.site = f->home.d->config->peers[0].site;
     f->west.state.model = f->model.name;
@@ -211,6 +214,7 @@ static void each_reason_of_this_site_has_evidence_that_fits(void **state)
         [TB_LAG_STORE] = "0 rows wait for ",
         [TB_LAG_TABLE] = "0 of ",
         [TB_LAG_DENIED] = "as west says",
+        [TB_LAG_UNSIGNED] = "west announced 2:5",
     };
     for (uint32_t r = 0; r < TB_LAG_REASON_END; r++) {
         const bool of_link = tb_lag_is_of_link((uint16_t)r); /* the relay's, as ours is up */

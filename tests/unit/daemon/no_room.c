@@ -71,7 +71,7 @@ static void follower_begin(struct follower *f)
     snprintf(rest, sizeof rest,
              "{policy: {home: west}, critic: {home: west}}\n"
              "subscribe: [{model: policy, from: [west]}, {model: critic, from: [west]}]\n"
-             "peers: {west: {address: \"127.0.0.1:9\"}}\ntls: {ca: %s, cert: %s, key: %s}\n",
+             "peers: {west: {address: \"127.0.0.1:9\", unsigned: true}}\ntls: {ca: %s, cert: %s, key: %s}\n",
              world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
              world_path(&f->world, "east", "gw.key"));
     home_new_with(&f->home, rest, false);

@@ -41,8 +41,8 @@ static void relay_begin(struct relay *w)
     world_init(&w->world);
     world_issue(&w->world, "east", "gw", "tombolo://east/gw");
     snprintf(rest, sizeof rest,
-             "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\"}, west: {address: "
-             "\"127.0.0.1:9\"}}\nsubscribe: [{model: policy, from: [middle]}]\n"
+             "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\", unsigned: true}, west: "
+             "{address: \"127.0.0.1:9\"}}\nsubscribe: [{model: policy, from: [middle]}]\n"
              "tls: {ca: %s, cert: %s, key: %s}\n",
              world_path(&w->world, "east", "ca.crt"), world_path(&w->world, "east", "gw.crt"),
              world_path(&w->world, "east", "gw.key"));

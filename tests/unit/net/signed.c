@@ -23,6 +23,8 @@ static struct tb_statement statement_now(void)
                              .run_order = 3,
                              .number = 20,
                              .root = tb_blake3_of("root", 4),
+                             .shard_count = 1,
+                             .digest = {{9}},
                              .wall_ms = tb_clock_wall_ms()};
     assert_int_equal(tb_name_set(&s.model, "actor"), TB_OK);
     return s;

@@ -119,6 +119,7 @@ static void views_messages_come_back(void **state)
                                         .held = page};
     WALK(tb_frame_state, said);
     WALK(tb_frame_holdup, ((struct tb_frame_holdup){2}));
+    WALK(tb_frame_statement, ((struct tb_frame_statement){page}));
 }
 
 static struct tb_site_state two_held(void)
@@ -314,6 +315,7 @@ static void every_type_has_a_name(void **state)
     assert_string_equal(tb_frame_name(TB_FRAME_STATE),
                         "state"); /* numbers between belong to other messages */
     assert_string_equal(tb_frame_name(TB_FRAME_HOLDUP), "holdup");
+    assert_string_equal(tb_frame_name(TB_FRAME_STATEMENT), "statement");
     assert_string_equal(tb_frame_name(0), "unknown");
     assert_string_equal(tb_frame_name(TB_FRAME_TYPE_END), "unknown");
     assert_string_equal(tb_frame_name(UINT16_MAX), "unknown");

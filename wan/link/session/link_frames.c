@@ -31,6 +31,7 @@
 #include "wan/link/traffic/link_runs.h"
 #include "wan/link/traffic/link_send.h"
 #include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_signed.h"
 #include "wan/link/traffic/link_state.h"
 #include "wan/link/traffic/link_versions.h"
 
@@ -248,6 +249,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_SEGMENT] = tb_link_on_segment,
     [TB_FRAME_STATE] = tb_link_on_state,
     [TB_FRAME_HOLDUP] = tb_link_on_holdup,
+    [TB_FRAME_STATEMENT] = tb_link_on_statement,
 };
 
 static void log_garbled(const struct tb_link_conn *c, uint16_t type)

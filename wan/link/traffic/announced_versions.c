@@ -36,9 +36,3 @@ void tb_link_send_gone(struct tb_link *l, const struct tb_id *uid, enum tb_statu
     LINK_SEND(l, TB_FRAME_GONE, tb_frame_gone, LINK_SMALL, .uid = *uid,
               .status_negated = tb_frame_status(why));
 }
-
-void tb_link_tell_withdrawn(struct tb_link *l, const struct tb_version_key *key)
-{
-    if (tb_link_is_up(l) && tb_link_granted(l, &key->model))
-        tb_link_send_version(l, key, 0, TB_FRAME_VERSION_WITHDRAWN);
-}

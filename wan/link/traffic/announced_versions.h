@@ -37,6 +37,5 @@ const struct tb_announced *tb_link_announced(const struct tb_link *l, const stru
 bool tb_link_wants(const struct tb_link *l, const struct tb_name *model);
 void tb_link_send_version(struct tb_link *l, const struct tb_version_key *key, uint64_t bytes, uint8_t state);
 void tb_link_send_gone(struct tb_link *l, const struct tb_id *uid, enum tb_status why);
-void tb_link_tell_withdrawn(struct tb_link *l, const struct tb_version_key *key);
 
 #endif

@@ -7,6 +7,7 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/links_messages.h"
 #include "wan/link/session/link_control.h"
+#include "wan/link/traffic/link_signed.h"
 
 /* TB_OK: the peer is up and knows the two frames. */
 static enum tb_status knows(const struct tb_link *l)
@@ -29,10 +30,14 @@ enum tb_status tb_links_run_tell(struct tb_links *links, uint32_t peer, const st
     TB_ASSERT(peer < links->options.peer_count);
     struct tb_link *l = &links->links[peer];
     const enum tb_status status = knows(l);
-    if (status == TB_OK)
-        LINK_SEND(l, TB_FRAME_RUN_TOLD, tb_frame_run_told, LINK_SMALL, .model = run->model,
-                  .run_order = run->order, .number = run->number, .run = run->run);
-    return status;
+    if (status != TB_OK) return status;
+    if (run->order != 0) {
+        tb_link_say(l, TB_STATEMENT_RUN, &run->model, &(struct tb_id){{0}});
+        tb_link_say(l, TB_STATEMENT_VERSION, &run->model, &(struct tb_id){{0}});
+    }
+    LINK_SEND(l, TB_FRAME_RUN_TOLD, tb_frame_run_told, LINK_SMALL, .model = run->model,
+              .run_order = run->order, .number = run->number, .run = run->run);
+    return TB_OK;
 }
 
 enum tb_status tb_link_on_runs(struct tb_link *l, struct tb_wire_frame *f)

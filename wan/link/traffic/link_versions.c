@@ -20,6 +20,7 @@
 #include "wan/link/traffic/link_manifest.h"
 #include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_push.h"
+#include "wan/link/traffic/link_signed.h"
 #include "wan/link/traffic/offer_table.h"
 #include "wan/link/traffic/push_table.h"
 
@@ -38,6 +39,7 @@ void tb_link_announce(struct tb_link *l, struct tb_offer *o)
     struct tb_offer_peer *p = &o->peers[l->index];
     if (!tb_link_is_up(l) || p->announced == tb_link_session_seq(l) || !tb_link_granted(l, &o->key.model))
         return;
+    tb_link_say(l, TB_STATEMENT_VERSION, &o->key.model, &o->key.uid);
     const bool pushed = tb_link_may_read(l, o) && tb_link_push(l, o);
     p->announced = tb_link_session_seq(l);
     tb_link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);

@@ -32,6 +32,12 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
     return bytes;
 }
 
+bool tb_links_announces(const struct tb_links *links, uint32_t peer, const struct tb_id *uid)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    return tb_link_announced(&links->links[peer], uid) != NULL;
+}
+
 bool tb_links_announced_at(const struct tb_links *links, uint32_t peer, uint32_t *cursor,
                            struct tb_version_key *key_out, uint64_t *bytes_out)
 {

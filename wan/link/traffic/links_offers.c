@@ -12,6 +12,7 @@
 #include "wan/link/traffic/landing_table.h"
 #include "wan/link/traffic/link_manifest_pages.h"
 #include "wan/link/traffic/link_share.h"
+#include "wan/link/traffic/link_signed.h"
 #include "wan/link/traffic/link_traffic_turn.h"
 #include "wan/link/traffic/link_versions.h"
 #include "wan/link/traffic/offer_table.h"

@@ -1,0 +1,127 @@
+/* statement_table.c - statements by kind and id; the oldest of a model give way. */
+#include "gateway/daemon/links/statement_table.h"
+
+#include <string.h>
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "base/fault.h"
+#include "gateway/store/store.h"
+
+const struct tb_id *tb_statement_id(const struct tb_statement *what)
+{
+    return what->kind == TB_STATEMENT_RUN ? &what->run : &what->uid;
+}
+
+static uint32_t bucket_of(const struct tb_id *id)
+{
+    return id->bytes[0] % TB_STATEMENT_BUCKETS;
+}
+
+static struct tb_said **place(struct tb_statement_table *t, enum tb_statement_kind kind,
+                              const struct tb_id *id)
+{
+    struct tb_said **at = &t->buckets[bucket_of(id)];
+    while (*at != NULL && ((*at)->what.kind != kind || !tb_id_equal(tb_statement_id(&(*at)->what), id)))
+        at = &(*at)->next;
+    return at;
+}
+
+const struct tb_said *tb_said_find(const struct tb_statement_table *t, enum tb_statement_kind kind,
+                                   const struct tb_id *id)
+{
+    const struct tb_said *s = t->buckets[bucket_of(id)];
+    while (s != NULL && (s->what.kind != kind || !tb_id_equal(tb_statement_id(&s->what), id)))
+        s = s->next;
+    return s;
+}
+
+static bool is_older(const struct tb_statement *a, const struct tb_statement *b)
+{
+    return a->run_order != b->run_order ? a->run_order < b->run_order : a->number < b->number;
+}
+
+const struct tb_said *tb_said_newest(const struct tb_statement_table *t, enum tb_statement_kind kind,
+                                     const struct tb_name *model)
+{
+    const struct tb_said *newest = NULL;
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (const struct tb_said *s = t->buckets[b]; s != NULL; s = s->next)
+            if (s->what.kind == kind && tb_name_equal(&s->what.model, model) &&
+                (newest == NULL || is_older(&newest->what, &s->what)))
+                newest = s;
+    return newest;
+}
+
+static void end(struct tb_statement_table *t, struct tb_said **at)
+{
+    struct tb_said *gone = *at;
+    TB_ASSERT(gone != NULL && t->count > 0);
+    *at = gone->next;
+    t->count--;
+    tb_free(gone);
+}
+
+/* P7: true: there is room for it among those of its kind and model. */
+static bool make_room(struct tb_statement_table *t, const struct tb_statement *what)
+{
+    struct tb_said *oldest = NULL;
+    uint32_t count = 0;
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (struct tb_said *s = t->buckets[b]; s != NULL; s = s->next) {
+            if (s->what.kind != what->kind || !tb_name_equal(&s->what.model, &what->model)) continue;
+            count++;
+            if (oldest == NULL || is_older(&s->what, &oldest->what)) oldest = s;
+        }
+    if (count < TB_STORE_SIGNED_MAX) return true;
+    t->refused++;
+    if (is_older(what, &oldest->what)) return false;
+    end(t, place(t, oldest->what.kind, tb_statement_id(&oldest->what)));
+    return true;
+}
+
+const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_statement *what,
+                                  const struct tb_identity *by, const uint8_t *bytes, uint32_t count)
+{
+    TB_ASSERT(count > 0);
+    struct tb_said *s = tb_malloc(sizeof *s + count);
+    if (s == NULL) return NULL;
+    struct tb_said **at = place(t, what->kind, tb_statement_id(what));
+    if (*at != NULL) {
+        end(t, at);
+    } else if (!make_room(t, what)) {
+        tb_free(s);
+        return NULL;
+    }
+    *s = (struct tb_said){.what = *what, .by = *by, .count = count};
+    memcpy(s->bytes, bytes, count);
+    struct tb_said **first = &t->buckets[bucket_of(tb_statement_id(what))];
+    s->next = *first;
+    *first = s;
+    if (++t->count > t->most) t->most = t->count;
+    return s;
+}
+
+void tb_said_filter(struct tb_statement_table *t, bool (*stays)(void *user, const struct tb_said *said),
+                    void *user)
+{
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (struct tb_said **at = &t->buckets[b]; *at != NULL;) {
+            if (stays(user, *at))
+                at = &(*at)->next;
+            else
+                end(t, at);
+        }
+}
+
+static bool none_stays(void *user, const struct tb_said *said)
+{
+    (void)user, (void)said;
+    return false;
+}
+
+void tb_said_free(struct tb_statement_table *t)
+{
+    tb_said_filter(t, none_stays, NULL);
+    TB_ASSERT(t->count == 0);
+}

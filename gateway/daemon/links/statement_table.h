@@ -1,0 +1,42 @@
+/* statement_table.h - statements of homes that this gateway knows. Their signatures were checked. A
+ * leaf. */
+#ifndef TB_DAEMON_STATEMENT_TABLE_H
+#define TB_DAEMON_STATEMENT_TABLE_H
+
+#include "base/ident.h"
+#include "base/proof/statement.h"
+#include "tombolo/status.h"
+
+#define TB_STATEMENT_BUCKETS 256u
+
+struct tb_said {
+    struct tb_said *next;
+    struct tb_statement what;
+    struct tb_identity by; /* a gateway of the model's home */
+    uint32_t count;
+    uint8_t bytes[]; /* as they are passed on (base/net/signed.h) */
+};
+
+struct tb_statement_table {
+    struct tb_said *buckets[TB_STATEMENT_BUCKETS];
+    uint32_t count, most;
+    uint64_t refused; /* older ones that gave way, of a kind and a model */
+};
+
+/* Of a run, else the uid of a version. */
+const struct tb_id *tb_statement_id(const struct tb_statement *what);
+const struct tb_said *tb_said_find(const struct tb_statement_table *t, enum tb_statement_kind kind,
+                                   const struct tb_id *id);
+/* The newest of that kind and model, by run and number; NULL: none. */
+const struct tb_said *tb_said_newest(const struct tb_statement_table *t, enum tb_statement_kind kind,
+                                     const struct tb_name *model);
+/* In place of one of the same kind and id. Of a kind and a model the newest TB_STORE_SIGNED_MAX
+ * stay. NULL: no memory, or it is older than all of so many. */
+const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_statement *what,
+                                  const struct tb_identity *by, const uint8_t *bytes, uint32_t count);
+/* Ends those of which `stays` says no. */
+void tb_said_filter(struct tb_statement_table *t, bool (*stays)(void *user, const struct tb_said *said),
+                    void *user);
+void tb_said_free(struct tb_statement_table *t);
+
+#endif

@@ -1,0 +1,81 @@
+/* statement_table.c - statements are found by kind and id, and of a model the newest stay (P7).
+ *
+ * Covers: gateway/daemon/links/statement_table.c */
+#include "gateway/daemon/links/statement_table.h"
+
+#include <string.h>
+
+#include "gateway/store/store.h"
+#include "tests/unit/check.h"
+
+static struct tb_statement statement(enum tb_statement_kind kind, uint32_t number)
+{
+    struct tb_statement s = {.kind = kind, .run_order = 1 + number / 100, .number = number % 100};
+    struct tb_id *id = kind == TB_STATEMENT_RUN ? &s.run : &s.uid;
+    memcpy(id->bytes, &number, sizeof number);
+    id->bytes[15] = 1;
+    CHECK_OK(tb_name_set(&s.model, "policy"));
+    return s;
+}
+
+static const struct tb_said *put(struct tb_statement_table *t, const struct tb_statement *s)
+{
+    static const struct tb_identity by = {.kind = TB_IDENTITY_GATEWAY};
+    return tb_said_put(t, s, &by, (const uint8_t *)"said", 4);
+}
+
+static void each_kind_has_its_own(void **state)
+{
+    (void)state;
+    struct tb_statement_table t = {.count = 0};
+    const struct tb_statement version = statement(TB_STATEMENT_VERSION, 7),
+                              withdrawn = statement(TB_STATEMENT_WITHDRAWN, 7);
+    assert_non_null(put(&t, &version));
+    assert_null(tb_said_find(&t, TB_STATEMENT_WITHDRAWN, &withdrawn.uid));
+    assert_non_null(put(&t, &withdrawn));
+    assert_ptr_equal(tb_said_find(&t, TB_STATEMENT_VERSION, &version.uid),
+                     tb_said_newest(&t, TB_STATEMENT_VERSION, &version.model));
+    assert_memory_equal(tb_said_find(&t, TB_STATEMENT_WITHDRAWN, &version.uid)->bytes, "said", 4);
+    tb_said_free(&t);
+}
+
+static void a_newer_one_takes_the_place_of_the_same(void **state)
+{
+    (void)state;
+    struct tb_statement_table t = {.count = 0};
+    struct tb_statement s = statement(TB_STATEMENT_RUN, 3);
+    assert_non_null(put(&t, &s));
+    s.wall_ms = 9;
+    assert_non_null(put(&t, &s));
+    assert_int_equal(t.count, 1);
+    assert_int_equal(tb_said_find(&t, TB_STATEMENT_RUN, &s.run)->what.wall_ms, 9);
+    tb_said_free(&t);
+}
+
+static void the_oldest_of_a_model_gives_way(void **state)
+{
+    (void)state;
+    struct tb_statement_table t = {.count = 0};
+    for (uint32_t i = 1; i <= TB_STORE_SIGNED_MAX + 2; i++) {
+        const struct tb_statement s = statement(TB_STATEMENT_VERSION, i);
+        assert_non_null(put(&t, &s));
+    }
+    const struct tb_statement first = statement(TB_STATEMENT_VERSION, 1),
+                              third = statement(TB_STATEMENT_VERSION, 3);
+    assert_int_equal(t.count, TB_STORE_SIGNED_MAX);
+    assert_int_equal(t.refused, 2);
+    assert_null(tb_said_find(&t, TB_STATEMENT_VERSION, &first.uid));
+    assert_non_null(tb_said_find(&t, TB_STATEMENT_VERSION, &third.uid));
+    assert_null(put(&t, &first)); /* older than all that are there */
+    tb_said_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_kind_has_its_own),
+        cmocka_unit_test(a_newer_one_takes_the_place_of_the_same),
+        cmocka_unit_test(the_oldest_of_a_model_gives_way),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
