@@ -16,7 +16,8 @@
 static bool model_valid(const struct tb_catalog_model *m)
 {
     if (!tb_name_valid(m->name.text) || !tb_name_valid(m->home.text)) return false;
-    return m->from_count <= TB_CATALOG_FROM_MAX && !(m->is_home && m->subscribed);
+    if (m->from_count > TB_CATALOG_FROM_MAX || m->durable_count > TB_CATALOG_DURABLE_MAX) return false;
+    return !(m->is_home && m->subscribed);
 }
 
 enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *given)

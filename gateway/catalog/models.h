@@ -14,6 +14,9 @@ struct tb_catalog_model {
     uint32_t keep;       /* whole versions, head included; 0 counts as 2 */
     uint32_t from_count; /* sites to cross from, in order of preference; 0: any that has it */
     struct tb_name from[TB_CATALOG_FROM_MAX];
+    /* P3: gateways whose copy of a version counts as this gateway's own would. */
+    uint32_t durable_count;
+    struct tb_name durable[TB_CATALOG_DURABLE_MAX];
 };
 
 /* At start, and again after the config was read again: every, keep, subscribed and from may change,

@@ -53,7 +53,7 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     for (uint32_t r = site_at(c, site)->references, next; r != NONE; r = next) {
         struct reference *ref = reference_at(c, r);
         next = ref->owner_next;
-        ref->whole = ref->activated = false;
+        ref->whole = ref->whole_itself = ref->activated = false;
         ref->held_chunks = 0;
         tb_catalog_touch_version(c, ref->version);
         if (ref->told_in == 0) tb_reference_end(c, r);
@@ -120,7 +120,8 @@ static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
     if (p->itself && (p->whole || p->held_chunks > 0)) ref->told_in = site_at(c, site)->session;
-    const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated);
+    const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated) ||
+                       (p->whole && p->itself && !ref->whole_itself);
     if (!flips && p->held_chunks <= ref->held_chunks) return TB_DONE_BEFORE;
     if (ref->held_chunks == 0) ref->since = c->now;
     if (p->held_chunks > ref->held_chunks) {
@@ -130,6 +131,7 @@ static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
     }
     ref->total_chunks = version_at(c, i)->chunk_count;
     ref->whole = ref->whole || p->whole;
+    ref->whole_itself = ref->whole_itself || (p->whole && p->itself);
     ref->activated = ref->activated || p->activated;
     if (p->whole) ref->has = true;
     if (flips) tb_catalog_touch_version(c, i);

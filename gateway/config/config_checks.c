@@ -170,11 +170,32 @@ static const struct tb_config_model *find_model(const struct tb_config *c, const
     return NULL;
 }
 
+static bool is_site_of_peer(const struct tb_config *c, const struct tb_name *site)
+{
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        if (tb_name_equal(&c->peers[i].of, site)) return true;
+    return false;
+}
+
 static bool is_peer(const struct tb_config *c, const struct tb_name *site)
 {
     for (uint32_t i = 0; i < c->peer_count; i++)
         if (tb_name_equal(&c->peers[i].site, site)) return true;
     return false;
+}
+
+/* P3: a copy counts by its holder's own word, and only a peer's own word is heard. */
+static void check_durable(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i];
+        for (uint32_t k = 0; k < m->durable_count; k++)
+            if (!is_site_of_peer(c, &m->durable[k]))
+                tb_config_complain(r, node_at(r, "models", m->name.text, "durable"),
+                                   "models.%s.durable: \"%s\" is not the site of one of peers", m->name.text,
+                                   m->durable[k].text);
+    }
 }
 
 /* A relay may bring it: so this is no error. */
@@ -291,6 +312,7 @@ void tb_config_check(struct config_reading *r)
     check_lanes(r);
     check_peers(r);
     check_subscribe(r);
+    check_durable(r);
     check_shared(r);
     warn_of_homes(r);
     warn_of_fabric(r);

@@ -218,11 +218,15 @@ const struct config_key config_keys[] = {
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
      .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
             "else may."},
+    {LIST_OF_MODEL(durable), .path = "durable", .type = CONFIG_NAMES, .max = TB_CONFIG_LIST_MAX,
+     .why = "Peers' sites whose copy of it counts as one here: a version is `kept`, and a rank gets its "
+            "memory back, when such a site says itself that it holds all of it. Without it only the gateways "
+            "of this site count, and at other sites those of its home."},
 
     {SUBSCRIBE(model), .path = "model", .type = CONFIG_NAME, .required = true,
      .why = "A model of another home that this site follows; one of `models`."},
     {LIST_OF_SUBSCRIBE(from), .path = "from", .type = CONFIG_NAMES, .required = true,
-     .why = "From which peers, the preferred one first."},
+     .max = TB_CONFIG_FROM_MAX, .why = "From which peers, the preferred one first."},
 };
 
 const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];

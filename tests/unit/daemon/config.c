@@ -274,6 +274,9 @@ static const struct refusal refusals[] = {
      "w.yaml:6:42: subscribe: from \"east\": is named twice\n"},
     {LEAST TLS PEER MODELS "subscribe:\n- {model: policy, from: [east]}\n- {model: policy, from: [east]}\n",
      "w.yaml:8:11: subscribe: model \"policy\": is subscribed before\n"},
+    {LEAST TLS PEER "models: {policy: {home: west, durable: [east]}}\n", ""},
+    {LEAST TLS PEER "models: {policy: {home: west, durable: [est]}}\n",
+     "w.yaml:5:40: models.policy.durable: \"est\" is not the site of one of peers\n"},
     /* what two keys name has one owner */
     {"site: west\nstore: {path: /x}\narena: {path: /x, bytes: 8MiB}\n",
      "w.yaml:3:15: arena.path: \"/x\" is also store.path\n"},
