@@ -1,6 +1,7 @@
 /* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
 #include "gateway/catalog/sites.h"
 
+#include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -299,6 +300,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
             return tb_catalog_settle(c, is_end(state) ? TB_OK : tb_catalog_refuse_full(c, &c->versions));
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
         tb_run_seen(c, model, key);
+        tb_groups_learn(c, i);
     }
     return tb_catalog_settle(c, hear(c, i, site, key, state));
 }

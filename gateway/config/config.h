@@ -47,6 +47,8 @@ struct tb_config_model {
     uint32_t publish_count;
     const char *read[TB_CONFIG_LIST_MAX];
     uint32_t read_count;
+    const char *groups[TB_CONFIG_LIST_MAX]; /* models.NAME.groups: patterns */
+    uint32_t groups_count;
     struct tb_name durable[TB_CONFIG_LIST_MAX]; /* models.NAME.durable: sites, of peers */
     uint32_t durable_count;
 };

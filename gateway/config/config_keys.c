@@ -218,6 +218,10 @@ const struct config_key config_keys[] = {
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
      .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
             "else may."},
+    {LIST_OF_MODEL(groups), .path = "groups", .type = CONFIG_IDENTITIES,
+     .why = "Identities that share reader groups, one pattern for each kind of engine, such as "
+            "tombolo://west/worker/rollout-*. A group belongs to the first pattern that has the worker that "
+            "opened it. Without a pattern it belongs to that worker's identity alone."},
     {LIST_OF_MODEL(durable), .path = "durable", .type = CONFIG_NAMES, .max = TB_CONFIG_LIST_MAX,
      .why = "Peers' sites whose copy of it counts as one here: a version is `kept`, and a rank gets its "
             "memory back, when such a site says itself that it holds all of it. Without it only the gateways "

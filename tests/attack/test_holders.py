@@ -12,10 +12,10 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
 from forger import east_of  # noqa: E402
-from harness import Trainer, expect, main, scenario, wait_for  # noqa: E402
-from hostile import REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
+from harness import Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
+from hostile import PEER_DENIED, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
 
-EXPORT = 19
+UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT = 12, 16, 17, 19
 
 
 class Session:
@@ -68,6 +68,39 @@ def a_reader_that_claims_all_keeps_no_version(lab):
     expect("the version's state", east.version(uid)["state"], "ready")
     trainer.ranks[0].refused("timeout", "unpublish", uid=uid, drain_ms=100)
     expect("the version's state", east.version(uid)["state"], "ready")
+
+
+@scenario
+def a_member_that_claims_a_number_moves_no_group(lab):
+    """P2: a member claims to compute from number 2^64 - 1 and leaves. The ranks of the group, of one identity, go on; a worker of another identity gets
+    into no group of theirs, and is told why."""
+    forger, east = east_of(lab)
+    me = f"unix:{os.getuid()}"
+    east.models["policy"].update(publish=[me], read=[me, "tombolo://east/worker/*"], groups=["tombolo://east/worker/rank-*"])
+    east.start()
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    first = trainer.publish(1)
+    east.wait_holds(first)
+    ranks = [Rollout(lab, east, f"r{i}", paths[0], group="engine", index=i, count=2, host=f"host{i}") for i in range(2)]
+    follow(ranks, first, paths[0])
+    liar = Session(lab, forger, east, "w0")
+    ranks[1].worker.ok("close")
+    expect("a stranger in the ranks' group", liar.subscribe("policy", "engine", 1, 2, bytes(range(16)), 1, 2**64 - 1), PEER_DENIED)
+    said = liar.connection.answered.decode(errors="replace")
+    expect(f"the answer names the key ({said})", "models.policy.groups" in said and me in said, True)
+    expect("its own group is free to it", liar.subscribe("policy", "own", 0, 1, bytes(range(16)), 1, 2**64 - 1), 0)
+    # One that may come in, and lies: its word holds nobody else.
+    members = [Session(lab, forger, east, f"rank-{i}") for i in range(3)]
+    expect("rank-0 opens the group", members[0].subscribe("policy", "pair", 0, 2), 0)
+    expect("rank-1, of the same pattern", members[1].subscribe("policy", "pair", 1, 2, bytes(range(16)), 1, 2**64 - 1), 0)
+    expect("and leaves", members[1].asked(UNSUBSCRIBE, struct.pack("<I", 1)), 0)
+    expect("rank-2 takes its place", members[2].subscribe("policy", "pair", 1, 2), 0)
+    for member in (members[0], members[2]):
+        expect("a real rank stages version 1", member.asked(STAGE, struct.pack("<I", 1) + bytes.fromhex(first), MANIFESTS), 0)
+    ranks[1] = Rollout(lab, east, "r1", paths[0], group="engine", index=1, count=2, host="host1")
+    second = trainer.publish(2, paths[1])
+    follow(ranks, second, paths[1])
 
 
 if __name__ == "__main__":

@@ -165,6 +165,7 @@ class Site:
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
             lines += [f"    {k}: {m[k]}" for k in ("policy", "weight") if k in m]
+            lines += [f"    {k}: {json.dumps(m[k])}" for k in ("durable", "groups", "may_fence") if k in m]
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")

@@ -297,6 +297,19 @@ enum tb_status join(struct site *s, const char *worker, const char *group, uint3
     return join_active(s, worker, group, index, count, 0);
 }
 
+enum tb_status join_as(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count,
+                       const char *owner)
+{
+    struct tb_catalog_member q = {.session = session_of(worker),
+                                  .subscription = 1,
+                                  .model = name_of("policy"),
+                                  .group = name_of(group),
+                                  .index = index,
+                                  .count = count};
+    (void)snprintf(q.owner, sizeof q.owner, "%s", owner);
+    return tb_catalog_subscribe(s->c, s->now, &q);
+}
+
 enum tb_status stage(struct site *s, const char *worker, uint64_t uid)
 {
     const struct tb_id session = session_of(worker), id = id_of(uid);

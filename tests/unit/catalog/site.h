@@ -84,6 +84,8 @@ void cross_whole(struct site *s, uint64_t uid);
 enum tb_status join(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count);
 enum tb_status join_active(struct site *s, const char *worker, const char *group, uint32_t index,
                            uint32_t count, uint64_t active);
+enum tb_status join_as(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count,
+                       const char *owner);
 enum tb_status stage(struct site *s, const char *worker, uint64_t uid);
 enum tb_status staged(struct site *s, const char *worker, uint64_t uid); /* whole, and exported */
 enum tb_status progress(struct site *s, const char *worker, uint64_t uid, uint32_t held);

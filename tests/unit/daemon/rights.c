@@ -92,11 +92,40 @@ static void denied_by_default(void **state)
     }
 }
 
+static void owned(const struct tb_config *config, const char *model, const char *who, const char *owner)
+{
+    struct tb_name m;
+    char said[TB_URI_BYTES_MAX];
+    name(&m, model);
+    const struct tb_identity i = identity(who);
+    tb_rights_group_owner(config, &m, &i, said);
+    assert_string_equal(said, owner);
+}
+
+/* P8: a reader group is the first pattern's that has its opener, else that identity's alone. */
+static void a_group_has_one_owner(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    static const char *const patterns[] = {"tombolo://east/worker/a-*", "tombolo://east/worker/*"};
+    config.model_count = 2;
+    name(&config.models[0].name, "other"); /* shares nothing */
+    name(&config.models[1].name, "policy");
+    memcpy(config.models[1].groups, patterns, sizeof patterns);
+    config.models[1].groups_count = 2;
+    owned(&config, "policy", "tombolo://east/worker/a-1", "tombolo://east/worker/a-*");
+    owned(&config, "policy", "tombolo://east/worker/b-1", "tombolo://east/worker/*");
+    owned(&config, "policy", "unix:7", "unix:7");
+    owned(&config, "other", "tombolo://east/worker/a-1", "tombolo://east/worker/a-1");
+    owned(&config, "unknown", "unix:7", "unix:7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_these_and_no_others),
         cmocka_unit_test(denied_by_default),
+        cmocka_unit_test(a_group_has_one_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
