@@ -29,11 +29,13 @@ struct tb_config_peer {
     struct tb_name of;   /* the site of its certificate */
     uint32_t lane;       /* peers.SITE.lane 0 to 7 [0] */
     struct tb_name gateway;
-    const char *address;      /* "host:port" or a service; NULL: only that side dials */
-    const char *congestion;   /* of this path; NULL: link.congestion */
-    const char *ca;           /* PEM file of that site's CA; NULL: tls.ca */
-    struct tb_rate_plan rate; /* peers.SITE.rate, .schedule: of what is sent to it */
-    uint64_t day_bytes;       /* peers.SITE.day_bytes; 0: no limit */
+    const char *address;                           /* "host:port" or a service; NULL: only that side dials */
+    const char *congestion;                        /* of this path; NULL: link.congestion */
+    const char *ca;                                /* PEM file of that site's CA; NULL: tls.ca */
+    struct tb_rate_plan rate;                      /* peers.SITE.rate, .schedule: of what is sent to it */
+    uint64_t day_bytes;                            /* peers.SITE.day_bytes; 0: no limit */
+    struct tb_name speaks_for[TB_CONFIG_LIST_MAX]; /* peers.SITE.speaks_for: sites behind it */
+    uint32_t speaks_for_count;
 };
 
 struct tb_config_model {

@@ -200,6 +200,12 @@ const struct config_key config_keys[] = {
      .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % there is a "
             "warning. A chunk that would go over it waits for the next day, and so do all chunks behind it. "
             "0: no limit."},
+    {LIST_OF_PEER(speaks_for, speaks_for_count), .path = "speaks_for", .type = CONFIG_NAMES,
+     .max = TB_CONFIG_LIST_MAX,
+     .why =
+         "Sites behind it, of which it may say what they hold and have activated: it relays for them. Of a "
+         "site that is itself among peers, only that site's own word counts. Without it the peer speaks "
+         "for itself alone, and what it says of others is not believed."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},

@@ -11,9 +11,9 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
-from forger import east_of  # noqa: E402
-from harness import Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
-from hostile import PEER_DENIED, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
+from forger import east_of, honest_link  # noqa: E402
+from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
+from hostile import PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
 
 UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT = 12, 16, 17, 19
 
@@ -68,6 +68,42 @@ def a_reader_that_claims_all_keeps_no_version(lab):
     expect("the version's state", east.version(uid)["state"], "ready")
     trainer.ranks[0].refused("timeout", "unpublish", uid=uid, drain_ms=100)
     expect("the version's state", east.version(uid)["state"], "ready")
+
+
+def report(site, state, uid):
+    return frame(19, uid + text(site) + bytes([state]))
+
+
+def state_of(site, serial, uid):
+    """STATE: that site holds version 1 of policy, and has activated it."""
+    held = uid + struct.pack("<QQQQB", 1, 1, 100, 100, 7)
+    return frame(32, text(site) + text("policy") + bytes([1]) + struct.pack("<QQBHQQQQQIQQQQ", 1, serial, 1, 0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 0) + span(held))
+
+
+@scenario
+def a_peer_speaks_for_no_other_site(lab):
+    """P3 P10: north says that west, whose link is down, has activated a version, and that sixty sites that do not exist hold it."""
+    forger, east = east_of(lab)
+    me = f"unix:{os.getuid()}"
+    east.models["policy"].update(publish=[me], read=[me, "tombolo://west/*", "tombolo://north/*"], durable=["west"])
+    east.peer_keys["north"] = {"speaks_for": ["island"]}
+    east.start()
+    paths = lab.weights(1)
+    trainer = Trainer(lab, east, paths[0])
+    uid = trainer.publish(1)
+    east.wait_holds(uid)
+    link, _ = honest_link(forger, (lab.address, east.port), "north")
+    raw = bytes.fromhex(uid)
+    for site in ["island", "west"] + [f"made-up-{i}" for i in range(60)]:
+        link.send(report(site, 1, raw) + report(site, 2, raw) + state_of(site, 1, raw))
+    link.send(frame(PING, bytes(8)))
+    expect("all was heard", link.answer(passing=set(range(1, 64)) - {PONG}), PONG)
+    known = {r["site"] for r in east.version(uid)["sites"] if r["known"]}
+    expect("sites that are listed as holders", known - {"east"}, {"island"})
+    trainer.ranks[0].refused("timeout", "wait_site", uid=uid, site="west", state=1, timeout_ms=200)
+    expect("lines", east.daemon.log_path.read_text().count("link.report_refused"), 1)
+    if east.counters()["reports_refused"] < 61:
+        raise Failed("the reports were not counted")
 
 
 @scenario

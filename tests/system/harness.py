@@ -438,6 +438,10 @@ class Lab:
         north.subscribe.append(("policy", ["west"]))
         north.listen = False
         west.listen = True
+        for site in self.sites:  # west relays what each of them holds
+            if site.name in west.peers:
+                site.peer_keys.setdefault("west", {}).setdefault("speaks_for", []).append(name)
+        north.peer_keys["west"] = {"speaks_for": list(west.peers)}
         west.peers[name] = None
         return north
 
