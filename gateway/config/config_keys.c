@@ -224,6 +224,10 @@ const struct config_key config_keys[] = {
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
      .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
             "else may."},
+    {LIST_OF_MODEL(may_fence), .path = "may_fence", .type = CONFIG_IDENTITIES,
+     .why =
+         "Publishers that may open a new run over a run that another identity opened, and so shut that one "
+         "out. Without it each publisher may shut out only its own runs."},
     {LIST_OF_MODEL(groups), .path = "groups", .type = CONFIG_IDENTITIES,
      .why = "Identities that share reader groups, one pattern for each kind of engine, such as "
             "tombolo://west/worker/rollout-*. A group belongs to the first pattern that has the worker that "

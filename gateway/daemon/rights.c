@@ -49,6 +49,16 @@ void tb_rights_group_owner(const struct tb_config *config, const struct tb_name 
     }
 }
 
+bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model,
+                     const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (tb_name_equal(&m->name, model) && listed(m->may_fence, m->may_fence_count, identity)) return true;
+    }
+    return false;
+}
+
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity)
 {
     for (uint32_t i = 0; i < config->model_count; i++) {

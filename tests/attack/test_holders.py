@@ -15,7 +15,7 @@ from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
 from hostile import PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
 
-UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT = 12, 16, 17, 19
+RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT = 5, 6, 12, 16, 17, 19
 
 
 class Session:
@@ -104,6 +104,35 @@ def a_peer_speaks_for_no_other_site(lab):
     expect("lines", east.daemon.log_path.read_text().count("link.report_refused"), 1)
     if east.counters()["reports_refused"] < 61:
         raise Failed("the reports were not counted")
+
+
+@scenario
+def a_publisher_fences_no_run_of_another(lab):
+    """P8: a worker that may publish opens a run of its own over the trainer's. It is refused, the trainer goes on, and status names the owner."""
+    forger, east = east_of(lab)
+    me = f"unix:{os.getuid()}"
+    east.models["policy"].update(publish=[me, "tombolo://east/worker/*"], read=[me], may_fence=["tombolo://east/worker/heir"])
+    east.start()
+    paths = lab.weights(3)
+    trainer = Trainer(lab, east, paths[0])
+    trainer.publish(1)
+
+    def opens(name, key):
+        session = Session(lab, forger, east, name)
+        session.requests += 1
+        session.connection.send(frame(RUN_OPEN, text("policy") + text(key) + bytes([0]) + bytes(8), request=session.requests))
+        return session.connection.answer(), session.connection.answered
+    kind, said = opens("w0", "mine")
+    expect("the answer", (kind, struct.unpack_from("<i", said)[0] if kind == REPLY else None), (REPLY, PEER_DENIED))
+    expect(f"it names the key ({said})", b"models.policy.may_fence" in said and me.encode() in said, True)
+    trainer.publish(2, paths[1])
+    expect("the heir opens one", opens("heir", "mine")[0], RUN)
+    trainer.ranks[0].refused("fenced", "publish", model="policy", run=trainer.runs[0]["run"], number=3, shard=0, shards=2)
+    runs = [(r["opened_by"], r["fenced"], r["fenced_by"]) for r in east.control("status")["models"][0]["runs"]]
+    heir = "tombolo://east/worker/heir"
+    expect("runs", runs, [(heir, False, ""), (me, True, heir)])
+    east.restart()
+    expect("runs after a restart", [(r["opened_by"], r["fenced_by"]) for r in east.control("status")["models"][0]["runs"]], [(heir, ""), (me, heir)])
 
 
 @scenario

@@ -92,6 +92,26 @@ static void denied_by_default(void **state)
     }
 }
 
+/* P8: a right to publish is none to fence. */
+static void a_fence_is_a_right_of_its_own(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    static const char *const ranks[] = {"unix:7"}, *const heirs[] = {"unix:8"};
+    config.model_count = 1;
+    name(&config.models[0].name, "policy");
+    memcpy(config.models[0].publish, ranks, sizeof ranks);
+    config.models[0].publish_count = 1;
+    memcpy(config.models[0].may_fence, heirs, sizeof heirs);
+    config.models[0].may_fence_count = 1;
+    struct tb_name policy, other;
+    name(&policy, "policy"), name(&other, "other");
+    const struct tb_identity rank = identity("unix:7"), heir = identity("unix:8");
+    assert_false(tb_rights_fence(&config, &policy, &rank));
+    assert_true(tb_rights_fence(&config, &policy, &heir));
+    assert_false(tb_rights_fence(&config, &other, &heir));
+}
+
 static void owned(const struct tb_config *config, const char *model, const char *who, const char *owner)
 {
     struct tb_name m;
@@ -125,6 +145,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_these_and_no_others),
         cmocka_unit_test(denied_by_default),
+        cmocka_unit_test(a_fence_is_a_right_of_its_own),
         cmocka_unit_test(a_group_has_one_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
