@@ -15,7 +15,7 @@ from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
 from hostile import PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
 
-RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT = 5, 6, 12, 16, 17, 19
+RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT, STATUS, STATUS_TEXT = 5, 6, 12, 16, 17, 19, 31, 32
 
 
 class Session:
@@ -166,6 +166,36 @@ def a_member_that_claims_a_number_moves_no_group(lab):
     ranks[1] = Rollout(lab, east, "r1", paths[0], group="engine", index=1, count=2, host="host1")
     second = trainer.publish(2, paths[1])
     follow(ranks, second, paths[1])
+
+
+@scenario
+def names_are_told_to_those_who_may_have_them(lab):
+    """P8: east is home of `secret`, which west and the worker w0 may not read. Neither hears its name; north and w1 do."""
+    forger, east = east_of(lab)
+    east.models["secret"] = dict(home="east", publish=[f"unix:{os.getuid()}"], read=["tombolo://north/*", "tombolo://east/worker/w1"])
+    east.start()
+    trainer = Trainer(lab, east, lab.weights(1)[0], model="secret")
+    east.wait_holds(trainer.publish(1), model="secret")
+
+    def told(site, model):
+        link, _ = honest_link(forger, (lab.address, east.port), site)
+        link.send(frame(5, text(model) + text("east")) + frame(PING, bytes(8)))
+        said = b""
+        while True:
+            kind, payload = link.receive()
+            if kind == PONG:
+                return said
+            said += payload
+    expect("west hears of it", b"secret" in told("west", "policy"), False)
+    expect("north does", b"secret" in told("north", "secret"), True)
+
+    def shown(name):
+        session = Session(lab, forger, east, name)
+        session.asked(STATUS, text("site"), STATUS_TEXT)
+        return session.connection.answered
+    expect("w0's status names it", b"secret" in shown("w0"), False)
+    expect("and names what it may read", b"policy" in shown("w0"), True)
+    expect("w1's status names it", b"secret" in shown("w1"), True)
 
 
 if __name__ == "__main__":

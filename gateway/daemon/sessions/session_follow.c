@@ -14,6 +14,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/catalog/waiters.h"
 #include "gateway/catalog/workers.h"
+#include "gateway/daemon/control/readable_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -434,6 +435,7 @@ enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wir
         return TB_OK;
     }
     json_t *state = tb_status_site(s->d);
+    if (state != NULL) tb_status_hide(s->d->config, &s->identity, state);
     char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
     json_decref(state);
     if (text == NULL) {
