@@ -26,10 +26,11 @@
 #include "base/time.h"
 #include "tombolo/status.h"
 
-#define TB_CATALOG_TEXT_MAX   256 /* an identity, a run key; with the NUL */
-#define TB_CATALOG_FROM_MAX   8   /* sites a model may be crossed from */
-#define TB_CATALOG_ALL_SHARDS UINT32_MAX
-#define TB_CATALOG_NONE       UINT32_MAX
+#define TB_CATALOG_TEXT_MAX    256 /* an identity, a run key; with the NUL */
+#define TB_CATALOG_FROM_MAX    8   /* sites a model may be crossed from */
+#define TB_CATALOG_DURABLE_MAX 64  /* gateways, besides this one, whose copy of a model makes it kept */
+#define TB_CATALOG_ALL_SHARDS  UINT32_MAX
+#define TB_CATALOG_NONE        UINT32_MAX
 
 struct tb_catalog;
 

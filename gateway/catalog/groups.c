@@ -61,33 +61,14 @@ static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_
     struct group *g = group_at(c, i);
     g->model = model;
     g->name = q->group;
+    memcpy(g->owner, q->owner, sizeof g->owner);
     g->count = q->count;
     g->members = NONE;
     return i;
 }
 
-static bool is_withdrawn(const struct tb_catalog *c, const struct which *w)
-{
-    const uint32_t v = tb_id_is_zero(&w->uid) ? NONE : tb_version_find(c, &w->uid);
-    return v != NONE && version_at(c, v)->life == TB_LIFE_WITHDRAWN;
-}
-
-/* A member computes only from a version that was marked go, in this life of the catalog or in the
- * one before. */
-static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
-{
-    struct group *g = group_at(c, group);
-    const bool newer = tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0;
-    if (tb_id_is_zero(&w->uid) || !newer || is_withdrawn(c, w)) return;
-    g->go = *w;
-    g->go_at = c->now;
-    g->go_unpinned = false;
-    if (tb_which_is(&g->attempt, &w->uid)) g->attempt = (struct which){.run_order = 0};
-    tb_catalog_touch_group(c, group);
-}
-
-/* P2: after a reboot a catalog may not have heard yet of what its workers compute from;
- * they know how new it is. */
+/* P2: after a reboot a catalog may not have heard yet of what its workers compute from. Nothing
+ * that is older than a worker's own word takes that worker back. */
 static struct which which_of_active(const struct tb_catalog *c, const struct tb_catalog_active *a)
 {
     const uint32_t v = tb_id_is_zero(&a->uid) ? NONE : tb_version_find(c, &a->uid);
@@ -104,7 +85,7 @@ static enum tb_status same_member(struct tb_catalog *c, uint32_t member, uint32_
         m->index != q->index)
         return TB_CONFLICT;
     m->active = which_of_active(c, &q->active);
-    adopt(c, m->group, &m->active);
+    tb_group_adopt(c, m->group, &m->active);
     return TB_OK;
 }
 
@@ -120,6 +101,7 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     if (before != NONE) return tb_catalog_settle(c, same_member(c, before, model, q));
     const uint32_t known = group_find(c, model, &q->group);
     if (known != NONE) {
+        if (strncmp(group_at(c, known)->owner, q->owner, sizeof q->owner) != 0) return TB_PEER_DENIED;
         if (group_at(c, known)->count != q->count) return TB_CONFLICT;
         const enum tb_status freed = free_index(c, known, q->index, session);
         if (freed != TB_OK) return freed;
@@ -139,10 +121,18 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
     m->index = q->index;
     tb_member_link(c, i);
     m->active = which_of_active(c, &q->active);
-    adopt(c, group, &m->active);
+    tb_group_adopt(c, group, &m->active);
     tb_catalog_touch_group(c, group);
     tb_catalog_touch_model(c, model);
     return tb_catalog_settle(c, TB_OK);
+}
+
+const char *tb_catalog_group_owner(const struct tb_catalog *c, const struct tb_name *model,
+                                   const struct tb_name *group)
+{
+    const uint32_t m = tb_model_find(c, model);
+    const uint32_t g = m == NONE ? NONE : group_find(c, m, group);
+    return g == NONE ? NULL : group_at(c, g)->owner;
 }
 
 static bool staged_by_session(const struct tb_catalog *c, uint32_t session, const struct tb_id *uid)
@@ -169,10 +159,21 @@ enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now, cons
 
 /* ---- staging ---- */
 
+static bool is_after(const struct tb_catalog *c, const struct which *at, const struct which *w)
+{
+    return !tb_id_is_zero(&at->uid) && tb_which_compare(w, at) <= 0 && !tb_which_withdrawn(c, at);
+}
+
 static bool backwards(const struct tb_catalog *c, const struct group *g, const struct which *w)
 {
-    if (tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0) return false;
-    return !is_withdrawn(c, &g->go);
+    return is_after(c, &g->go, w);
+}
+
+/* By its own word on a version that is not known here. Where the version is known, its group's go
+ * is what counts. */
+static bool member_backwards(const struct tb_catalog *c, const struct member *m, const struct which *w)
+{
+    return tb_version_find(c, &m->active.uid) == NONE && is_after(c, &m->active, w);
 }
 
 static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const struct version *v,
@@ -202,14 +203,16 @@ static enum tb_status stage_as(struct tb_catalog *c, uint32_t member, uint32_t v
     const bool fresh = r == NONE;
     if (fresh) r = tb_reference_new(c, TB_REFERENCE_WORKER, version, m->session);
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
-    const enum tb_status entered = enter_attempt(c, m->group, version_at(c, version), uid_out);
+    const struct which wanted = tb_which_of(version_at(c, version));
+    const enum tb_status entered = member_backwards(c, m, &wanted)
+                                       ? TB_BAD_STATE
+                                       : enter_attempt(c, m->group, version_at(c, version), uid_out);
     if (entered != TB_OK) {
         if (fresh) tb_reference_end(c, r);
         return entered;
     }
-    const struct which w = tb_which_of(version_at(c, version));
-    if (!tb_which_is(&m->staging, &w.uid)) m->go_told = false;
-    m->staging = w;
+    if (!tb_which_is(&m->staging, &wanted.uid)) m->go_told = false;
+    m->staging = wanted;
     m->ended = (struct which){.run_order = 0};
     reference_at(c, r)->since = c->now;
     tb_catalog_touch_group(c, m->group);
@@ -240,7 +243,7 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
 
 static enum tb_status activate_go(const struct tb_catalog *c, const struct group *g, const struct member *m)
 {
-    if (is_withdrawn(c, &g->go)) return TB_VERSION_WITHDRAWN;
+    if (tb_which_withdrawn(c, &g->go)) return TB_VERSION_WITHDRAWN;
     if (tb_which_is(&m->active, &g->go.uid)) return TB_OK;
     if (!tb_which_is(&m->staging, &g->go.uid)) return TB_BAD_STATE;
     return m->go_told ? TB_OK : TB_AGAIN;
@@ -284,6 +287,7 @@ struct tb_catalog_obstacle_view tb_catalog_obstacle_of(const struct tb_catalog *
     struct which w = {.uid = *uid};
     if (v != NONE) w = tb_which_of(version_at(c, v));
     if (!tb_which_is(&g->go, uid) && backwards(c, g, &w)) return obstacle(TB_OBSTACLE_NEWER, g, &g->go);
+    if (member_backwards(c, m, &w)) return obstacle(TB_OBSTACLE_UNKNOWN, g, &m->active);
     if (!tb_id_is_zero(&g->attempt.uid) && !tb_which_is(&g->attempt, uid))
         return obstacle(TB_OBSTACLE_ATTEMPT, g, &g->attempt);
     if (!tb_id_is_zero(&m->staging.uid) && !tb_which_is(&m->staging, uid))
@@ -302,7 +306,7 @@ enum tb_status tb_catalog_activated(struct tb_catalog *c, tb_time_ns now, const 
     struct member *m = member_at(c, i);
     const struct group *g = group_at(c, m->group);
     m->active = tb_which_is(&g->go, &active->uid) ? g->go : which_of_active(c, active);
-    adopt(c, m->group, &m->active);
+    tb_group_adopt(c, m->group, &m->active);
     tb_catalog_touch_model(c, g->model);
     return tb_catalog_settle(c, TB_OK);
 }

@@ -21,8 +21,8 @@
 
 #include "gateway/catalog/catalog.h"
 
-/* The version that a member computes from, and how new it is. The catalog believes the latter of
- * versions that it does not know. */
+/* The version that a member computes from, and how new it is. A version that the
+ * catalog does not know counts for this member alone. */
 struct tb_catalog_active {
     struct tb_id uid; /* zero: nothing, or nothing any more */
     uint64_t run_order, number;
@@ -35,16 +35,24 @@ struct tb_catalog_member {
     struct tb_name group;
     uint32_t index;
     uint32_t count;
+    /* To whom a group that it opens belongs: its identity, or the pattern that it shares. */
+    char owner[TB_CATALOG_TEXT_MAX];
     struct tb_catalog_active active;
 };
 
 /* The same request again is TB_OK. An `active` that is newer than the group's uid becomes that: the
- * catalog restarted after its go.
+ * catalog restarted after its go. One that the catalog does not know holds this member back, and no
+ * other, until the catalog knows it: nobody but home may say how new a version is.
+ *   TB_PEER_DENIED  the group belongs to another owner (tb_catalog_group_owner)
  *   TB_CONFLICT  another count for the group, the index is taken, or the subscription is used
  *                otherwise
  *   TB_BAD_ARGUMENT */
 TB_MUST_USE enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now,
                                                 const struct tb_catalog_member *m);
+
+/* NULL: there is no such group. Valid until the next call. */
+const char *tb_catalog_group_owner(const struct tb_catalog *c, const struct tb_name *model,
+                                   const struct tb_name *group);
 
 TB_MUST_USE enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now,
                                                   const struct tb_id *session, uint32_t subscription);
@@ -88,6 +96,7 @@ TB_MUST_USE enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct
 enum tb_catalog_obstacle {
     TB_OBSTACLE_NONE,      /* no such member */
     TB_OBSTACLE_NEWER,     /* the group's last go was for a newer version, which was not withdrawn */
+    TB_OBSTACLE_UNKNOWN,   /* this member said that it computes from a newer one, not known here */
     TB_OBSTACLE_ATTEMPT,   /* the group stages another version */
     TB_OBSTACLE_STAGED,    /* this member staged another version since */
     TB_OBSTACLE_NOT_STAGED /* the gateway has not heard that this member stages it */

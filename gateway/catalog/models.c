@@ -17,7 +17,8 @@
 static bool model_valid(const struct tb_catalog_model *m)
 {
     if (!tb_name_valid(m->name.text) || !tb_name_valid(m->home.text)) return false;
-    return m->from_count <= TB_CATALOG_FROM_MAX && !(m->is_home && m->subscribed);
+    if (m->from_count > TB_CATALOG_FROM_MAX || m->durable_count > TB_CATALOG_DURABLE_MAX) return false;
+    return !(m->is_home && m->subscribed);
 }
 
 enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalog_model *given)
@@ -127,9 +128,19 @@ static void fence_others(struct tb_catalog *c, uint32_t newest)
 {
     EACH(c->runs, i)
     {
-        const struct run *run = run_at(c, i);
-        if (i != newest && run->model == run_at(c, newest)->model && !run->info.fenced) fence(c, i);
+        struct run *run = run_at(c, i);
+        if (i == newest || run->model != run_at(c, newest)->model || run->info.fenced) continue;
+        memcpy(run->info.fenced_by, run_at(c, newest)->info.opened_by, sizeof run->info.fenced_by);
+        fence(c, i);
     }
+}
+
+/* P8: a right to publish is none to end what another one publishes. */
+static bool may_fence(const struct tb_catalog *c, uint32_t old, const struct tb_catalog_run_request *q)
+{
+    if (old == NONE || q->may_fence || run_at(c, old)->info.opened_by[0] == 0) return true;
+    const struct session *s = session_at(c, tb_catalog_session_find(c, &q->session));
+    return strncmp(run_at(c, old)->info.opened_by, s->info.identity, sizeof s->info.identity) == 0;
 }
 
 /* ---- runs that other sites remember ---- */
@@ -229,7 +240,7 @@ static void fill_run(struct tb_catalog *c, uint32_t i, uint32_t model, const str
     run->info.resumed_number = m->head.number;
     TB_ASSERT(run->info.order > m->head.run_order); /* P2: its versions are newer */
     const struct session *opener = session_at(c, tb_catalog_session_find(c, &q->session));
-    memcpy(run->opened_identity, opener->info.identity, sizeof run->opened_identity);
+    memcpy(run->info.opened_by, opener->info.identity, sizeof run->info.opened_by);
 }
 
 bool tb_catalog_run_newest(const struct tb_catalog *c, const struct tb_name *model,
@@ -268,6 +279,7 @@ enum tb_status tb_catalog_run_open(struct tb_catalog *c, tb_time_ns now,
     const bool joined = i != NONE;
     if (length == 0 && !joined) return TB_NOT_FOUND;
     if (joined && run_at(c, i)->info.fenced) return TB_FENCED;
+    if (!joined && !may_fence(c, newest_run(c, model), q)) return TB_PEER_DENIED;
     if (!joined && !was_newest(model_at(c, model), q->was_order)) return TB_FENCED;
     if (!joined && q->joins && model_at(c, model)->run_order > 0) return TB_BAD_STATE;
     if (!joined) {

@@ -14,6 +14,9 @@ struct tb_catalog_model {
     uint32_t keep;       /* whole versions, head included; 0 counts as 2 */
     uint32_t from_count; /* sites to cross from, in order of preference; 0: any that has it */
     struct tb_name from[TB_CATALOG_FROM_MAX];
+    /* P3: gateways whose copy of a version counts as this gateway's own would. */
+    uint32_t durable_count;
+    struct tb_name durable[TB_CATALOG_DURABLE_MAX];
 };
 
 /* At start, and again after the config was read again: every, keep, subscribed and from may change,
@@ -36,6 +39,9 @@ struct tb_catalog_run {
     bool shut_out_has_last;
     uint64_t shut_out_number;
     bool fenced; /* a newer run exists */
+    /* Identities, proven. "": not known, as of runs that an older release opened. */
+    char opened_by[TB_CATALOG_TEXT_MAX];
+    char fenced_by[TB_CATALOG_TEXT_MAX]; /* "": also where another site's word fenced it */
 };
 
 /* Before anything else, in order. */
@@ -51,11 +57,13 @@ struct tb_catalog_run_request {
     /* The order of the run that this session opened with the key before; 0: none. A new store does
      * not know the key: TB_FENCED where it remembers a newer run, else a run above that one. */
     uint64_t was_order;
+    bool may_fence; /* runs that other identities opened */
 };
 
 /* The newest run's key joins that run (*joined_out), and so does an empty key. A new key starts a
  * run and shuts out the others: their open versions end as abandoned.
  *   TB_FENCED     the key of a run that was shut out
+ *   TB_PEER_DENIED  a new key, and another identity opened the newest run: `may_fence`
  *   TB_NOT_FOUND  an empty key, and there is no run
  *   TB_BAD_STATE  see `joins`
  *   TB_NOT_HOME, TB_BAD_ARGUMENT */

@@ -1,6 +1,7 @@
 /* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
 #include "gateway/catalog/sites.h"
 
+#include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
@@ -54,7 +55,7 @@ void tb_catalog_site_forget(struct tb_catalog *c, tb_time_ns now, const struct t
     for (uint32_t r = site_at(c, site)->references, next; r != NONE; r = next) {
         struct reference *ref = reference_at(c, r);
         next = ref->owner_next;
-        ref->whole = ref->activated = false;
+        ref->whole = ref->whole_itself = ref->activated = false;
         ref->held_chunks = 0;
         tb_catalog_touch_version(c, ref->version);
         if (ref->told_in == 0) tb_reference_end(c, r);
@@ -121,7 +122,8 @@ static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
     if (r == NONE) return tb_catalog_refuse_full(c, &c->references);
     struct reference *ref = reference_at(c, r);
     if (p->itself && (p->whole || p->held_chunks > 0)) ref->told_in = site_at(c, site)->session;
-    const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated);
+    const bool flips = (p->whole && !ref->whole) || (p->activated && !ref->activated) ||
+                       (p->whole && p->itself && !ref->whole_itself);
     if (!flips && p->held_chunks <= ref->held_chunks) return TB_DONE_BEFORE;
     if (ref->held_chunks == 0) ref->since = c->now;
     if (p->held_chunks > ref->held_chunks) {
@@ -131,6 +133,7 @@ static enum tb_status note_progress(struct tb_catalog *c, uint32_t i,
     }
     ref->total_chunks = version_at(c, i)->chunk_count;
     ref->whole = ref->whole || p->whole;
+    ref->whole_itself = ref->whole_itself || (p->whole && p->itself);
     ref->activated = ref->activated || p->activated;
     if (p->whole) ref->has = true;
     if (flips) tb_catalog_touch_version(c, i);
@@ -298,6 +301,7 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
             return tb_catalog_settle(c, is_end(state) ? TB_OK : tb_catalog_refuse_full(c, &c->versions));
         version_at(c, i)->was_ready = is_end(state) && has_root(key);
         tb_run_seen(c, model, key);
+        tb_groups_learn(c, i);
     }
     return tb_catalog_settle(c, hear(c, i, site, key, state));
 }

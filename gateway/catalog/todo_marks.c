@@ -25,7 +25,8 @@ static bool fill_run(struct tb_catalog *c, uint32_t i, struct tb_catalog_todo *t
     t->run = run->info;
     t->model = run->info.model;
     t->why = run->info.fenced ? "fenced" : run->info.has_last ? "published" : "opened";
-    t->who = run->opened_identity; /* proven, and no name that a worker gave itself (P8) */
+    /* Proven, and no name that a worker gave itself (P8). */
+    t->who = run->info.fenced && run->info.fenced_by[0] != 0 ? run->info.fenced_by : run->info.opened_by;
     return true;
 }
 

@@ -29,12 +29,14 @@ struct tb_config_peer {
     struct tb_name of;   /* the site of its certificate */
     uint32_t lane;       /* peers.SITE.lane 0 to 7 [0] */
     struct tb_name gateway;
-    const char *address;      /* "host:port" or a service; NULL: only that side dials */
-    const char *congestion;   /* of this path; NULL: link.congestion */
-    const char *ca;           /* PEM file of that site's CA; NULL: tls.ca */
-    struct tb_rate_plan rate; /* peers.SITE.rate, .schedule: of what is sent to it */
-    uint64_t day_bytes;       /* peers.SITE.day_bytes; 0: no limit */
-    bool is_unsigned;         /* peers.SITE.unsigned [false]: its word counts without home's signature */
+    const char *address;                           /* "host:port" or a service; NULL: only that side dials */
+    const char *congestion;                        /* of this path; NULL: link.congestion */
+    const char *ca;                                /* PEM file of that site's CA; NULL: tls.ca */
+    struct tb_rate_plan rate;                      /* peers.SITE.rate, .schedule: of what is sent to it */
+    uint64_t day_bytes;                            /* peers.SITE.day_bytes; 0: no limit */
+    struct tb_name speaks_for[TB_CONFIG_LIST_MAX]; /* peers.SITE.speaks_for: sites behind it */
+    uint32_t speaks_for_count;
+    bool is_unsigned; /* peers.SITE.unsigned [false]: its word counts without home's signature */
 };
 
 struct tb_config_model {
@@ -49,6 +51,12 @@ struct tb_config_model {
     uint32_t publish_count;
     const char *read[TB_CONFIG_LIST_MAX];
     uint32_t read_count;
+    const char *may_fence[TB_CONFIG_LIST_MAX]; /* models.NAME.may_fence */
+    uint32_t may_fence_count;
+    const char *groups[TB_CONFIG_LIST_MAX]; /* models.NAME.groups: patterns */
+    uint32_t groups_count;
+    struct tb_name durable[TB_CONFIG_LIST_MAX]; /* models.NAME.durable: sites, of peers */
+    uint32_t durable_count;
 };
 
 struct tb_config_subscribe {

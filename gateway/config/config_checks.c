@@ -163,6 +163,29 @@ static void check_peers(struct config_reading *r)
     }
 }
 
+static bool is_site_of_peer(const struct tb_config *c, const struct tb_name *site)
+{
+    for (uint32_t i = 0; i < c->peer_count; i++)
+        if (tb_name_equal(&c->peers[i].of, site)) return true;
+    return false;
+}
+
+/* Of a peer only its own word counts: to name one here would do nothing. */
+static void check_speaks_for(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    for (uint32_t i = 0; i < c->peer_count; i++) {
+        const struct tb_config_peer *p = &c->peers[i];
+        for (uint32_t k = 0; k < p->speaks_for_count; k++)
+            if (tb_name_equal(&p->speaks_for[k], &c->site) || is_site_of_peer(c, &p->speaks_for[k]))
+                tb_config_complain(
+                    r, node_at(r, "peers", p->site.text, "speaks_for"),
+                    "peers.%s.speaks_for: \"%s\" speaks for itself: it is this site, or one of "
+                    "peers",
+                    p->site.text, p->speaks_for[k].text);
+    }
+}
+
 static const struct tb_config_model *find_model(const struct tb_config *c, const struct tb_name *name)
 {
     for (uint32_t i = 0; i < c->model_count; i++)
@@ -175,6 +198,20 @@ static bool is_peer(const struct tb_config *c, const struct tb_name *site)
     for (uint32_t i = 0; i < c->peer_count; i++)
         if (tb_name_equal(&c->peers[i].site, site)) return true;
     return false;
+}
+
+/* P3: a copy counts by its holder's own word, and only a peer's own word is heard. */
+static void check_durable(struct config_reading *r)
+{
+    const struct tb_config *c = r->config;
+    for (uint32_t i = 0; i < c->model_count; i++) {
+        const struct tb_config_model *m = &c->models[i];
+        for (uint32_t k = 0; k < m->durable_count; k++)
+            if (!is_site_of_peer(c, &m->durable[k]))
+                tb_config_complain(r, node_at(r, "models", m->name.text, "durable"),
+                                   "models.%s.durable: \"%s\" is not the site of one of peers", m->name.text,
+                                   m->durable[k].text);
+    }
 }
 
 /* A relay may bring it: so this is no error. */
@@ -319,7 +356,9 @@ void tb_config_check(struct config_reading *r)
     check_tls(r);
     check_lanes(r);
     check_peers(r);
+    check_speaks_for(r);
     check_subscribe(r);
+    check_durable(r);
     check_shared(r);
     warn_of_homes(r);
     warn_of_fabric(r);

@@ -203,6 +203,12 @@ const struct config_key config_keys[] = {
      .why = "The most that is sent to it in a day (UTC), chunks with their headers. At 80 % there is a "
             "warning. A chunk that would go over it waits for the next day, and so do all chunks behind it. "
             "0: no limit."},
+    {LIST_OF_PEER(speaks_for, speaks_for_count), .path = "speaks_for", .type = CONFIG_NAMES,
+     .max = TB_CONFIG_LIST_MAX,
+     .why =
+         "Sites behind it, of which it may say what they hold and have activated: it relays for them. Of a "
+         "site that is itself among peers, only that site's own word counts. Without it the peer speaks "
+         "for itself alone, and what it says of others is not believed."},
 
     {MODEL(home), .path = "home", .type = CONFIG_NAME, .required = true,
      .why = "The site where the model is published. The same at all sites."},
@@ -226,11 +232,23 @@ const struct config_key config_keys[] = {
     {LIST_OF_MODEL(read), .path = "read", .type = CONFIG_IDENTITIES,
      .why = "Who may read it: workers of this site, and gateways tombolo://SITE/GATEWAY of others. Nobody "
             "else may."},
+    {LIST_OF_MODEL(may_fence), .path = "may_fence", .type = CONFIG_IDENTITIES,
+     .why =
+         "Publishers that may open a new run over a run that another identity opened, and so shut that one "
+         "out. Without it each publisher may shut out only its own runs."},
+    {LIST_OF_MODEL(groups), .path = "groups", .type = CONFIG_IDENTITIES,
+     .why = "Identities that share reader groups, one pattern for each kind of engine, such as "
+            "tombolo://west/worker/rollout-*. A group belongs to the first pattern that has the worker that "
+            "opened it. Without a pattern it belongs to that worker's identity alone."},
+    {LIST_OF_MODEL(durable), .path = "durable", .type = CONFIG_NAMES, .max = TB_CONFIG_LIST_MAX,
+     .why = "Peers' sites whose copy of it counts as one here: a version is `kept`, and a rank gets its "
+            "memory back, when such a site says itself that it holds all of it. Without it only the gateways "
+            "of this site count, and at other sites those of its home."},
 
     {SUBSCRIBE(model), .path = "model", .type = CONFIG_NAME, .required = true,
      .why = "A model of another home that this site follows; one of `models`."},
     {LIST_OF_SUBSCRIBE(from), .path = "from", .type = CONFIG_NAMES, .required = true,
-     .why = "From which peers, the preferred one first."},
+     .max = TB_CONFIG_FROM_MAX, .why = "From which peers, the preferred one first."},
 };
 
 const uint32_t config_key_count = sizeof config_keys / sizeof config_keys[0];

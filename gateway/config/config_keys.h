@@ -30,7 +30,7 @@ enum config_type {
     CONFIG_BOOL,       /* bool */
     CONFIG_CODEC,      /* enum tb_codec_id */
     CONFIG_LEVEL,      /* enum tb_log_level */
-    CONFIG_NAMES,      /* struct tb_name[TB_CONFIG_FROM_MAX], count behind */
+    CONFIG_NAMES,      /* struct tb_name[max], count behind */
     CONFIG_IDENTITIES, /* const char *[TB_CONFIG_LIST_MAX], count behind */
     CONFIG_POLICY,     /* bool: every, or latest */
     CONFIG_RATE,       /* uint64_t, bits a second; 200Mbit, none */
@@ -45,7 +45,7 @@ struct config_key {
     size_t count_offset; /* lists */
     bool required;
     const char *fallback; /* as it would be written; NULL: none */
-    uint64_t min, max;    /* NUMBER, SIZE */
+    uint64_t min, max;    /* NUMBER, SIZE; NAMES: max, of items */
     const char *unit;
     const char *why;
 };

@@ -38,7 +38,7 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
 {
     uint8_t *base = w->base;
     uint32_t *count = (uint32_t *)(void *)(base + key->count_offset);
-    const uint32_t max = key->type == CONFIG_NAMES      ? TB_CONFIG_FROM_MAX
+    const uint32_t max = key->type == CONFIG_NAMES      ? (uint32_t)key->max
                          : key->type == CONFIG_SCHEDULE ? TB_RATE_WINDOWS_MAX
                                                         : TB_CONFIG_LIST_MAX;
     TB_ASSERT(is_list(key->type) && key->scope == w->scope && *count <= max);

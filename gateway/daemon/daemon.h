@@ -82,8 +82,9 @@ struct tb_daemon {
     bool records_full_told;  /* that there is no row for what a peer said of a site */
     bool records_again;      /* a link came up or went down: peers hear this site's state again */
     struct tb_site_own *own; /* of config->models: site_lag.h */
-    bool places_refused;     /* since the last poll: to what peers hold */
-    bool places_told;        /* before it */
+    bool disbelieved[TB_CONFIG_LIST_MAX]; /* peers whose word on other sites was refused, and told */
+    bool places_refused;                  /* since the last poll: to what peers hold */
+    bool places_told;                     /* before it */
     bool news_refused;       /* a version that a peer announced found no row: it is heard again */
     struct tb_bounds bounds; /* of the catalog's tables */
     struct tb_table_told tables_told[TB_DAEMON_TABLES];

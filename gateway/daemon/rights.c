@@ -1,5 +1,6 @@
 #include "gateway/daemon/rights.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool tb_rights_match(const char *pattern, const struct tb_identity *identity)
@@ -29,6 +30,31 @@ bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
         if (publish ? listed(m->publish, m->publish_count, identity)
                     : listed(m->read, m->read_count, identity))
             return true;
+    }
+    return false;
+}
+
+void tb_rights_group_owner(const struct tb_config *config, const struct tb_name *model,
+                           const struct tb_identity *identity, char owner_out[TB_URI_BYTES_MAX])
+{
+    tb_identity_format(identity, owner_out);
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (!tb_name_equal(&m->name, model)) continue;
+        for (uint32_t k = 0; k < m->groups_count; k++) {
+            if (!tb_rights_match(m->groups[k], identity)) continue;
+            snprintf(owner_out, TB_URI_BYTES_MAX, "%s", m->groups[k]);
+            return;
+        }
+    }
+}
+
+bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model,
+                     const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (tb_name_equal(&m->name, model) && listed(m->may_fence, m->may_fence_count, identity)) return true;
     }
     return false;
 }

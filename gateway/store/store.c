@@ -54,7 +54,9 @@ static enum tb_status trim(struct tb_store *s)
     status = tb_store_run_once(s, ST_signed_trim, "trimming signed statements");
     if (status != TB_OK) return status;
     tb_store_bind_u64(s->st[ST_run_trim], 1, RUNS_KEPT);
-    return tb_store_run_once(s, ST_run_trim, "trimming runs");
+    status = tb_store_run_once(s, ST_run_trim, "trimming runs");
+    if (status != TB_OK) return status;
+    return tb_store_run_once(s, ST_run_owner_trim, "trimming the owners of runs");
 }
 
 /* TB_OK: what was written since `begin` is on disk. Else none of it is. */
@@ -83,6 +85,10 @@ static enum tb_status put_with_audit(struct tb_store *s, enum statement which, c
     if (status != TB_OK) return status;
     status = audit_put(s, row);
     if (status != TB_OK) return status;
+    if (which == ST_run_put) {
+        status = tb_store_run_once(s, ST_run_owner_put, "writing the owner of a run");
+        if (status != TB_OK) return status;
+    }
     if (which == ST_version_put) {
         status = trim_model(s, row->model);
         if (status != TB_OK) return status;
@@ -155,6 +161,10 @@ enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run
     tb_store_bind_u64(st, 7, run->resumed_run_order);
     tb_store_bind_u64(st, 8, run->resumed_number);
     tb_store_bind_u64(st, 9, run->fenced);
+    sqlite3_stmt *owner = s->st[ST_run_owner_put];
+    tb_store_bind_id(owner, 1, &run->id);
+    tb_store_bind_text(owner, 2, run->opened_by);
+    tb_store_bind_text(owner, 3, run->fenced_by);
     const struct audit_row row = {audit, run->model.text, run->order, 0, &run->id};
     return transact(s, ST_run_put, &row);
 }

@@ -29,6 +29,8 @@ static const char schema_sql[] =
     " key TEXT NOT NULL, has_last INTEGER NOT NULL, last_number INTEGER NOT NULL,"
     " resumed_run_order INTEGER NOT NULL, resumed_number INTEGER NOT NULL, fenced INTEGER NOT NULL,"
     " PRIMARY KEY(model, run_order)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS run_owner(id BLOB PRIMARY KEY, opened_by TEXT NOT NULL,"
+    " fenced_by TEXT NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS version(uid BLOB PRIMARY KEY, model TEXT NOT NULL, run BLOB NOT NULL,"
     " run_order INTEGER NOT NULL, number INTEGER NOT NULL, shard_count INTEGER NOT NULL, root BLOB NOT NULL,"
     " state INTEGER NOT NULL, bytes INTEGER NOT NULL, pinned INTEGER NOT NULL DEFAULT 0) WITHOUT ROWID;"

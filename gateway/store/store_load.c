@@ -44,6 +44,28 @@ static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
     return column_name(st, 0, &run->model) && column_id(st, 2, &run->id);
 }
 
+static bool column_identity(sqlite3_stmt *st, int at, char out[TB_CATALOG_TEXT_MAX])
+{
+    const char *text = (const char *)sqlite3_column_text(st, at);
+    if (text == NULL || strlen(text) >= TB_CATALOG_TEXT_MAX) return false;
+    memcpy(out, text, strlen(text) + 1);
+    return true;
+}
+
+/* A run that an older release wrote has no owner: anybody who may publish may fence it. */
+static bool owner_of(struct tb_store *s, struct tb_catalog_run *run)
+{
+    sqlite3_stmt *st = s->st[ST_run_owner_get];
+    if (st == NULL) return true; /* a file that is only looked at */
+    tb_store_bind_id(st, 1, &run->id);
+    const int rc = sqlite3_step(st);
+    const bool sound = rc == SQLITE_DONE || (rc == SQLITE_ROW && column_identity(st, 0, run->opened_by) &&
+                                             column_identity(st, 1, run->fenced_by));
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+    return sound;
+}
+
 /* The first seven columns. */
 static bool key_row(sqlite3_stmt *st, struct tb_version_key *key)
 {
@@ -76,7 +98,8 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct tb_catalog_run row;
-        if (!run_row(st, &row) || run(user, &row) != TB_OK) return damaged(s, st, "run");
+        if (!run_row(st, &row) || !owner_of(s, &row) || run(user, &row) != TB_OK)
+            return damaged(s, st, "run");
     }
     sqlite3_reset(st);
     if (rc != SQLITE_DONE) return tb_store_failed(s, "reading runs");

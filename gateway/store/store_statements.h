@@ -26,6 +26,9 @@
       "DELETE FROM run WHERE fenced=1 AND id NOT IN (SELECT run FROM version) AND id IN (SELECT id FROM "    \
       "(SELECT id, ROW_NUMBER() OVER (PARTITION BY model ORDER BY run_order DESC) AS place FROM run) "       \
       "WHERE place > ?1)")                                                                                   \
+    X(run_owner_put, "INSERT OR REPLACE INTO run_owner VALUES(?1,?2,?3)")                                    \
+    X(run_owner_get, "SELECT opened_by, fenced_by FROM run_owner WHERE id=?1")                               \
+    X(run_owner_trim, "DELETE FROM run_owner WHERE id NOT IN (SELECT id FROM run)")                          \
     X(run_all, "SELECT * FROM run ORDER BY model, run_order")                                                \
     X(version_put,                                                                                           \
       "INSERT INTO version VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(uid) DO UPDATE SET "           \

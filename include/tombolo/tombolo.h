@@ -392,9 +392,10 @@ struct tb_subscribe_options {
     uint32_t stage_on_gpu;
 };
 
-/* TB_PEER_DENIED, TB_NOT_FOUND (model not configured), TB_CONFLICT: another count for the group, or
- * the index is taken; TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. On failure nothing is left of it,
- * here or at the gateway. */
+/* TB_PEER_DENIED (no right to the model, or the group is another identity's: the gateway's
+ * models.NAME.groups), TB_NOT_FOUND (model not configured), TB_CONFLICT: another count for the
+ * group, or the index is taken; TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. On failure nothing is left
+ * of it, here or at the gateway. */
 TB_API TB_MUST_USE int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                                     struct tb_subscription **subscription_out);
 /* Leaves the group. Staged memory goes, and so does the memory that a released version left.

@@ -210,11 +210,12 @@ void room_story(struct site *s, unsigned step)
         CHECK_OK(tb_catalog_evicted(s->c, s->now, &v1));
         break; /* retired */
     case 7:
+        name_durable(s, "north");
         CHECK_OK(tb_catalog_site_up(s->c, s->now, &north, true));
         CHECK_OK(tb_catalog_site_progress(
             s->c, s->now,
             &(struct tb_catalog_site_progress){
-                .site = north, .uid = id_of(2), .held_chunks = SHARD_CHUNKS, .whole = true}));
+                .site = north, .uid = id_of(2), .held_chunks = SHARD_CHUNKS, .whole = true, .itself = true}));
         break;
     default:
         CHECK_STATUS(tb_catalog_make_room(s->c, s->now, SHARD_BYTES, &room), TB_AGAIN);

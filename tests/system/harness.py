@@ -170,6 +170,7 @@ class Site:
             lines.append(f"    keep: {m.get('keep', 2)}")
             lines += [f"    {k}: {m[k]}" for k in ("policy", "weight") if k in m]
             lines += signing.of_model(self, m)
+            lines += [f"    {k}: {json.dumps(m[k])}" for k in ("durable", "groups", "may_fence") if k in m]
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")
@@ -442,6 +443,10 @@ class Lab:
         north.subscribe.append(("policy", ["west"]))
         north.listen = False
         west.listen = True
+        for site in self.sites:  # west relays what each of them holds
+            if site.name in west.peers:
+                site.peer_keys.setdefault("west", {}).setdefault("speaks_for", []).append(name)
+        north.peer_keys["west"] = {"speaks_for": list(west.peers)}
         west.peers[name] = None
         return north
 

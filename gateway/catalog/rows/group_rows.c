@@ -55,6 +55,40 @@ bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct
     return there == group_at(c, group)->count;
 }
 
+bool tb_which_withdrawn(const struct tb_catalog *c, const struct which *w)
+{
+    const uint32_t v = tb_id_is_zero(&w->uid) ? NONE : tb_version_find(c, &w->uid);
+    return v != NONE && version_at(c, v)->life == TB_LIFE_WITHDRAWN;
+}
+
+/* A member computes only from a version that was marked go, in this life of the catalog or in the
+ * one before. P2: of a version that is not known here, a member's word on how new it is moves
+ * nobody else: one member could hold its group back for ever. */
+void tb_group_adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
+{
+    struct group *g = group_at(c, group);
+    const bool newer = tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0;
+    if (tb_id_is_zero(&w->uid) || tb_version_find(c, &w->uid) == NONE || !newer || tb_which_withdrawn(c, w))
+        return;
+    g->go = *w;
+    g->go_at = c->now;
+    g->go_unpinned = false;
+    if (tb_which_is(&g->attempt, &w->uid)) g->attempt = (struct which){.run_order = 0};
+    tb_catalog_touch_group(c, group);
+}
+
+void tb_groups_learn(struct tb_catalog *c, uint32_t version)
+{
+    const struct version *v = version_at(c, version);
+    EACH(c->members, i)
+    {
+        struct member *m = member_at(c, i);
+        if (group_at(c, m->group)->model != v->model || !tb_which_is(&m->active, &v->key.uid)) continue;
+        m->active = tb_which_of(v);
+        tb_group_adopt(c, m->group, &m->active);
+    }
+}
+
 static void tell(struct tb_catalog *c, uint32_t member, const struct which *w, enum tb_status status)
 {
     struct member *m = member_at(c, member);

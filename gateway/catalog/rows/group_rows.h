@@ -9,6 +9,7 @@ struct group {
     struct row row;
     uint32_t model;
     struct tb_name name;
+    char owner[TB_CATALOG_TEXT_MAX]; /* an identity or a pattern: nobody else joins */
     uint32_t count;
     uint32_t members; /* the first of its list */
     struct which go;
@@ -63,7 +64,14 @@ bool tb_group_activated(const struct tb_catalog *c, uint32_t group, const struct
 /* A group stages it or computes from it, for not longer than pin_max. */
 bool tb_groups_pin(const struct tb_catalog *c, const struct version *v);
 
+bool tb_which_withdrawn(const struct tb_catalog *c, const struct which *w);
+
 /* ---- changes ---- */
+
+/* A member computes from that version: it is its group's, where it is known here and newer. */
+void tb_group_adopt(struct tb_catalog *c, uint32_t group, const struct which *w);
+/* The version became known here, and members that compute from it had said so. */
+void tb_groups_learn(struct tb_catalog *c, uint32_t version);
 
 /* Into the lists of its group and its session. */
 void tb_member_link(struct tb_catalog *c, uint32_t member);

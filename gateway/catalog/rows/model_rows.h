@@ -22,7 +22,6 @@ struct run {
     struct row row;
     struct tb_catalog_run info;
     uint32_t model;
-    char opened_identity[TB_CATALOG_TEXT_MAX]; /* "": not in this life of the catalog */
 };
 
 static inline struct model *model_at(const struct tb_catalog *c, uint32_t i)

@@ -54,6 +54,7 @@ struct reference {
     /* WORKER, SITE */
     uint32_t total_chunks;
     bool activated;
+    bool whole_itself;   /* SITE: it said itself that it is whole; `whole` may be a relay's word */
     bool has;            /* SITE: has it or is getting it, as it says */
     uint32_t heard_in;   /* SITE: of its sessions, in which it last said so itself; 0: none, others did */
     uint32_t told_in;    /* SITE: likewise, in which it last said that it holds some of it */

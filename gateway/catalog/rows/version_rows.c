@@ -137,6 +137,25 @@ bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version
     return false;
 }
 
+static bool is_durable(const struct tb_catalog_model *m, const struct tb_name *gateway)
+{
+    TB_ASSERT(m->durable_count <= TB_CATALOG_DURABLE_MAX);
+    for (uint32_t i = 0; i < m->durable_count; i++)
+        if (tb_catalog_same_name(&m->durable[i], gateway)) return true;
+    return false;
+}
+
+bool tb_version_safe_elsewhere(const struct tb_catalog *c, const struct version *v)
+{
+    const struct tb_catalog_model *m = &model_at(c, v->model)->config;
+    EACH_HOLDER(c, v, r)
+    {
+        const struct reference *ref = reference_at(c, r);
+        if (ref->kind == TB_REFERENCE_SITE && ref->whole_itself && is_durable(m, &ref->name)) return true;
+    }
+    return false;
+}
+
 /* P7: bytes that never become a chunk are no sign of one. Eight streams with 16 MiB each,
  * at 1 MB/s, take 134 s. */
 #define CAME_LEASES 16u

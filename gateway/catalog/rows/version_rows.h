@@ -123,8 +123,12 @@ uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model); /* rows of 
 bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v);
 bool tb_shard_published(const struct tb_catalog *c, const struct version *v, uint32_t shard);
 bool tb_shard_whole(const struct version *v, uint32_t shard);
-/* A reliable whole replica other than the gateway's. */
+/* Some site or worker says that it has all of it: a reason to go on hoping for its bytes, and none
+ * to give up bytes that are here. */
 bool tb_version_whole_elsewhere(const struct tb_catalog *c, const struct version *v);
+/* P3: all of it is at a gateway that the model names as durable, by that gateway's own
+ * word. No worker and no relay makes a version safe. */
+bool tb_version_safe_elsewhere(const struct tb_catalog *c, const struct version *v);
 /* When something of it came last: bytes count as a chunk does, for a while behind the last
  * chunk. */
 tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at);

@@ -81,7 +81,7 @@ static enum reason stays(const struct tb_catalog *c, const struct version *v)
     if (site_reads(c, v)) return HAS_READERS;
     /* The last copy of something superseded is nobody's loss: else a home whose sites sleep could
      * never take a version again. */
-    if (v->whole && !tb_version_whole_elsewhere(c, v) &&
+    if (v->whole && !tb_version_safe_elsewhere(c, v) &&
         newer_count(c, v, true) < model_at(c, v->model)->config.keep)
         return LAST_COPY;
     if (!v->whole && newer_count(c, v, true) == 0 &&

@@ -21,27 +21,13 @@ static bool leaves_with(const struct reference *ref, uint32_t leader)
     return ref->kind == TB_REFERENCE_PUBLISHER && tb_reference_hidden(ref) && ref->unpublish_with == leader;
 }
 
-/* A spot rank may go at any time: what it holds is no reason to believe that the shard is safe. */
-static bool published_by_another(const struct tb_catalog *c, const struct version *v,
-                                 const struct reference *own)
-{
-    EACH_HOLDER(c, v, r)
-    {
-        const struct reference *ref = reference_at(c, r);
-        if (ref->kind != TB_REFERENCE_PUBLISHER || ref->shard != own->shard) continue;
-        if (ref->owner != own->owner && !tb_reference_hidden(ref) && !session_at(c, ref->owner)->info.spot)
-            return true;
-    }
-    return false;
-}
-
+/* P3: nothing that another rank or a worker says makes a shard safe. */
 static bool safe_without(const struct tb_catalog *c, const struct version *v, const struct reference *ref)
 {
     if (tb_version_status(c, v) != TB_OK) return true;
     if (v->life != TB_LIFE_OPEN && !tb_version_retained(c, v)) return true;
     if (ref->shard != NONE && !tb_version_leaves(v) && tb_shard_whole(v, ref->shard)) return true;
-    if (ref->shard != NONE && published_by_another(c, v, ref)) return true;
-    return tb_version_lives(v) && tb_version_whole_elsewhere(c, v);
+    return tb_version_lives(v) && tb_version_safe_elsewhere(c, v);
 }
 
 static bool all_safe(const struct tb_catalog *c, const struct version *v, uint32_t leader)

@@ -66,12 +66,13 @@ static void settle_open(struct tb_catalog *c, uint32_t version)
     tb_version_name_ready(c, version);
 }
 
+/* P3: the publisher may go. A worker's word is no reason: it may end at any time, and may lie. */
 static void settle_kept(struct tb_catalog *c, uint32_t version)
 {
     struct version *v = version_at(c, version);
-    if (v->life != TB_LIFE_READY || !(v->whole || tb_version_whole_elsewhere(c, v))) return;
+    if (v->life != TB_LIFE_READY || !(v->whole || tb_version_safe_elsewhere(c, v))) return;
     tb_version_moves(v, TB_VERSION_BECOMES_KEPT);
-    v->why = v->whole ? "whole_here" : "whole_elsewhere";
+    v->why = v->whole ? "whole_here" : "whole_at_a_durable_site";
     tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
     tb_references_tell(c, version, TB_OK, false);
 }

@@ -169,6 +169,7 @@ static json_t *models_json(struct tb_daemon *d)
         set_text(o, "model", m.name.text);
         set_text(o, "home", m.home.text);
         put(o, "from", from);
+        put(o, "runs", tb_status_runs(d, &m.name));
         static struct tb_site_lag lag; /* large; the main loop's alone */
         tb_site_lag_here(d, &m, &lag);
         const struct tb_site_which newest = tb_site_newest(&lag.state);

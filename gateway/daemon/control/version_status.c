@@ -86,3 +86,32 @@ bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t b
     all &= json_object_set_new(version, "eta_s", copy != NULL ? eta(copy, bytes) : json_null()) == 0;
     return all;
 }
+
+#define RUNS_SHOWN 16 /* of a model, the newest */
+
+static bool next_older_run(const struct tb_daemon *d, const struct tb_name *model, uint64_t below,
+                           struct tb_catalog_run *out)
+{
+    static struct tb_catalog_run run; /* large; the main loop's alone */
+    out->order = 0;
+    for (uint32_t cursor = 0; tb_catalog_run_at(d->catalog, &cursor, &run);)
+        if (tb_name_equal(&run.model, model) && run.order < below && run.order > out->order) *out = run;
+    TB_ASSERT(out->order < below);
+    return out->order != 0;
+}
+
+json_t *tb_status_runs(const struct tb_daemon *d, const struct tb_name *model)
+{
+    static struct tb_catalog_run run; /* likewise */
+    json_t *list = json_array();
+    uint64_t below = UINT64_MAX;
+    for (uint32_t n = 0; list != NULL && n < RUNS_SHOWN && next_older_run(d, model, below, &run); n++) {
+        json_t *o = json_pack("{s:I, s:s, s:b, s:s}", "run", (json_int_t)run.order, "opened_by",
+                              run.opened_by, "fenced", run.fenced, "fenced_by", run.fenced_by);
+        below = run.order;
+        if (o != NULL && json_array_append_new(list, o) == 0) continue;
+        json_decref(list);
+        list = NULL;
+    }
+    return list;
+}

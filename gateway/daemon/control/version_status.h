@@ -14,4 +14,8 @@ struct tb_daemon;
 bool tb_status_moves(struct tb_daemon *d, const struct tb_copy *copy, uint64_t bytes, json_t *version);
 json_t *tb_status_eta(const struct tb_lag_pace *pace, uint64_t left_bytes); /* null: no estimate */
 
+/* P8: the newest runs of a model, the newest first: which identity opened each, and which one shut
+ * it out. NULL: no memory. */
+json_t *tb_status_runs(const struct tb_daemon *d, const struct tb_name *model);
+
 #endif

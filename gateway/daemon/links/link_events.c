@@ -90,6 +90,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
     (void)why; /* the link has said it */
     if (up) {
         d->counters.links_up++;
+        d->disbelieved[peer] = false;
         tb_reports_again(d, peer);
         tb_home_runs_up(d, peer);
     } else {

@@ -13,16 +13,19 @@
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
 #include "wan/link/links_limits.h"
 
 #define LIFE_NS TB_SECONDS(1)
 
-/* Models that are wanted from this peer: those of `subscribe` that list its site, and those
- * whose home is here: what rots here comes back from whoever has it. */
-static uint32_t models_wanted(const struct tb_config *config, const struct tb_name *site,
-                              struct tb_name *models)
+/* Models that are wanted from this peer: those of `subscribe` that list its site, and those whose
+ * home is here: a chunk that rots here comes back from a site that has it. P8: a peer that may not
+ * read such a model has none of it, and does not hear its name. */
+static uint32_t models_wanted(const struct tb_daemon *d, uint32_t peer, struct tb_name *models)
 {
+    const struct tb_config *config = d->config;
+    const struct tb_name *site = &config->peers[peer].site;
     uint32_t count = 0;
     for (uint32_t i = 0; i < config->subscribe_count; i++) {
         const struct tb_config_subscribe *s = &config->subscribe[i];
@@ -33,7 +36,9 @@ static uint32_t models_wanted(const struct tb_config *config, const struct tb_na
         }
     }
     for (uint32_t i = 0; i < config->model_count && count < TB_LINKS_MODELS_MAX; i++)
-        if (tb_name_equal(&config->models[i].home, &config->label)) models[count++] = config->models[i].name;
+        if (tb_name_equal(&config->models[i].home, &config->label) &&
+            tb_peer_may_read(d, peer, &config->models[i].name))
+            models[count++] = config->models[i].name;
     TB_ASSERT(count <= TB_LINKS_MODELS_MAX); /* as many as the caller has room for */
     return count;
 }
@@ -74,8 +79,7 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
                                                   .streams_found = d->found[i].streams,
                                                   .found_bytes_per_s = d->found[i].bytes_per_s,
                                                   .models = mine,
-                                                  .model_count =
-                                                      models_wanted(config, &config->peers[i].site, mine)};
+                                                  .model_count = models_wanted(d, i, mine)};
     }
     const struct tb_links_options options = {
         .loop = &d->loop,

@@ -52,6 +52,18 @@ static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_n
            tb_status_name(why));
 }
 
+/* P10: one line until its link comes up anew. A peer may repeat the same words for ever. */
+void tb_reports_disbelieved(struct tb_daemon *d, uint32_t peer, const struct tb_name *site)
+{
+    TB_ASSERT(peer < d->config->peer_count && !tb_peer_speaks_for(d->config, peer, site));
+    d->counters.reports_refused++;
+    if (d->disbelieved[peer]) return;
+    d->disbelieved[peer] = true;
+    tb_log(TB_LOG_WARN, "link.report_refused",
+           "peer=%s site=%s status=%s action=add_it_to_peers.%s.speaks_for_if_it_is_behind_that_peer",
+           tb_peer_site(d, peer), site->text, tb_status_name(TB_PEER_DENIED), tb_peer_site(d, peer));
+}
+
 /* P10. Progress that has no place is looked at again at each tick, and has one line for the whole
  * time. */
 static void place_refused(struct tb_daemon *d, uint32_t peer)
@@ -83,6 +95,11 @@ void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id 
 void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report)
 {
     TB_ASSERT(peer < d->config->peer_count);
+    const bool ours = tb_name_equal(&report->site, &d->site); /* the catalog refuses that */
+    if (!ours && !tb_peer_speaks_for(d->config, peer, &report->site)) {
+        tb_reports_disbelieved(d, peer, &report->site);
+        return;
+    }
     const struct tb_catalog_site_progress progress = {
         .site = report->site,
         .uid = report->uid,

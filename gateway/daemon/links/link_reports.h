@@ -13,6 +13,9 @@ void tb_reports_again(struct tb_daemon *d, uint32_t peer);
  * nearer to home. */
 void tb_reports_progress(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid,
                          const struct tb_links_progress *p);
+/* The peer said something of a site that it does not speak for (peer_rights.h): a counter and a
+ * line. */
+void tb_reports_disbelieved(struct tb_daemon *d, uint32_t peer, const struct tb_name *site);
 void tb_reports_heard(struct tb_daemon *d, uint32_t peer, const struct tb_links_report *report);
 void tb_crossing_site_state(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_crossings_poll(struct tb_daemon *d); /* peers' progress to the catalog */

@@ -2,6 +2,8 @@
  * other room. */
 #include "gateway/daemon/daemon.h"
 
+#include <string.h>
+
 #include "base/assert.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/rights.h"
@@ -26,6 +28,29 @@ bool tb_peer_may_read(const struct tb_daemon *d, uint32_t peer, const struct tb_
         return true; /* another gateway of this site: what is here is its, too */
     if (tb_home_of(d, model, &home) && tb_name_equal(&home, &p->site)) return true; /* its own bytes, back */
     return tb_rights_may(d->config, model, &identity, false);
+}
+
+/* SITE.LANE, with one digit (docs/config.md, lanes). */
+static bool is_lane_of(const struct tb_name *gateway, const struct tb_name *site)
+{
+    const size_t bytes = strlen(site->text);
+    if (strncmp(gateway->text, site->text, bytes) != 0 || gateway->text[bytes] != '.') return false;
+    const char lane = gateway->text[bytes + 1];
+    return lane >= '1' && lane < '0' + TB_CONFIG_LANES_MAX && gateway->text[bytes + 2] == '\0';
+}
+
+bool tb_peer_speaks_for(const struct tb_config *config, uint32_t peer, const struct tb_name *site)
+{
+    TB_ASSERT(peer < config->peer_count);
+    const struct tb_config_peer *p = &config->peers[peer];
+    if (tb_name_equal(&p->site, site)) return true;
+    for (uint32_t i = 0; i < config->peer_count; i++)
+        if (tb_name_equal(&config->peers[i].site, site)) return false;
+    if (tb_name_equal(&p->of, &config->site) || tb_name_equal(&p->of, site) || is_lane_of(site, &p->of))
+        return true;
+    for (uint32_t i = 0; i < p->speaks_for_count; i++)
+        if (tb_name_equal(&p->speaks_for[i], site) || is_lane_of(site, &p->speaks_for[i])) return true;
+    return false;
 }
 
 struct tb_links *tb_links_now(const struct tb_daemon *d)

@@ -18,6 +18,10 @@ uint32_t tb_peer_index(const struct tb_daemon *d, const struct tb_name *site);
 /* As it is called here and in other sites' configurations. */
 const char *tb_peer_site(const struct tb_daemon *d, uint32_t peer);
 /* The links, while calls to them have a meaning; NULL otherwise. */
+/* P3 P8: whether a word of this peer about that site counts. A site speaks for itself and for its
+ * lanes, and this site's own gateways for all that they hear. Others speak for the sites that
+ * peers.SITE.speaks_for lists. Nobody speaks for another configured peer. */
+bool tb_peer_speaks_for(const struct tb_config *config, uint32_t peer, const struct tb_name *site);
 struct tb_links *tb_links_now(const struct tb_daemon *d);
 
 #endif

@@ -12,6 +12,8 @@
 #include "base/assert.h"
 #include "gateway/catalog/records.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_records.h"
 #include "wan/link/links_messages.h"
 #include "wan/link/links_stats.h"
@@ -137,6 +139,10 @@ void tb_records_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_s
     TB_ASSERT(peer < d->config->peer_count);
     static struct tb_record r; /* large; the main loop's alone */
     const struct tb_name *via = &d->config->peers[peer].site;
+    if (!tb_name_equal(&s->site, &d->site) && !tb_peer_speaks_for(d->config, peer, &s->site)) {
+        tb_reports_disbelieved(d, peer, &s->site);
+        return;
+    }
     const enum tb_status status = tb_record_put(d->catalog, tb_clock_now(), via, s);
     if (status == TB_OK && tb_record_get(d->catalog, &s->site, &s->model, &r)) pass_on(d, &r);
     if (status != TB_SITE_NOMEM || d->records_full_told) return;

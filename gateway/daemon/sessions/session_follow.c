@@ -14,6 +14,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/catalog/waiters.h"
 #include "gateway/catalog/workers.h"
+#include "gateway/daemon/control/readable_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -44,6 +45,18 @@ static bool cannot_read(struct tb_worker_session *s)
     return true;
 }
 
+/* P8 P10 */
+static void refuse_group(struct tb_worker_session *s, uint64_t request, const struct tb_catalog_member *m)
+{
+    char why[TB_TEXT_BYTES_MAX + 1];
+    const char *owner = tb_catalog_group_owner(s->d->catalog, &m->model, &m->group);
+    snprintf(why, sizeof why,
+             "models.%s.groups: group %s belongs to %s: use another group, or list a pattern that has both",
+             m->model.text, m->group.text, owner != NULL ? owner : "nobody any more");
+    tb_worker_denied(s, m->group.text, why);
+    tb_worker_reply(s, request, TB_PEER_DENIED, why);
+}
+
 enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_msg_subscribe m;
@@ -53,7 +66,7 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
         tb_worker_reply(s, frame->request, TB_SITE_CONFIG, NO_LISTEN);
         return TB_OK;
     }
-    const struct tb_catalog_member member = {
+    struct tb_catalog_member member = {
         .session = s->id,
         .subscription = m.subscription,
         .model = m.model,
@@ -61,7 +74,14 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
         .index = m.member_index,
         .count = m.member_count,
         .active = {.uid = m.active, .run_order = m.active_run_order, .number = m.active_number}};
-    if (status == TB_OK) status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
+    tb_rights_group_owner(s->d->config, &m.model, &s->identity, member.owner);
+    if (status == TB_OK) {
+        status = tb_catalog_subscribe(s->d->catalog, tb_clock_now(), &member);
+        if (status == TB_PEER_DENIED) {
+            refuse_group(s, frame->request, &member);
+            return TB_OK;
+        }
+    }
     if (status == TB_OK) tb_home_runs_worker(s->d, &m.model, m.active_run_order, m.active_number);
     const char *why =
         status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
@@ -199,6 +219,12 @@ static void obstacle_text(const struct tb_worker_session *s, uint32_t subscripti
     case TB_OBSTACLE_NEWER:
         snprintf(why, 160, "group %.64s has version %llu:%llu, which is newer and was not withdrawn",
                  o.group.text, run, number);
+        break;
+    case TB_OBSTACLE_UNKNOWN:
+        snprintf(
+            why, 160,
+            "this worker says it computes from %llu:%llu, unknown here: wait for it, or close this worker",
+            run, number);
         break;
     case TB_OBSTACLE_ATTEMPT:
         snprintf(why, 160, "group %.64s stages version %llu:%llu: tb_wait gives that one", o.group.text, run,
@@ -385,6 +411,7 @@ enum tb_status tb_worker_status_frame(struct tb_worker_session *s, struct tb_wir
         return TB_OK;
     }
     json_t *state = tb_status_site(s->d);
+    if (state != NULL) tb_status_hide(s->d->config, &s->identity, state);
     char *text = state != NULL ? json_dumps(state, JSON_COMPACT) : NULL;
     json_decref(state);
     if (text == NULL) {

@@ -6,6 +6,7 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_publish.h"
@@ -46,6 +47,19 @@ static void say_fenced(const struct tb_daemon *d, const struct tb_msg_run_open *
     if (m->was_order != 0) snprintf(run, sizeof run, "that key's run %llu", (unsigned long long)m->was_order);
     snprintf(why, TB_TEXT_BYTES_MAX + 1, "%s of %s was shut out: run %llu is newer", run, m->model.text,
              (unsigned long long)known.order);
+}
+
+/* P8 P10: a counter, a line, and what to do. */
+static void say_may_not_fence(struct tb_worker_session *s, const struct tb_name *model,
+                              char why[TB_TEXT_BYTES_MAX + 1])
+{
+    struct tb_catalog_run run = {0};
+    (void)tb_catalog_run_newest(s->d->catalog, model, &run);
+    snprintf(why, TB_TEXT_BYTES_MAX + 1,
+             "models.%.64s.may_fence does not list it, and run %llu is of %.96s: join that run by its key, "
+             "or list it",
+             model->text, (unsigned long long)run.order, run.opened_by);
+    tb_worker_denied(s, model->text, why);
 }
 
 /* The text of a refusal beside its status; "" where the status says all. */
@@ -89,14 +103,17 @@ enum tb_status tb_worker_run_open_frame(struct tb_worker_session *s, struct tb_w
     if (status == TB_OK && tb_home_runs_holds(s, &m.model, &whole)) return TB_OK;
     struct tb_catalog_run_request q = {
         .session = s->id, .model = m.model, .key = m.key.text, .joins = m.joins, .was_order = m.was_order};
+    q.may_fence = tb_rights_fence(d->config, &m.model, &s->identity);
     tb_random_bytes(&q.fresh_id, sizeof q.fresh_id);
     struct tb_catalog_run run = {0};
     bool joined = false;
     if (status == TB_OK) status = tb_catalog_run_open(d->catalog, tb_clock_now(), &q, &run, &joined);
     if (status != TB_OK) {
         char why[TB_TEXT_BYTES_MAX + 1];
+        const bool listed = tb_rights_may(d->config, &m.model, &s->identity, true);
         publish_why(d, &m.model, status, why);
         if (status == TB_FENCED) say_fenced(d, &m, why);
+        if (status == TB_PEER_DENIED && listed) say_may_not_fence(s, &m.model, why);
         tb_worker_reply(s, frame->request, status, why);
         return TB_OK;
     }

@@ -81,6 +81,53 @@ static void a_new_key_fences_the_old_run(void **state)
     site_close(&s);
 }
 
+/* P8: an identity fences its own runs, and those of others where the configuration says so. */
+static void a_publisher_fences_its_own_runs(void **state)
+{
+    (void)state;
+    struct site s;
+    struct tb_catalog_run run, restored;
+    bool joined;
+    east_open(&s, 2);
+    come(&s, "mine");
+    struct tb_catalog_session other = {.id = id_of(77), .name = name_of("other"), .host = name_of("h")};
+    strcpy(other.identity, "tombolo://east/worker/other");
+    CHECK_OK(tb_catalog_session_open(s.c, s.now, &other));
+    run = open_key(&s, "mine", "a", 100, &joined);
+    assert_string_equal(run.opened_by, "unix:1000");
+    struct tb_catalog_run_request q = {
+        .session = other.id, .model = name_of("policy"), .key = "b", .fresh_id = id_of(101)};
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &q, &run, &joined), TB_PEER_DENIED);
+    assert_true(tb_catalog_run_newest(s.c, &q.model, &restored));
+    assert_int_equal(restored.order, 1);
+    q.key = "a"; /* to join it is no fence */
+    CHECK_OK(tb_catalog_run_open(s.c, s.now, &q, &run, &joined));
+    assert_true(joined);
+    run = open_key(&s, "mine", "c", 102, &joined); /* its own */
+    assert_int_equal(run.order, 2);
+    q.key = "b", q.may_fence = true;
+    CHECK_OK(tb_catalog_run_open(s.c, s.now, &q, &run, &joined));
+    assert_string_equal(run.opened_by, other.identity);
+    uint32_t cursor = 0;
+    while (tb_catalog_run_at(s.c, &cursor, &restored)) {
+        assert_int_equal(restored.fenced, restored.order < 3);
+        const char *by[] = {"", "unix:1000", other.identity, ""};
+        assert_string_equal(restored.fenced_by, by[restored.order]);
+    }
+    hush(&s);
+    q.key = "d", q.may_fence = false, q.fresh_id = id_of(104), q.session = session_of("mine");
+    CHECK_STATUS(tb_catalog_run_open(s.c, s.now, &q, &run, &joined), TB_PEER_DENIED);
+    site_close(&s);
+    /* An older release wrote no owner. */
+    east_open(&s, 2);
+    come(&s, "mine");
+    restored = (struct tb_catalog_run){.model = name_of("policy"), .id = id_of(100), .order = 1, .key = "a"};
+    CHECK_OK(tb_catalog_restore_run(s.c, &restored));
+    run = open_key(&s, "mine", "b", 101, &joined);
+    assert_int_equal(run.order, 2);
+    site_close(&s);
+}
+
 static enum tb_status join_key(struct site *s, const char *key, uint64_t fresh, struct tb_catalog_run *run)
 {
     const struct tb_catalog_run_request q = {.session = session_of("new"),
@@ -456,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_key_joins),
         cmocka_unit_test(a_new_key_fences_the_old_run),
+        cmocka_unit_test(a_publisher_fences_its_own_runs),
         cmocka_unit_test(a_join_starts_the_first_run_alone),
         cmocka_unit_test(a_run_is_opened_at_home_by_somebody_for_something),
         cmocka_unit_test(old_runs_are_forgotten),

@@ -170,9 +170,12 @@ static void heads_and_last_copies_are_not_evicted_for_room(void **state)
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     CHECK_STATUS(room(&s, 500, &r), TB_SITE_NOMEM);
     assert_int_equal(r.last_copies, SHARD_BYTES);
-    /* A second copy of 4 somewhere, and it may go. */
-    p.held_chunks = 10, p.whole = true;
+    /* Nor does one that only says so: a second copy of 4 is at a durable site, and it may go. */
+    p.held_chunks = 10, p.whole = p.itself = true;
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    CHECK_STATUS(room(&s, 500, &r), TB_SITE_NOMEM);
+    assert_int_equal(r.last_copies, SHARD_BYTES);
+    name_durable(&s, "west");
     CHECK_STATUS(room(&s, 500, &r), TB_AGAIN);
     said(&s, "[   0] evict v4: ok\n");
     CHECK_STATUS(room(&s, 500, &r), TB_AGAIN); /* it is going: nothing more */
@@ -223,7 +226,8 @@ static void a_whole_one_goes_before_an_older_partial_one(void **state)
     publish_whole(&s, "rank", 4);
     publish_whole(&s, "rank", 5);
     const struct tb_catalog_site_progress p = {
-        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true};
+        .site = name_of("west"), .uid = id_of(4), .held_chunks = 10, .whole = true, .itself = true};
+    name_durable(&s, "west");
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     hush(&s);
     struct tb_catalog_room r;
@@ -324,7 +328,9 @@ static void what_is_spared_takes_no_newer_ones_place(void **state)
         else
             base(&s, 4, true);
         publish_whole(&s, "rank", 5);
-        const struct tb_catalog_site_progress p = {.site = west, .uid = id_of(5), .whole = true};
+        const struct tb_catalog_site_progress p = {
+            .site = west, .uid = id_of(5), .whole = true, .itself = true};
+        name_durable(&s, "west");
         CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p)); /* so it is no last copy */
         s.left_out |= NOT_TELL;
         publish_whole(&s, "rank", 6);

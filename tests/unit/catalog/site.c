@@ -10,6 +10,7 @@
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/groups.h"
 #include "gateway/catalog/leases.h"
+#include "gateway/catalog/models.h"
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
@@ -80,6 +81,15 @@ static void open_site(struct site *s, const char *site, bool is_home, uint32_t k
                                      .is_home = is_home,
                                      .subscribed = !is_home,
                                      .keep = keep};
+    CHECK_OK(tb_catalog_model_add(s->c, &model));
+}
+
+void name_durable(struct site *s, const char *gateway)
+{
+    struct tb_catalog_model model;
+    uint32_t cursor = 0;
+    assert_true(tb_catalog_model_at(s->c, &cursor, &model));
+    model.durable[model.durable_count++] = name_of(gateway);
     CHECK_OK(tb_catalog_model_add(s->c, &model));
 }
 
@@ -285,6 +295,19 @@ enum tb_status join_active(struct site *s, const char *worker, const char *group
 enum tb_status join(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count)
 {
     return join_active(s, worker, group, index, count, 0);
+}
+
+enum tb_status join_as(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count,
+                       const char *owner)
+{
+    struct tb_catalog_member q = {.session = session_of(worker),
+                                  .subscription = 1,
+                                  .model = name_of("policy"),
+                                  .group = name_of(group),
+                                  .index = index,
+                                  .count = count};
+    (void)snprintf(q.owner, sizeof q.owner, "%s", owner);
+    return tb_catalog_subscribe(s->c, s->now, &q);
 }
 
 enum tb_status stage(struct site *s, const char *worker, uint64_t uid)

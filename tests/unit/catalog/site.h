@@ -74,8 +74,9 @@ void publish_whole(struct site *s, const char *rank, uint64_t number);
 
 /* West hears of a version of east's and gets it. */
 enum tb_status hear(struct site *s, const char *from, uint64_t number, enum tb_catalog_state state);
-void up(struct site *s, const char *site, bool is_up); /* a link to that site */
-void west_follows(struct site *s);                     /* a follower whose link to east is up */
+void up(struct site *s, const char *site, bool is_up);  /* a link to that site */
+void name_durable(struct site *s, const char *gateway); /* for the model: its copy is as good as one here */
+void west_follows(struct site *s);                      /* a follower whose link to east is up */
 void cross_begin(struct site *s, uint64_t uid);
 void cross_whole(struct site *s, uint64_t uid);
 
@@ -83,6 +84,8 @@ void cross_whole(struct site *s, uint64_t uid);
 enum tb_status join(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count);
 enum tb_status join_active(struct site *s, const char *worker, const char *group, uint32_t index,
                            uint32_t count, uint64_t active);
+enum tb_status join_as(struct site *s, const char *worker, const char *group, uint32_t index, uint32_t count,
+                       const char *owner);
 enum tb_status stage(struct site *s, const char *worker, uint64_t uid);
 enum tb_status staged(struct site *s, const char *worker, uint64_t uid); /* whole, and exported */
 enum tb_status progress(struct site *s, const char *worker, uint64_t uid, uint32_t held);

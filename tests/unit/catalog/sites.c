@@ -326,7 +326,7 @@ static void a_new_life_of_a_sites_arena_holds_nothing(void **state)
     const struct tb_catalog_site_progress p = {
         .site = north, .uid = id_of(5), .held_chunks = 10, .whole = true};
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    assert_string_equal(state_of(&s, 5), "kept");
+    assert_string_equal(state_of(&s, 5), "ready");
     struct tb_catalog_version_view view;
     const struct tb_id v5 = id_of(5);
     assert_true(tb_catalog_version_get(s.c, &v5, &view));

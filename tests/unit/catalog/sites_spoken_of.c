@@ -17,7 +17,7 @@ static enum tb_status reported(struct site *s, const char *site, uint64_t uid)
     return tb_catalog_site_progress(s->c, s->now, &p);
 }
 
-/* P3: what this site holds is its own to say, or its only copy would count as a second one. */
+/* P3: what this site holds is its own to say. */
 static void a_peers_word_is_no_second_copy_here(void **state)
 {
     (void)state;
@@ -29,8 +29,8 @@ static void a_peers_word_is_no_second_copy_here(void **state)
     hush(&s);
     CHECK_STATUS(reported(&s, "east", 5), TB_BAD_ARGUMENT);
     assert_string_equal(state_of(&s, 5), "ready");
-    CHECK_OK(reported(&s, "west", 5)); /* the twin */
-    assert_string_equal(state_of(&s, 5), "kept");
+    CHECK_OK(reported(&s, "west", 5)); /* the twin: noted, and no copy either */
+    assert_string_equal(state_of(&s, 5), "ready");
     site_close(&s);
 }
 

@@ -4,9 +4,11 @@
  * Covers: gateway/catalog/unpublish.c gateway/catalog/rules/unpublish_rules.c
  * Covers: gateway/catalog/rows/reference_rows.c */
 #include <stdio.h>
+#include <string.h>
 
 #include "check.h"
 #include "gateway/catalog/leases.h"
+#include "gateway/catalog/sites.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/catalog/versions.h"
 #include "site.h"
@@ -116,7 +118,7 @@ static bool unpublishing(const struct site *s, const char *rank, uint64_t uid, u
     return tb_catalog_unpublishing(s->c, &session, &id, shard);
 }
 
-/* rank-0 sealed both shards of version 6, rank-1 the first of them as well. */
+/* rank-0 sealed both shards of version 6, rank-1 the first of them as well, which is here. */
 static void two_shards(struct site *s)
 {
     trainer(s);
@@ -125,6 +127,7 @@ static void two_shards(struct site *s)
     CHECK_OK(seal(s, "rank-0", 6, 0, 60));
     CHECK_OK(seal(s, "rank-0", 6, 1, 61));
     CHECK_OK(seal(s, "rank-1", 6, 0, 60));
+    land(s, 6, 0, SHARD_CHUNKS);
     hush(s);
 }
 
@@ -138,8 +141,8 @@ static void one_that_goes_takes_no_other_with_it(void **state)
     const char *const renewing[] = {"rank-0", "rank-1", NULL};
     CHECK_OK(unpublish(&s, "rank-0", 6, 300));
     CHECK_STATUS(gone(&s, "rank-0", 6, 0, 1000), TB_DONE_BEFORE);
-    assert_true(unpublishing(&s, "rank-0", 6, 0));          /* untold */
-    said(&s, "[   0] unpublished rank-0 v6 shard 0: ok\n"); /* rank-1 has it */
+    assert_true(unpublishing(&s, "rank-0", 6, 0)); /* untold */
+    said(&s, "[   0] unpublished rank-0 v6 shard 0: ok\n");
     assert_false(unpublishing(&s, "rank-0", 6, 0));
     assert_true(unpublishing(&s, "rank-0", 6, 1));
     assert_true(unpublishing(&s, "rank-0", 6, TB_CATALOG_ALL_SHARDS));
@@ -154,7 +157,7 @@ static void one_that_goes_takes_no_other_with_it(void **state)
     site_close(&s);
 }
 
-/* The twin: nobody else has it, so the version is lost with it, at the earlier of the two ends.
+/* The twin: home does not have it, so the version is lost with it, at the earlier of the two ends.
  * Nothing holds the other. */
 static void one_that_goes_goes_by_itself(void **state)
 {
@@ -163,11 +166,17 @@ static void one_that_goes_goes_by_itself(void **state)
         uint64_t drain_ms;
         const char *said;
     } rows[] = {
-        {0, "[   0] unpublished rank-0 v6 shard 1: peer_revoked\n"
+        {0, "[   0] leave v6 shard 1 of rank-0\n"
+            "[   0] evict v6: version_lost\n"
+            "[   0] unpublished rank-0 v6 shard 1: peer_revoked\n"
             "[   0] unpublished rank-0 v6: ok\n"},
         {100, "[   0] unpublished rank-0 v6: ok\n"
+              "[ 100] leave v6 shard 1 of rank-0\n"
+              "[ 100] evict v6: version_lost\n"
               "[ 100] unpublished rank-0 v6 shard 1: peer_revoked\n"},
         {1000, "[   0] unpublished rank-0 v6: ok\n"
+               "[ 300] leave v6 shard 1 of rank-0\n"
+               "[ 300] evict v6: version_lost\n"
                "[ 300] unpublished rank-0 v6 shard 1: peer_revoked\n"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -321,7 +330,8 @@ static void the_drain_is_bounded_by_config(void **state)
     site_close(&s);
 }
 
-static void another_rank_with_the_same_digest_is_enough(void **state)
+/* P3: only what this site's gateways hold lets a rank go. */
+static void another_rank_with_the_same_digest_is_not_enough(void **state)
 {
     (void)state;
     struct site s;
@@ -330,11 +340,34 @@ static void another_rank_with_the_same_digest_is_enough(void **state)
     CHECK_OK(seal(&s, "rank-1", 5, 0, 50));
     hush(&s);
     CHECK_OK(unpublish(&s, "rank-0", 5, 1000));
-    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
-             "[   0] unpublished rank-0 v5: ok\n");
-    /* But not one that is leaving itself. */
-    CHECK_OK(unpublish(&s, "rank-1", 5, 1000));
     said(&s, "");
+    land(&s, 5, 0, SHARD_CHUNKS);
+    drain(&s);
+    assert_non_null(strstr(s.trace, "unpublished rank-0 v5: ok\n"));
+    site_close(&s);
+}
+
+/* P3: nor is a worker that says that it has all of it, nor a site that nobody called durable. */
+static void what_others_say_lets_no_rank_go(void **state)
+{
+    (void)state;
+    struct site s;
+    trainer(&s);
+    const char *const renewing[] = {"rank-0", "w", NULL};
+    come(&s, "w");
+    CHECK_OK(join(&s, "w", "g", 0, 1));
+    CHECK_OK(staged(&s, "w", 5));
+    const struct tb_catalog_site_progress p = {
+        .site = name_of("west"), .uid = id_of(5), .whole = true, .itself = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+    hush(&s);
+    CHECK_OK(unpublish(&s, "rank-0", 5, 300));
+    pass_ms(&s, 400, renewing);
+    said(&s, "[ 300] unpublished rank-0 v5: timeout\n");
+    name_durable(&s, "west");
+    CHECK_OK(unpublish(&s, "rank-0", 5, 300));
+    drain(&s);
+    assert_non_null(strstr(s.trace, "unpublished rank-0 v5: ok\n"));
     site_close(&s);
 }
 
@@ -371,11 +404,12 @@ static void two_that_leave_at_once_do_not_count_on_each_other(void **state)
     CHECK_OK(version_open(&s, "rank-0", 6, 2, 6));
     CHECK_OK(seal(&s, "rank-0", 6, 0, 60));
     CHECK_OK(seal(&s, "rank-1", 6, 0, 60));
-    CHECK_OK(unpublish(&s, "rank-0", 6, 1000)); /* rank-1 has it */
+    CHECK_OK(unpublish(&s, "rank-0", 6, 1000));
     CHECK_OK(unpublish(&s, "rank-1", 6, 1000)); /* nobody has it, and it is still open */
-    said(&s, "[   0] unpublished rank-0 v6: ok\n");
+    said(&s, "");
     land(&s, 6, 0, SHARD_CHUNKS);
-    said(&s, "[   0] unpublished rank-1 v6: ok\n");
+    said(&s, "[   0] unpublished rank-1 v6: ok\n"
+             "[   0] unpublished rank-0 v6: ok\n");
     come(&s, "rank-2");
     CHECK_OK(seal(&s, "rank-2", 6, 1, 61));
     assert_string_equal(state_of(&s, 6), "ready"); /* what left is in the arena */
@@ -477,7 +511,8 @@ int main(void)
         cmocka_unit_test(what_is_sealed_again_parts_from_the_others),
         cmocka_unit_test(an_open_version_whose_shard_is_gone_is_lost),
         cmocka_unit_test(the_drain_is_bounded_by_config),
-        cmocka_unit_test(another_rank_with_the_same_digest_is_enough),
+        cmocka_unit_test(another_rank_with_the_same_digest_is_not_enough),
+        cmocka_unit_test(what_others_say_lets_no_rank_go),
         cmocka_unit_test(a_spot_rank_with_the_same_digest_is_not),
         cmocka_unit_test(two_that_leave_at_once_do_not_count_on_each_other),
         cmocka_unit_test(a_reference_on_its_way_out_is_no_keeper),

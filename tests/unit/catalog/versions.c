@@ -304,7 +304,8 @@ static void lost_when_nobody_has_the_rest(void **state)
     site_close(&s);
 }
 
-/* A worker that has it whole is as good; then the gateway lands from there. */
+/* A worker that says that it has all of it is a hope: the gateway lands from there. It is no copy
+ * that lets the publisher go (P3). */
 static void a_whole_worker_keeps_a_version_from_being_lost(void **state)
 {
     (void)state;
@@ -322,7 +323,7 @@ static void a_whole_worker_keeps_a_version_from_being_lost(void **state)
     tb_catalog_session_close(s.c, s.now, &rank);
     said(&s, "[   0] leave v5 shard 0 of rank-0\n"
              "[   0] land v5 all of w0\n");
-    assert_string_equal(state_of(&s, 5), "kept");
+    assert_string_equal(state_of(&s, 5), "ready");
     tb_catalog_session_close(s.c, s.now, &worker);
     assert_string_equal(state_of(&s, 5), "lost");
     site_close(&s);
@@ -347,24 +348,51 @@ static void a_spot_worker_does_not(void **state)
     site_close(&s);
 }
 
-static void a_site_that_has_it_whole_keeps_it_too(void **state)
+/* West is named as durable or not, and says so itself or a relay does (P3). */
+static void a_durable_site_keeps_it_by_its_own_word(void **state)
+{
+    (void)state;
+    for (unsigned way = 0; way < 4; way++) {
+        const bool named = (way & 1) != 0, itself = (way & 2) != 0;
+        struct site s;
+        trainer(&s);
+        if (named) name_durable(&s, "west");
+        CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
+        CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
+        land(&s, 5, 0, 7);
+        const struct tb_name west = name_of("west");
+        CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
+        struct tb_catalog_site_progress p = {.site = west, .uid = id_of(5), .itself = itself};
+        p.held_chunks = 9; /* not all of it is no copy */
+        CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+        assert_string_equal(state_of(&s, 5), "ready");
+        p.held_chunks = 10, p.whole = true;
+        CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
+        assert_string_equal(state_of(&s, 5), named && itself ? "kept" : "ready");
+        hush(&s);
+        const struct tb_id rank = session_of("rank-0");
+        tb_catalog_session_close(s.c, s.now, &rank);
+        said(&s, "[   0] leave v5 shard 0 of rank-0\n"
+                 "[   0] cross v5 from west\n"); /* it comes back the way it went */
+        assert_string_equal(state_of(&s, 5), named && itself ? "kept" : "ready");
+        site_close(&s);
+    }
+}
+
+/* A relay said so first; the site's own word comes later, and counts. */
+static void a_durable_sites_own_word_may_come_late(void **state)
 {
     (void)state;
     struct site s;
     trainer(&s);
+    name_durable(&s, "west");
     CHECK_OK(version_open(&s, "rank-0", 5, 1, 5));
     CHECK_OK(seal(&s, "rank-0", 5, 0, 50));
-    land(&s, 5, 0, 7);
-    const struct tb_name west = name_of("west");
-    CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
-    const struct tb_catalog_site_progress p = {
-        .site = west, .uid = id_of(5), .held_chunks = 10, .whole = true};
+    struct tb_catalog_site_progress p = {.site = name_of("west"), .uid = id_of(5), .whole = true};
     CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
-    hush(&s);
-    const struct tb_id rank = session_of("rank-0");
-    tb_catalog_session_close(s.c, s.now, &rank);
-    said(&s, "[   0] leave v5 shard 0 of rank-0\n"
-             "[   0] cross v5 from west\n"); /* it comes back the way it went */
+    assert_string_equal(state_of(&s, 5), "ready");
+    p.itself = true;
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &p));
     assert_string_equal(state_of(&s, 5), "kept");
     site_close(&s);
 }
@@ -434,7 +462,8 @@ int main(void)
         cmocka_unit_test(lost_when_nobody_has_the_rest),
         cmocka_unit_test(a_whole_worker_keeps_a_version_from_being_lost),
         cmocka_unit_test(a_spot_worker_does_not),
-        cmocka_unit_test(a_site_that_has_it_whole_keeps_it_too),
+        cmocka_unit_test(a_durable_site_keeps_it_by_its_own_word),
+        cmocka_unit_test(a_durable_sites_own_word_may_come_late),
         cmocka_unit_test(withdrawn_is_the_operators_word),
         cmocka_unit_test(ended_versions_make_place),
     };

@@ -2,7 +2,8 @@
  * cores: how chunks differ from what stands there, what they would be there, and what they are
  * when they were written.
  *
- * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c intra/cuda/cuda_proofs.c */
+ * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c intra/cuda/cuda_proofs.c
+ * Covers: intra/coalesce.c */
 #include <stdlib.h>
 #include <string.h>
 

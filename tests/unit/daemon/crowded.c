@@ -1,13 +1,16 @@
 /* crowded.c - many sites that hold many versions: each has its place (P6), and what has
  * none is told of (P10).
  *
- * Covers: gateway/daemon/links/link_reports.c */
+ * Covers: gateway/daemon/links/link_reports.c gateway/daemon/links/site_records.c */
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/catalog/records.h"
 #include "gateway/catalog/sites.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_reports.h"
+#include "gateway/daemon/links/site_records.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
 #include "tests/unit/net/net_world.h"
@@ -124,11 +127,54 @@ static void what_has_no_place_is_told_of_once(void **state)
     crowd_end(&w);
 }
 
+static bool is_known(struct tb_daemon *d, const char *site)
+{
+    struct tb_record r;
+    struct tb_catalog_reference_view view;
+    struct tb_name name, policy;
+    CHECK_OK(tb_name_set(&name, site));
+    CHECK_OK(tb_name_set(&policy, "policy"));
+    for (uint32_t cursor = 0; tb_catalog_reference_at(d->catalog, &cursor, &view);)
+        if (tb_name_equal(&view.name, &name)) return true;
+    return tb_record_get(d->catalog, &name, &policy, &r) && r.known;
+}
+
+/* P3 P10: of what a peer says of a site that it does not speak for, nothing is believed; it is
+ * counted each time, and has one line. */
+static void a_peer_speaks_for_itself(void **state)
+{
+    struct crowd w;
+    (void)state;
+    crowd_begin(&w, "{policy: {home: west}}");
+    struct tb_daemon *d = w.home.d;
+    CHECK_OK(site_says(&w, 0)); /* so that there are versions */
+    struct tb_links_report report = {.uid = version_of(1).uid, .state = TB_LINKS_REPORT_ACTIVATED};
+    static struct tb_site_state said; /* large */
+    said = (struct tb_site_state){.known = true, .hops = 1};
+    CHECK_OK(tb_name_set(&said.model, "policy"));
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK_OK(tb_name_set(&report.site, "made-up"));
+        said.site = report.site;
+        tb_reports_heard(d, 0, &report);
+        tb_records_state(d, 0, &said);
+    }
+    assert_int_equal(d->counters.reports_refused, 6);
+    assert_true(d->disbelieved[0]);
+    assert_false(is_known(d, "made-up"));
+    report.site = said.site = d->config->peers[0].site; /* its twin: of itself */
+    tb_reports_heard(d, 0, &report);
+    tb_records_state(d, 0, &said);
+    assert_int_equal(d->counters.reports_refused, 6);
+    assert_true(is_known(d, report.site.text));
+    crowd_end(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_site_has_a_place_for_all_that_is_kept),
         cmocka_unit_test(what_has_no_place_is_told_of_once),
+        cmocka_unit_test(a_peer_speaks_for_itself),
     };
     return cmocka_run_group_tests_name("daemon.crowded", tests, NULL, NULL);
 }

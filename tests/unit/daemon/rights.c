@@ -92,11 +92,61 @@ static void denied_by_default(void **state)
     }
 }
 
+/* P8: a right to publish is none to fence. */
+static void a_fence_is_a_right_of_its_own(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    static const char *const ranks[] = {"unix:7"}, *const heirs[] = {"unix:8"};
+    config.model_count = 1;
+    name(&config.models[0].name, "policy");
+    memcpy(config.models[0].publish, ranks, sizeof ranks);
+    config.models[0].publish_count = 1;
+    memcpy(config.models[0].may_fence, heirs, sizeof heirs);
+    config.models[0].may_fence_count = 1;
+    struct tb_name policy, other;
+    name(&policy, "policy"), name(&other, "other");
+    const struct tb_identity rank = identity("unix:7"), heir = identity("unix:8");
+    assert_false(tb_rights_fence(&config, &policy, &rank));
+    assert_true(tb_rights_fence(&config, &policy, &heir));
+    assert_false(tb_rights_fence(&config, &other, &heir));
+}
+
+static void owned(const struct tb_config *config, const char *model, const char *who, const char *owner)
+{
+    struct tb_name m;
+    char said[TB_URI_BYTES_MAX];
+    name(&m, model);
+    const struct tb_identity i = identity(who);
+    tb_rights_group_owner(config, &m, &i, said);
+    assert_string_equal(said, owner);
+}
+
+/* P8: a reader group is the first pattern's that has its opener, else that identity's alone. */
+static void a_group_has_one_owner(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    static const char *const patterns[] = {"tombolo://east/worker/a-*", "tombolo://east/worker/*"};
+    config.model_count = 2;
+    name(&config.models[0].name, "other"); /* shares nothing */
+    name(&config.models[1].name, "policy");
+    memcpy(config.models[1].groups, patterns, sizeof patterns);
+    config.models[1].groups_count = 2;
+    owned(&config, "policy", "tombolo://east/worker/a-1", "tombolo://east/worker/a-*");
+    owned(&config, "policy", "tombolo://east/worker/b-1", "tombolo://east/worker/*");
+    owned(&config, "policy", "unix:7", "unix:7");
+    owned(&config, "other", "tombolo://east/worker/a-1", "tombolo://east/worker/a-1");
+    owned(&config, "unknown", "unix:7", "unix:7");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(patterns_match_these_and_no_others),
         cmocka_unit_test(denied_by_default),
+        cmocka_unit_test(a_fence_is_a_right_of_its_own),
+        cmocka_unit_test(a_group_has_one_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

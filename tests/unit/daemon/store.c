@@ -100,6 +100,8 @@ static void rows_survive_a_restart(void **state)
         assert_true(have->has_last && have->last_number == want.last_number);
         assert_true(have->resumed_run_order == want.resumed_run_order && have->resumed_number == UINT64_MAX);
         assert_int_equal(have->fenced, want.fenced);
+        assert_string_equal(have->opened_by, want.opened_by);
+        assert_string_equal(have->fenced_by, want.fenced_by);
     }
     assert_int_equal(l.version_count, 2); /* in their order, not that of writing */
     assert_int_equal(l.versions[0].key.number, 7);

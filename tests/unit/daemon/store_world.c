@@ -49,6 +49,8 @@ struct tb_catalog_run store_make_run(uint64_t order)
     run.id.bytes[0] = (uint8_t)order;
     assert_int_equal(tb_name_set(&run.model, "policy"), TB_OK);
     snprintf(run.key, sizeof run.key, "key-%d", (int)order);
+    snprintf(run.opened_by, sizeof run.opened_by, "unix:%d", (int)order);
+    if (run.fenced) snprintf(run.fenced_by, sizeof run.fenced_by, "unix:%d", (int)order + 1);
     return run;
 }
 

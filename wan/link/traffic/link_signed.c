@@ -6,7 +6,7 @@
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/session/link_control.h"
-#include "wan/link/traffic/announced.h"
+#include "wan/link/traffic/announced_versions.h"
 
 static void say_to_peer(struct tb_link *l, const struct tb_span *said)
 {
