@@ -1,5 +1,6 @@
 /* link_signed.c - statements that a home signed pass through links unchanged: the owner makes and
  * checks them. */
+#include "wan/link/links_messages.h"
 #include "wan/link/traffic/link_signed.h"
 
 #include "base/assert.h"
