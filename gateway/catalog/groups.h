@@ -35,7 +35,7 @@ struct tb_catalog_member {
     struct tb_name group;
     uint32_t index;
     uint32_t count;
-    /* To whom a group that it opens belongs: its identity, or the pattern that it shares. */
+    /* To whom a group that it opens belongs: its identity, or the list that it is in. */
     char owner[TB_CATALOG_TEXT_MAX];
     struct tb_catalog_active active;
 };

@@ -237,9 +237,9 @@ const struct config_key config_keys[] = {
          "Publishers that may open a new run over a run that another identity opened, and so shut that one "
          "out. Without it each publisher may shut out only its own runs."},
     {LIST_OF_MODEL(groups), .path = "groups", .type = CONFIG_IDENTITIES,
-     .why = "Identities that share reader groups, one pattern for each kind of engine, such as "
-            "tombolo://west/worker/rollout-*. A group belongs to the first pattern that has the worker that "
-            "opened it. Without a pattern it belongs to that worker's identity alone."},
+     .why = "Identities whose workers share reader groups, such as tombolo://west/worker/rollout-* and "
+            "unix:1000: the ranks of one engine. A group that another identity opens is that identity's "
+            "alone."},
     {LIST_OF_MODEL(durable), .path = "durable", .type = CONFIG_NAMES, .max = TB_CONFIG_LIST_MAX,
      .why = "Peers' sites whose copy of it counts as one here: a version is `kept`, and a rank gets its "
             "memory back, when such a site says itself that it holds all of it. Without it only the gateways "

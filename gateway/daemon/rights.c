@@ -41,11 +41,8 @@ void tb_rights_group_owner(const struct tb_config *config, const struct tb_name 
     for (uint32_t i = 0; i < config->model_count; i++) {
         const struct tb_config_model *m = &config->models[i];
         if (!tb_name_equal(&m->name, model)) continue;
-        for (uint32_t k = 0; k < m->groups_count; k++) {
-            if (!tb_rights_match(m->groups[k], identity)) continue;
-            snprintf(owner_out, TB_URI_BYTES_MAX, "%s", m->groups[k]);
-            return;
-        }
+        if (listed(m->groups, m->groups_count, identity))
+            snprintf(owner_out, TB_URI_BYTES_MAX, "models.%s.groups", m->name.text);
     }
 }
 

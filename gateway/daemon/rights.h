@@ -15,8 +15,8 @@ bool tb_rights_match(const char *pattern, const struct tb_identity *identity);
 /* By the model's publish or read list; a model that is not configured is nobody's. */
 bool tb_rights_may(const struct tb_config *config, const struct tb_name *model,
                    const struct tb_identity *identity, bool publish);
-/* To whom a reader group belongs that this identity opens: the first pattern of the model's
- * `groups` that has it, else the identity itself. */
+/* To whom a reader group belongs that this identity opens: to all of the model's `groups`, where
+ * that list has it, else to the identity itself. */
 void tb_rights_group_owner(const struct tb_config *config, const struct tb_name *model,
                            const struct tb_identity *identity, char owner_out[TB_URI_BYTES_MAX]);
 /* May fence runs of the model that another identity opened. */

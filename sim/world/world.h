@@ -47,7 +47,7 @@
     X(CORRUPT, "corrupt") X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow") \
     X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                 \
     X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") \
-    X(CLOCK, "clock") X(BASE, "base")
+    X(CLOCK, "clock") X(BASE, "base") X(LIE, "lie")
 /* clang-format on */
 enum fault {
 #define X(name, text) FAULT_##name,
@@ -177,7 +177,7 @@ struct staged { /* a version in a worker's memory; its heap */
     uint64_t export_id;
     uint32_t manifests, told;
     tb_time_ns told_at;
-    bool prepared, whole, go;
+    bool prepared, whole, go, lied;
     struct tb_hop *hop;
     struct tb_hop_event news; /* of the hop, seen at the next step */
     bool has_news;
@@ -203,6 +203,7 @@ struct worker {
     bool solo;    /* a group of its own, which comes and goes; else a seat of the site's engine */
     bool subscribed, asked;
     uint32_t said_whole; /* P2: versions that this seat said it has, a bit each; of all its lives */
+    uint32_t lied;       /* the same of versions of which it had a part (FAULT_LIE) */
     struct staged *staged;
     uint32_t staging, active; /* versions, or NONE */
     uint32_t next;            /* version to stage when nothing is staged, or NONE */

@@ -85,7 +85,7 @@ void world_check_go(uint32_t site, const struct tb_id *session, uint32_t version
     const struct worker *k = worker_of(s, session);
     if (k == NULL || version == NONE) return;
     if (k->solo) {
-        if ((k->said_whole >> version & 1) == 0)
+        if (((k->said_whole | k->lied) >> version & 1) == 0)
             world_fail("P2: %s may go to v%u, which it has not", k->c.process->name, version + 1);
         return;
     }

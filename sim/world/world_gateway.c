@@ -41,6 +41,10 @@ static void config_model(struct tb_config *c, uint32_t index, uint32_t model)
     m->publish[m->publish_count++] = publishers[model];
     m->read[m->read_count++] = "unix:*";
     m->read[m->read_count++] = "tombolo://*";
+    m->groups[m->groups_count++] = "unix:*"; /* an engine's ranks come by both ways */
+    m->groups[m->groups_count++] = "tombolo://*";
+    m->may_fence[m->may_fence_count++] = "unix:*"; /* and its trainer's */
+    m->may_fence[m->may_fence_count++] = "tombolo://*";
     if (index == model) return;
     struct tb_config_subscribe *s = &c->subscribe[c->subscribe_count++];
     name(&s->model, world_models[model]);

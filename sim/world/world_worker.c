@@ -13,6 +13,7 @@
 #include "world.h"
 #include "world_check.h"
 #include "world_clients.h"
+#include "world_faults.h"
 #include "world_process.h"
 #include "world_versions.h"
 
@@ -128,13 +129,24 @@ static void say_whole(struct worker *k, const struct staged *st)
     k->said_whole |= 1u << st->version;
 }
 
-static void tell_export(struct worker *k, const struct staged *st)
+/* FAULT_LIE, P3: one that is no member of the engine says that it has all of a version of which it
+ * has a part, and the next time says how it is. No version may be lost for it. */
+static bool lies(struct worker *k, const struct staged *st)
+{
+    if (st->whole || !k->solo || !world_strikes(FAULT_LIE, 5000)) return false;
+    k->lied |= 1u << st->version;
+    world_say("lies that it has all of v%u", st->version + 1);
+    return true;
+}
+
+static void tell_export(struct worker *k, struct staged *st)
 {
     uint32_t total;
+    st->lied = lies(k, st);
     const struct tb_msg_export m = {.uid = *uid_of(st->version),
                                     .export_id = st->export_id,
                                     .held_chunks = held_count(st, &total),
-                                    .whole = st->whole,
+                                    .whole = st->whole || st->lied,
                                     .source = {st->source, st->source_bytes}};
     say_whole(k, st);
     WORLD_SEND(&k->c, TB_MSG_EXPORT, 0, &m, tb_msg_export_encode);
@@ -150,6 +162,8 @@ static void tell_progress(struct worker *k, struct staged *st)
         m.bytes_per_s = (uint64_t)(st->told - told) * CHUNK_BYTES_MEAN * TB_SECONDS(1) / passed;
     st->told_at = the->now;
     say_whole(k, st);
+    st->lied = lies(k, st);
+    m.whole = st->whole || st->lied;
     k->progress_at = tb_time_add(the->now, TB_MS(40));
     if (st->whole || st->told != told) k->moved_at = the->now;
     WORLD_SEND(&k->c, TB_MSG_PROGRESS, 0, &m, tb_msg_progress_encode);
@@ -373,7 +387,8 @@ static void look(struct worker *k, struct staged *st)
     }
     if (st->has_news && st->news.kind != TB_HOP_OPENED) tell_lost(k, st);
     const bool stands = st->hop != NULL && the->now >= tb_time_add(st->told_at, TB_SECONDS(1));
-    if (k->c.up && (held != st->told || stands) && the->now >= k->progress_at) tell_progress(k, st);
+    if (k->c.up && (held != st->told || stands || st->lied) && the->now >= k->progress_at)
+        tell_progress(k, st);
 }
 
 static enum tb_status take_grant(struct worker *k, struct tb_wire_frame *f)

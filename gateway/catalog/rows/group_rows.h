@@ -9,7 +9,7 @@ struct group {
     struct row row;
     uint32_t model;
     struct tb_name name;
-    char owner[TB_CATALOG_TEXT_MAX]; /* an identity or a pattern: nobody else joins */
+    char owner[TB_CATALOG_TEXT_MAX]; /* an identity or a list of them: nobody else joins */
     uint32_t count;
     uint32_t members; /* the first of its list */
     struct which go;

@@ -122,19 +122,20 @@ static void owned(const struct tb_config *config, const char *model, const char 
     assert_string_equal(said, owner);
 }
 
-/* P8: a reader group is the first pattern's that has its opener, else that identity's alone. */
+/* P8: a reader group is shared by the identities that the list has, else it is one identity's. */
 static void a_group_has_one_owner(void **state)
 {
     (void)state;
     static struct tb_config config;
-    static const char *const patterns[] = {"tombolo://east/worker/a-*", "tombolo://east/worker/*"};
+    static const char *const shared[] = {"tombolo://east/worker/a-*", "unix:1"};
     config.model_count = 2;
     name(&config.models[0].name, "other"); /* shares nothing */
     name(&config.models[1].name, "policy");
-    memcpy(config.models[1].groups, patterns, sizeof patterns);
+    memcpy(config.models[1].groups, shared, sizeof shared);
     config.models[1].groups_count = 2;
-    owned(&config, "policy", "tombolo://east/worker/a-1", "tombolo://east/worker/a-*");
-    owned(&config, "policy", "tombolo://east/worker/b-1", "tombolo://east/worker/*");
+    owned(&config, "policy", "tombolo://east/worker/a-1", "models.policy.groups");
+    owned(&config, "policy", "unix:1", "models.policy.groups");
+    owned(&config, "policy", "tombolo://east/worker/b-1", "tombolo://east/worker/b-1");
     owned(&config, "policy", "unix:7", "unix:7");
     owned(&config, "other", "tombolo://east/worker/a-1", "tombolo://east/worker/a-1");
     owned(&config, "unknown", "unix:7", "unix:7");

@@ -1,11 +1,11 @@
 /* link_signed.c - statements that a home signed pass through links unchanged: the owner makes and
  * checks them. */
-#include "wan/link/links_messages.h"
 #include "wan/link/traffic/link_signed.h"
 
 #include "base/assert.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/links_messages.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/traffic/announced_versions.h"
 
