@@ -192,6 +192,7 @@ static void see_who_left(struct tb_division *v, tb_time_ns now)
         if (l == NULL) continue;
         const struct tb_link_in *in = tb_link_is_up(l) ? tb_link_in_of(l, &v->uid) : NULL;
         tb_divide_rtt(&v->core, i, l->stats.rtt);
+        tb_divide_heard(&v->core, i, tb_link_heard_at(l));
         if (in != NULL)
             tb_divide_received(&v->core, i,
                                atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed), now);
