@@ -51,7 +51,8 @@ struct tb_divide_source {
     bool whole;                             /* it was given all of our share, being alone */
     uint64_t given_bytes, given_ours_bytes; /* given and not here yet; of it, of our lane's share */
     uint64_t window_bytes;
-    uint64_t came_bytes; /* of chunks, since measured_at */
+    uint64_t again_bytes; /* of chunks that may come twice: asked for from far before, or another lane's */
+    uint64_t came_bytes;  /* of chunks, since measured_at */
     uint64_t bytes_per_s;
     uint64_t received_bytes; /* on its streams, as told last */
     uint64_t nothing_at;     /* `freed` when nothing that it may send was left */
@@ -74,6 +75,7 @@ struct tb_divide_shard {
     uint64_t *far;   /* that came from far */
     uint64_t *near;  /* held by another lane that is not silent */
     uint64_t *ours;  /* of our lane's share */
+    uint64_t *asked; /* for from far, ever */
     struct {
         uint64_t *has;  /* held there */
         uint64_t *mine; /* given to it, and not here yet */

@@ -8,7 +8,7 @@
 #include "base/bitmap.h"
 
 #define ALIGN   16u
-#define BITMAPS (5u + 4u * TB_DIVIDE_SOURCES_MAX)
+#define BITMAPS (6u + 4u * TB_DIVIDE_SOURCES_MAX)
 
 static size_t aligned(size_t bytes)
 {
@@ -195,6 +195,7 @@ void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t
         shard->far = carve(&at, bytes);
         shard->near = carve(&at, bytes);
         shard->ours = carve(&at, bytes);
+        shard->asked = carve(&at, bytes);
         for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
             shard->of[i].has = carve(&at, bytes);
             shard->of[i].mine = carve(&at, bytes);
@@ -459,6 +460,13 @@ void tb_divide_count_came(struct tb_divide *d, tb_time_ns now)
 
 /* ---- what is given ---- */
 
+static void count_again(struct tb_divide_source *to, struct tb_divide_shard *shard, uint32_t w, uint64_t word)
+{
+    if (to->near) return;
+    to->again_bytes += tb_divide_bytes_of(shard, w, word & (shard->asked[w] | ~shard->ours[w]));
+    shard->asked[w] |= word;
+}
+
 void tb_divide_give(struct tb_divide *d, const struct tb_divide_at *at, uint64_t word,
                     const struct tb_divide_task *t)
 {
@@ -472,6 +480,7 @@ void tb_divide_give(struct tb_divide *d, const struct tb_divide_at *at, uint64_t
     shard->of[t->source].take[at->word] |= word;
     shard->given[at->word] |= word;
     if (to->given_bytes == 0) to->moved_at = to->came_at = to->busy_at = t->now;
+    count_again(to, shard, at->word, word);
     to->given_bytes += tb_divide_bytes_of(shard, at->word, word);
     to->given_ours_bytes += tb_divide_bytes_of(shard, at->word, word & shard->ours[at->word]);
     recount(d, shard, at->word, before);

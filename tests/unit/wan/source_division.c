@@ -248,8 +248,8 @@ static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void *
     divide_world_fini(&b);
 }
 
-/* P5: a gateway that is busy says nothing for seconds, and its path goes on. What its path brings
- * does not come by another path, too. */
+/* P5: a gateway that is busy says nothing for seconds, and its path goes on. Chunks that
+ * its path brings do not come by another path, too. */
 static void a_lane_that_says_nothing_is_not_late(void **state)
 {
     (void)state;
@@ -266,6 +266,7 @@ static void a_lane_that_says_nothing_is_not_late(void **state)
         (void)run_both(&a, &b, 20000);
         assert_int_equal(a.held + b.held, 2 * CHUNKS);
         assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
+        assert_int_equal(a.d.sources[0].again_bytes + b.d.sources[0].again_bytes, 0);
         divide_world_fini(&a);
         divide_world_fini(&b);
     }
@@ -378,6 +379,10 @@ static void a_slow_lane_is_helped(void **state)
         ms, 5000,
         6000); /* as much by both paths as before; a chunk takes the slow one a quarter of a second */
     assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 8);
+    const uint64_t again = a.d.sources[0].again_bytes; /* all that the fast lane asked of the slow one's */
+    assert_in_range(again, 60 * CHUNK_BYTES, 100 * CHUNK_BYTES);
+    assert_int_equal(b.d.sources[0].again_bytes, 0);
+    assert_true(a.senders[0].chunks_sent * (uint64_t)CHUNK_BYTES <= a.d.share * CHUNK_BYTES + again);
     divide_world_fini(&a);
     divide_world_fini(&b);
 }
