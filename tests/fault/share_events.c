@@ -75,6 +75,17 @@ static bool bytes_come(struct divided *w, uint32_t source)
     return true;
 }
 
+/* Its gateway speaks, and did so before: by now all is read that it had to say. */
+static bool speaks(struct divided *w, uint32_t source)
+{
+    struct tb_divide_source *s = &w->d.sources[source];
+    if (!s->on || !s->near) return false;
+    s->heard_at = NOW - TB_DIVIDE_EVERY;
+    tb_divide_heard(&w->d, source, NOW);
+    s->known_at = NOW;
+    return true;
+}
+
 /* Each is told at once, and once. */
 static void tell(struct divided *w, uint32_t source)
 {
@@ -90,7 +101,8 @@ static void pass(struct divided *w)
 {
     for (uint32_t i = 0; i < SOURCES; i++) {
         struct tb_divide_source *s = &w->d.sources[i];
-        tb_time_ns *times[] = {&s->measured_at, &s->moved_at, &s->silent_until, &s->came_at, &s->landed_at};
+        tb_time_ns *times[] = {&s->measured_at, &s->moved_at,  &s->silent_until, &s->came_at,
+                               &s->busy_at,     &s->landed_at, &s->heard_at,     &s->known_at};
         for (size_t t = 0; t < sizeof times / sizeof times[0]; t++)
             ago(times[t], PASSED, PASSED);
     }
@@ -130,15 +142,16 @@ static bool divided_event(struct divided *w, unsigned e)
     if ((e -= SOURCES * 5) < CHUNKS) return comes(w, e);
     if ((e -= CHUNKS) < CHUNKS) return tb_bitmap_clear(w->held, e); /* it was rotten */
     if ((e -= CHUNKS) < SOURCES) return bytes_come(w, e);
-    if (e - SOURCES == 0) {
+    if ((e -= SOURCES) == 0) {
         pass(w);
         return true;
     }
+    if (e == 1) return speaks(w, NEAR);
     tb_divide_step(&w->d, NOW);
     all_is_given(w);
     return true;
 }
-#define DIVIDED_EVENTS (SOURCES + SOURCES * 5 + CHUNKS + CHUNKS + SOURCES + 2)
+#define DIVIDED_EVENTS (SOURCES + SOURCES * 5 + CHUNKS + CHUNKS + SOURCES + 3)
 
 /* How fast they were is known or not; what only counts on is no state. */
 static void plainly(struct divided *w)
@@ -153,7 +166,8 @@ static void plainly(struct divided *w)
         else if (s->on)
             s->measured_at = NOW;
         if (s->on && s->given_bytes == 0) s->came_at = s->moved_at = NOW;
-        if (s->on && !s->near) s->landed_at = NOW;
+        if (s->on && s->given_bytes == 0) s->busy_at = NOW;
+        if (s->on && !s->near) s->landed_at = s->heard_at = s->known_at = NOW;
         if (s->silent_until <= NOW) s->silent_until = 0;
         s->nothing_at = s->nothing_at == w->d.freed;
         s->window_bytes = s->window_bytes == 0 ? 0 : TB_DIVIDE_BYTES_MIN;

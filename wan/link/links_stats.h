@@ -89,6 +89,8 @@ struct tb_links_stats {
     /* chunk frames, of chunks that were put on a second stream because they were late on their
      * first */
     uint64_t bytes_hedged;
+    /* of chunks that the peer was asked for although they may come by another way too */
+    uint64_t bytes_again;
     uint64_t bytes_retransmitted; /* by TCP, on all streams since the start */
     uint64_t chunks_sent, chunks_received;
     uint64_t chunks_duplicate;    /* received although held or being written: dropped */

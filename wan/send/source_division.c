@@ -32,11 +32,17 @@ static void measure(struct tb_divide_source *s, tb_time_ns now)
     TB_ASSERT(s->window_bytes >= TB_DIVIDE_BYTES_MIN && s->window_bytes <= TB_DIVIDE_BYTES_MAX);
 }
 
+/* The time until which we know how it is there: a near gateway that says nothing may be busy. */
+static tb_time_ns known_until(const struct tb_divide_source *s, tb_time_ns now)
+{
+    return s->near ? tb_time_min(s->known_at, now) : now;
+}
+
 /* At the rate that it had, all that it was given would be here: it has become slower,
  * whatever bytes still come. */
 static void doubt(struct tb_divide_source *s, tb_time_ns now)
 {
-    const tb_time_ns waited = tb_time_since(s->came_at, now);
+    const tb_time_ns waited = tb_time_since(s->came_at, known_until(s, now));
     if (s->given_bytes == 0 || waited < TB_DIVIDE_EVERY + s->rtt) return;
     TB_ASSERT(waited > 0);
     const uint64_t most = 1 + (uint64_t)((double)s->given_bytes * 1e9 / (double)waited);
@@ -50,7 +56,7 @@ static void measure_near(struct tb_divide_source *s, tb_time_ns now)
     const tb_time_ns passed = tb_time_since(s->landed_at, now);
     if (s->landed_bytes < s->landed_then_bytes) s->landed_then_bytes = s->landed_bytes;
     const uint64_t bytes = s->landed_bytes - s->landed_then_bytes;
-    if (bytes == 0 && passed >= STANDS_STILL) s->landed_per_s = 0;
+    if (bytes == 0 && tb_time_since(s->landed_at, known_until(s, now)) >= STANDS_STILL) s->landed_per_s = 0;
     if (bytes == 0 || passed < TB_DIVIDE_EVERY) return;
     const uint64_t rate = (uint64_t)((double)bytes * 1e9 / (double)passed);
     s->landed_per_s = s->landed_per_s == 0 ? rate : (s->landed_per_s + rate) / 2;
@@ -65,10 +71,15 @@ static bool is_silent(const struct tb_divide_source *s, tb_time_ns now)
     return now < s->silent_until;
 }
 
+/* Nothing is won by taking a share back from the only far source: what is near comes from there
+ * anyway, as soon as it is there. */
 static bool another_may(const struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
-        if (i != source && d->sources[i].on && !is_silent(&d->sources[i], now)) return true;
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        const struct tb_divide_source *s = &d->sources[i];
+        if (i == source || !s->on || is_silent(s, now)) continue;
+        if (!s->near || d->sources[source].near) return true;
+    }
     return false;
 }
 
@@ -77,7 +88,8 @@ static void watch(struct tb_divide *d, uint32_t source, tb_time_ns now)
 {
     TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
     struct tb_divide_source *s = &d->sources[source];
-    if (s->given_bytes == 0 || tb_time_since(s->moved_at, now) < TB_DIVIDE_SILENT + 2 * s->rtt) return;
+    const tb_time_ns waited = tb_time_since(s->moved_at, known_until(s, now));
+    if (s->given_bytes == 0 || waited < TB_DIVIDE_SILENT + 2 * s->rtt) return;
     if (!another_may(d, source, now)) return;
     tb_divide_take_back_all(d, source);
     s->silent_until = now + TB_DIVIDE_SILENT;
@@ -91,10 +103,12 @@ static void heed_sleep(struct tb_divide *d, tb_time_ns now)
     const tb_time_ns slept = d->stepped_at != 0 ? tb_time_since(d->stepped_at, now) : 0;
     d->stepped_at = now;
     if (slept < TB_DIVIDE_EVERY) return;
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
-        d->sources[i].moved_at = tb_time_min(d->sources[i].moved_at + slept, now);
-    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
-        d->sources[i].came_at = tb_time_min(d->sources[i].came_at + slept, now);
+    for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
+        struct tb_divide_source *s = &d->sources[i];
+        s->moved_at = tb_time_min(s->moved_at + slept, now);
+        s->came_at = tb_time_min(s->came_at + slept, now);
+        s->busy_at = tb_time_min(s->busy_at + slept, now);
+    }
 }
 
 static void look_at_all(struct tb_divide *d, tb_time_ns now)
@@ -224,15 +238,26 @@ static void look_in_hand(struct tb_divide *d, tb_time_ns now)
     if (d->in_hand_now_bytes > d->in_hand_bytes) d->in_hand_bytes = d->in_hand_now_bytes;
 }
 
-/* So many bytes of their shares the other lanes land in a second; false: it is not known yet. */
-static bool others_land(const struct tb_divide *d, tb_time_ns now, double *per_s_out)
+/* The bytes of their shares that the other lanes land. */
+struct others {
+    double per_s;
+    double untold; /* at that rate, since they said how much landed */
+};
+
+/* False: it is not known yet. */
+static bool others_land(const struct tb_divide *d, tb_time_ns now, struct others *others_out)
 {
-    *per_s_out = 0;
+    *others_out = (struct others){0};
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
         const struct tb_divide_source *s = &d->sources[i];
         if (!s->on || !s->near) continue;
-        if (s->landed_per_s == 0 && tb_time_since(s->landed_at, now) < STANDS_STILL) return false;
-        *per_s_out += (double)s->landed_per_s;
+        const tb_time_ns known = known_until(s, now);
+        if (s->landed_per_s == 0 && tb_time_since(s->landed_at, known) < STANDS_STILL) return false;
+        others_out->per_s += (double)s->landed_per_s;
+        const double passed = 1e-9 * (double)tb_time_since(s->landed_at, now);
+        const double untold =
+            passed * (double)s->landed_per_s - (double)s->landed_bytes + (double)s->landed_then_bytes;
+        others_out->untold += untold > 0 ? untold : 0;
     }
     return true;
 }
@@ -240,12 +265,13 @@ static bool others_land(const struct tb_divide *d, tb_time_ns now, double *per_s
 /* Of what the others lack, what they have begun before a part that we ask for now is here, and what
  * they have in hand by now, which would come twice; but not that where they need several times as
  * long for it as we do. */
-static double left_to_others(const struct tb_divide *d, double theirs_per_s, double delay_s)
+static double left_to_others(const struct tb_divide *d, const struct others *others, double delay_s)
 {
-    TB_ASSERT(theirs_per_s >= 0 && delay_s >= 0);
+    TB_ASSERT(others->per_s >= 0 && delay_s >= 0);
     const double in_hand = (double)d->in_hand_bytes * near_count(d);
-    const bool late = in_hand > LATE_TIMES * theirs_per_s * delay_s;
-    return theirs_per_s * delay_s + (late ? 0 : in_hand);
+    const bool late = in_hand > LATE_TIMES * others->per_s * delay_s;
+    const double begun = late ? 0 : in_hand; /* what they have not told yet was among it */
+    return others->per_s * delay_s + (begun > others->untold ? begun : others->untold);
 }
 
 /* Another lane's share from far, from its end: it goes on from its beginning meanwhile. So much
@@ -256,13 +282,13 @@ static void help(struct tb_divide *d, uint32_t source, tb_time_ns now)
     const struct tb_divide_source *to = &d->sources[source];
     const double ours_per_s = (double)to->bytes_per_s;
     const double hand_s = to->bytes_per_s > 0 ? (double)d->in_hand_bytes / ours_per_s : 0;
-    double theirs_per_s = 0;
-    if (d->theirs_lacking_bytes == 0 || !others_land(d, now, &theirs_per_s)) return;
+    struct others others;
+    if (d->theirs_lacking_bytes == 0 || !others_land(d, now, &others)) return;
     const double delay_s = hand_s + 1e-9 * (double)(TB_DIVIDE_EVERY + 2 * to->rtt);
-    const double left = (double)d->theirs_lacking_bytes - left_to_others(d, theirs_per_s, delay_s);
+    const double left = (double)d->theirs_lacking_bytes - left_to_others(d, &others, delay_s);
     const double more = to->bytes_per_s == 0 ? left / 2
-                                             : (left * ours_per_s - (double)to->given_bytes * theirs_per_s) /
-                                                   (ours_per_s + theirs_per_s);
+                                             : (left * ours_per_s - (double)to->given_bytes * others.per_s) /
+                                                   (ours_per_s + others.per_s);
     if (more <= 0) return;
     const uint64_t most = to->given_bytes + (uint64_t)more + 1;
     const struct tb_divide_task t = {
@@ -316,7 +342,8 @@ static bool steal_last(struct tb_divide *d, const struct tb_divide_at *at, const
 /* All of it went to others, for no chunk came: as if it were new, until one comes. */
 static void forget_rate(struct tb_divide_source *s, tb_time_ns now)
 {
-    if (s->given_bytes > 0 || tb_time_since(s->came_at, now) < TB_DIVIDE_SILENT + 2 * s->rtt) return;
+    const tb_time_ns waited = tb_time_since(s->came_at, known_until(s, now));
+    if (s->given_bytes > 0 || waited < TB_DIVIDE_SILENT + 2 * s->rtt) return;
     s->window_bytes = TB_DIVIDE_BYTES_MIN;
     s->bytes_per_s = 0;
 }
@@ -324,6 +351,13 @@ static void forget_rate(struct tb_divide_source *s, tb_time_ns now)
 static double left_s(const struct tb_divide_source *s)
 {
     return (double)s->given_bytes / (double)(s->bytes_per_s > 0 ? s->bytes_per_s : 1);
+}
+
+/* A source that had nothing to send a moment ago was measured at what there was, which says nothing
+ * of what it can. */
+static bool is_measured(const struct tb_divide_source *s, tb_time_ns now)
+{
+    return tb_time_since(s->busy_at, known_until(s, now)) >= TB_DIVIDE_SILENT + 2 * s->rtt;
 }
 
 /* Nothing is left to give. A source that is done takes half from the source that needs longest,
@@ -336,7 +370,7 @@ static void steal(struct tb_divide *d, uint32_t thief, tb_time_ns now)
     for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
         const struct tb_divide_source *s = &d->sources[i];
         if (i == thief || !s->on || s->given_bytes == 0) continue;
-        if (left_s(s) < 1.0 + 2e-9 * (double)(s->rtt + to->rtt)) continue;
+        if (left_s(s) < 1.0 + 2e-9 * (double)(s->rtt + to->rtt) || !is_measured(s, now)) continue;
         if (victim == TB_DIVIDE_NONE || left_s(s) > left_s(&d->sources[victim])) victim = i;
     }
     if (victim == TB_DIVIDE_NONE) return;

@@ -16,6 +16,11 @@
  * lane that is done with its share helps another that would need long, from the end of that share.
  * Where no other lane is there it draws all.
  *
+ * A lane whose gateway says nothing may be busy, and its path may bring all that it should. Such a
+ * lane counts as going on at its last rate. It counts as late only by its own words: the gateway is
+ * heard, and nothing landed there. Its link decides whether a silent gateway is gone. A source is
+ * slow only after a second with work: before, its rate was that of the work.
+ *
  * A share is given whole to a site that is the only one. The path then has work whatever its
  * length, and however late a busy machine looks here.
  *
@@ -46,16 +51,21 @@ struct tb_divide_source {
     bool whole;                             /* it was given all of our share, being alone */
     uint64_t given_bytes, given_ours_bytes; /* given and not here yet; of it, of our lane's share */
     uint64_t window_bytes;
-    uint64_t came_bytes; /* of chunks, since measured_at */
+    uint64_t again_bytes; /* of chunks that may come twice: asked for from far before, or another lane's */
+    uint64_t came_bytes;  /* of chunks, since measured_at */
     uint64_t bytes_per_s;
     uint64_t received_bytes; /* on its streams, as told last */
     uint64_t nothing_at;     /* `freed` when nothing that it may send was left */
     tb_time_ns measured_at, moved_at, silent_until;
+    tb_time_ns busy_at; /* it was given the first chunk after it had none left */
     tb_time_ns came_at; /* a chunk came, or it was given the first after it had none left */
     /* Of one that is near: what it holds of the other lanes' shares and got from elsewhere, what
      * that was when it had grown last, when that was, and how fast it grew. */
     uint64_t landed_bytes, landed_then_bytes, landed_per_s;
     tb_time_ns landed_at;
+    /* Of one that is near: its gateway said anything; what it said until known_at was read, for
+     * more came long after. */
+    tb_time_ns heard_at, known_at;
 };
 
 struct tb_divide_shard {
@@ -65,6 +75,7 @@ struct tb_divide_shard {
     uint64_t *far;   /* that came from far */
     uint64_t *near;  /* held by another lane that is not silent */
     uint64_t *ours;  /* of our lane's share */
+    uint64_t *asked; /* for from far, ever */
     struct {
         uint64_t *has;  /* held there */
         uint64_t *mine; /* given to it, and not here yet */
@@ -113,6 +124,8 @@ uint32_t tb_divide_count(const struct tb_divide *d);
 TB_MUST_USE enum tb_status tb_divide_has(struct tb_divide *d, uint32_t source, uint32_t shard,
                                          const struct tb_span *words);
 void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt);
+/* Of a near source: its gateway was heard then, with whatever word. */
+void tb_divide_heard(struct tb_divide *d, uint32_t source, tb_time_ns heard_at);
 /* So many bytes of this version came on its streams since ever: parts of chunks, and
  * what was dropped, too. */
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now);

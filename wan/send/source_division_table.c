@@ -8,7 +8,7 @@
 #include "base/bitmap.h"
 
 #define ALIGN   16u
-#define BITMAPS (5u + 4u * TB_DIVIDE_SOURCES_MAX)
+#define BITMAPS (6u + 4u * TB_DIVIDE_SOURCES_MAX)
 
 static size_t aligned(size_t bytes)
 {
@@ -195,6 +195,7 @@ void tb_divide_init(struct tb_divide *d, const struct tb_place *places, uint32_t
         shard->far = carve(&at, bytes);
         shard->near = carve(&at, bytes);
         shard->ours = carve(&at, bytes);
+        shard->asked = carve(&at, bytes);
         for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++) {
             shard->of[i].has = carve(&at, bytes);
             shard->of[i].mine = carve(&at, bytes);
@@ -262,7 +263,9 @@ uint32_t tb_divide_join(struct tb_divide *d, tb_time_ns now)
                                               .measured_at = now,
                                               .moved_at = now,
                                               .came_at = now,
-                                              .landed_at = now};
+                                              .landed_at = now,
+                                              .heard_at = now,
+                                              .known_at = now};
     for (uint32_t s = 0; s < d->shard_count; s++) {
         const size_t bytes = bitmap_bytes(d->shards[s].place);
         memset(d->shards[s].of[i].has, 0, bytes);
@@ -390,6 +393,15 @@ void tb_divide_rtt(struct tb_divide *d, uint32_t source, tb_time_ns rtt)
     d->sources[source].rtt = rtt;
 }
 
+void tb_divide_heard(struct tb_divide *d, uint32_t source, tb_time_ns heard_at)
+{
+    TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && d->sources[source].on);
+    struct tb_divide_source *from = &d->sources[source];
+    if (tb_time_since(from->heard_at, heard_at) < TB_DIVIDE_EVERY) return;
+    from->known_at = from->heard_at;
+    from->heard_at = heard_at;
+}
+
 void tb_divide_received(struct tb_divide *d, uint32_t source, uint64_t bytes, tb_time_ns now)
 {
     TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX);
@@ -448,6 +460,13 @@ void tb_divide_count_came(struct tb_divide *d, tb_time_ns now)
 
 /* ---- what is given ---- */
 
+static void count_again(struct tb_divide_source *to, struct tb_divide_shard *shard, uint32_t w, uint64_t word)
+{
+    if (to->near) return;
+    to->again_bytes += tb_divide_bytes_of(shard, w, word & (shard->asked[w] | ~shard->ours[w]));
+    shard->asked[w] |= word;
+}
+
 void tb_divide_give(struct tb_divide *d, const struct tb_divide_at *at, uint64_t word,
                     const struct tb_divide_task *t)
 {
@@ -460,7 +479,8 @@ void tb_divide_give(struct tb_divide *d, const struct tb_divide_at *at, uint64_t
     shard->of[t->source].mine[at->word] |= word;
     shard->of[t->source].take[at->word] |= word;
     shard->given[at->word] |= word;
-    if (to->given_bytes == 0) to->moved_at = to->came_at = t->now;
+    if (to->given_bytes == 0) to->moved_at = to->came_at = to->busy_at = t->now;
+    count_again(to, shard, at->word, word);
     to->given_bytes += tb_divide_bytes_of(shard, at->word, word);
     to->given_ours_bytes += tb_divide_bytes_of(shard, at->word, word & shard->ours[at->word]);
     recount(d, shard, at->word, before);

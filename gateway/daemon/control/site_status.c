@@ -140,6 +140,7 @@ static json_t *links_json(struct tb_daemon *d)
         set_u64(o, "pushes_declined", stats.pushes_declined);
         set_u64(o, "dtypes_refused", stats.dtypes_refused);
         set_u64(o, "hedged_bytes", stats.bytes_hedged);
+        set_u64(o, "again_bytes", stats.bytes_again);
         put(o, "window", tb_status_window(&stats));
         set_u64(o, "streams_lost", stats.streams_lost);
         set_u64(o, "chunks_bad", stats.chunks_bad);

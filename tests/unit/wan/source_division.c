@@ -168,7 +168,7 @@ static void lane_init(struct world *w, uint16_t start, uint32_t lane, uint64_t b
 static void see(struct world *w, const struct world *other)
 {
     struct sender *near = &w->senders[1];
-    if (!w->d.sources[near->source].on) return;
+    if (!w->d.sources[near->source].on || near->mute) return;
     memcpy(near->has, other->small.held, sizeof near->has);
     divide_world_have(w, near);
 }
@@ -212,7 +212,10 @@ static void what_another_lane_has_in_hand_is_left_to_it(void **state)
     (void)state;
     const struct {
         uint32_t streams, fast_mib, slow_mib, least_ms, most_ms;
-    } rows[] = {{STREAMS_MAX, 18, 16, 5880, 6800}, {4, 26, 16, 4760, 5400}, {4, 26, 4, 6660, 8200}};
+    } rows[] = {{STREAMS_MAX, 18, 16, 5880, 6800},
+                {4, 26, 16, 4760, 5400},
+                {4, 26, 4, 6660, 8200},
+                {4, 16, 4, 10000, 12500}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (uint32_t start = 0; start < 65536; start += 9000) {
             struct world a, b;
@@ -243,6 +246,67 @@ static void what_a_lane_has_in_hand_and_does_not_bring_comes_from_another(void *
     assert_in_range(ms, 25000, 45000);
     divide_world_fini(&a);
     divide_world_fini(&b);
+}
+
+/* P5: a gateway that is busy says nothing for seconds, and its path goes on. Chunks that
+ * its path brings do not come by another path, too. */
+static void a_lane_that_says_nothing_is_not_late(void **state)
+{
+    (void)state;
+    for (uint32_t start = 0; start < 65536; start += 9000) {
+        struct world a, b;
+        lane_init(&a, (uint16_t)start, 0, 20 << 20);
+        lane_init(&b, (uint16_t)start, 1, 20 << 20);
+        a.senders[0].stream_count = b.senders[0].stream_count = 4;
+        (void)run_both(&a, &b, 2000);
+        a.senders[1].mute = true;
+        (void)run_both(&a, &b, 9000);
+        assert_true(a.held < CHUNKS);
+        a.senders[1].mute = false;
+        (void)run_both(&a, &b, 20000);
+        assert_int_equal(a.held + b.held, 2 * CHUNKS);
+        assert_int_equal(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS);
+        assert_int_equal(a.d.sources[0].again_bytes + b.d.sources[0].again_bytes, 0);
+        divide_world_fini(&a);
+        divide_world_fini(&b);
+    }
+}
+
+/* P5: the words of a lane come late, and then say that it holds all of its share. It was asked for
+ * nothing before, so nobody knows its rate, and that is not slowness. */
+static void a_lane_of_unknown_rate_is_not_slow(void **state)
+{
+    (void)state;
+    struct world w;
+    lane_init(&w, 0, 0, 20 << 20);
+    struct sender *near = &w.senders[1];
+    near->mute = true;
+    divide_world_run(&w, 6000);
+    assert_int_equal(w.held, CHUNKS / 2);
+    for (uint32_t k = CHUNKS / 2; k < CHUNKS; k++)
+        tb_bitmap_set(near->has, k);
+    divide_world_have(&w, near);
+    near->mute = false;
+    divide_world_run(&w, 20000);
+    assert_int_equal(w.held, CHUNKS);
+    assert_int_equal(w.senders[0].chunks_sent, CHUNKS / 2);
+    divide_world_fini(&w);
+}
+
+/* P5: a path stands still for two seconds. No other source could send its share, so it keeps that,
+ * and a chunk that is half here is not begun again. */
+static void the_only_far_source_keeps_its_share(void **state)
+{
+    (void)state;
+    struct world w;
+    lane_init(&w, 0, 0, 20 << 20);
+    divide_world_run(&w, 1000);
+    const uint64_t given = w.d.sources[0].given_bytes;
+    w.senders[0].bytes_per_s = 0;
+    divide_world_run(&w, 3000);
+    assert_false(w.d.sources[0].silent);
+    assert_true(given > 0 && w.d.sources[0].given_bytes + 4 * CHUNK_BYTES >= given);
+    divide_world_fini(&w);
 }
 
 /* Far away and fast: a path has the content of half a second, and is full from the first round trip
@@ -315,6 +379,10 @@ static void a_slow_lane_is_helped(void **state)
         ms, 5000,
         6000); /* as much by both paths as before; a chunk takes the slow one a quarter of a second */
     assert_in_range(a.senders[0].chunks_sent + b.senders[0].chunks_sent, CHUNKS, CHUNKS + 8);
+    const uint64_t again = a.d.sources[0].again_bytes; /* all that the fast lane asked of the slow one's */
+    assert_in_range(again, 60 * CHUNK_BYTES, 100 * CHUNK_BYTES);
+    assert_int_equal(b.d.sources[0].again_bytes, 0);
+    assert_true(a.senders[0].chunks_sent * (uint64_t)CHUNK_BYTES <= a.d.share * CHUNK_BYTES + again);
     divide_world_fini(&a);
     divide_world_fini(&b);
 }
@@ -355,7 +423,7 @@ static void what_is_stolen_stays_stolen(void **state)
     memcpy(near->has, far->has, sizeof near->has);
     divide_world_have(&w, near);
     divide_world_run(&w, 500 + STEP_MS);
-    for (uint32_t i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < 400; i++) {
         uint64_t before[4];
         memcpy(before, far->take, sizeof before);
         divide_world_run(&w, w.ms + STEP_MS);
@@ -401,6 +469,9 @@ int main(void)
         cmocka_unit_test(two_lanes_are_twice_one),
         cmocka_unit_test(what_another_lane_has_in_hand_is_left_to_it),
         cmocka_unit_test(what_a_lane_has_in_hand_and_does_not_bring_comes_from_another),
+        cmocka_unit_test(a_lane_that_says_nothing_is_not_late),
+        cmocka_unit_test(a_lane_of_unknown_rate_is_not_slow),
+        cmocka_unit_test(the_only_far_source_keeps_its_share),
         cmocka_unit_test(a_share_is_given_whole),
         cmocka_unit_test(shares_have_as_many_bytes),
         cmocka_unit_test(who_joins_gets_a_part),

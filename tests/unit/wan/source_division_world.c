@@ -172,8 +172,9 @@ void divide_world_run(struct world *w, uint32_t until_ms)
         for (uint32_t i = 0; i < w->count; i++) {
             struct sender *s = &w->senders[i];
             arrive(w, s);
-            if (w->d.sources[s->source].on)
-                tb_divide_received(&w->d, s->source, (uint64_t)s->received, divide_world_now(w));
+            if (!w->d.sources[s->source].on) continue;
+            tb_divide_received(&w->d, s->source, (uint64_t)s->received, divide_world_now(w));
+            if (!s->mute) tb_divide_heard(&w->d, s->source, divide_world_now(w));
         }
         tb_divide_step(&w->d, divide_world_now(w));
         counts_agree(w);

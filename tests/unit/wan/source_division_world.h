@@ -23,7 +23,7 @@ struct sender {
         double credit;  /* bytes it may send now */
     } streams[STREAMS_MAX];
     uint32_t stream_count, next; /* where it looks for the next one */
-    bool aimed;
+    bool aimed, mute;            /* mute: its gateway says nothing */
     uint32_t chunks_sent;
     double received; /* of parts of chunks, too */
 };

@@ -69,6 +69,11 @@ tb_time_ns tb_link_answered_at(const struct tb_link *l)
     return l->session.beat.answered;
 }
 
+tb_time_ns tb_link_heard_at(const struct tb_link *l)
+{
+    return l->session.control != NULL ? tb_wire_heard_at(l->session.control->wire) : 0;
+}
+
 void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_out)
 {
     const struct tb_link_conn *c = l->session.control;

@@ -54,6 +54,8 @@ uint32_t tb_link_attempts(const struct tb_link *l);
 tb_time_ns tb_link_silent_after(const struct tb_link *l);
 /* When the heartbeat was sent that was answered last. */
 tb_time_ns tb_link_answered_at(const struct tb_link *l);
+/* When the last byte of the session came; 0: the link is down. */
+tb_time_ns tb_link_heard_at(const struct tb_link *l);
 /* Fills in the fields of the session. */
 void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_out);
 bool tb_link_is_up(const struct tb_link *l);

@@ -99,6 +99,7 @@ static void join(struct tb_division *v, struct tb_link *l, const struct tb_link_
     if (source == TB_DIVIDE_NONE) return; /* it sends what it wants: some of it comes twice */
     if (tb_name_equal(&l->identity.site, &l->links->options.site)) tb_divide_near(&v->core, source);
     v->members[source].link = l;
+    v->members[source].again_bytes = 0;
     v->members[source].crossing = in->crossing;
     take_nothing(l, in);
     tb_log(TB_LOG_INFO, "crossing.shared", "peer=%s model=%s number=%llu sources=%u", l->label.text,
@@ -173,6 +174,14 @@ void tb_link_share_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns no
     join(v, l, in, now);
 }
 
+static void count_again(struct tb_division *v, uint32_t source)
+{
+    const uint64_t bytes = v->core.sources[source].again_bytes;
+    TB_ASSERT(bytes >= v->members[source].again_bytes);
+    v->members[source].link->stats.bytes_again += bytes - v->members[source].again_bytes;
+    v->members[source].again_bytes = bytes;
+}
+
 static void tell_news(struct tb_division *v, uint32_t source)
 {
     TB_ASSERT(source < TB_DIVIDE_SOURCES_MAX && v->members[source].link != NULL);
@@ -192,6 +201,7 @@ static void see_who_left(struct tb_division *v, tb_time_ns now)
         if (l == NULL) continue;
         const struct tb_link_in *in = tb_link_is_up(l) ? tb_link_in_of(l, &v->uid) : NULL;
         tb_divide_rtt(&v->core, i, l->stats.rtt);
+        tb_divide_heard(&v->core, i, tb_link_heard_at(l));
         if (in != NULL)
             tb_divide_received(&v->core, i,
                                atomic_load_explicit(&in->share->received_bytes, memory_order_relaxed), now);
@@ -208,7 +218,10 @@ void tb_links_share_tick(struct tb_links *ls, tb_time_ns now)
         if (tb_divide_count(&v->core) == 0) continue;
         tb_divide_step(&v->core, now);
         for (uint32_t i = 0; i < TB_DIVIDE_SOURCES_MAX; i++)
-            if (v->members[i].link != NULL) tell_news(v, i);
+            if (v->members[i].link != NULL) {
+                count_again(v, i);
+                tell_news(v, i);
+            }
     }
 }
 

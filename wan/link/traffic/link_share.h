@@ -19,6 +19,7 @@ struct tb_division {
     struct tb_place *places; /* in `memory`, too */
     struct {
         struct tb_link *link;         /* NULL: free */
+        uint64_t again_bytes;         /* of them, counted for the link */
         uint32_t crossing;            /* of the link's `in` */
     } members[TB_DIVIDE_SOURCES_MAX]; /* by source */
 };
