@@ -116,12 +116,13 @@ static void check_copy(const struct version *v)
 }
 
 /* An end took all references along, and the memory goes. (What was retired may be read on, and seen
- * elsewhere.) */
+ * elsewhere. What was withdrawn for this site alone may be seen elsewhere.) */
 static void check_end(const struct version *v)
 {
     if (v->life < TB_LIFE_LOST) return;
-    TB_ASSERT(v->holders == NONE && v->workers == NONE);
+    TB_ASSERT((v->holders == NONE || v->withdrawn_here) && v->workers == NONE);
     TB_ASSERT(v->copy != TB_VERSION_COPY_HERE);
+    TB_ASSERT(!v->withdrawn_here || v->life == TB_LIFE_WITHDRAWN);
 }
 
 struct tally {

@@ -81,6 +81,7 @@ struct tb_catalog_todo {
     bool activated;
     bool head;
     bool pinned;
+    bool withdrawn_here; /* `state` is withdrawn, for this site alone */
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX];
 };

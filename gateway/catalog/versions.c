@@ -376,12 +376,21 @@ enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const s
     uint32_t i;
     struct version *v = tb_version_enter(c, now, uid, &i);
     if (v == NULL) return TB_NOT_FOUND;
-    if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
     if (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED) return TB_BAD_STATE;
     (void)tb_catalog_copy_text(v->who, who); /* cut where it is too long: it is for people */
-    tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, "withdrawn");
+    v->withdrawn_here = !model_at(c, v->model)->config.is_home;
+    tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, v->withdrawn_here ? "withdrawn_here" : "withdrawn");
     return tb_catalog_settle(c, TB_OK);
+}
+
+bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid, bool here, const char *who)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE || version_at(c, i)->life != TB_LIFE_WITHDRAWN) return false;
+    version_at(c, i)->withdrawn_here = here;
+    (void)tb_catalog_copy_text(version_at(c, i)->who, who);
+    return true;
 }
 
 enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned)

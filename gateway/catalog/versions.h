@@ -1,5 +1,5 @@
-/* versions.h - a version at its home: ranks open and seal it, an operator withdraws or pins it. A
- * room of the catalog (catalog.h). */
+/* versions.h - a version at its home: ranks open and seal it. An operator withdraws or pins it, at
+ * its home and elsewhere. A room of the catalog (catalog.h). */
 #ifndef TB_GATEWAY_CATALOG_VERSIONS_H
 #define TB_GATEWAY_CATALOG_VERSIONS_H
 
@@ -75,11 +75,15 @@ TB_MUST_USE enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns
                                                 uint32_t shard, uint32_t chunk,
                                                 const struct tb_id *publisher);
 
-/* An operator withdraws it at home; `who` goes into the audit line.
+/* An operator withdraws it: at home for every site, elsewhere for this site alone. Other sites are
+ * not told of the latter. `who` goes into the audit line.
  *   TB_BAD_STATE  it is not ready, or it ended otherwise
- *   TB_NOT_HOME, TB_DONE_BEFORE */
+ *   TB_DONE_BEFORE */
 TB_MUST_USE enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                                const char *who);
+/* From the store, behind the versions: that withdrawal was this site's own. False: the catalog has
+ * no such version, or it is not withdrawn. */
+bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid, bool here, const char *who);
 
 /* An operator's pin keeps it from retention.
  *   TB_DONE_BEFORE; TB_VERSION_*, TB_SUPERSEDED: it ended */

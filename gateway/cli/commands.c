@@ -144,10 +144,12 @@ static const struct tb_cli_command commands[] = {
      "manifests, landing, activating), the bytes sent to other sites by their encoding, how many of "
      "these were sent again, and when it is expected to be whole.",
      "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
-    {"withdraw", "MODEL VERSION", "take a bad version back, everywhere",
-     "At the model's home: no reader gets the version any more at any site, and reader groups that use "
-     "it go back to the newest other whole one at their next activate. VERSION is N (the newest run that "
-     "has it) or R:N.",
+    {"withdraw", "MODEL VERSION", "take a bad version back: at its home everywhere, elsewhere here",
+     "No reader gets the version any more, and reader groups that use it go back to the newest other "
+     "whole one at their next activate. At the model's home this holds for every site. At another site "
+     "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
+     "restart, and other sites are not told. The audit trail and `tombolo versions` name the operator. "
+     "VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
     {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
      "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "

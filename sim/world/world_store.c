@@ -171,7 +171,9 @@ enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn
 {
     const struct disk *d = &s->file->now;
     for (uint32_t i = 0; i < d->version_count; i++)
-        if (d->versions[i].state == TB_VERSION_ENDED_WITHDRAWN) withdrawn(user, &d->versions[i].key);
+        if (d->versions[i].state == TB_VERSION_ENDED_WITHDRAWN)
+            withdrawn(user, &(struct tb_store_withdrawal){.key = d->versions[i].key,
+                                                          .here = d->versions[i].withdrawn_here});
     return TB_OK;
 }
 

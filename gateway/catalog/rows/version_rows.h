@@ -30,11 +30,12 @@ struct version {
     bool was_ready;
     /* the store calls it open; one that lost its last writes says so of what was ready, too */
     bool restored_open;
-    bool ending;    /* it ended, and settling has not yet drawn the conclusions */
-    bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
+    bool ending;         /* it ended, and settling has not yet drawn the conclusions */
+    bool rank_lost;      /* while open: a rank that had opened or sealed it is gone */
+    bool withdrawn_here; /* WITHDRAWN by this site's operator, for this site alone */
     const char *why;
-    char who[TB_CATALOG_TEXT_MAX];
-    struct tb_id blamed; /* session of a rank */
+    char who[TB_CATALOG_TEXT_MAX]; /* the operator that withdrew it; empty: not at this site */
+    struct tb_id blamed;           /* session of a rank */
     struct tb_name blamed_name;
     uint32_t blamed_shard;
 
