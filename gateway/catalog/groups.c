@@ -79,6 +79,7 @@ static void adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
     struct group *g = group_at(c, group);
     const bool newer = tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0;
     if (tb_id_is_zero(&w->uid) || !newer || is_withdrawn(c, w)) return;
+    if (tb_which_held_back(c, g->model, w)) return; /* the member goes back to the pinned one */
     g->go = *w;
     g->go_at = c->now;
     g->go_unpinned = false;
@@ -172,6 +173,8 @@ enum tb_status tb_catalog_unsubscribe(struct tb_catalog *c, tb_time_ns now, cons
 static bool backwards(const struct tb_catalog *c, const struct group *g, const struct which *w)
 {
     if (tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0) return false;
+    const uint32_t pin = model_at(c, g->model)->pin;
+    if (pin != NONE && tb_which_is(w, &version_at(c, pin)->key.uid)) return false;
     return !is_withdrawn(c, &g->go);
 }
 
@@ -233,6 +236,10 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
     if (ended != TB_OK) return ended;
     if (v->life == TB_LIFE_OPEN) return TB_NOT_FOUND;
     if (tb_version_leaves(v)) return TB_SUPERSEDED;
+    if (tb_version_held_back(c, v)) {
+        *uid_out = version_at(c, model_at(c, v->model)->pin)->key.uid;
+        return TB_CONFLICT;
+    }
     return tb_catalog_settle(c, stage_as(c, m, i, uid_out));
 }
 
@@ -242,6 +249,7 @@ static enum tb_status activate_go(const struct tb_catalog *c, const struct group
 {
     if (is_withdrawn(c, &g->go)) return TB_VERSION_WITHDRAWN;
     if (tb_which_is(&m->active, &g->go.uid)) return TB_OK;
+    if (tb_which_held_back(c, g->model, &g->go)) return TB_SUPERSEDED;
     if (!tb_which_is(&m->staging, &g->go.uid)) return TB_BAD_STATE;
     return m->go_told ? TB_OK : TB_AGAIN;
 }

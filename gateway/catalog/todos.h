@@ -68,7 +68,7 @@ struct tb_catalog_todo {
     struct tb_catalog_run run;
     const char *why; /* "ready", "rank_lost", "digest_differs", "chunk_bad", "fenced", "withdrawn",
                         "no_holder", "evicted", ... */
-    const char *who; /* operator of a withdrawal; identity that opened a run; "" */
+    const char *who; /* operator of a withdrawal or a pin; identity that opened a run; "" */
     uint64_t bytes;
     uint32_t shard;
     uint32_t subscription;

@@ -151,6 +151,23 @@ static const struct tb_cli_command commands[] = {
      "restart, and other sites are not told. The audit trail and `tombolo versions` name the operator. "
      "VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+    {"pin", "MODEL VERSION", "keep this site's readers at a version",
+     "Readers of this site get VERSION, and no newer one, until `tombolo unpin` or another pin; also "
+     "after a restart. Newer versions go on crossing to this site. The pinned version is never evicted. "
+     "Other sites are not told, but `tombolo lag` gives the reason `pinned` everywhere. VERSION is N or "
+     "R:N and must be whole here. Exits with 1 where it is not, and names the versions that are, or where "
+     "readers here use a newer one: `tombolo rollback` takes those back. If the pinned version is lost or "
+     "withdrawn the pin stays, and readers get no version until it is taken away.",
+     "tombolo pin policy 1:12", control_options, 2, 2, tb_cli_pin},
+    {"unpin", "MODEL", "let this site's readers have the newest version again",
+     "Takes the pin of MODEL away. Readers get the newest version that is whole here. Where no version "
+     "is pinned nothing happens.",
+     "tombolo unpin policy", control_options, 1, 1, tb_cli_unpin},
+    {"rollback", "MODEL VERSION", "take this site's readers back to an older version",
+     "Pins VERSION, as `tombolo pin` does, although readers here use a newer one. Reader groups that "
+     "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
+     "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
+     "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
     {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
      "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "

@@ -213,8 +213,11 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
     const enum statement which = p->pin ? ST_version_pin : ST_pointer_put;
     sqlite3_stmt *st = s->st[which];
     if (p->pin) {
+        const enum tb_status status = operator_put(s, &p->uid, "pin", true, audit->who);
+        if (status != TB_OK) return status;
         tb_store_bind_id(st, 1, &p->uid);
         tb_store_bind_u64(st, 2, p->pinned);
+        tb_store_bind_text(st, 3, p->model.text);
     } else {
         tb_store_bind_text(st, 1, p->model.text);
         tb_store_bind_text(st, 2, "head");

@@ -70,6 +70,16 @@ static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
     return v->state >= TB_VERSION_OPEN && v->state < TB_CATALOG_STATE_END && key_row(st, &v->key);
 }
 
+/* For people. A store that is only looked at names nobody. */
+static void pin_row(struct tb_store *s, struct tb_store_version *v)
+{
+    sqlite3_stmt *st = s->st[ST_operator_of_pin];
+    if (st == NULL || !v->pinned) return;
+    tb_store_bind_id(st, 1, &v->key.uid);
+    if (sqlite3_step(st) == SQLITE_ROW) column_text(st, 0, v->pinned_by);
+    sqlite3_reset(st);
+}
+
 static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)
 {
     sqlite3_reset(st);
@@ -90,7 +100,9 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     st = s->st[ST_version_all];
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct tb_store_version row;
-        if (!version_row(st, &row) || version(user, &row) != TB_OK) return damaged(s, st, "version");
+        if (!version_row(st, &row)) return damaged(s, st, "version");
+        pin_row(s, &row);
+        if (version(user, &row) != TB_OK) return damaged(s, st, "version");
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading versions");

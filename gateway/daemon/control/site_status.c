@@ -153,6 +153,18 @@ static json_t *version_name(const struct tb_site_which *w)
     return json_sprintf("%llu:%llu", (unsigned long long)w->run_order, (unsigned long long)w->number);
 }
 
+static json_t *pin_json(struct tb_daemon *d, const struct tb_name *model)
+{
+    struct tb_catalog_version_view v;
+    struct tb_id uid;
+    if (!tb_catalog_pinned(d->catalog, model, &uid) || !tb_catalog_version_get(d->catalog, &uid, &v))
+        return json_null();
+    json_t *o = json_object();
+    put(o, "version", version_name(&(struct tb_site_which){v.key.run_order, v.key.number}));
+    set_text(o, "who", v.pinned_by);
+    return o;
+}
+
 static json_t *models_json(struct tb_daemon *d)
 {
     json_t *list = json_array();
@@ -170,6 +182,7 @@ static json_t *models_json(struct tb_daemon *d)
         const struct tb_site_which newest = tb_site_newest(&lag.state);
         put(o, "head", version_name(&lag.state.head));
         put(o, "latest", version_name(&newest));
+        put(o, "pin", pin_json(d, &m.name));
         put(o, "known", json_boolean(lag.known));
         put(o, "reason", json_string(tb_lag_name(lag.state.reason)));
         put(o, "lag_versions", lag.known ? json_integer(lag.state.versions) : json_null());
@@ -437,6 +450,8 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     const enum tb_status end = tb_catalog_state_status(v->state);
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));
+    put(o, "pinned", json_boolean(v->pinned));
+    set_text(o, "pinned_by", v->pinned ? v->pinned_by : "");
     put(o, "withdrawn_here", json_boolean(v->withdrawn_here));
     set_text(o, "withdrawn_by", v->state == TB_VERSION_ENDED_WITHDRAWN ? v->who : "");
     references_json(d, v, o);
@@ -497,5 +512,6 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 const struct tb_control_command tb_status_commands[] = {
     {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
     {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
+    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
     {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
 };

@@ -1,4 +1,4 @@
-/* version_commands.h - what an operator decides about a version at this site, by the control socket
+/* version_commands.h - an operator's decisions about a version at this site, by the control socket
  * (docs/control.md). */
 #ifndef TB_DAEMON_VERSION_COMMANDS_H
 #define TB_DAEMON_VERSION_COMMANDS_H
@@ -8,5 +8,8 @@
 #include "tombolo/status.h"
 
 enum tb_status tb_withdraw_command(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_pin_command(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_unpin_command(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_rollback_command(void *user, const json_t *request, json_t *reply, char *error);
 
 #endif
