@@ -3,16 +3,19 @@
 
 Covers: gateway/daemon/control/version_commands.c gateway/daemon/control/control.c
 Covers: gateway/daemon/links/withdrawn.c gateway/catalog/versions.c gateway/store/store.c
+Covers: gateway/daemon/links/site_lag.c gateway/daemon/control/lag_evidence.c
 Covers: gateway/cli/operator_commands.c gateway/cli/pin_commands.c gateway/cli/subscribe_command.c
 """
 
 import contextlib
 import os
 import pwd
+import re
 import sqlite3
 import sys
 
 from harness import TOMBOLO, Rollout, Trainer, expect, follow, main, scenario, up, wait_for
+from lagging import causes, says
 
 
 def operator():
@@ -185,6 +188,34 @@ def a_group_is_rolled_back(lab):
         expect("offered", latest(reader.worker, after=good), bad)
     follow(group, bad, paths[1])
     wait_for("the link names 2", lambda: linked() == "2")
+
+
+@scenario
+@causes("pinned")
+def lag_of_a_pinned_site(lab):
+    """P10: west's operator pins a version. Both ends of the link say that west is behind on purpose, although it
+    holds the head, and give no time. It is the same of a head that is withdrawn at west alone."""
+    east, west, _ = lab.east_west(through_link=False, keep=2)
+    up(east, west)
+    paths = lab.weights(2)
+    trainer = Trainer(lab, east, paths[0])
+    west.wait_holds(trainer.publish(1))
+    west.cli("pin", "policy", "1")
+    two = trainer.publish(2, paths[1])
+    west.wait_holds(two)
+    by = re.escape(operator())
+    fields = {"head": "1:2", "latest": "1:2", "versions": 0, "bytes": 0, "eta_s": None, "known": True}
+    says(west, "pinned", f"pinned to 1:1 by {by}", **fields)
+    says(east, "pinned", r"west said so \d+\.\d s ago", **fields)
+    says(east, "up-to-date", "", of="east")
+    west.cli("unpin", "policy")
+    says(west, "no-subscriber", "")
+    says(east, "no-subscriber", "")
+    west.cli("withdraw", "policy", "1:2")
+    says(west, "pinned", f"withdrawn here: 1:2 by {by}", head="1:2", latest="1:1", versions=1, eta_s=None)
+    says(east, "pinned", r"west said so \d+\.\d s ago", head="1:2", latest="1:1", versions=1, eta_s=None)
+    west.wait_holds(trainer.publish(3, paths[0]))
+    says(west, "no-subscriber", "")
 
 
 if __name__ == "__main__":
