@@ -588,7 +588,10 @@ class Session:
         return Subscription(self, handle, (registration, second))
 
     def wait(self, model, kind=LATEST, *, number=0, run_order=0, after=None, timeout_ms=WAIT_FOREVER):
-        """Gives the VersionInfo; with timeout_ms=0 raises Again when there is none yet."""
+        """Gives the VersionInfo; with timeout_ms=0 raises Again when there is none yet.
+
+        The version may be older than `after`: an operator withdrew that one, or pinned an older one at
+        this site. stage and activate take it."""
         options = _WaitOptions(kind=kind, model=model.encode(), run_order=run_order, number=number,
                                after=ctypes.pointer(after) if after is not None else None, timeout_ms=timeout_ms)
         info = VersionInfo()

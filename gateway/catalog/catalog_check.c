@@ -44,12 +44,25 @@ static void check_head(const struct tb_catalog *c, uint32_t model)
     TB_ASSERT(found == !tb_id_is_zero(&head->uid));
 }
 
+/* A model has one pin at most, and both rows say so. */
+static void check_pin(const struct tb_catalog *c, uint32_t model)
+{
+    const uint32_t pin = model_at(c, model)->pin;
+    if (pin != NONE) TB_ASSERT(counts(&c->versions, pin) && version_at(c, pin)->model == model);
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        TB_ASSERT(v->model != model || v->pinned == (i == pin));
+    }
+}
+
 static void check_models(const struct tb_catalog *c)
 {
     uint32_t unsaved = 0;
     EACH(c->models, m)
     {
         TB_ASSERT(!model_at(c, m)->touched);
+        check_pin(c, m);
         check_head(c, m);
         unsaved += model_at(c, m)->unsaved;
     }
@@ -115,13 +128,14 @@ static void check_copy(const struct version *v)
     if (tb_version_cross_asked(v)) TB_ASSERT(!tb_version_leaves(v));
 }
 
-/* An end took all references along, and the memory goes. (What was retired may be read on, and seen
- * elsewhere.) */
+/* An end took all references along, and the memory goes. (A retired version may be read on, and be
+ * held elsewhere. So may one that was withdrawn for this site alone be held elsewhere.) */
 static void check_end(const struct version *v)
 {
     if (v->life < TB_LIFE_LOST) return;
-    TB_ASSERT(v->holders == NONE && v->workers == NONE);
+    TB_ASSERT((v->holders == NONE || v->withdrawn_here) && v->workers == NONE);
     TB_ASSERT(v->copy != TB_VERSION_COPY_HERE);
+    TB_ASSERT(!v->withdrawn_here || v->life == TB_LIFE_WITHDRAWN);
 }
 
 struct tally {
@@ -296,6 +310,8 @@ static void check_groups(const struct tb_catalog *c)
         TB_ASSERT(counts(&c->models, group->model));
         TB_ASSERT(!group->touched && group->members != NONE);
         TB_ASSERT(!tb_which_is(&group->attempt, &group->go.uid)); /* it went: no attempt any more */
+        TB_ASSERT(tb_id_is_zero(&group->attempt.uid) ||
+                  !tb_which_held_back(c, group->model, &group->attempt)); /* P2: an operator's pin */
         EACH_MEMBER(c, g, m)
         {
             TB_ASSERT(counts(&c->members, m) && member_at(c, m)->group == g);

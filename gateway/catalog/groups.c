@@ -164,16 +164,24 @@ static bool is_after(const struct tb_catalog *c, const struct which *at, const s
     return !tb_id_is_zero(&at->uid) && tb_which_compare(w, at) <= 0 && !tb_which_withdrawn(c, at);
 }
 
+/* An operator sends all readers there. */
+static bool is_pinned(const struct tb_catalog *c, uint32_t model, const struct which *w)
+{
+    const uint32_t pin = model_at(c, model)->pin;
+    return pin != NONE && tb_which_is(w, &version_at(c, pin)->key.uid);
+}
+
 static bool backwards(const struct tb_catalog *c, const struct group *g, const struct which *w)
 {
-    return is_after(c, &g->go, w);
+    return is_after(c, &g->go, w) && !is_pinned(c, g->model, w);
 }
 
 /* By its own word on a version that is not known here. Where the version is known, its group's go
  * is what counts. */
 static bool member_backwards(const struct tb_catalog *c, const struct member *m, const struct which *w)
 {
-    return tb_version_find(c, &m->active.uid) == NONE && is_after(c, &m->active, w);
+    return tb_version_find(c, &m->active.uid) == NONE && is_after(c, &m->active, w) &&
+           !is_pinned(c, group_at(c, m->group)->model, w);
 }
 
 static enum tb_status enter_attempt(struct tb_catalog *c, uint32_t group, const struct version *v,
@@ -236,6 +244,10 @@ enum tb_status tb_catalog_stage(struct tb_catalog *c, tb_time_ns now, const stru
     if (ended != TB_OK) return ended;
     if (v->life == TB_LIFE_OPEN) return TB_NOT_FOUND;
     if (tb_version_leaves(v)) return TB_SUPERSEDED;
+    if (tb_version_held_back(c, v)) {
+        *uid_out = version_at(c, model_at(c, v->model)->pin)->key.uid;
+        return TB_CONFLICT;
+    }
     return tb_catalog_settle(c, stage_as(c, m, i, uid_out));
 }
 
@@ -245,6 +257,7 @@ static enum tb_status activate_go(const struct tb_catalog *c, const struct group
 {
     if (tb_which_withdrawn(c, &g->go)) return TB_VERSION_WITHDRAWN;
     if (tb_which_is(&m->active, &g->go.uid)) return TB_OK;
+    if (tb_which_held_back(c, g->model, &g->go)) return TB_SUPERSEDED;
     if (!tb_which_is(&m->staging, &g->go.uid)) return TB_BAD_STATE;
     return m->go_told ? TB_OK : TB_AGAIN;
 }

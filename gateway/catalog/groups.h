@@ -15,7 +15,10 @@
  *
  * After go the group's uid is that one. A member that comes back later stages and activates it
  * without the others. Stage and activate of an older uid are refused (TB_BAD_STATE), unless the
- * group's version was withdrawn. */
+ * group's version was withdrawn, or an operator pinned the older one.
+ *
+ * A newer version than the pinned one is not staged (TB_CONFLICT with the pinned uid), and an
+ * attempt at it ends as TB_SUPERSEDED. */
 #ifndef TB_GATEWAY_CATALOG_GROUPS_H
 #define TB_GATEWAY_CATALOG_GROUPS_H
 

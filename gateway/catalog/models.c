@@ -33,6 +33,7 @@ enum tb_status tb_catalog_model_add(struct tb_catalog *c, const struct tb_catalo
     } else {
         i = tb_table_new(&c->models);
         if (i == NONE) return tb_catalog_refuse_full(c, &c->models);
+        model_at(c, i)->pin = NONE;
     }
     struct model *m = model_at(c, i);
     m->config = *given;

@@ -1,6 +1,7 @@
 /* sites.c - what other sites say: that they are there, what they hold, how a version lives. */
 #include "gateway/catalog/sites.h"
 
+#include "base/assert.h"
 #include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/record_rows.h"
@@ -148,7 +149,9 @@ enum tb_status tb_catalog_site_progress(struct tb_catalog *c, tb_time_ns now,
     const uint32_t i = tb_version_find(c, &p->uid);
     if (i == NONE) return TB_NOT_FOUND;
     const enum tb_status ended = tb_version_status(c, version_at(c, i));
-    if (ended != TB_OK && tb_version_state(version_at(c, i)) != TB_VERSION_RETIRED) return ended;
+    const bool goes_on =
+        tb_version_state(version_at(c, i)) == TB_VERSION_RETIRED || version_at(c, i)->withdrawn_here;
+    if (ended != TB_OK && !goes_on) return ended;
     tb_record_progress(c, i, p);
     return tb_catalog_settle(c, note_progress(c, i, p));
 }
@@ -185,10 +188,27 @@ static bool is_end(enum tb_catalog_state state)
     return tb_catalog_state_status(state) != TB_OK;
 }
 
+/* The operator here was first. From now on the other sites are told, too. */
+static void withdrawn_everywhere(struct tb_catalog *c, uint32_t version)
+{
+    struct version *v = version_at(c, version);
+    TB_ASSERT(v->life == TB_LIFE_WITHDRAWN);
+    v->withdrawn_here = false;
+    v->who[0] = 0;
+    v->why = "said_by_home";
+    v->ending = true; /* other sites may hold it: their references end now */
+    tb_row_mark(&c->versions, version, TB_CATALOG_PERSIST_VERSION);
+    tb_catalog_touch_version(c, version);
+}
+
 static void believe_end(struct tb_catalog *c, uint32_t version, enum tb_catalog_state state)
 {
     struct version *v = version_at(c, version);
     const enum tb_version_event event = tb_version_life_event(state);
+    if (event == TB_VERSION_IS_WITHDRAWN && v->withdrawn_here) {
+        withdrawn_everywhere(c, version);
+        return;
+    }
     if (tb_version_life_after(v->life, event) == TB_LIFE_END) return;
     if (event == TB_VERSION_IS_LOST) {
         v->lost_at_home = true; /* for others: here all of it may be, and is judged by who has it */

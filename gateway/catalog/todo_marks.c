@@ -44,8 +44,13 @@ static bool fill_version(struct tb_catalog *c, uint32_t i, struct tb_catalog_tod
     t->whole = tb_version_here(v);
     t->activated = v->activated_here;
     t->pinned = v->pinned;
+    t->withdrawn_here = v->withdrawn_here;
     t->from_count = 0;
     t->shard = v->blamed_shard;
+    if (t->kind == TB_CATALOG_PERSIST_POINTER) {
+        t->who = v->pinned_by;
+        t->why = "";
+    }
     if (t->kind != TB_CATALOG_PERSIST_VERSION) return true;
     t->session = v->blamed;
     t->name = v->blamed_name;

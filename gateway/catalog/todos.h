@@ -68,7 +68,7 @@ struct tb_catalog_todo {
     struct tb_catalog_run run;
     const char *why; /* "ready", "rank_lost", "digest_differs", "chunk_bad", "fenced", "withdrawn",
                         "no_holder", "evicted", ... */
-    const char *who; /* operator of a withdrawal; identity that opened a run; "" */
+    const char *who; /* operator of a withdrawal or a pin; identity that opened a run; "" */
     uint64_t bytes;
     uint32_t shard;
     uint32_t subscription;
@@ -81,6 +81,7 @@ struct tb_catalog_todo {
     bool activated;
     bool head;
     bool pinned;
+    bool withdrawn_here; /* `state` is withdrawn, for this site alone */
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX];
 };

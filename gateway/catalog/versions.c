@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/layout/chunk_cut.h"
 #include "base/layout/version_key.h"
+#include "gateway/catalog/rows/group_rows.h"
 #include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/reference_rows.h"
 #include "gateway/catalog/rows/session_rows.h"
@@ -42,6 +43,17 @@ static enum tb_status restore_ready(struct tb_catalog *c, uint32_t version, cons
     return tb_catalog_settle(c, TB_OK);
 }
 
+/* The store ends the pin before this one with the same row. */
+static void set_pin(struct tb_catalog *c, uint32_t version, bool pinned)
+{
+    struct version *v = version_at(c, version);
+    struct model *m = model_at(c, v->model);
+    if (m->pin != NONE) version_at(c, m->pin)->pinned = false;
+    v->pinned = pinned;
+    m->pin = pinned ? version : NONE;
+    TB_ASSERT(m->row.live);
+}
+
 enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_version_key *key,
                                           enum tb_catalog_state state, uint64_t bytes, bool pinned)
 {
@@ -66,7 +78,7 @@ enum tb_status tb_catalog_restore_version(struct tb_catalog *c, const struct tb_
     v->restored_open = state == TB_VERSION_OPEN;
     v->had_more = v->was_ready; /* what the life before held and this one does not, others may have read */
     v->bytes = bytes;
-    v->pinned = pinned;
+    if (pinned) set_pin(c, i, true);
     v->why = "restored";
     tb_catalog_touch_version(c, i);
     (void)tb_catalog_settle(c, TB_OK);
@@ -379,23 +391,74 @@ enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const s
     uint32_t i;
     struct version *v = tb_version_enter(c, now, uid, &i);
     if (v == NULL) return TB_NOT_FOUND;
-    if (!model_at(c, v->model)->config.is_home) return TB_NOT_HOME;
     if (v->life == TB_LIFE_WITHDRAWN) return TB_DONE_BEFORE;
     if (!tb_version_lives(v) && tb_version_state(v) != TB_VERSION_RETIRED) return TB_BAD_STATE;
     (void)tb_catalog_copy_text(v->who, who); /* cut where it is too long: it is for people */
-    tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, "withdrawn");
+    v->withdrawn_here = !model_at(c, v->model)->config.is_home;
+    tb_version_end(c, i, TB_VERSION_IS_WITHDRAWN, v->withdrawn_here ? "withdrawn_here" : "withdrawn");
     return tb_catalog_settle(c, TB_OK);
 }
 
-enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned)
+bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid, bool here, const char *who)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE || version_at(c, i)->life != TB_LIFE_WITHDRAWN) return false;
+    if (here) version_at(c, i)->withdrawn_here = !model_at(c, version_at(c, i)->model)->config.is_home;
+    (void)tb_catalog_copy_text(version_at(c, i)->who, who);
+    return true;
+}
+
+enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool pinned,
+                              const char *who)
 {
     uint32_t i;
     struct version *v = tb_version_enter(c, now, uid, &i);
     if (v == NULL) return TB_NOT_FOUND;
     if (v->pinned == pinned) return TB_DONE_BEFORE;
     if (pinned && tb_version_status(c, v) != TB_OK) return tb_version_status(c, v);
-    v->pinned = pinned;
+    if (pinned && !tb_version_here(v)) return TB_BAD_STATE;
+    set_pin(c, i, pinned);
+    (void)tb_catalog_copy_text(v->pinned_by, who); /* cut where it is too long: it is for people */
     tb_row_mark(&c->versions, i, TB_CATALOG_PERSIST_POINTER);
     tb_catalog_touch_version(c, i);
+    tb_groups_touch(c, v->model);
     return tb_catalog_settle(c, TB_OK);
+}
+
+bool tb_catalog_restore_pinned_by(struct tb_catalog *c, const struct tb_id *uid, const char *who)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE || !version_at(c, i)->pinned) return false;
+    (void)tb_catalog_copy_text(version_at(c, i)->pinned_by, who);
+    return true;
+}
+
+bool tb_catalog_pinned(const struct tb_catalog *c, const struct tb_name *model, struct tb_id *uid_out)
+{
+    const uint32_t m = tb_model_find(c, model);
+    if (m == NONE || model_at(c, m)->pin == NONE) return false;
+    *uid_out = version_at(c, model_at(c, m)->pin)->key.uid;
+    return true;
+}
+
+static bool is_beyond(const struct tb_catalog *c, const struct which *w, const struct version *v)
+{
+    const struct which this = tb_which_of(v);
+    if (tb_id_is_zero(&w->uid) || tb_which_compare(w, &this) <= 0) return false;
+    const uint32_t i = tb_version_find(c, &w->uid);
+    return i == NONE || version_at(c, i)->life != TB_LIFE_WITHDRAWN;
+}
+
+bool tb_catalog_pin_goes_back(const struct tb_catalog *c, const struct tb_id *uid)
+{
+    const uint32_t i = tb_version_find(c, uid);
+    if (i == NONE) return false;
+    const struct version *v = version_at(c, i);
+    EACH(c->groups, g)
+    {
+        const struct group *group = group_at(c, g);
+        if (group->model != v->model) continue;
+        if (is_beyond(c, &group->go, v) || is_beyond(c, &group->attempt, v)) return true;
+    }
+    return false;
 }

@@ -1,5 +1,5 @@
-/* versions.h - a version at its home: ranks open and seal it, an operator withdraws or pins it. A
- * room of the catalog (catalog.h). */
+/* versions.h - a version at its home: ranks open and seal it. An operator withdraws or pins it, at
+ * its home and elsewhere. A room of the catalog (catalog.h). */
 #ifndef TB_GATEWAY_CATALOG_VERSIONS_H
 #define TB_GATEWAY_CATALOG_VERSIONS_H
 
@@ -75,15 +75,29 @@ TB_MUST_USE enum tb_status tb_catalog_chunk_bad(struct tb_catalog *c, tb_time_ns
                                                 uint32_t shard, uint32_t chunk,
                                                 const struct tb_id *publisher);
 
-/* An operator withdraws it at home; `who` goes into the audit line.
+/* An operator withdraws it: at home for every site, elsewhere for this site alone. Other sites are
+ * not told of the latter. `who` goes into the audit line.
  *   TB_BAD_STATE  it is not ready, or it ended otherwise
- *   TB_NOT_HOME, TB_DONE_BEFORE */
+ *   TB_DONE_BEFORE */
 TB_MUST_USE enum tb_status tb_catalog_withdraw(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
                                                const char *who);
+/* From the store, behind the versions: that withdrawal was this site's own. False: the catalog has
+ * no such version, or it is not withdrawn. */
+bool tb_catalog_restore_withdrawn(struct tb_catalog *c, const struct tb_id *uid, bool here, const char *who);
 
-/* An operator's pin keeps it from retention.
- *   TB_DONE_BEFORE; TB_VERSION_*, TB_SUPERSEDED: it ended */
+/* An operator's pin, one at most of a model; another pin takes its place. Readers of this site are
+ * offered the pinned version and no newer one. Newer ones cross all the same. A reader that
+ * computes from a newer one goes back. Retention spares it. The pin stays when the version ends.
+ * Then nothing is offered until an operator takes the pin away. `who` goes into the audit line.
+ *   TB_DONE_BEFORE; TB_VERSION_*, TB_SUPERSEDED: it ended; TB_BAD_STATE: it is not whole here */
 TB_MUST_USE enum tb_status tb_catalog_pin(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
-                                          bool pinned);
+                                          bool pinned, const char *who);
+/* From the store: the operator of a pin. False: that version is not pinned. */
+bool tb_catalog_restore_pinned_by(struct tb_catalog *c, const struct tb_id *uid, const char *who);
+/* False: no version of the model is pinned. */
+bool tb_catalog_pinned(const struct tb_catalog *c, const struct tb_name *model, struct tb_id *uid_out);
+/* A reader group here uses or stages a newer version, which was not withdrawn. A pin of this one
+ * would take it back. */
+bool tb_catalog_pin_goes_back(const struct tb_catalog *c, const struct tb_id *uid);
 
 #endif

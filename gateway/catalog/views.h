@@ -27,6 +27,9 @@ struct tb_catalog_version_view {
     bool arriving;         /* space is reserved and it is not whole */
     bool head;
     bool pinned;
+    const char *pinned_by; /* as `who`; of the last pin, or of its end */
+    bool withdrawn_here;   /* `state` is withdrawn, by the operator `who`, for this site alone */
+    const char *who;       /* borrowed until the next call that changes the catalog; "": not known */
     bool evicting;
     bool activated;      /* by every group here */
     uint32_t publishers; /* references */

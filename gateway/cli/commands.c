@@ -144,11 +144,30 @@ static const struct tb_cli_command commands[] = {
      "manifests, landing, activating), the bytes sent to other sites by their encoding, how many of "
      "these were sent again, and when it is expected to be whole.",
      "tombolo versions policy", control_options, 0, 1, tb_cli_versions},
-    {"withdraw", "MODEL VERSION", "take a bad version back, everywhere",
-     "At the model's home: no reader gets the version any more at any site, and reader groups that use "
-     "it go back to the newest other whole one at their next activate. VERSION is N (the newest run that "
-     "has it) or R:N.",
+    {"withdraw", "MODEL VERSION", "take a bad version back: at its home everywhere, elsewhere here",
+     "No reader gets the version any more, and reader groups that use it go back to the newest other "
+     "whole one at their next activate. At the model's home this holds for every site. At another site "
+     "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
+     "restart, and other sites are not told. The audit trail and `tombolo versions` name the operator. "
+     "VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
+    {"pin", "MODEL VERSION", "keep this site's readers at a version",
+     "Readers of this site get VERSION, and no newer one, until `tombolo unpin` or another pin; also "
+     "after a restart. Newer versions go on crossing to this site. The pinned version is never evicted. "
+     "Other sites are not told, but `tombolo lag` gives the reason `pinned` everywhere. VERSION is N or "
+     "R:N and must be whole here. Exits with 1 where it is not, and names the versions that are, or where "
+     "readers here use a newer one: `tombolo rollback` takes those back. If the pinned version is lost or "
+     "withdrawn the pin stays, and readers get no version until it is taken away.",
+     "tombolo pin policy 1:12", control_options, 2, 2, tb_cli_pin},
+    {"unpin", "MODEL", "let this site's readers have the newest version again",
+     "Takes the pin of MODEL away. Readers get the newest version that is whole here. Where no version "
+     "is pinned nothing happens.",
+     "tombolo unpin policy", control_options, 1, 1, tb_cli_unpin},
+    {"rollback", "MODEL VERSION", "take this site's readers back to an older version",
+     "Pins VERSION, as `tombolo pin` does, although readers here use a newer one. Reader groups that "
+     "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
+     "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
+     "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
     {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
      "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "
@@ -177,8 +196,8 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu), the facts behind it, and the expected time as a range, "
-     "or \"no estimate\".",
+     "store-down, clock-skew, table-full, mtu, pinned), the facts behind it, and the expected time as a "
+     "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
     {"chains", "[MODEL]", "which worker reads from which inside this site",
      "For each version that workers of this site have or fetch: the chain as it is. A worker stands "

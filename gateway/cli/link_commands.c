@@ -89,7 +89,8 @@ static void print_source(const json_t *row)
 
 static void print_lag_row(const json_t *row)
 {
-    const bool behind = tb_count_of(row, "versions") > 0;
+    const bool on_purpose = strcmp(tb_text_of(row, "reason").text, "pinned") == 0;
+    const bool behind = tb_count_of(row, "versions") > 0 && !on_purpose;
     char versions[24];
     (void)snprintf(versions, sizeof versions, "%" PRIu64, tb_count_of(row, "versions"));
     (void)printf("%-20s %-12s %-10s %8s %9s %9s  %-21s %s\n", tb_text_of(row, "model").text,

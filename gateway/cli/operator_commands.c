@@ -32,6 +32,17 @@ static size_t count_true(const json_t *list, const char *key)
     return count;
 }
 
+/* "pinned by ann (uid 1000)", "withdrawn here by ann (uid 1000)". */
+static void print_operators(const json_t *v)
+{
+    const char *by = json_string_value(json_object_get(v, "withdrawn_by"));
+    if (json_is_true(json_object_get(v, "pinned")))
+        (void)printf("  pinned by %s", tb_text_of(v, "pinned_by").text);
+    if (by == NULL || by[0] == '\0') return;
+    (void)printf("  withdrawn %sby %s", json_is_true(json_object_get(v, "withdrawn_here")) ? "here " : "",
+                 tb_text_of(v, "withdrawn_by").text);
+}
+
 static void print_version(const json_t *v)
 {
     char name[64];
@@ -49,6 +60,7 @@ static void print_version(const json_t *v)
     }
     const char *error = json_string_value(json_object_get(v, "error"));
     if (error != NULL && error[0] != '\0') (void)printf("  %s", tb_text_of(v, "error").text);
+    print_operators(v);
     (void)putchar('\n');
 }
 
@@ -204,10 +216,15 @@ static void print_models(const json_t *models)
 {
     for (size_t i = 0; i < json_array_size(models); i++) {
         const json_t *m = json_array_get(models, i);
-        (void)printf("model    %-16s home %s  head %s  latest here %s  behind %" PRIu64 " versions, %s\n",
+        const json_t *pin = json_object_get(m, "pin");
+        (void)printf("model    %-16s home %s  head %s  latest here %s  behind %" PRIu64 " versions, %s",
                      tb_text_of(m, "model").text, tb_text_of(m, "home").text, tb_text_of(m, "head").text,
                      tb_text_of(m, "latest").text, tb_count_of(m, "lag_versions"),
                      tb_bytes_of(m, "lag_bytes").text);
+        if (json_is_object(pin))
+            (void)printf("  pinned to %s by %s", tb_text_of(pin, "version").text,
+                         tb_text_of(pin, "who").text);
+        (void)putchar('\n');
     }
 }
 
@@ -292,8 +309,9 @@ static void print_withdrawn(const struct tb_cli_call *call, const json_t *reply)
 {
     TB_ASSERT(call->argument_count == 2);
     if (tb_cli_given(call, "quiet")) return;
-    (void)printf("withdrawn: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", call->arguments[0],
-                 tb_count_of(reply, "run"), tb_count_of(reply, "number"), tb_text_of(reply, "before").text);
+    (void)printf("withdrawn %s: %s %" PRIu64 ":%" PRIu64 " (was %s)\n", tb_text_of(reply, "where").text,
+                 call->arguments[0], tb_count_of(reply, "run"), tb_count_of(reply, "number"),
+                 tb_text_of(reply, "before").text);
 }
 
 enum tb_cli_exit tb_cli_withdraw(const struct tb_cli_call *call)

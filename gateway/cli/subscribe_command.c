@@ -5,12 +5,16 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include <jansson.h>
+
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/subscribe_run.h"
 #include "gateway/cli/version_hook.h"
+
+#define STATUS_BYTES_MAX (4u << 20) /* of a site */
 
 /* ---- behind a version that --follow has taken ---- */
 
@@ -122,6 +126,28 @@ static void find_newest(struct tb_following *f)
     }
 }
 
+/* An operator pinned that version at this site (`tombolo pin`, `tombolo rollback`). */
+static bool is_pinned(const struct tb_following *f, const struct tb_version_info *v)
+{
+    char version[64];
+    uint64_t needed = 0;
+    char *text = tb_malloc(STATUS_BYTES_MAX);
+    bool pinned = false;
+    (void)snprintf(version, sizeof version, "%" PRIu64 ":%" PRIu64, v->run_order, v->number);
+    const bool told = text != NULL && tb_status(f->session, "site", text, STATUS_BYTES_MAX, &needed) == TB_OK;
+    json_t *status = told ? json_loads(text, 0, NULL) : NULL;
+    const json_t *models = json_object_get(status, "models");
+    for (size_t i = 0; i < json_array_size(models); i++) {
+        const json_t *m = json_array_get(models, i);
+        const char *name = json_string_value(json_object_get(m, "model"));
+        const char *pin = json_string_value(json_object_get(json_object_get(m, "pin"), "version"));
+        pinned |= name != NULL && pin != NULL && strcmp(name, f->model) == 0 && strcmp(pin, version) == 0;
+    }
+    json_decref(status);
+    tb_free(text);
+    return pinned;
+}
+
 /* P2: after a restart the gateway may offer an older version than the one that stands here, for a
  * while; a home site that lost its store, for ever. */
 static bool goes_back(struct tb_following *f, const struct tb_version_info *v)
@@ -136,11 +162,12 @@ static bool goes_back(struct tb_following *f, const struct tb_version_info *v)
     tb_folder_name(newest->run_order, newest->number, name);
     if (tb_folder_look(&f->folders, name, &marker) == TB_FOLDER_WITHDRAWN || tb_withdrawn_is(f, &newest->uid))
         return false;
-    (void)tb_say_failure(
-        f->call, TB_BAD_STATE,
-        "the newest version at this site is %" PRIu64 ":%" PRIu64 ", older than %" PRIu64 ":%" PRIu64
-        " in %s, which was not withdrawn: the follow waits for a newer one, or remove the link",
-        v->run_order, v->number, newest->run_order, newest->number, f->folders.path);
+    if (is_pinned(f, v)) return false;
+    (void)tb_say_failure(f->call, TB_BAD_STATE,
+                         "the newest version at this site is %" PRIu64 ":%" PRIu64 ", older than %" PRIu64
+                         ":%" PRIu64 " in %s, which was not withdrawn, and no operator pinned the older one: "
+                         "the follow waits for a newer one, or remove the link",
+                         v->run_order, v->number, newest->run_order, newest->number, f->folders.path);
     return true;
 }
 

@@ -36,7 +36,8 @@ static void evict(struct tb_daemon *d, const struct tb_catalog_todo *todo)
     TB_ASSERT(todo->kind == TB_CATALOG_EVICT && !tb_id_is_zero(&todo->uid));
     struct tb_copy *copy = tb_copy_find(d, &todo->uid);
     if (copy != NULL) {
-        tb_copy_evict(copy, todo->status);
+        /* Peers hear that the copy is gone, and not why where this site alone decided. */
+        tb_copy_evict(copy, todo->withdrawn_here ? TB_SUPERSEDED : todo->status);
         return;
     }
     TB_MOOT(tb_catalog_evicted(d->catalog, tb_clock_now(), &todo->uid)); /* nothing of it was here */
@@ -161,8 +162,9 @@ static void version_follow(struct tb_daemon *d, const struct tb_catalog_todo *to
 {
     struct tb_copy *copy = tb_copy_find(d, &todo->key.uid);
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) {
-        tb_withdrawn_add(d, &todo->key);
-        if (tb_links_now(d) != NULL) TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
+        tb_withdrawn_add(d, &todo->key, todo->withdrawn_here);
+        if (!todo->withdrawn_here && tb_links_now(d) != NULL)
+            TB_MOOT(tb_links_withdrawn(d->links, &todo->key));
     }
     if (copy != NULL) follow_end(copy);
     if (copy == NULL || (todo->state != TB_VERSION_READY && todo->state != TB_VERSION_KEPT)) return;

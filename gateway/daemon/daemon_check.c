@@ -15,7 +15,7 @@ static void withdrawn_check(const struct tb_withdrawn *w)
 {
     TB_ASSERT(w->count <= w->cap);
     TB_ASSERT(w->most <= TB_STORE_WITHDRAWN_MAX && w->most <= w->count);
-    TB_ASSERT((w->keys == NULL) == (w->cap == 0));
+    TB_ASSERT((w->rows == NULL) == (w->cap == 0));
 }
 
 static void peers_check(const struct tb_daemon *d)

@@ -75,7 +75,10 @@ static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
         return;
     case TB_CATALOG_PERSIST_VERSION:
         r->kind = TB_STORE_VERSION;
-        r->version = (struct tb_store_version){.key = todo->key, .state = todo->state, .bytes = todo->bytes};
+        r->version = (struct tb_store_version){.key = todo->key,
+                                               .state = todo->state,
+                                               .bytes = todo->bytes,
+                                               .withdrawn_here = todo->withdrawn_here};
         w->uid = todo->key.uid;
         snprintf(r->what, sizeof r->what, "version.%s", tb_catalog_state_name(todo->state));
         return;
@@ -100,6 +103,7 @@ static bool row_follow(struct tb_daemon *d, struct waiting *w, struct tb_catalog
     *saved_out = (struct tb_catalog_todo){.kind = TB_CATALOG_PERSIST_VERSION,
                                           .key = w->row.version.key,
                                           .state = w->row.version.state,
+                                          .withdrawn_here = w->row.version.withdrawn_here,
                                           .why = w->row.why,
                                           .who = w->by,
                                           .name = w->rank,

@@ -23,6 +23,8 @@ static enum tb_status restore_version(void *user, const struct tb_store_version 
     const bool again = v->state == TB_VERSION_RETIRED && tb_anchors_refilled(d, &v->key.uid);
     const enum tb_catalog_state state = again ? TB_VERSION_READY : v->state;
     const enum tb_status status = tb_catalog_restore_version(d->catalog, &v->key, state, v->bytes, v->pinned);
+    if (status == TB_OK && v->pinned)
+        (void)tb_catalog_restore_pinned_by(d->catalog, &v->key.uid, v->pinned_by);
     return status == TB_NOT_FOUND || status == TB_SITE_NOMEM ? TB_OK : status;
 }
 

@@ -53,6 +53,8 @@ static enum tb_status trim(struct tb_store *s)
     tb_store_bind_u64(s->st[ST_signed_trim], 1, TB_STORE_SIGNED_MAX);
     status = tb_store_run_once(s, ST_signed_trim, "trimming signed statements");
     if (status != TB_OK) return status;
+    status = tb_store_run_once(s, ST_operator_trim, "trimming operators' words");
+    if (status != TB_OK) return status;
     tb_store_bind_u64(s->st[ST_run_trim], 1, RUNS_KEPT);
     status = tb_store_run_once(s, ST_run_trim, "trimming runs");
     if (status != TB_OK) return status;
@@ -182,11 +184,25 @@ static sqlite3_stmt *bind_key(sqlite3_stmt *st, const struct tb_version_key *key
     return st;
 }
 
+/* The operator that decided something about a version. */
+static enum tb_status operator_put(struct tb_store *s, const struct tb_id *uid, const char *what, bool here,
+                                   const char *who)
+{
+    sqlite3_stmt *st = s->st[ST_operator_put];
+    tb_store_bind_id(st, 1, uid);
+    tb_store_bind_text(st, 2, what);
+    tb_store_bind_u64(st, 3, here);
+    tb_store_bind_text(st, 4, who);
+    return tb_store_run_once(s, ST_operator_put, "writing an operator's word");
+}
+
 /* Ahead of the version's row: where they are two transactions, one that is cut off between them
- * withdrew it. */
-static enum tb_status withdrawn_put(struct tb_store *s, const struct tb_store_version *v)
+ * withdrew it. The operator's word comes before both: without it other sites would be told. */
+static enum tb_status withdrawn_put(struct tb_store *s, const struct tb_store_version *v, const char *who)
 {
     if (v->state != TB_VERSION_ENDED_WITHDRAWN) return TB_OK;
+    const enum tb_status status = operator_put(s, &v->key.uid, "withdrawn", v->withdrawn_here, who);
+    if (status != TB_OK) return status;
     (void)bind_key(s->st[ST_withdrawn_put], &v->key);
     return tb_store_run_once(s, ST_withdrawn_put, "writing a withdrawal");
 }
@@ -194,7 +210,7 @@ static enum tb_status withdrawn_put(struct tb_store *s, const struct tb_store_ve
 enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_version *v,
                                 const struct tb_store_audit *audit)
 {
-    const enum tb_status status = withdrawn_put(s, v);
+    const enum tb_status status = withdrawn_put(s, v, audit->who);
     if (status != TB_OK) return status;
     sqlite3_stmt *st = bind_key(s->st[ST_version_put], &v->key);
     tb_store_bind_u64(st, 8, (uint64_t)v->state);
@@ -210,8 +226,11 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
     const enum statement which = p->pin ? ST_version_pin : ST_pointer_put;
     sqlite3_stmt *st = s->st[which];
     if (p->pin) {
+        const enum tb_status status = operator_put(s, &p->uid, "pin", true, audit->who);
+        if (status != TB_OK) return status;
         tb_store_bind_id(st, 1, &p->uid);
         tb_store_bind_u64(st, 2, p->pinned);
+        tb_store_bind_text(st, 3, p->model.text);
     } else {
         tb_store_bind_text(st, 1, p->model.text);
         tb_store_bind_text(st, 2, "head");

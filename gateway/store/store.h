@@ -54,6 +54,8 @@ struct tb_store_version {
     enum tb_catalog_state state;
     uint64_t bytes;
     bool pinned;
+    char pinned_by[TB_CATALOG_TEXT_MAX]; /* filled by tb_store_load alone */
+    bool withdrawn_here; /* `state` is withdrawn, by this site's operator, for this site alone */
 };
 struct tb_store_audit {
     const char *what; /* "run.open", "version.ready", "version.withdrawn", "pin", ... */
@@ -67,7 +69,8 @@ TB_MUST_USE enum tb_status tb_store_run(struct tb_store *store, const struct tb_
 #define TB_STORE_WITHDRAWN_MAX 1024u /* of a model, the newest */
 TB_MUST_USE enum tb_status tb_store_version(struct tb_store *store, const struct tb_store_version *version,
                                             const struct tb_store_audit *audit);
-/* The head of a model, or (pin) an operator's pin of a version. */
+/* The head of a model, or (pin) an operator's pin, which takes the place of the model's pin
+ * before. */
 struct tb_store_pointer {
     struct tb_name model;
     struct tb_id uid; /* zero: none */

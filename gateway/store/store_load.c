@@ -30,6 +30,14 @@ static bool column_name(sqlite3_stmt *st, int at, struct tb_name *out)
     return text != NULL && tb_name_set(out, text) == TB_OK;
 }
 
+/* For people: cut where it is too long. */
+static void column_text(sqlite3_stmt *st, int at, char out[TB_CATALOG_TEXT_MAX])
+{
+    TB_ASSERT(at < sqlite3_column_count(st));
+    const char *text = (const char *)sqlite3_column_text(st, at);
+    (void)snprintf(out, TB_CATALOG_TEXT_MAX, "%s", text != NULL ? text : "");
+}
+
 static bool run_row(sqlite3_stmt *st, struct tb_catalog_run *run)
 {
     *run = (struct tb_catalog_run){.order = column_u64(st, 1),
@@ -85,6 +93,16 @@ static bool version_row(sqlite3_stmt *st, struct tb_store_version *v)
     return v->state >= TB_VERSION_OPEN && v->state < TB_CATALOG_STATE_END && key_row(st, &v->key);
 }
 
+/* For people. A store that is only looked at names nobody. */
+static void pin_row(struct tb_store *s, struct tb_store_version *v)
+{
+    sqlite3_stmt *st = s->st[ST_operator_of_pin];
+    if (st == NULL || !v->pinned) return;
+    tb_store_bind_id(st, 1, &v->key.uid);
+    if (sqlite3_step(st) == SQLITE_ROW) column_text(st, 0, v->pinned_by);
+    sqlite3_reset(st);
+}
+
 static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *table)
 {
     sqlite3_reset(st);
@@ -106,7 +124,9 @@ enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_v
     st = s->st[ST_version_all];
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         struct tb_store_version row;
-        if (!version_row(st, &row) || version(user, &row) != TB_OK) return damaged(s, st, "version");
+        if (!version_row(st, &row)) return damaged(s, st, "version");
+        pin_row(s, &row);
+        if (version(user, &row) != TB_OK) return damaged(s, st, "version");
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading versions");
@@ -117,9 +137,10 @@ enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn
     sqlite3_stmt *st = s->st[ST_withdrawn_all];
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        struct tb_version_key key;
-        if (!key_row(st, &key)) return damaged(s, st, "withdrawn");
-        withdrawn(user, &key);
+        struct tb_store_withdrawal row = {.here = column_u64(st, 7) != 0};
+        if (!key_row(st, &row.key)) return damaged(s, st, "withdrawn");
+        column_text(st, 8, row.who);
+        withdrawn(user, &row);
     }
     sqlite3_reset(st);
     return rc == SQLITE_DONE ? TB_OK : tb_store_failed(s, "reading withdrawals");

@@ -13,7 +13,12 @@ TB_MUST_USE enum tb_status tb_store_load(struct tb_store *store, tb_store_run_fn
                                          tb_store_version_fn version, void *user);
 
 /* In the order in which they were withdrawn. */
-typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_version_key *key);
+struct tb_store_withdrawal {
+    struct tb_version_key key;
+    bool here; /* for this site alone */
+    char who[TB_CATALOG_TEXT_MAX];
+};
+typedef void (*tb_store_withdrawn_fn)(void *user, const struct tb_store_withdrawal *withdrawal);
 TB_MUST_USE enum tb_status tb_store_load_withdrawn(struct tb_store *store, tb_store_withdrawn_fn withdrawn,
                                                    void *user);
 

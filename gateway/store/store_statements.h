@@ -41,10 +41,17 @@
     X(version_trim_model,                                                                                    \
       "DELETE FROM version WHERE uid IN (SELECT uid FROM version WHERE model=?2 AND state>=4 AND pinned=0 "  \
       "ORDER BY run_order DESC, number DESC LIMIT -1 OFFSET ?1)")                                            \
-    X(version_pin, "UPDATE version SET pinned=?2 WHERE uid=?1")                                              \
+    X(version_pin, "UPDATE version SET pinned=(uid=?1 AND ?2=1) WHERE uid=?1 OR (?2=1 AND pinned=1 AND "     \
+                   "model=?3)")                                                                              \
+    X(operator_of_pin, "SELECT who FROM operator WHERE uid=?1 AND what='pin'")                               \
     X(withdrawn_put, "INSERT OR IGNORE INTO withdrawn(uid,model,run,run_order,number,shard_count,root) "     \
                      "VALUES(?1,?2,?3,?4,?5,?6,?7)")                                                         \
-    X(withdrawn_all, "SELECT uid,model,run,run_order,number,shard_count,root FROM withdrawn ORDER BY id")    \
+    X(withdrawn_all, "SELECT w.uid,w.model,w.run,w.run_order,w.number,w.shard_count,w.root,"                 \
+                     "COALESCE(o.here,0),COALESCE(o.who,'') FROM withdrawn w LEFT JOIN operator o "          \
+                     "ON o.uid=w.uid AND o.what='withdrawn' ORDER BY w.id")                                  \
+    X(operator_put, "INSERT OR REPLACE INTO operator(uid,what,here,who) VALUES(?1,?2,?3,?4)")                \
+    X(operator_trim, "DELETE FROM operator WHERE uid NOT IN (SELECT uid FROM withdrawn) AND uid NOT IN "     \
+                     "(SELECT uid FROM version)")                                                            \
     X(withdrawn_trim, "DELETE FROM withdrawn WHERE id IN (SELECT id FROM (SELECT id, ROW_NUMBER() OVER "     \
                       "(PARTITION BY model ORDER BY id DESC) AS place FROM withdrawn) WHERE place > ?1)")    \
     X(signed_put, "INSERT OR REPLACE INTO signed VALUES(?1,?2,?3,?4,?5,?6)")                                 \

@@ -409,6 +409,12 @@ enum tb_wait_kind {
     TB_WAIT_NEXT = 3     /* the newest whose crossing here has begun, newer than `after` */
 };
 
+/* The way back. Where the version `after` was withdrawn, LATEST and NEXT answer with the newest
+ * other one, although it is older. Where an operator pinned a version at this site (tombolo pin,
+ * tombolo rollback), they answer with that one alone. It may be older than `after`; tb_stage and
+ * tb_activate take it all the same. EXACT waits for a newer version until the pin is gone. While
+ * its gateway is away, a worker goes back only behind a withdrawal that it heard of. */
+
 struct tb_wait_options {
     uint32_t struct_bytes;
     uint32_t kind; /* enum tb_wait_kind */
@@ -453,8 +459,9 @@ TB_API TB_MUST_USE int tb_wait_site(struct tb_session *session, const struct tb_
  *   TB_SUPERSEDED       the crossing was abandoned
  *   TB_GROUP_BROKEN     a member was lost before `go`: ask tb_wait again, or stage it again; the
  *                       chunks that arrived are kept
- *   TB_CONFLICT         the group stages another
- *   TB_BAD_STATE        the group has a newer version, which was not withdrawn
+ *   TB_CONFLICT         the group stages another, or an operator pinned an older one at this site
+ *   TB_BAD_STATE        the group has a newer version, which was not withdrawn, and no operator
+ *                       pinned this one
  *   TB_LAYOUT_MISMATCH  tb_last_error names the tensor
  *   TB_SITE_NOMEM, TB_VERSION_*, TB_NOT_FOUND */
 TB_API TB_MUST_USE int tb_stage(struct tb_subscription *subscription, const struct tb_uid *uid,

@@ -170,8 +170,12 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
 {
     (void)audit;
     const enum tb_status status = begin(s);
-    if (status == TB_OK && pointer->pin) row_of(&s->file->now, &pointer->uid)->pinned = pointer->pinned;
-    return status;
+    if (status != TB_OK || !pointer->pin) return status;
+    struct disk *d = &s->file->now;
+    for (uint32_t i = 0; pointer->pinned && i < d->version_count; i++)
+        if (tb_name_equal(&d->versions[i].key.model, &pointer->model)) d->versions[i].pinned = false;
+    row_of(d, &pointer->uid)->pinned = pointer->pinned;
+    return TB_OK;
 }
 
 enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_version_fn version, void *user)
@@ -190,7 +194,9 @@ enum tb_status tb_store_load_withdrawn(struct tb_store *s, tb_store_withdrawn_fn
 {
     const struct disk *d = &s->file->now;
     for (uint32_t i = 0; i < d->version_count; i++)
-        if (d->versions[i].state == TB_VERSION_ENDED_WITHDRAWN) withdrawn(user, &d->versions[i].key);
+        if (d->versions[i].state == TB_VERSION_ENDED_WITHDRAWN)
+            withdrawn(user, &(struct tb_store_withdrawal){.key = d->versions[i].key,
+                                                          .here = d->versions[i].withdrawn_here});
     return TB_OK;
 }
 

@@ -4,7 +4,7 @@
  *
  * No assert fails. A refused event changes nothing (catalog.h). After an event that is done, the
  * tables agree with each other. Held bytes are forgotten only by events that say so (P3). A group
- * goes backwards only when its version was withdrawn (P2).
+ * goes backwards only when its version was withdrawn, or an older one was pinned (P2).
  *
  * The catalog is its memory, so each state is kept as a copy and put back. tests/fence/events.py
  * sees that no event is missing, and the last test here that no kind of state is.
@@ -103,11 +103,12 @@ static uint32_t held_of(const struct site *s, uint64_t uid)
     return tb_catalog_version_get(s->c, &id, &v) ? v.held_chunks : 0;
 }
 
-/* (run, number) of what a group goes by; 0: nothing, or it was withdrawn. */
+/* (run, number) of what a group goes by; 0: nothing, or an operator withdrew it or pinned it. */
 static uint64_t order_of(const struct site *s, const struct tb_catalog_group_view *g)
 {
     struct tb_catalog_version_view v;
-    if (!tb_catalog_version_get(s->c, &g->uid, &v) || v.state == TB_VERSION_ENDED_WITHDRAWN) return 0;
+    if (!tb_catalog_version_get(s->c, &g->uid, &v) || v.state == TB_VERSION_ENDED_WITHDRAWN || v.pinned)
+        return 0;
     return v.key.run_order << 32 | v.key.number;
 }
 

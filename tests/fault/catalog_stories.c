@@ -135,7 +135,7 @@ void remote_story(struct site *s, unsigned step)
         break;
     default:
         CHECK_OK(tb_catalog_site_up(s->c, s->now, &east, false));
-        (void)!tb_catalog_pin(s->c, s->now, &v1, true);
+        (void)!tb_catalog_pin(s->c, s->now, &v1, true, "ann");
         break;
     }
 }
@@ -194,14 +194,14 @@ void room_story(struct site *s, unsigned step)
         publish_whole(s, "rank", 2);
         break;
     case 2:
-        CHECK_OK(tb_catalog_pin(s->c, s->now, &v1, true));
+        CHECK_OK(tb_catalog_pin(s->c, s->now, &v1, true, "ann"));
         break;
     case 3:
         publish_whole(s, "rank", 3);
         break;
     case 4:
         CHECK_OK(tb_catalog_base(s->c, s->now, &v1, true));
-        CHECK_OK(tb_catalog_pin(s->c, s->now, &v1, false));
+        CHECK_OK(tb_catalog_pin(s->c, s->now, &v1, false, "ann"));
         break;
     case 5:
         CHECK_OK(tb_catalog_base(s->c, s->now, &v1, false));

@@ -270,10 +270,22 @@ static enum tb_status do_withdraw(struct site *s, unsigned n)
     return tb_catalog_withdraw(s->c, s->now, &uid, "operator");
 }
 
+static enum tb_status do_restore_withdrawn(struct site *s, unsigned n)
+{
+    const struct tb_id uid = id_of(PICK(given_uids));
+    return tb_catalog_restore_withdrawn(s->c, &uid, n % 2 == 0, "ann") ? TB_OK : TB_NOT_FOUND;
+}
+
+static enum tb_status do_restore_pinned_by(struct site *s, unsigned n)
+{
+    const struct tb_id uid = id_of(PICK(given_uids));
+    return tb_catalog_restore_pinned_by(s->c, &uid, "bob") ? TB_OK : TB_NOT_FOUND;
+}
+
 static enum tb_status do_pin(struct site *s, unsigned n)
 {
     const struct tb_id uid = id_of(PICK(given_uids));
-    return tb_catalog_pin(s->c, s->now, &uid, n % 2 == 0);
+    return tb_catalog_pin(s->c, s->now, &uid, n % 2 == 0, "ann");
 }
 
 static enum tb_status do_subscribe(struct site *s, unsigned n)
@@ -514,6 +526,8 @@ const struct event given_events[] = {
     {"base", do_base, 8, 0},
     {"withdraw", do_withdraw, 4, 0},
     {"pin", do_pin, 8, 0},
+    {"restore_withdrawn", do_restore_withdrawn, 8, 0},
+    {"restore_pinned_by", do_restore_pinned_by, 4, 0},
     {"subscribe", do_subscribe, 4 * 2 * 4 * 3 * 3 * 4, 0},
     {"unsubscribe", do_unsubscribe, 12, 0},
     {"stage", do_stage, 4 * 4 * 3, 0},

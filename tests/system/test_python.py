@@ -361,6 +361,40 @@ def withdrawn_and_back(lab):
 
 
 @scenario
+def rolled_back_and_forward(lab):
+    """P2: an operator takes a group back to an older version, for all that it knows of no withdrawal. Without
+    the pin it goes forward again."""
+    import tombolo
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east", keep=4)
+    site.start()
+    gateway = f"unix:{site.session_socket}"
+    with tombolo.Session(gateway, name="trainer", host="a") as trainer, tombolo.Session(gateway, name="rollout", host="b") as rollout:
+        weights, target = bytearray(BYTES), rollout.buffer(BYTES)
+        run = trainer.run_open("policy", "key")
+        sealed = trainer.register({"w": (*WEIGHTS, weights)})
+        subscription = rollout.subscribe("policy", registration=rollout.register({"w": (*WEIGHTS, target)}))
+        uids = []
+        for number in (1, 2):
+            weights[:] = bytes([number]) * BYTES
+            trainer.publish("policy", run, number, registration=sealed)
+            uids.append(rollout.wait("policy", after=uids[-1] if uids else None, timeout_ms=30000).uid)
+            subscription.stage(uids[-1], timeout_ms=30000)
+            activated(tombolo, subscription, uids[-1])
+        site.cli("rollback", "policy", "1:1")
+        expect("what is next", rollout.wait("policy", after=uids[1], timeout_ms=30000).uid, uids[0])
+        subscription.stage(uids[0], timeout_ms=30000)
+        activated(tombolo, subscription, uids[0])
+        expect("the bytes of 1", bytes(target) == bytes([1]) * BYTES, True)
+        expect_error("the newer one", tombolo.Error, "conflict", lambda: subscription.stage(uids[1], timeout_ms=30000))
+        site.cli("unpin", "policy")
+        expect("what is next", rollout.wait("policy", after=uids[0], timeout_ms=30000).uid, uids[1])
+        subscription.stage(uids[1], timeout_ms=30000)
+        activated(tombolo, subscription, uids[1])
+        expect("the bytes of 2", bytes(target) == bytes([2]) * BYTES, True)
+
+
+@scenario
 def a_view_ends_with_its_version(lab):
     """P1: what shows staged bytes shows nothing else later: after release a view raises, and
     while an array or a slice needs the bytes, release does not let them go."""

@@ -12,7 +12,7 @@
  *   search    none, trying, done
  * Everything else may hold in several of these states and changes for reasons of its own. It stays
  * an attribute of the row (version_rows.h):
- *   of the past      was_ready, restored_open, had_more, rank_lost
+ *   of the past      was_ready, restored_open, had_more, rank_lost, withdrawn_here
  *   of the copy      whole: a count of chunks says so, also while the copy leaves
  *   by others' word  pinned, base, wanted, lost_at_home, activated_here, whole_told
  *   of judgement     lacks (with lacks_since)

@@ -70,6 +70,7 @@ void tb_group_adopt(struct tb_catalog *c, uint32_t group, const struct which *w)
     const bool newer = tb_id_is_zero(&g->go.uid) || tb_which_compare(w, &g->go) > 0;
     if (tb_id_is_zero(&w->uid) || tb_version_find(c, &w->uid) == NONE || !newer || tb_which_withdrawn(c, w))
         return;
+    if (tb_which_held_back(c, g->model, w)) return; /* the member goes back to the pinned one */
     g->go = *w;
     g->go_at = c->now;
     g->go_unpinned = false;

@@ -14,6 +14,7 @@ struct model {
     uint64_t arrival_bytes_per_s; /* at which the gateway last got a version of it; 0: not known */
     /* plans.c: what the first of a chain reads at; 0: nobody was tried in its place */
     uint64_t proven_bytes_per_s;
+    uint32_t pin;     /* the version that an operator pinned; NONE */
     uint32_t unsaved; /* rows of it that are on their way to the disk */
     bool touched;
 };

@@ -49,6 +49,14 @@ struct which tb_which_of(const struct version *v)
     return (struct which){.uid = v->key.uid, .run_order = v->key.run_order, .number = v->key.number};
 }
 
+bool tb_which_held_back(const struct tb_catalog *c, uint32_t model, const struct which *w)
+{
+    const uint32_t pin = model_at(c, model)->pin;
+    if (pin == NONE) return false;
+    const struct which pinned = tb_which_of(version_at(c, pin));
+    return tb_which_compare(w, &pinned) > 0;
+}
+
 bool tb_which_is(const struct which *w, const struct tb_id *uid)
 {
     return !tb_id_is_zero(&w->uid) && tb_id_equal(&w->uid, uid);

@@ -30,11 +30,13 @@ struct version {
     bool was_ready;
     /* the store calls it open; one that lost its last writes says so of what was ready, too */
     bool restored_open;
-    bool ending;    /* it ended, and settling has not yet drawn the conclusions */
-    bool rank_lost; /* while open: a rank that had opened or sealed it is gone */
+    bool ending;         /* it ended, and settling has not yet drawn the conclusions */
+    bool rank_lost;      /* while open: a rank that had opened or sealed it is gone */
+    bool withdrawn_here; /* WITHDRAWN by this site's operator, for this site alone */
     const char *why;
-    char who[TB_CATALOG_TEXT_MAX];
-    struct tb_id blamed; /* session of a rank */
+    char who[TB_CATALOG_TEXT_MAX];       /* the operator that withdrew it; empty: not at this site */
+    char pinned_by[TB_CATALOG_TEXT_MAX]; /* the operator that pinned it, or took the pin away */
+    struct tb_id blamed;                 /* session of a rank */
     struct tb_name blamed_name;
     uint32_t blamed_shard;
 
@@ -50,7 +52,7 @@ struct version {
     uint32_t bad_count;
 
     bool whole;                /* every chunk of it is in the arena */
-    bool pinned;               /* by an operator */
+    bool pinned;               /* by an operator: readers here get it, and no newer one */
     bool base;                 /* of a crossing under way */
     tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
     tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */
@@ -118,6 +120,8 @@ bool tb_version_older(const struct version *a, const struct version *b);
 /* The answer to a request about an ended version; TB_OK while it is open or lives. */
 enum tb_status tb_version_status(const struct tb_catalog *c, const struct version *v);
 bool tb_version_run_fenced(const struct tb_catalog *c, const struct version *v);
+/* An operator pinned an older one: no reader of this site is offered this one. */
+bool tb_which_held_back(const struct tb_catalog *c, uint32_t model, const struct which *w);
 uint32_t tb_versions_of(const struct tb_catalog *c, uint32_t model); /* rows of the model */
 /* A newer one of its model is whole here. */
 bool tb_version_newer_here(const struct tb_catalog *c, const struct version *v);
@@ -132,5 +136,11 @@ bool tb_version_safe_elsewhere(const struct tb_catalog *c, const struct version 
 /* When something of it came last: bytes count as a chunk does, for a while behind the last
  * chunk. */
 tb_time_ns tb_version_sign(const struct tb_catalog *c, const struct version *v, tb_time_ns chunk_at);
+
+static inline bool tb_version_held_back(const struct tb_catalog *c, const struct version *v)
+{
+    const struct which w = tb_which_of(v);
+    return tb_which_held_back(c, v->model, &w);
+}
 
 #endif

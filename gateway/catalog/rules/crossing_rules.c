@@ -112,14 +112,15 @@ static bool may_cross(const struct tb_catalog *c, const struct version *v, uint3
     struct tb_name from[TB_CATALOG_FROM_MAX];
     if (!lacking(v, model) || tb_version_cross_begun(v) || v->refused_until > c->now) return false;
     if (model_at(c, model)->config.is_home && !home_needs(c, v)) return false;
-    if (!tb_version_reserved(v) && !v->wanted && tb_version_newer_here(c, v)) return false;
+    if (!tb_version_reserved(v) && !v->wanted && !v->pinned && tb_version_newer_here(c, v)) return false;
     return tb_catalog_crossing_from(c, v, from) > 0;
 }
 
-/* A version with space goes on first. Then the newest comes, or the oldest where every version
- * crosses. */
+/* Readers wait for a pinned version. A version with space goes on next. Then the newest comes, or
+ * the oldest where every version crosses. */
 static bool preferred(const struct tb_catalog *c, const struct version *a, const struct version *b)
 {
+    if (a->pinned != b->pinned) return a->pinned;
     if (tb_version_reserved(a) != tb_version_reserved(b)) return tb_version_reserved(a);
     return model_at(c, a->model)->config.every ? tb_version_older(a, b) : tb_version_older(b, a);
 }
@@ -221,7 +222,8 @@ static bool newer_can_cross(const struct tb_catalog *c, const struct version *v)
 bool tb_crossing_may_be_abandoned(const struct tb_catalog *c, const struct version *v)
 {
     const struct tb_catalog_model *m = &model_at(c, v->model)->config;
-    if (!lacking(v, v->model) || !tb_version_cross_begun(v) || v->wanted || m->every || m->is_home)
+    if (!lacking(v, v->model) || !tb_version_cross_begun(v) || v->wanted || v->pinned || m->every ||
+        m->is_home)
         return false;
     return newer_can_cross(c, v);
 }

@@ -1,14 +1,15 @@
 /* group_rules.c - when a group goes: the ranks of one engine get one version and switch together.
  *
  * Promise P2: a group sees one whole version, never a mix, and never backwards unless an operator
- * withdrew the newer one. The rule is in groups.h above tb_catalog_subscribe; `go` is given in one
- * place, tb_group_settle. */
+ * withdrew the newer one or pinned the older one. The rule is in groups.h above
+ * tb_catalog_subscribe; `go` is given in one place, tb_group_settle. */
 #include "gateway/catalog/rules/group_rules.h"
 #include "base/assert.h"
 
 #include <string.h>
 
 #include "gateway/catalog/rows/group_rows.h"
+#include "gateway/catalog/rows/model_rows.h"
 #include "gateway/catalog/rows/tables.h"
 #include "gateway/catalog/rows/touched_rows.h"
 #include "gateway/catalog/rows/version_rows.h"
@@ -32,7 +33,7 @@ bool tb_group_replaces_attempt(const struct tb_catalog *c, const struct group *g
     TB_ASSERT(v->model == g->model && !tb_id_is_zero(&g->attempt.uid));
     const struct which w = tb_which_of(v);
     const uint32_t old = tb_version_find(c, &g->attempt.uid);
-    return tb_which_compare(&w, &g->attempt) > 0 && tb_version_here(v) &&
+    return tb_which_compare(&w, &g->attempt) > 0 && tb_version_here(v) && !tb_version_held_back(c, v) &&
            (old == NONE || !tb_version_here(version_at(c, old)));
 }
 
@@ -48,9 +49,22 @@ static bool overtaken(const struct tb_catalog *c, const struct group *g)
     return false;
 }
 
+/* P2: an operator's pin decides what the group may not stage: a newer version than the pinned one,
+ * or, once the pin is gone, one that is older than what the group has. */
+static bool may_not_be_staged(const struct tb_catalog *c, const struct group *g)
+{
+    if (tb_which_held_back(c, g->model, &g->attempt)) return true;
+    if (tb_id_is_zero(&g->go.uid) || tb_which_compare(&g->attempt, &g->go) > 0) return false;
+    const uint32_t pin = model_at(c, g->model)->pin, had = tb_version_find(c, &g->go.uid);
+    if (pin != NONE && tb_which_is(&g->attempt, &version_at(c, pin)->key.uid)) return false;
+    return had != NONE && version_at(c, had)->life != TB_LIFE_WITHDRAWN;
+}
+
 void tb_group_settle(struct tb_catalog *c, uint32_t group)
 {
     struct group *g = group_at(c, group);
+    if (!tb_id_is_zero(&g->attempt.uid) && may_not_be_staged(c, g))
+        tb_group_attempt_end(c, group, TB_SUPERSEDED, false);
     if (!tb_id_is_zero(&g->attempt.uid) && !all_staged(c, group, &g->attempt.uid) && overtaken(c, g))
         tb_group_attempt_end(c, group, TB_SUPERSEDED, false);
     if (!tb_id_is_zero(&g->attempt.uid) && all_staged(c, group, &g->attempt.uid)) {
@@ -60,7 +74,7 @@ void tb_group_settle(struct tb_catalog *c, uint32_t group)
         g->attempt = (struct which){.run_order = 0};
         tb_catalog_touch_model(c, g->model); /* what the group had before is no longer pinned */
     }
-    if (tb_id_is_zero(&g->go.uid)) return;
+    if (tb_id_is_zero(&g->go.uid) || tb_which_held_back(c, g->model, &g->go)) return;
     EACH_MEMBER(c, group, i)
     {
         struct member *m = member_at(c, i);

@@ -40,6 +40,7 @@ static bool newer_than_active(const struct tb_catalog *c, const struct version *
 static bool newer_than(const struct tb_catalog *c, const struct version *v, const struct tb_id *after)
 {
     if (tb_id_is_zero(after)) return true;
+    if (v->pinned) return !tb_id_equal(&v->key.uid, after); /* the way back: an operator pinned it */
     const uint32_t i = tb_version_find(c, after);
     if (i == NONE) return newer_than_active(c, v, after);
     const struct version *a = version_at(c, i);
@@ -58,13 +59,15 @@ static uint64_t newest_run(const struct tb_catalog *c, uint32_t model)
     EACH(c->versions, i)
     {
         const struct version *v = version_at(c, i);
-        if (v->model == model && tb_version_lives(v) && v->key.run_order > order) order = v->key.run_order;
+        if (v->model != model || !tb_version_lives(v) || tb_version_held_back(c, v)) continue;
+        if (v->key.run_order > order) order = v->key.run_order;
     }
     return order;
 }
 
 static bool satisfies(const struct tb_catalog *c, const struct wait *w, const struct version *v)
 {
+    if (model_at(c, v->model)->pin != NONE && !v->pinned) return false;
     switch (w->q.kind) {
     case TB_CATALOG_WAIT_MINIMUM:
         return tb_version_here(v) && v->key.number >= w->q.number &&
@@ -132,6 +135,7 @@ static uint32_t exact_version(const struct tb_catalog *c, uint32_t model, uint64
         if (v->model != model || v->key.number != number || (run_order != 0 && v->key.run_order != run_order))
             continue;
         if (v->life == TB_LIFE_OPEN || (tb_version_status(c, v) != TB_OK && !v->was_ready)) continue;
+        if (tb_version_held_back(c, v)) continue;
         if (best == NONE || tb_version_older(version_at(c, best), v)) best = i;
     }
     return best;

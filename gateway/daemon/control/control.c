@@ -3,6 +3,8 @@
 #include "gateway/daemon/control/control.h"
 
 #include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -38,9 +40,10 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count, client_most;
-    uint64_t refused; /* clients */
-    bool full;        /* told */
-    uint64_t tickets; /* given out */
+    uint64_t refused;            /* clients */
+    bool full;                   /* told */
+    uint64_t tickets;            /* given out */
+    const struct client *asking; /* whose request is being answered; NULL: none is */
     bool shut;
 };
 
@@ -144,8 +147,11 @@ static void client_lines(struct client *c)
         char *end = memchr(c->line, '\n', c->used);
         if (end == NULL) break;
         bool later = false;
+        TB_ASSERT(c->control->asking == NULL);
+        c->control->asking = c;
         json_t *reply = tb_control_answer(c->control->commands, c->control->user, c->line,
                                           (size_t)(end - c->line), &later);
+        c->control->asking = NULL;
         TB_ASSERT(!later || reply != NULL);
         const size_t rest = c->used - (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, rest);
@@ -269,6 +275,33 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
     }
     *control_out = control;
     return TB_OK;
+}
+
+/* /etc/passwd alone: a directory over the network may take seconds, and the main loop waits for
+ * nobody. */
+static bool user_name(uint32_t uid, char name_out[TB_NAME_BYTES_MAX + 1])
+{
+    FILE *f = fopen("/etc/passwd", "re");
+    char room[1024];
+    struct passwd row, *found = NULL;
+    while (f != NULL && fgetpwent_r(f, &row, room, sizeof room, &found) == 0)
+        if (row.pw_uid == uid) break;
+    if (f != NULL) (void)fclose(f);
+    if (found == NULL) return false;
+    (void)snprintf(name_out, TB_NAME_BYTES_MAX + 1, "%s", row.pw_name);
+    return true;
+}
+
+void tb_control_operator(const struct tb_control *control, char who_out[TB_OPERATOR_BYTES])
+{
+    char name[TB_NAME_BYTES_MAX + 1];
+    who_out[0] = '\0';
+    if (control == NULL || control->asking == NULL) return;
+    const uint32_t uid = tb_chan_peer(control->asking->chan)->identity.uid;
+    if (user_name(uid, name))
+        (void)snprintf(who_out, TB_OPERATOR_BYTES, "%s (uid %u)", name, uid);
+    else
+        (void)snprintf(who_out, TB_OPERATOR_BYTES, "uid %u", uid);
 }
 
 uint64_t tb_control_ticket(struct tb_control *control)

@@ -35,6 +35,11 @@ json_t *tb_control_answer(const struct tb_control_command *commands, void *user,
 TB_MUST_USE enum tb_status tb_control_open(uv_loop_t *loop, const char *path,
                                            const struct tb_control_command *commands, void *user,
                                            struct tb_control **control_out);
+/* In a command: the operator that asks, as the kernel says of the socket's other end. "ann (uid
+ * 1000)", or "uid 1000" where /etc/passwd has no name for it. Empty: outside of a command, or
+ * `control` is NULL. */
+#define TB_OPERATOR_BYTES 96
+void tb_control_operator(const struct tb_control *control, char who_out[TB_OPERATOR_BYTES]);
 /* In a command that will answer TB_AGAIN: the ticket of its reply. */
 uint64_t tb_control_ticket(struct tb_control *control);
 /* Sends that reply, or with another status than TB_OK a refusal. A client that is gone is fine. */

@@ -151,6 +151,19 @@ static bool of_earlier(struct tb_daemon *d, const struct tb_site_lag *l, char ou
     return true;
 }
 
+/* The operator's decision: "pinned to 1:3 by ann (uid 1000)". */
+static void of_operator(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    struct tb_catalog_version_view v;
+    if (!tb_site_held_back(d, l, &v)) return;
+    const char *who = v.pinned ? v.pinned_by : v.who;
+    const char *ends = "";
+    if (v.pinned && !v.whole) ends = ", which is not held here: readers get none";
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%s %llu:%llu%s%s%s",
+                   v.pinned ? "pinned to" : "withdrawn here:", (unsigned long long)v.key.run_order,
+                   (unsigned long long)v.key.number, who[0] != '\0' ? " by " : "", who, ends);
+}
+
 static void of_asking(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     TB_ASSERT(l->copy != NULL && l->copy->asked_at != 0);
@@ -248,6 +261,9 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
         break;
     case TB_LAG_VERIFY:
         if (!of_wrong_chunk(d, l, out)) of_source(d, l, out);
+        break;
+    case TB_LAG_PINNED:
+        of_operator(d, l, out);
         break;
     case TB_LAG_MANIFESTS:
         of_asking(d, l, out);

@@ -17,6 +17,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
+#include "gateway/daemon/control/version_commands.h"
 #include "gateway/daemon/control/version_status.h"
 #include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
@@ -158,6 +159,18 @@ static json_t *version_name(const struct tb_site_which *w)
     return json_sprintf("%llu:%llu", (unsigned long long)w->run_order, (unsigned long long)w->number);
 }
 
+static json_t *pin_json(struct tb_daemon *d, const struct tb_name *model)
+{
+    struct tb_catalog_version_view v;
+    struct tb_id uid;
+    if (!tb_catalog_pinned(d->catalog, model, &uid) || !tb_catalog_version_get(d->catalog, &uid, &v))
+        return json_null();
+    json_t *o = json_object();
+    put(o, "version", version_name(&(struct tb_site_which){v.key.run_order, v.key.number}));
+    set_text(o, "who", v.pinned_by);
+    return o;
+}
+
 static json_t *models_json(struct tb_daemon *d)
 {
     json_t *list = json_array();
@@ -176,6 +189,7 @@ static json_t *models_json(struct tb_daemon *d)
         const struct tb_site_which newest = tb_site_newest(&lag.state);
         put(o, "head", version_name(&lag.state.head));
         put(o, "latest", version_name(&newest));
+        put(o, "pin", pin_json(d, &m.name));
         put(o, "known", json_boolean(lag.known));
         put(o, "reason", json_string(tb_lag_name(lag.state.reason)));
         put(o, "lag_versions", lag.known ? json_integer(lag.state.versions) : json_null());
@@ -454,6 +468,10 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));
     signed_json(d, &v->key.uid, o);
+    put(o, "pinned", json_boolean(v->pinned));
+    set_text(o, "pinned_by", v->pinned ? v->pinned_by : "");
+    put(o, "withdrawn_here", json_boolean(v->withdrawn_here));
+    set_text(o, "withdrawn_by", v->state == TB_VERSION_ENDED_WITHDRAWN ? v->who : "");
     references_json(d, v, o);
     if (!tb_status_moves(d, copy, v->bytes, o)) lacking = true;
     return o;
@@ -509,93 +527,9 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
     return lacking ? TB_SITE_NOMEM : TB_OK;
 }
 
-/* ---- withdraw ---- */
-
-/* "R:N" or "N": digits only, nothing else. */
-static bool version_parse(const char *text, uint64_t *run_out, uint64_t *number_out)
-{
-    char *end;
-    *run_out = 0;
-    if (text == NULL || text[0] < '0' || text[0] > '9') return false;
-    uint64_t v = strtoull(text, &end, 10);
-    if (*end == ':' && end[1] >= '0' && end[1] <= '9') {
-        *run_out = v;
-        v = strtoull(end + 1, &end, 10);
-    }
-    *number_out = v;
-    return *end == '\0';
-}
-
-static const char *home_of(struct tb_daemon *d, const char *model)
-{
-    for (uint32_t i = 0; i < d->config->model_count; i++) {
-        if (strcmp(d->config->models[i].name.text, model) == 0) return d->config->models[i].home.text;
-    }
-    return "?";
-}
-
-struct held_answer {
-    struct tb_held held;
-    uint64_t ticket;
-};
-
-static void held_answer(struct tb_daemon *d, struct tb_held *held, enum tb_status status)
-{
-    TB_ASSERT(held->fn == held_answer);
-    tb_control_release(d->control, ((struct held_answer *)(void *)held)->ticket, status);
-    tb_free(held);
-}
-
-/* TB_AGAIN: the reply goes out once it is durable. */
-static enum tb_status answer_when_saved(struct tb_daemon *d)
-{
-    if (d->store_down) return TB_SITE_STORE;
-    struct held_answer *h = tb_calloc(1, sizeof *h);
-    if (h == NULL) return TB_SITE_NOMEM;
-    *h = (struct held_answer){.held = {.fn = held_answer}, .ticket = tb_control_ticket(d->control)};
-    const enum tb_status status = tb_persist_then(d, &h->held);
-    if (status != TB_OK) tb_free(h);
-    return status == TB_OK ? TB_AGAIN : status;
-}
-
-static enum tb_status cmd_withdraw(void *user, const json_t *request, json_t *reply, char *error)
-{
-    struct tb_daemon *d = user;
-    const char *model = json_string_value(json_object_get(request, "model"));
-    const char *version = json_string_value(json_object_get(request, "version"));
-    uint64_t run, number;
-    if (model == NULL || !version_parse(version, &run, &number)) {
-        snprintf(error, 256, "withdraw needs \"model\" and \"version\" as \"R:N\" or \"N\"");
-        return TB_BAD_ARGUMENT;
-    }
-    if (!model_known(d, model)) return model_unknown(model, error);
-    struct tb_name name;
-    struct tb_id uid;
-    struct tb_catalog_version_view before;
-    enum tb_status status = tb_name_set(&name, model);
-    if (status == TB_OK) status = tb_catalog_find(d->catalog, &name, run, number, &uid);
-    if (status != TB_OK || !tb_catalog_version_get(d->catalog, &uid, &before)) {
-        snprintf(error, 256, "model \"%.64s\" has no version %.40s here", model, version);
-        return TB_NOT_FOUND;
-    }
-    TB_ASSERT(tb_id_equal(&before.key.uid, &uid) && tb_name_equal(&before.key.model, &name));
-    status = tb_catalog_withdraw(d->catalog, tb_clock_now(), &uid, "operator");
-    const bool new = status == TB_OK;
-    if (status == TB_NOT_HOME)
-        snprintf(error, 256, "withdraw it at the model's home, site \"%s\"", home_of(d, model));
-    if (status == TB_BAD_STATE) {
-        snprintf(error, 256, "version %.40s is %s", version, tb_catalog_state_name(before.state));
-    }
-    if (status != TB_OK && status != TB_DONE_BEFORE) return status;
-    set_u64(reply, "run", before.key.run_order);
-    set_u64(reply, "number", before.key.number);
-    set_id(reply, "uid", &uid);
-    set_text(reply, "before", tb_catalog_state_name(before.state));
-    return new ? answer_when_saved(d) : TB_OK;
-}
-
 const struct tb_control_command tb_status_commands[] = {
     {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", cmd_withdraw},
+    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
+    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
     {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
 };

@@ -249,7 +249,7 @@ static struct usage withdrawals(struct tb_daemon *d)
 static void withdrawals_users(struct tb_daemon *d, json_t *users)
 {
     for (uint32_t i = 0; i < d->withdrawn.count; i++)
-        user_add(users, d->withdrawn.keys[i].model.text, 1);
+        user_add(users, d->withdrawn.rows[i].key.model.text, 1);
 }
 
 static struct usage sources(struct tb_daemon *d)

@@ -148,6 +148,8 @@ void tb_home_says_tick(struct tb_daemon *d)
     if (d->tls == NULL || d->draining) return;
     uint32_t done = sign_runs(d);
     done += sign_versions(d, TICK_MAX);
-    for (uint32_t i = 0; done < TICK_MAX && i < d->withdrawn.count; i++)
-        if (is_home(d, &d->withdrawn.keys[i].model)) done += tell(d, say_withdrawn(d, &d->withdrawn.keys[i]));
+    for (uint32_t i = 0; done < TICK_MAX && i < d->withdrawn.count; i++) {
+        const struct tb_withdrawal *w = &d->withdrawn.rows[i];
+        if (!w->here && is_home(d, &w->key.model)) done += tell(d, say_withdrawn(d, &w->key));
+    }
 }

@@ -45,7 +45,9 @@
     X(TB_LAG_CLOCK, "clock-skew", "the certificates' dates do not fit the clocks")                           \
     X(TB_LAG_TABLE, "table-full", "the site's catalog has no row for it")                                    \
     X(TB_LAG_MTU, "mtu", "small packets pass on the link, large ones never do")                              \
-    X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")
+    X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")   \
+    X(TB_LAG_PINNED, "pinned",                                                                               \
+      "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")
 
 enum tb_lag_reason {
 #define TB_LAG_ENUM(name, text, why) name,
@@ -63,6 +65,7 @@ struct tb_lag_facts {
     bool subscribed;         /* this site is the model's home, or crosses it */
     enum tb_lag_reason link; /* TB_LAG_UP_TO_DATE: a link that could bring it is up, or it comes from ranks */
     bool heard;              /* of the model's head, from its home or through a relay */
+    bool pinned;             /* by an operator here, to an older version; or the head is withdrawn here */
     bool behind;             /* the head is not whole here */
     bool awaits_signature;   /* a version above the head was announced without its home's signature */
     bool table_full;         /* the catalog refused it a row */

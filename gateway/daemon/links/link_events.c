@@ -223,7 +223,9 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
     struct tb_daemon *d = user;
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_name *site = &d->config->peers[peer].site;
-    if (state == TB_LINKS_READY && tb_withdrawn_answer(d, peer, &key->uid)) return;
+    if (state == TB_LINKS_READY &&
+        (tb_withdrawn_answer(d, peer, &key->uid) || tb_withdrawn_here(d, &key->uid)))
+        return;
     if (!counts(d, peer, key, state, &why)) {
         tb_daemon_wake(d);
         return;

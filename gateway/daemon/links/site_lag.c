@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
@@ -293,6 +294,23 @@ static void facts_of_groups(struct tb_daemon *d, struct tb_site_lag *l)
                               tb_time_since(l->copy->whole_at, tb_clock_now()) > lease;
 }
 
+/* An operator of this site decided that its readers do not get the head, and which version that
+ * decision is about. */
+bool tb_site_held_back(const struct tb_daemon *d, const struct tb_site_lag *l,
+                       struct tb_catalog_version_view *by_out)
+{
+    struct tb_id uid;
+    const struct tb_site_which *head = &l->state.head;
+    if (tb_site_which_none(head)) return false;
+    if (tb_catalog_pinned(d->catalog, &l->model->name, &uid) &&
+        tb_catalog_version_get(d->catalog, &uid, by_out)) {
+        const struct tb_site_which pin = {by_out->key.run_order, by_out->key.number};
+        return tb_site_which_compare(&pin, head) < 0;
+    }
+    return tb_catalog_find(d->catalog, &l->model->name, head->run_order, head->number, &uid) == TB_OK &&
+           tb_catalog_version_get(d->catalog, &uid, by_out) && by_out->withdrawn_here;
+}
+
 static void estimate(struct tb_site_lag *l)
 {
     struct tb_lag_eta eta;
@@ -328,6 +346,8 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     facts_of_link(d, l);
     l->facts.base_crosses = base_crosses(d, l);
     facts_of_groups(d, l);
+    struct tb_catalog_version_view by;
+    l->facts.pinned = tb_site_held_back(d, l, &by);
     l->state.reason = (uint16_t)tb_lag_reason_of(&l->facts);
     TB_ASSERT(l->state.reason < TB_LAG_REASON_END && l->state.held_count <= TB_SITE_HELD_MAX);
     l->known = l->facts.heard && l->facts.link == TB_LAG_UP_TO_DATE;

@@ -44,6 +44,11 @@ struct tb_site_lag {
 };
 void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, struct tb_site_lag *lag_out);
 
+/* An operator here keeps readers from the head. *by_out is the version that is pinned, or the head
+ * that is withdrawn here. */
+bool tb_site_held_back(const struct tb_daemon *d, const struct tb_site_lag *lag,
+                       struct tb_catalog_version_view *by_out);
+
 /* TB_LAG_UP_TO_DATE: the link is up. */
 enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer);
 /* By the config here that peer may not read the model. */

@@ -2,7 +2,10 @@
  *
  * P3: a site that was away comes back with what was withdrawn meanwhile, and says what it has.
  * It is told, however many versions ended since, and whether or not this gateway restarted. Of
- * each model the newest TB_STORE_WITHDRAWN_MAX are known. */
+ * each model the newest TB_STORE_WITHDRAWN_MAX are known.
+ *
+ * A withdrawal for this site alone is in the same list. No peer is told of it, and the version is
+ * not taken from one again (tb_withdrawn_here). */
 #include "gateway/daemon/daemon.h"
 
 #include <string.h>
@@ -10,6 +13,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/catalog/records.h"
+#include "gateway/catalog/versions.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
@@ -22,7 +26,7 @@ static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, 
 {
     uint32_t rows = 0;
     for (uint32_t i = d->withdrawn.count; i-- > 0;) {
-        if (!tb_name_equal(&d->withdrawn.keys[i].model, model)) continue;
+        if (!tb_name_equal(&d->withdrawn.rows[i].key.model, model)) continue;
         *oldest_out = i;
         rows++;
     }
@@ -30,11 +34,17 @@ static uint32_t rows_of(const struct tb_daemon *d, const struct tb_name *model, 
     return rows;
 }
 
-static const struct tb_version_key *find(const struct tb_daemon *d, const struct tb_id *uid)
+static struct tb_withdrawal *find(const struct tb_daemon *d, const struct tb_id *uid)
 {
     for (uint32_t i = 0; i < d->withdrawn.count; i++)
-        if (tb_id_equal(&d->withdrawn.keys[i].uid, uid)) return &d->withdrawn.keys[i];
+        if (tb_id_equal(&d->withdrawn.rows[i].key.uid, uid)) return &d->withdrawn.rows[i];
     return NULL;
+}
+
+bool tb_withdrawn_here(const struct tb_daemon *d, const struct tb_id *uid)
+{
+    const struct tb_withdrawal *known = find(d, uid);
+    return known != NULL && known->here;
 }
 
 static bool room(struct tb_withdrawn *w)
@@ -42,37 +52,41 @@ static bool room(struct tb_withdrawn *w)
     TB_ASSERT(w->count <= w->cap);
     if (w->count < w->cap) return true;
     const uint32_t cap = w->cap == 0 ? 16 : 2 * w->cap;
-    struct tb_version_key *more = tb_realloc(w->keys, cap * sizeof *more);
+    struct tb_withdrawal *more = tb_realloc(w->rows, cap * sizeof *more);
     if (more == NULL) return false;
-    w->keys = more;
+    w->rows = more;
     w->cap = cap;
     return true;
 }
 
-void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key)
+void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key, bool here)
 {
     struct tb_withdrawn *w = &d->withdrawn;
+    struct tb_withdrawal *known = find(d, &key->uid);
     struct tb_name home;
     uint32_t oldest = 0;
-    if (!tb_home_of(d, &key->model, &home) || find(d, &key->uid) != NULL) return;
+    if (known != NULL) known->here = known->here && here;
+    if (!tb_home_of(d, &key->model, &home) || known != NULL) return;
     uint32_t rows = rows_of(d, &key->model, &oldest);
     if (rows == TB_STORE_WITHDRAWN_MAX) {
         w->refused++;
-        memmove(w->keys + oldest, w->keys + oldest + 1, (--w->count - oldest) * sizeof *w->keys);
+        memmove(w->rows + oldest, w->rows + oldest + 1, (--w->count - oldest) * sizeof *w->rows);
         rows--;
     }
     if (!room(w)) {
         w->refused++;
         return;
     }
-    w->keys[w->count++] = *key;
+    w->rows[w->count++] = (struct tb_withdrawal){*key, here};
     TB_ASSERT(rows < TB_STORE_WITHDRAWN_MAX && w->count <= w->cap);
     if (rows + 1 > w->most) w->most = rows + 1;
 }
 
-static void restore(void *user, const struct tb_version_key *key)
+static void restore(void *user, const struct tb_store_withdrawal *w)
 {
-    tb_withdrawn_add(user, key);
+    struct tb_daemon *d = user;
+    tb_withdrawn_add(d, &w->key, w->here);
+    (void)tb_catalog_restore_withdrawn(d->catalog, &w->key.uid, w->here, w->who); /* or its row is gone */
 }
 
 enum tb_status tb_withdrawn_restore(struct tb_daemon *d)
@@ -82,15 +96,17 @@ enum tb_status tb_withdrawn_restore(struct tb_daemon *d)
 
 bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid)
 {
-    const struct tb_version_key *key = find(d, uid);
-    if (key != NULL) tb_links_tell_withdrawn(d->links, peer, key);
-    return key != NULL;
+    const struct tb_withdrawal *w = find(d, uid);
+    if (w == NULL || w->here) return false;
+    tb_links_tell_withdrawn(d->links, peer, &w->key);
+    return true;
 }
 
 void tb_withdrawn_answer_state(struct tb_daemon *d, uint32_t peer, const struct tb_site_state *s)
 {
     for (uint32_t i = 0; i < d->withdrawn.count; i++) {
-        const struct tb_version_key *key = &d->withdrawn.keys[i];
+        const struct tb_version_key *key = &d->withdrawn.rows[i].key;
+        if (d->withdrawn.rows[i].here) continue;
         if (tb_name_equal(&key->model, &s->model) && tb_site_held_find(s, &key->uid) != NULL)
             tb_links_tell_withdrawn(d->links, peer, key);
     }
@@ -104,7 +120,8 @@ void tb_withdrawn_heard(struct tb_daemon *d, const struct tb_version_key *key)
     struct tb_name home;
     TB_ASSERT(!tb_id_is_zero(&key->uid) && key->shard_count > 0); /* or the next start refuses the row */
     if (!tb_home_of(d, &key->model, &home) || tb_name_equal(&home, &d->site)) return;
-    if (find(d, &key->uid) != NULL || !tb_persist_saved(d, &key->uid)) return;
+    const struct tb_withdrawal *w = find(d, &key->uid);
+    if ((w != NULL && !w->here) || !tb_persist_saved(d, &key->uid)) return;
     if (tb_catalog_version_get(d->catalog, &key->uid, &known)) return;
     const struct tb_catalog_todo todo = {.kind = TB_CATALOG_PERSIST_VERSION,
                                          .key = *key,
@@ -122,11 +139,11 @@ void tb_withdrawn_opened(struct tb_daemon *d)
     const struct tb_withdrawn *w = &d->withdrawn;
     for (uint32_t i = w->count < TB_LINKS_WITHDRAWN_MAX ? 0 : w->count - TB_LINKS_WITHDRAWN_MAX; i < w->count;
          i++)
-        TB_MOOT(tb_links_withdrawn(d->links, &w->keys[i]));
+        if (!w->rows[i].here) TB_MOOT(tb_links_withdrawn(d->links, &w->rows[i].key));
 }
 
 void tb_withdrawn_free(struct tb_daemon *d)
 {
-    tb_free(d->withdrawn.keys);
-    d->withdrawn = (struct tb_withdrawn){.keys = NULL};
+    tb_free(d->withdrawn.rows);
+    d->withdrawn = (struct tb_withdrawn){.rows = NULL};
 }

@@ -10,18 +10,25 @@
 
 struct tb_daemon;
 
+struct tb_withdrawal {
+    struct tb_version_key key;
+    bool here; /* this site's operator decided so for this site: no other site is told */
+};
+
 /* Versions that were withdrawn, in that order; of each model the newest. */
 struct tb_withdrawn {
-    struct tb_version_key *keys;
+    struct tb_withdrawal *rows;
     uint32_t count, cap;
     uint32_t most;    /* of one model; none leaves but for a newer one */
     uint64_t refused; /* older ones that gave way */
 };
 
-void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key);
+/* A withdrawal by home makes one that was `here` one for every site, never the other way. */
+void tb_withdrawn_add(struct tb_daemon *d, const struct tb_version_key *key, bool here);
 TB_MUST_USE enum tb_status tb_withdrawn_restore(struct tb_daemon *d);
 /* A peer says that it, or a site behind it, has that version. True: it was withdrawn, and the
  * peer is told. */
+bool tb_withdrawn_here(const struct tb_daemon *d, const struct tb_id *uid); /* for this site alone */
 bool tb_withdrawn_answer(struct tb_daemon *d, uint32_t peer, const struct tb_id *uid);
 /* The same for all versions that a site holds by its own word. The word came from that peer, which
  * is the site or a relay on the way to it. */

@@ -136,13 +136,13 @@ static void an_operators_pin_does(void **state)
     hush(&s);
     s.left_out =
         NOT_TELL | NOT_LANDING | NOT_PEERS | 1u << TB_CATALOG_PERSIST_VERSION | 1u << TB_CATALOG_PERSIST_RUN;
-    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true));
-    CHECK_STATUS(tb_catalog_pin(s.c, s.now, &v4, true), TB_DONE_BEFORE);
+    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true, "ann"));
+    CHECK_STATUS(tb_catalog_pin(s.c, s.now, &v4, true, "ann"), TB_DONE_BEFORE);
     said(&s, "[   0] store pin v4\n");
     publish_whole(&s, "rank", 5);
     publish_whole(&s, "rank", 6);
     said(&s, "[   0] store head v6\n[   0] evict v5: ok\n");
-    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, false));
+    CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, false, "ann"));
     said(&s, "[   0] store unpin v4\n[   0] evict v4: ok\n");
     gone(&s, 4);
     site_close(&s);
@@ -324,7 +324,7 @@ static void what_is_spared_takes_no_newer_ones_place(void **state)
         CHECK_OK(tb_catalog_site_up(s.c, s.now, &west, true));
         publish_whole(&s, "rank", 4);
         if (pinned)
-            CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true));
+            CHECK_OK(tb_catalog_pin(s.c, s.now, &v4, true, "ann"));
         else
             base(&s, 4, true);
         publish_whole(&s, "rank", 5);

@@ -397,7 +397,7 @@ static void a_durable_sites_own_word_may_come_late(void **state)
     site_close(&s);
 }
 
-/* At home, by an operator, for good; and nowhere else. */
+/* At home, by an operator, for good. */
 static void withdrawn_is_the_operators_word(void **state)
 {
     (void)state;
@@ -419,9 +419,73 @@ static void withdrawn_is_the_operators_word(void **state)
     CHECK_OK(version_open(&s, "rank-0", 6, 1, 6));
     CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v6, "ann"), TB_BAD_STATE);
     site_close(&s);
+}
+
+static struct tb_catalog_version_view view_of(const struct site *s, uint64_t uid)
+{
+    const struct tb_id id = id_of(uid);
+    struct tb_catalog_version_view v;
+    assert_true(tb_catalog_version_get(s->c, &id, &v));
+    return v;
+}
+
+/* P2: elsewhere an operator withdraws for that site alone. The version is not taken from a peer
+ * again, and reports of other sites are still heard. */
+static void withdrawn_for_one_site(void **state)
+{
+    (void)state;
+    struct site s;
+    west_open(&s, 2);
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    hush(&s);
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "ann"));
+    said(&s, "[   0] store v5 withdrawn: withdrawn_here, ann\n"
+             "[   0] store head v0\n");
+    assert_true(view_of(&s, 5).withdrawn_here);
+    assert_string_equal(view_of(&s, 5).who, "ann");
+    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v5, "bob"), TB_DONE_BEFORE);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    const struct tb_catalog_site_progress north = {
+        .site = name_of("north"), .uid = v5, .held_chunks = 10, .whole = true};
+    CHECK_OK(tb_catalog_site_progress(s.c, s.now, &north));
+    said(&s, "");
+    assert_string_equal(state_of(&s, 5), "withdrawn");
+    site_close(&s);
+}
+
+/* P3: home withdraws it for every site later, and from then on other sites are told. */
+static void withdrawn_for_one_site_and_then_for_all(void **state)
+{
+    (void)state;
+    struct site s;
+    west_open(&s, 2);
+    const struct tb_id v5 = id_of(5);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
+    CHECK_OK(tb_catalog_withdraw(s.c, s.now, &v5, "ann"));
+    hush(&s);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_WITHDRAWN));
+    said(&s, "[   0] store v5 withdrawn: said_by_home\n");
+    assert_false(view_of(&s, 5).withdrawn_here);
+    CHECK_OK(hear(&s, "east", 5, TB_VERSION_ENDED_WITHDRAWN));
+    said(&s, "");
+    site_close(&s);
+}
+
+static void a_withdrawal_for_one_site_is_restored(void **state)
+{
+    (void)state;
+    struct site s;
     west_open(&s, 2);
     CHECK_OK(hear(&s, "east", 5, TB_VERSION_READY));
-    CHECK_STATUS(tb_catalog_withdraw(s.c, s.now, &v5, "ann"), TB_NOT_HOME);
+    const struct tb_version_key key = view_of(&s, 5).key;
+    site_close(&s);
+    west_open(&s, 2);
+    CHECK_OK(tb_catalog_restore_version(s.c, &key, TB_VERSION_ENDED_WITHDRAWN, 1, false));
+    assert_true(tb_catalog_restore_withdrawn(s.c, &key.uid, true, "ann"));
+    assert_false(tb_catalog_restore_withdrawn(s.c, &(struct tb_id){{6}}, true, "ann"));
+    assert_true(view_of(&s, 5).withdrawn_here);
+    assert_string_equal(view_of(&s, 5).who, "ann");
     site_close(&s);
 }
 
@@ -465,6 +529,9 @@ int main(void)
         cmocka_unit_test(a_durable_site_keeps_it_by_its_own_word),
         cmocka_unit_test(a_durable_sites_own_word_may_come_late),
         cmocka_unit_test(withdrawn_is_the_operators_word),
+        cmocka_unit_test(withdrawn_for_one_site),
+        cmocka_unit_test(withdrawn_for_one_site_and_then_for_all),
+        cmocka_unit_test(a_withdrawal_for_one_site_is_restored),
         cmocka_unit_test(ended_versions_make_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -73,8 +73,21 @@ static enum tb_status refuse_in_half(void *user, const json_t *request, json_t *
     return TB_CONFLICT;
 }
 
-static const struct tb_control_command commands[] = {
-    {"echo", echo}, {"large", large}, {"refuse", refuse}, {"refuse in half", refuse_in_half}, {NULL, NULL}};
+static enum tb_status name_operator(void *user, const json_t *request, json_t *reply, char *error)
+{
+    (void)request, (void)error;
+    const struct room *r = user;
+    char who[TB_OPERATOR_BYTES];
+    tb_control_operator(r->control, who);
+    return json_object_set_new(reply, "said", json_string(who)) == 0 ? TB_OK : TB_SITE_NOMEM;
+}
+
+static const struct tb_control_command commands[] = {{"echo", echo},
+                                                     {"who", name_operator},
+                                                     {"large", large},
+                                                     {"refuse", refuse},
+                                                     {"refuse in half", refuse_in_half},
+                                                     {NULL, NULL}};
 
 static void turn(uv_timer_t *timer)
 {
@@ -389,6 +402,28 @@ static void a_client_that_does_not_read_holds_up_nobody(void **state)
     hang_up(&l);
 }
 
+/* P10: a command knows the user that asks, by the kernel's word. Outside of one there is none. */
+static void a_command_knows_its_operator(void **state)
+{
+    (void)state;
+    struct room r;
+    char uid[32], who[TB_OPERATOR_BYTES];
+    room_open(&r);
+    struct line l = dial(&r);
+    (void)snprintf(uid, sizeof uid, "uid %u", (unsigned)getuid());
+    const char *text = "{\"schema\":1,\"cmd\":\"who\"}\n";
+    say(&r, &l, text, strlen(text));
+    json_t *reply = heard(&r, &l);
+    assert_non_null(strstr(json_string_value(json_object_get(reply, "said")), uid));
+    json_decref(reply);
+    tb_control_operator(r.control, who);
+    assert_string_equal(who, "");
+    tb_control_operator(NULL, who);
+    assert_string_equal(who, "");
+    hang_up(&l);
+    room_close(&r);
+}
+
 static void a_path_that_cannot_be_is_refused(void **state)
 {
     (void)state;
@@ -418,6 +453,7 @@ int main(void)
         cmocka_unit_test(a_request_is_bounded),
         cmocka_unit_test(clients_are_bounded),
         cmocka_unit_test(a_client_that_does_not_read_holds_up_nobody),
+        cmocka_unit_test(a_command_knows_its_operator),
         cmocka_unit_test(a_path_that_cannot_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,6 +33,13 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     f.awaits_signature = true;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_UNSIGNED);
     f.awaits_signature = false;
+    f.pinned = true;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PINNED);
+    f.behind = false; /* the head is here, and no reader gets it */
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_PINNED);
+    assert_false(tb_lag_is_current(TB_LAG_PINNED) || tb_lag_moves(TB_LAG_PINNED));
+    f.pinned = false;
+    f.behind = true;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_TABLE);
     f.table_full = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_NO_ROOM);

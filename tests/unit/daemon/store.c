@@ -138,6 +138,28 @@ static void a_new_state_keeps_the_pin(void **state)
     tb_store_close(store);
 }
 
+/* P3 P10: a model has one pin, and its operator is known. */
+static void another_pin_takes_its_place(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct tb_store *store = open_good();
+    for (uint64_t number = 7; number <= 8; number++) {
+        const struct tb_store_version v = store_make_version(number);
+        const struct tb_store_pointer p = {
+            .model = v.key.model, .uid = v.key.uid, .pin = true, .pinned = true};
+        assert_int_equal(tb_store_version(store, &v, &store_audit), TB_OK);
+        assert_int_equal(tb_store_pointer(store, &p, &store_audit), TB_OK);
+    }
+    tb_store_close(store);
+    store = open_good();
+    assert_int_equal(load(store, &l), TB_OK);
+    assert_int_equal(l.version_count, 2);
+    assert_true(!l.versions[0].pinned && l.versions[1].pinned);
+    assert_string_equal(l.versions[1].pinned_by, store_audit.who);
+    tb_store_close(store);
+}
+
 static void the_incarnation_grows_at_each_start(void **state)
 {
     (void)state;
@@ -413,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STORE_TEST(rows_survive_a_restart),
         STORE_TEST(a_new_state_keeps_the_pin),
+        STORE_TEST(another_pin_takes_its_place),
         STORE_TEST(the_incarnation_grows_at_each_start),
         STORE_TEST(a_second_process_is_refused),
         STORE_TEST(a_read_only_file_is_refused),

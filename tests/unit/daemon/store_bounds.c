@@ -97,9 +97,10 @@ struct withdrawn {
     uint64_t first, last; /* numbers */
 };
 
-static void take_withdrawn(void *user, const struct tb_version_key *key)
+static void take_withdrawn(void *user, const struct tb_store_withdrawal *withdrawal)
 {
     struct withdrawn *w = user;
+    const struct tb_version_key *key = &withdrawal->key;
     assert_string_equal(key->model.text, "policy");
     assert_int_equal(key->shard_count, 2);
     if (w->count++ == 0) w->first = key->number;

@@ -393,13 +393,13 @@ static void full_withdrawals_name_the_model(void **state)
     (void)snprintf(words, sizeof words, "most_used_by=policy its_rows=%" PRIu64 "\n", bound);
     for (uint64_t n = 1; n <= bound + 1; n++) {
         memcpy(key.uid.bytes, &n, sizeof n);
-        tb_withdrawn_add(d, &key);
-        tb_withdrawn_add(d, &key); /* twice is once */
+        tb_withdrawn_add(d, &key, false);
+        tb_withdrawn_add(d, &key, false); /* twice is once */
     }
     check_told(&s, log, "withdrawals", words);
     assert_int_equal(column(&s.home, "withdrawals", "refused"), 1);
-    assert_int_equal(d->withdrawn.keys[0].uid.bytes[0], 2);
-    assert_true(tb_id_equal(&d->withdrawn.keys[bound - 1].uid, &key.uid));
+    assert_int_equal(d->withdrawn.rows[0].key.uid.bytes[0], 2);
+    assert_true(tb_id_equal(&d->withdrawn.rows[bound - 1].key.uid, &key.uid));
     end_logged(&s, log);
 }
 

@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "gateway/catalog/sites.h"
+#include "gateway/catalog/versions.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/links/link_events.h"
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_home.h"
@@ -139,6 +141,37 @@ static void a_withdrawal_is_remembered_once(void **state)
     relay_end(&w);
 }
 
+/* P2: the operator of this site withdrew it for this site. Other sites hear nothing of that, nor
+ * after a restart, and a peer that has the version brings it no more. */
+static void a_withdrawal_for_this_site_is_told_to_nobody(void **state)
+{
+    struct relay w;
+    (void)state;
+    relay_begin(&w);
+    CHECK_OK(
+        tb_catalog_site_up(w.home.d->catalog, tb_clock_now(), &w.home.d->config->peers[MIDDLE].site, true));
+    says(&w, 1, TB_LINKS_READY);
+    const struct tb_version_key key = version_of(1);
+    CHECK_OK(tb_catalog_withdraw(w.home.d->catalog, tb_clock_now(), &key.uid, "ann"));
+    tb_daemon_wake(w.home.d);
+    home_turn_until(&w.home, "withdrawals", 1);
+    for (int life = 0; life < 2; life++) {
+        struct tb_catalog_version_view v;
+        west_has(&w, 1);
+        says(&w, 1, TB_LINKS_READY);
+        assert_int_equal(told.count, 0);
+        assert_true(tb_withdrawn_here(w.home.d, &key.uid));
+        assert_true(tb_catalog_version_get(w.home.d->catalog, &key.uid, &v) && v.withdrawn_here);
+        assert_string_equal(v.who, "ann");
+        home_end(&w.home);
+        home_start(&w.home);
+    }
+    says(&w, 1, TB_LINKS_WITHDRAWN); /* and now home does so for all */
+    home_turn_until(&w.home, "store_rows", 0);
+    check_west_is_told(&w, 1);
+    relay_end(&w);
+}
+
 static void a_site_that_holds_other_versions_is_told_nothing(void **state)
 {
     struct relay w;
@@ -156,6 +189,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_withdrawal_without_a_row_is_remembered_over_a_restart),
         cmocka_unit_test(a_withdrawal_is_remembered_once),
+        cmocka_unit_test(a_withdrawal_for_this_site_is_told_to_nobody),
         cmocka_unit_test(a_site_that_holds_other_versions_is_told_nothing),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
