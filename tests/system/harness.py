@@ -168,9 +168,8 @@ class Site:
             lines.append(f"  {model}:")
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
-            lines += [f"    {k}: {m[k]}" for k in ("policy", "weight") if k in m]
+            lines += [f"    {k}: {m[k] if isinstance(m[k], str) else json.dumps(m[k])}" for k in ("policy", "weight", "durable", "groups", "may_fence") if k in m]
             lines += signing.of_model(self, m)
-            lines += [f"    {k}: {json.dumps(m[k])}" for k in ("durable", "groups", "may_fence") if k in m]
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
         lines.append("subscribe:" if self.subscribe else "subscribe: []")
@@ -443,9 +442,8 @@ class Lab:
         north.subscribe.append(("policy", ["west"]))
         north.listen = False
         west.listen = True
-        for site in self.sites:  # west relays what each of them holds
-            if site.name in west.peers:
-                site.peer_keys.setdefault("west", {}).setdefault("speaks_for", []).append(name)
+        for site in [s for s in self.sites if s.name in west.peers]:  # west relays what each of them holds
+            site.peer_keys.setdefault("west", {}).setdefault("speaks_for", []).append(name)
         north.peer_keys["west"] = {"speaks_for": list(west.peers)}
         west.peers[name] = None
         return north

@@ -51,8 +51,8 @@ static void refuse_group(struct tb_worker_session *s, uint64_t request, const st
     char why[TB_TEXT_BYTES_MAX + 1];
     const char *owner = tb_catalog_group_owner(s->d->catalog, &m->model, &m->group);
     snprintf(why, sizeof why,
-             "models.%s.groups: group %s belongs to %s: use another group, or list both there",
-             m->model.text, m->group.text, owner != NULL ? owner : "nobody any more");
+             "models.%s.groups: group %s belongs to %s: use another group, or list both there", m->model.text,
+             m->group.text, owner != NULL ? owner : "nobody any more");
     tb_worker_denied(s, m->group.text, why);
     tb_worker_reply(s, request, TB_PEER_DENIED, why);
 }
