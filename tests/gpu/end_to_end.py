@@ -181,7 +181,7 @@ def print_result(result):
         print(f"{f['number']:<8}{f['rollout']:<18}{f['stage_s']:>9.3f}{result['bytes'] / f['stage_s'] / 1e9:>8.2f}{f['stall_ms']:>10.1f}"
               f"{f['read_bytes'] / 1e6:>9.0f}{f['gpu_bytes'] / 1e6:>11.0f}{f['patched_bytes'] / 1e6:>12.0f}  {f['transport']}: {f['why']}")
     for name, k in result["keys"].items():
-        print(f"{name:<26} first {k['first_s']:.3f} s, steady {k['steady_s']:.3f} s: {k['first_to_steady']:.2f}; "
+        print(f"{name:<28} first {k['first_s']:.3f} s, steady {k['steady_s']:.3f} s: {k['first_to_steady']:.2f}; "
               f"steady {k['steady_gb_per_s']:.2f} GB/s, {k['steady_to_floor']:.3f} of {k['against']}")
 
 
