@@ -210,8 +210,8 @@ struct gpu_landing *gpu_landing_new(struct real_device *real, struct tb_gpu_memo
     l->tensor = tensor;
     l->bytes = bytes;
     l->chunks = (uint32_t)(bytes / GPU_LANDING_CHUNK_BYTES);
-    l->version = measured_shared_memory(bytes, 1);
-    l->forms = measured_memory(bytes, 1);
+    l->version = measured_shared_memory(2 * bytes, 1);
+    l->forms = l->version + bytes;
     l->bases = must(calloc(l->chunks, sizeof *l->bases));
     l->deltas = must(calloc(l->chunks, sizeof *l->deltas));
     l->truth = must(calloc(l->chunks, sizeof *l->truth));
@@ -225,8 +225,7 @@ void gpu_landing_free(struct gpu_landing *l)
     if (l == NULL) return;
     tb_gpu_stage_close(l->stage);
     (void)pthread_barrier_destroy(&l->barrier);
-    (void)munmap(l->version, l->bytes);
-    (void)munmap(l->forms, l->bytes);
+    (void)munmap(l->version, 2 * l->bytes);
     free(l->asked);
     free(l->bases);
     free(l->deltas);

@@ -418,6 +418,7 @@ static void print_rows(struct bench *b, bool json)
         else
             printf("%-20s %9.2f GB/s  %6.3f of %s\n", row->key, rates[i], rates[i] / floor,
                    rows[row->floor].key);
+        fflush(stdout); /* should a later row stand still, this one is told */
     }
     if (json) printf("]}\n");
 }

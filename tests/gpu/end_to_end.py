@@ -157,10 +157,10 @@ class Run:
         shadows = [p for p in self.published if not p["in_place"]]
         steady = shadows[-1]["hold_ms"]
         keys = {"publish.hold.first": self.key(max(p["hold_ms"] for p in shadows[:2]) / 1e3, steady / 1e3, "floor.to_host")}
-        for w, _, mode, _ in self.rollouts:
-            times = [f["stage_s"] for f in self.followed if f["rollout"] == w.name]
-            if mode in ("copy", "gpu"):
-                keys[f"stage.first.{w.name}"] = self.key(times[0], times[self.options.versions - 1], "floor.to_device")
+        for w, *_ in self.rollouts:
+            first, *_, steady = [f for f in self.followed if f["rollout"] == w.name and f["number"] <= self.options.versions]
+            if steady["read_bytes"] > 0.9 * first["read_bytes"]: # else the steady one reads deltas alone
+                keys[f"stage.first.{w.name}"] = self.key(first["stage_s"], steady["stage_s"], "floor.to_device")
         return keys
 
     def key(self, first_s, steady_s, floor):
@@ -181,7 +181,7 @@ def print_result(result):
         print(f"{f['number']:<8}{f['rollout']:<18}{f['stage_s']:>9.3f}{result['bytes'] / f['stage_s'] / 1e9:>8.2f}{f['stall_ms']:>10.1f}"
               f"{f['read_bytes'] / 1e6:>9.0f}{f['gpu_bytes'] / 1e6:>11.0f}{f['patched_bytes'] / 1e6:>12.0f}  {f['transport']}: {f['why']}")
     for name, k in result["keys"].items():
-        print(f"{name:<26} first {k['first_s']:.3f} s, steady {k['steady_s']:.3f} s: {k['first_to_steady']:.2f}; "
+        print(f"{name:<28} first {k['first_s']:.3f} s, steady {k['steady_s']:.3f} s: {k['first_to_steady']:.2f}; "
               f"steady {k['steady_gb_per_s']:.2f} GB/s, {k['steady_to_floor']:.3f} of {k['against']}")
 
 
@@ -201,8 +201,8 @@ def options_of(argv):
     parser.add_argument("--settle-s", type=float, default=0, help="seconds between registration and the first version (default 0)")
     parser.add_argument("--json", type=pathlib.Path, help="write the result here too")
     options = parser.parse_args(argv)
-    if options.versions < 1 or options.bytes < 1:
-        parser.error("--versions and --bytes are 1 or more")
+    if options.versions < 2 or options.bytes < 1:
+        parser.error("--versions is 2 or more, --bytes 1 or more")
     return options
 
 

@@ -30,16 +30,23 @@ def way_of(f, last):
     return "in place" if f["number"] == last else str(f["number"])
 
 
+def row_of(name, followed):
+    """Of one rollout, in the order of versions: the steady one is the last in shadow mode."""
+    steady = followed[-2]
+    return (f"`{name}`", *(f"{f['stage_s']:.3f}" for f in followed), f"{steady['stall_ms']:.1f}", f"{steady['read_bytes'] / 1e6:.0f}",
+            f"{steady['transport']}: {steady['why']}")
+
+
 def end_to_end_lines(result):
     last = result["published"][-1]["number"]
     held = [(way_of(p, last), f"{p['hold_ms']:.0f}", f"{p['held_by_all_s']:.2f}") for p in result["published"]]
-    rows = [(way_of(f, last), f"`{f['rollout']}`", f"{f['stage_s']:.3f}", f"{result['bytes'] / f['stage_s'] / 1e9:.3g}", f"{f['stall_ms']:.1f}",
-             f"{f['read_bytes'] / 1e6:.0f}", f"{f['transport']}: {f['why']}") for f in result["followed"]]
+    rows = [row_of(name, [f for f in result["followed"] if f["rollout"] == name])
+            for name in dict.fromkeys(f["rollout"] for f in result["followed"])]
     ratios = [(f"`{name}`", f"{k['first_s']:.3f}", f"{k['steady_s']:.3f}", f"{k['first_to_steady']:.2f}", f"{k['steady_to_floor']:.3f}",
                f"`{k['against']}`") for name, k in result["keys"].items()]
     return [f"End to end: a trainer, rollouts at two sites, {result['bytes'] / 1e9:.2f} GB in {result['tensors']} tensors. Every byte was right.", "",
             *table(("version", "hold ms", "both sites hold it after s"), held), "",
-            *table(("version", "rollout", "stage s", "GB/s", "stall ms", "read MB", "transport"), rows), "",
+            *table(("rollout", *(f"stage s, {row[0]}" for row in held), "steady stall ms", "steady read MB", "transport"), rows), "",
             *table(("key", "first s", "steady s", "first / steady", "steady / floor", "floor"), ratios), ""]
 
 
