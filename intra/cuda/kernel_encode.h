@@ -26,7 +26,7 @@ struct tb_encode_shared {
     struct tb_ranks_shared ranks;
     struct tb_plan plans[TB_KERNEL_CLASSES_MAX];
     uint32_t counts[TB_KERNEL_CLASSES_MAX]; /* of changes */
-    uint32_t sums[TB_KERNEL_WARPS_MAX];
+    uint32_t sums[TB_WARPS_MAX];
     uint32_t by_key[256];
     uint8_t bounds[TB_KERNEL_CLASSES_MAX];
     uint32_t classes;

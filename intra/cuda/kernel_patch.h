@@ -17,15 +17,15 @@ struct tb_class_found {
     uint32_t behind; /* members up to the last change, it included */
     uint32_t first;  /* of its changes in scratch */
     uint32_t signs;  /* bits of the form */
-    uint32_t odd;    /* some are neither 1 nor -1 */
+    uint32_t odd;    /* of them: neither 1 nor -1 */
 };
 
 struct tb_patch_shared {
     struct tb_ranks_shared ranks;
     struct tb_class_found found[TB_KERNEL_CLASSES_MAX];
     /* Which changes of each class a warp's elements have. */
-    uint32_t from[TB_KERNEL_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
-    uint32_t upto[TB_KERNEL_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
+    uint32_t from[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
+    uint32_t upto[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
     uint8_t bounds[TB_KERNEL_CLASSES_MAX];
     uint32_t classes, kind;
     uint32_t bad;
@@ -212,27 +212,25 @@ TB_DEVICE uint32_t tb_list_read(const struct tb_block *b, struct tb_bits_in *r, 
 
 /* ---- a section's codes, by one warp ---- */
 
-/* Those that are neither 1 nor -1. 0: damaged. */
-TB_DEVICE int tb_odd_read(const struct tb_block *b, struct tb_bits_in *r, struct tb_sparse_scratch *scratch,
-                          const struct tb_section *s, struct tb_class_found *f)
+/* The amounts of those that are neither 1 nor -1: `odd` of the `count` changes whose amounts are
+ * `amounts`. The bit behind them; 0: damaged. */
+TB_DEVICE_APART uint32_t tb_odd_read(struct tb_block b, struct tb_bits_in r, uint32_t odd, uint32_t count,
+                                     uint32_t width, uint16_t *places, uint32_t *amounts)
 {
+    for (uint32_t i = tb_lane(&b); i < count; i += tb_lanes(&b))
+        amounts[i] = 1;
     struct tb_list l;
-    l.count = tb_bits_get_count(r);
-    f->odd = l.count > 0;
-    if (l.count == 0) return 1;
-    if (l.count > f->count) return 0;
-    for (uint32_t i = tb_lane(b); i < f->count; i += tb_lanes(b))
-        scratch->differences[f->first + i] = 1;
-    l.k = tb_bits_get(r, TB_FORM_GAP_K_BITS);
+    l.count = odd;
+    l.k = tb_bits_get(&r, TB_FORM_GAP_K_BITS);
     l.short_gaps = 1;
-    l.room = f->count;
-    l.width = s->width;
-    l.places = scratch->odd;
+    l.room = count;
+    l.width = width;
+    l.places = places;
     l.amounts = 0;
-    if (tb_list_read(b, r, &l) == 0) return 0;
-    l.k = tb_bits_get(r, TB_FORM_AMOUNT_K_BITS);
-    l.amounts = scratch->differences + f->first;
-    return tb_list_read(b, r, &l) != 0;
+    if (tb_list_read(&b, &r, &l) == 0) return 0;
+    l.k = tb_bits_get(&r, TB_FORM_AMOUNT_K_BITS);
+    l.amounts = amounts;
+    return tb_list_read(&b, &r, &l) != 0 ? r.at : 0;
 }
 
 /* 0: damaged. */
@@ -256,7 +254,11 @@ TB_DEVICE int tb_class_read(const struct tb_block *b, const struct tb_patch_shar
     if (f->behind == 0) return 0;
     f->signs = r->at;
     r->at += f->count;
-    return tb_odd_read(b, r, scratch, s, f);
+    f->odd = tb_bits_get_count(r);
+    if (f->odd == 0) return 1;
+    if (f->odd > f->count) return 0;
+    r->at = tb_odd_read(*b, *r, f->odd, f->count, s->width, scratch->odd, scratch->differences + f->first);
+    return r->at != 0;
 }
 
 /* 0: damaged. */

@@ -6,13 +6,17 @@
 #include <stdint.h>
 
 #define TB_DEVICE static __device__ __forceinline__
-#define TB_UNROLL _Pragma("unroll")
+/* Seldom called: code of its own, which takes no registers from its callers. */
+#define TB_DEVICE_APART static __device__ __noinline__
+#define TB_UNROLL       _Pragma("unroll")
 /* Not __constant__: threads side by side read words side by side, which that memory gives
  * one after the other. */
 #define TB_DEVICE_TABLE static __device__ const
 
 /* Of TB_KERNEL_THREADS threads; a warp of 32 lanes goes in step, and is told of what its lanes
  * hold without a barrier. All lanes of a warp call each tb_warp_ function. */
+#define TB_WARPS_MAX 8u
+
 struct tb_block {
     uint32_t thread, threads;
 };

@@ -8,6 +8,9 @@
 #include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_patch.h"
 
+static_assert(TB_KERNEL_THREADS == 32 * TB_WARPS_MAX, "a block of whole warps");
+static_assert(sizeof(struct tb_sparse_scratch) == TB_KERNEL_SCRATCH_BYTES, "what hosts allocate a block");
+
 extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     tb_digest(const struct tb_digest_job *jobs, uint32_t count)
 {
