@@ -397,13 +397,37 @@ TB_DEVICE uint32_t tb_rest_changed(const struct tb_section *s, uint32_t first)
     return changed;
 }
 
-/* Threads side by side look at elements side by side. */
+#define TB_EIGHTS_AT_ONCE 4u /* of a thread, whose loads are under way together */
+
+/* Threads side by side look at elements side by side. The first of `count` eights that nobody
+ * looked at. */
+TB_DEVICE uint32_t tb_eights_changed(const struct tb_block *b, uint8_t *eights, const struct tb_section *s,
+                                     uint32_t width, uint32_t count)
+{
+    const uint32_t step = TB_EIGHTS_AT_ONCE * b->threads, whole = count / step * step;
+    for (uint32_t first = b->thread; first < whole; first += step) {
+        uint32_t found[TB_EIGHTS_AT_ONCE];
+        TB_UNROLL
+        for (uint32_t u = 0; u < TB_EIGHTS_AT_ONCE; u++) {
+            const uint64_t at = (uint64_t)8 * width * (first + u * b->threads);
+            found[u] = tb_eight_changed(s->base + at, s->bytes + at, width);
+        }
+        TB_UNROLL
+        for (uint32_t u = 0; u < TB_EIGHTS_AT_ONCE; u++)
+            eights[first + u * b->threads] = (uint8_t)found[u];
+    }
+    return whole;
+}
+
 TB_DEVICE void tb_section_changed(const struct tb_block *b, struct tb_encode_shared *sh,
                                   const struct tb_section *s)
 {
     uint8_t *eights = (uint8_t *)sh->changed;
     const uint32_t whole = s->count / 8, all = (s->count + 31) / 32 * 4;
-    for (uint32_t i = b->thread; i < all; i += b->threads) {
+    const uint32_t done = s->width == 2   ? tb_eights_changed(b, eights, s, 2, whole)
+                          : s->width == 4 ? tb_eights_changed(b, eights, s, 4, whole)
+                                          : tb_eights_changed(b, eights, s, 1, whole);
+    for (uint32_t i = done + b->thread; i < all; i += b->threads) {
         const uint64_t at = (uint64_t)8 * s->width * i;
         eights[i] = (uint8_t)(i < whole ? tb_eight_changed(s->base + at, s->bytes + at, s->width)
                                         : tb_rest_changed(s, 8 * i));

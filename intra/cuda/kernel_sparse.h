@@ -250,7 +250,9 @@ TB_DEVICE uint32_t tb_group_look(const struct tb_block *b, struct tb_ranks_share
                                  uint32_t tile)
 {
     const uint32_t first = tile * tb_tile_elements(b) + TB_GROUP * b->thread;
+    const uint32_t next = first + tb_tile_elements(b);
     uint32_t counts[TB_CLASS_PAIRS];
+    if (next < s->count) tb_prefetch(s->base + (uint64_t)s->width * next);
     tb_group_members(b, sh, s, bounds, classes, first, counts);
     tb_group_ranks(b, sh, classes, tile, counts);
     return first;
