@@ -397,23 +397,24 @@ TB_DEVICE uint32_t tb_rest_changed(const struct tb_section *s, uint32_t first)
     return changed;
 }
 
-#define TB_EIGHTS_AT_ONCE 4u /* of a thread, whose loads are under way together */
+#define TB_EIGHTS_AT_ONCE 4u /* of a thread, whose loads are under way together; half of the widest */
 
 /* Threads side by side look at elements side by side. The first of `count` eights that nobody
  * looked at. */
 TB_DEVICE uint32_t tb_eights_changed(const struct tb_block *b, uint8_t *eights, const struct tb_section *s,
                                      uint32_t width, uint32_t count)
 {
-    const uint32_t step = TB_EIGHTS_AT_ONCE * b->threads, whole = count / step * step;
+    const uint32_t at_once = width == 4 ? TB_EIGHTS_AT_ONCE / 2 : TB_EIGHTS_AT_ONCE;
+    const uint32_t step = at_once * b->threads, whole = count / step * step;
     for (uint32_t first = b->thread; first < whole; first += step) {
         uint32_t found[TB_EIGHTS_AT_ONCE];
         TB_UNROLL
-        for (uint32_t u = 0; u < TB_EIGHTS_AT_ONCE; u++) {
+        for (uint32_t u = 0; u < at_once; u++) {
             const uint64_t at = (uint64_t)8 * width * (first + u * b->threads);
             found[u] = tb_eight_changed(s->base + at, s->bytes + at, width);
         }
         TB_UNROLL
-        for (uint32_t u = 0; u < TB_EIGHTS_AT_ONCE; u++)
+        for (uint32_t u = 0; u < at_once; u++)
             eights[first + u * b->threads] = (uint8_t)found[u];
     }
     return whole;

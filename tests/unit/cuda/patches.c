@@ -2,6 +2,7 @@
  * cores: how chunks differ from what stands there, what they would be there, and what they are
  * when they were written.
  *
+ * Covers: intra/cuda/cuda_kernels.c
  * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c */
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static void world_open(struct world *w)
 {
     memset(w, 0, sizeof *w);
     fake_cuda_open();
+    fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 2);
     tb_cuda_replace_image(FAKE_CUDA_IMAGE);
     CHECK_OK(tb_gpu_open(&w->gpu, (char[TB_GPU_WHY_BYTES]){""}));
     shard_open(&w->shard, w->gpu, &fake_device, SHARD_SMALL);
@@ -231,12 +233,28 @@ static void a_device_that_refuses_changes_nothing(void **state)
     world_close(&w);
 }
 
+/* More than that would begin when the first have ended, and most of the device would wait. */
+static void no_more_blocks_are_launched_than_fit(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct tb_gpu_new_delta *list = new_deltas_of(&w);
+    CHECK_OK(tb_gpu_encode(w.shard.memory, list, w.count));
+    assert_int_equal(fake_cuda_blocks(), 4);
+    CHECK_OK(tb_gpu_encode(w.shard.memory, list, 1));
+    assert_int_equal(fake_cuda_blocks(), 1);
+    free(list);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_encodes_proves_and_patches),
         cmocka_unit_test(only_deltas_are_proved),
         cmocka_unit_test(a_device_that_refuses_changes_nothing),
+        cmocka_unit_test(no_more_blocks_are_launched_than_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
