@@ -10,7 +10,7 @@
 
 #include "intra/cuda/kernel_sparse.h"
 
-/* What a class is written as. */
+/* How a class is written. */
 struct tb_plan {
     uint32_t count, odd; /* changes */
     uint32_t first;      /* of its changes in scratch */
@@ -241,7 +241,8 @@ TB_DEVICE uint32_t tb_gaps_parameter(const struct tb_team *t, const struct tb_nu
 
 /* ---- a class, by a team ---- */
 
-/* Those that are neither 1 nor -1 go into scratch->odd. The sum of their magnitudes, less 2 each. */
+/* Those that are neither 1 nor -1 go into scratch->odd. The sum of their magnitudes, less 2
+ * each. */
 TB_DEVICE uint64_t tb_plan_odd(const struct tb_team *t, struct tb_sparse_scratch *scratch, struct tb_plan *p,
                                uint32_t above_bits)
 {
@@ -266,7 +267,7 @@ TB_DEVICE uint64_t tb_plan_odd(const struct tb_team *t, struct tb_sparse_scratch
     return low + ((uint64_t)tb_team_sum(t, high) << 16);
 }
 
-/* What stands in scratch of the class's changes, and how they are coded. */
+/* How the class's changes in scratch are coded. */
 TB_DEVICE void tb_plan_class(const struct tb_team *t, struct tb_sparse_scratch *scratch, struct tb_plan *p,
                              uint32_t width)
 {
@@ -512,7 +513,7 @@ TB_DEVICE int tb_plans_place(const struct tb_block *b, struct tb_encode_shared *
     return tb_bits_reserve(b, sh, o, end);
 }
 
-/* What of class c stands in scratch, and how it is coded. */
+/* Puts class c's changes into scratch, and plans how they are coded. */
 TB_DEVICE void tb_class_plan(const struct tb_team *t, struct tb_encode_shared *sh,
                              struct tb_sparse_scratch *scratch, const struct tb_section *s, uint32_t all,
                              uint32_t c)

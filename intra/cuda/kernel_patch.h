@@ -4,8 +4,8 @@
  *
  * Of each section first one warp reads the codes. Where a code begins is known when the one before
  * it is read; so each lane begins somewhere, and again where the lane before it has ended, until no
- * lane's beginning moves. Rice codes fall in step after a few, so twice is mostly enough. What was
- * read are ranks in classes. Then all threads find which of the elements have them: a warp knows
+ * lane's beginning moves. Rice codes fall in step after a few, so twice is mostly enough. They say
+ * ranks in classes. Then all threads find which of the elements have them: a warp knows
  * which ranks its elements have, so its lanes take one change each. */
 #ifndef TB_INTRA_KERNEL_PATCH_H
 #define TB_INTRA_KERNEL_PATCH_H

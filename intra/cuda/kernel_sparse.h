@@ -173,13 +173,13 @@ TB_DEVICE uint32_t tb_bit_at(uint32_t mask, uint32_t rank)
     return at;
 }
 
-/* What threads know of their groups of a tile, and of what stands before them. A loop over classes
- * finds it here: in registers, each turn of it would be code of its own. */
+/* Threads note here their groups of a tile, and how many members stand before them. A loop over
+ * classes finds it here. In registers, each turn of the loop would be code of its own. */
 struct tb_ranks_shared {
     uint32_t members[TB_KERNEL_CLASSES_MAX][TB_KERNEL_THREADS]; /* masks */
     uint32_t before[TB_CLASS_PAIRS][TB_KERNEL_THREADS];         /* in the warp, 16 bits each */
     uint32_t counts[2][TB_WARPS_MAX][TB_CLASS_PAIRS];           /* of a warp's tile, likewise */
-    uint32_t behind[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];       /* of tiles before; each warp has its own */
+    uint32_t behind[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];       /* of tiles before, for each */
     uint32_t start[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];        /* of all before the warp */
     uint32_t count[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];        /* of the warp's tile */
 };

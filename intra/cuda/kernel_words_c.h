@@ -16,7 +16,7 @@
 #define TB_C_LANES_MAX  32u
 #define TB_WARPS_MAX    16u
 
-/* What lanes show each other. */
+/* A number that each lane shows the others. */
 struct tb_c_warp {
     pthread_barrier_t barrier;
     uint32_t shown[TB_C_LANES_MAX];

@@ -43,7 +43,7 @@ TB_DEVICE uint32_t tb_warp(const struct tb_block *b)
     return b->thread / 32;
 }
 
-/* What lanes stored before it, all of them see behind it. */
+/* All lanes see behind it each store that one of them made before it. */
 TB_DEVICE void tb_warp_sync(const struct tb_block *b)
 {
     (void)b;
@@ -57,7 +57,7 @@ TB_DEVICE uint32_t tb_warp_vote(const struct tb_block *b, int mine)
     return __ballot_sync(0xffffffffu, mine);
 }
 
-/* What lane `lane` gave, which may be another one for each. */
+/* The number that lane `lane` gave; each may ask another lane. */
 TB_DEVICE uint32_t tb_warp_from(const struct tb_block *b, uint32_t mine, uint32_t lane)
 {
     (void)b;

@@ -5,6 +5,8 @@ The build leaves what ptxas printed beside the image. This prints it as the tabl
 thread, shared memory of a block, bytes that are spilled to memory, and how many blocks, and warps of all that fit, a multiprocessor
 works on at a time. With --check a spill is a failure: each is a trip to memory in an inner loop.
 
+Covers: intra/cuda/kernels.cu
+
 Exit codes: 0 none spills, 1 one does, or the image's facts are not there, 2 the command line."""
 import pathlib
 import re
