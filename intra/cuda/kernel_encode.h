@@ -10,7 +10,7 @@
 
 #include "intra/cuda/kernel_sparse.h"
 
-/* What a class is written as. */
+/* How a class is written. */
 struct tb_plan {
     uint32_t count, odd; /* changes */
     uint32_t first;      /* of its changes in scratch */
@@ -26,7 +26,7 @@ struct tb_encode_shared {
     struct tb_ranks_shared ranks;
     struct tb_plan plans[TB_KERNEL_CLASSES_MAX];
     uint32_t counts[TB_KERNEL_CLASSES_MAX]; /* of changes */
-    uint32_t sums[TB_KERNEL_WARPS_MAX];
+    uint32_t sums[TB_WARPS_MAX];
     uint32_t by_key[256];
     uint8_t bounds[TB_KERNEL_CLASSES_MAX];
     uint32_t classes;
@@ -83,7 +83,48 @@ TB_DEVICE uint64_t tb_count_code(uint32_t n)
     return (uint64_t)(n & ((1u << more) - 1)) << TB_FORM_COUNT_BITS | length;
 }
 
-/* ---- numbers and their Rice codes, by one warp ---- */
+/* ---- numbers and their Rice codes, by a team ---- */
+
+/* A warp, or the whole block where there is but one class: those that share a class's changes. */
+struct tb_team {
+    const struct tb_block *b;
+    uint32_t *sums; /* of the block; NULL: the team is a warp */
+    uint32_t member, members;
+};
+
+TB_DEVICE struct tb_team tb_team_of(const struct tb_block *b, uint32_t *sums)
+{
+    struct tb_team t;
+    t.b = b;
+    t.sums = sums;
+    t.member = sums != 0 ? b->thread : tb_lane(b);
+    t.members = sums != 0 ? b->threads : tb_lanes(b);
+    return t;
+}
+
+/* The sum of what the members before this one gave, and of what all did. */
+TB_DEVICE uint32_t tb_team_before(const struct tb_team *t, uint32_t mine, uint32_t *total_out)
+{
+    if (t->sums != 0) return tb_block_before(t->b, t->sums, mine, total_out);
+    const uint32_t upto = tb_warp_upto(t->b, mine);
+    *total_out = tb_warp_from(t->b, upto, tb_lanes(t->b) - 1);
+    return upto - mine;
+}
+
+TB_DEVICE uint32_t tb_team_sum(const struct tb_team *t, uint32_t mine)
+{
+    uint32_t total;
+    (void)tb_team_before(t, mine, &total);
+    return total;
+}
+
+TB_DEVICE void tb_team_sync(const struct tb_team *t)
+{
+    if (t->sums != 0)
+        tb_block_sync(t->b);
+    else
+        tb_warp_sync(t->b);
+}
 
 /* Ascending places, whose gaps are coded; or the magnitudes of odd steps, less 2. */
 struct tb_numbers {
@@ -106,33 +147,28 @@ TB_DEVICE uint32_t tb_number_at(const struct tb_numbers *n, uint32_t i)
     return i == 0 ? n->places[0] : n->places[i] - n->places[i - 1] - 1u;
 }
 
-TB_DEVICE uint32_t tb_warp_sum(const struct tb_block *b, uint32_t mine)
-{
-    return tb_warp_from(b, tb_warp_upto(b, mine), tb_lanes(b) - 1);
-}
-
-TB_DEVICE uint32_t tb_zeros_of(const struct tb_block *b, const struct tb_numbers *n, uint32_t k)
+TB_DEVICE uint32_t tb_zeros_of(const struct tb_team *t, const struct tb_numbers *n, uint32_t k)
 {
     uint32_t sum = 0;
-    for (uint32_t i = tb_lane(b); i < n->count; i += tb_lanes(b)) {
+    for (uint32_t i = t->member; i < n->count; i += t->members) {
         const uint32_t zeros = tb_number_at(n, i) >> k;
         sum += zeros < 31 ? zeros : 31;
     }
-    return tb_warp_sum(b, sum);
+    return tb_team_sum(t, sum);
 }
 
 /* As base/codec/bits.h and base/codec/sparse.c choose it: what a mean would be right for, then
  * downward while that costs less. */
-TB_DEVICE uint32_t tb_rice_parameter(const struct tb_block *b, const struct tb_numbers *n, uint64_t sum,
+TB_DEVICE uint32_t tb_rice_parameter(const struct tb_team *t, const struct tb_numbers *n, uint64_t sum,
                                      uint32_t k_max)
 {
     const uint64_t mean_64 = (2 * sum + n->count) * 32;
     uint32_t k = 0;
     while (k < k_max && mean_64 >= (uint64_t)n->count * 133 / 2 << (k + 1))
         k++;
-    uint32_t zeros = tb_zeros_of(b, n, k);
+    uint32_t zeros = tb_zeros_of(t, n, k);
     for (; k > 0; k--) {
-        const uint32_t more = tb_zeros_of(b, n, k - 1);
+        const uint32_t more = tb_zeros_of(t, n, k - 1);
         if (more - zeros >= n->count) break;
         zeros = more;
     }
@@ -152,25 +188,25 @@ TB_DEVICE uint64_t tb_code_of(uint32_t x, uint32_t k)
     return ((x & (((uint64_t)1 << k) - 1)) << 1 | 1) << zeros;
 }
 
-TB_DEVICE uint32_t tb_codes_bits(const struct tb_block *b, const struct tb_numbers *n, uint32_t k)
+TB_DEVICE uint32_t tb_codes_bits(const struct tb_team *t, const struct tb_numbers *n, uint32_t k)
 {
     uint32_t bits = 0;
-    for (uint32_t i = tb_lane(b); i < n->count; i += tb_lanes(b))
+    for (uint32_t i = t->member; i < n->count; i += t->members)
         bits += tb_code_bits(n, tb_number_at(n, i), k);
-    return tb_warp_sum(b, bits);
+    return tb_team_sum(t, bits);
 }
 
-/* From bit `at` on, as many at a time as a warp has lanes. */
-TB_DEVICE void tb_codes_put(const struct tb_block *b, const struct tb_bits_out *o, const struct tb_numbers *n,
+/* From bit `at` on, as many at a time as the team has members. */
+TB_DEVICE void tb_codes_put(const struct tb_team *t, const struct tb_bits_out *o, const struct tb_numbers *n,
                             uint32_t k, uint64_t at)
 {
-    const uint32_t lanes = tb_lanes(b);
-    for (uint32_t first = 0; first < n->count; first += lanes) {
-        const uint32_t i = first + tb_lane(b);
-        const uint32_t x = i < n->count ? tb_number_at(n, i) : 0;
-        const uint32_t bits = i < n->count ? tb_code_bits(n, x, k) : 0, upto = tb_warp_upto(b, bits);
-        if (bits > 0) tb_bits_or(o, at + upto - bits, tb_code_of(x, k));
-        at += tb_warp_from(b, upto, lanes - 1);
+    for (uint32_t first = 0; first < n->count; first += t->members) {
+        const uint32_t i = first + t->member, x = i < n->count ? tb_number_at(n, i) : 0;
+        const uint32_t bits = i < n->count ? tb_code_bits(n, x, k) : 0;
+        uint32_t all;
+        const uint32_t before = tb_team_before(t, bits, &all);
+        if (bits > 0) tb_bits_or(o, at + before, tb_code_of(x, k));
+        at += all;
     }
 }
 
@@ -197,75 +233,78 @@ TB_DEVICE struct tb_numbers tb_amounts(const struct tb_sparse_scratch *scratch, 
     return n;
 }
 
-TB_DEVICE uint32_t tb_gaps_parameter(const struct tb_block *b, const struct tb_numbers *gaps)
+TB_DEVICE uint32_t tb_gaps_parameter(const struct tb_team *t, const struct tb_numbers *gaps)
 {
     const uint64_t sum = gaps->places[gaps->count - 1] + 1u - gaps->count;
-    return tb_rice_parameter(b, gaps, sum, (1u << TB_FORM_GAP_K_BITS) - 1);
+    return tb_rice_parameter(t, gaps, sum, (1u << TB_FORM_GAP_K_BITS) - 1);
 }
 
-/* ---- a class, by one warp ---- */
+/* ---- a class, by a team ---- */
 
-/* Those that are neither 1 nor -1 go into scratch->odd. The sum of their magnitudes, less 2 each. */
-TB_DEVICE uint64_t tb_plan_odd(const struct tb_block *b, struct tb_sparse_scratch *scratch, struct tb_plan *p,
+/* Those that are neither 1 nor -1 go into scratch->odd. The sum of their magnitudes, less 2
+ * each. */
+TB_DEVICE uint64_t tb_plan_odd(const struct tb_team *t, struct tb_sparse_scratch *scratch, struct tb_plan *p,
                                uint32_t above_bits)
 {
-    const uint32_t lanes = tb_lanes(b), lane = tb_lane(b);
     uint32_t low = 0, high = 0;
     p->odd = 0;
-    for (uint32_t first = 0; first < p->count; first += lanes) {
-        const uint32_t i = first + lane;
+    for (uint32_t first = 0; first < p->count; first += t->members) {
+        const uint32_t i = first + t->member;
         const uint32_t magnitude =
             i < p->count ? tb_magnitude(scratch->differences[p->first + i], above_bits) : 1;
-        const uint32_t odd = tb_warp_vote(b, magnitude != 1);
+        uint32_t all;
+        const uint32_t before = tb_team_before(t, magnitude != 1, &all);
         if (magnitude != 1) {
-            scratch->odd[p->first + p->odd + tb_count_bits32(odd & ((1u << lane) - 1))] = (uint16_t)i;
+            scratch->odd[p->first + p->odd + before] = (uint16_t)i;
             low += (magnitude - 2) & 0xffff;
             high += (magnitude - 2) >> 16;
         }
-        p->odd += tb_count_bits32(odd);
+        p->odd += all;
     }
-    tb_warp_sync(b);
-    return tb_warp_sum(b, low) + ((uint64_t)tb_warp_sum(b, high) << 16);
+    tb_team_sync(t);
+    if (p->odd == 0) return 0;
+    low = tb_team_sum(t, low);
+    return low + ((uint64_t)tb_team_sum(t, high) << 16);
 }
 
-/* What stands in scratch of the class's changes, and how they are coded. */
-TB_DEVICE void tb_plan_class(const struct tb_block *b, struct tb_sparse_scratch *scratch, struct tb_plan *p,
+/* How the class's changes in scratch are coded. */
+TB_DEVICE void tb_plan_class(const struct tb_team *t, struct tb_sparse_scratch *scratch, struct tb_plan *p,
                              uint32_t width)
 {
     p->bits = tb_count_code_bits(p->count);
     if (p->count == 0) return;
     const struct tb_numbers gaps = tb_gaps(scratch->places + p->first, p->count);
-    p->gap_k = tb_gaps_parameter(b, &gaps);
-    p->gap_bits = tb_codes_bits(b, &gaps, p->gap_k);
-    const uint64_t sum = tb_plan_odd(b, scratch, p, 32 - 8 * width);
+    p->gap_k = tb_gaps_parameter(t, &gaps);
+    p->gap_bits = tb_codes_bits(t, &gaps, p->gap_k);
+    const uint64_t sum = tb_plan_odd(t, scratch, p, 32 - 8 * width);
     p->bits += TB_FORM_GAP_K_BITS + p->gap_bits + p->count + tb_count_code_bits(p->odd);
     if (p->odd == 0) return;
     const struct tb_numbers odd = tb_gaps(scratch->odd + p->first, p->odd),
                             amounts = tb_amounts(scratch, p, width);
-    p->odd_k = tb_gaps_parameter(b, &odd);
-    p->odd_bits = tb_codes_bits(b, &odd, p->odd_k);
-    p->amount_k = tb_rice_parameter(b, &amounts, sum, (1u << TB_FORM_AMOUNT_K_BITS) - 1);
-    p->amount_bits = tb_codes_bits(b, &amounts, p->amount_k);
+    p->odd_k = tb_gaps_parameter(t, &odd);
+    p->odd_bits = tb_codes_bits(t, &odd, p->odd_k);
+    p->amount_k = tb_rice_parameter(t, &amounts, sum, (1u << TB_FORM_AMOUNT_K_BITS) - 1);
+    p->amount_bits = tb_codes_bits(t, &amounts, p->amount_k);
     p->bits += TB_FORM_GAP_K_BITS + p->odd_bits + TB_FORM_AMOUNT_K_BITS + p->amount_bits;
 }
 
-TB_DEVICE void tb_signs_put(const struct tb_block *b, const struct tb_bits_out *o,
-                            const uint32_t *differences, uint32_t count, uint32_t above_bits, uint64_t at)
+/* A warp at a time. */
+TB_DEVICE void tb_signs_put(const struct tb_team *t, const struct tb_bits_out *o, const uint32_t *differences,
+                            uint32_t count, uint32_t above_bits, uint64_t at)
 {
-    const uint32_t lanes = tb_lanes(b);
-    for (uint32_t first = 0; first < count; first += lanes) {
-        const uint32_t i = first + tb_lane(b);
-        const uint32_t down =
-            tb_warp_vote(b, i < count && (int32_t)(differences[i < count ? i : 0] << above_bits) < 0);
-        if (tb_lane(b) == 0) tb_bits_or(o, at + first, down);
+    const uint32_t lane = tb_lane(t->b);
+    for (uint32_t first = t->member - lane; first < count; first += t->members) {
+        const uint32_t i = first + lane, difference = i < count ? differences[i] : 0;
+        const uint32_t down = tb_warp_vote(t->b, (int32_t)(difference << above_bits) < 0);
+        if (lane == 0) tb_bits_or(o, at + first, down);
     }
 }
 
 /* As it was planned. */
-TB_DEVICE void tb_class_put(const struct tb_block *b, const struct tb_bits_out *o,
+TB_DEVICE void tb_class_put(const struct tb_team *t, const struct tb_bits_out *o,
                             const struct tb_sparse_scratch *scratch, const struct tb_plan *p, uint32_t width)
 {
-    const int leads = tb_lane(b) == 0;
+    const int leads = t->member == 0;
     uint64_t at = p->at;
     if (leads) tb_bits_or(o, at, tb_count_code(p->count));
     at += tb_count_code_bits(p->count);
@@ -273,9 +312,9 @@ TB_DEVICE void tb_class_put(const struct tb_block *b, const struct tb_bits_out *
     const struct tb_numbers gaps = tb_gaps(scratch->places + p->first, p->count);
     if (leads) tb_bits_or(o, at, p->gap_k);
     at += TB_FORM_GAP_K_BITS;
-    tb_codes_put(b, o, &gaps, p->gap_k, at);
+    tb_codes_put(t, o, &gaps, p->gap_k, at);
     at += p->gap_bits;
-    tb_signs_put(b, o, scratch->differences + p->first, p->count, 32 - 8 * width, at);
+    tb_signs_put(t, o, scratch->differences + p->first, p->count, 32 - 8 * width, at);
     at += p->count;
     if (leads) tb_bits_or(o, at, tb_count_code(p->odd));
     at += tb_count_code_bits(p->odd);
@@ -284,13 +323,13 @@ TB_DEVICE void tb_class_put(const struct tb_block *b, const struct tb_bits_out *
                             amounts = tb_amounts(scratch, p, width);
     if (leads) tb_bits_or(o, at, p->odd_k);
     at += TB_FORM_GAP_K_BITS;
-    tb_codes_put(b, o, &odd, p->odd_k, at);
+    tb_codes_put(t, o, &odd, p->odd_k, at);
     at += p->odd_bits;
     if (leads) tb_bits_or(o, at, p->amount_k);
-    tb_codes_put(b, o, &amounts, p->amount_k, at + TB_FORM_AMOUNT_K_BITS);
+    tb_codes_put(t, o, &amounts, p->amount_k, at + TB_FORM_AMOUNT_K_BITS);
 }
 
-/* The changes of class c, out of those of all classes. */
+/* The changes of class c, out of those of all classes. By a warp. */
 TB_DEVICE void tb_class_sort(const struct tb_block *b, struct tb_sparse_scratch *scratch,
                              const struct tb_section *s, const struct tb_plan *p, uint32_t all, uint32_t c)
 {
@@ -300,13 +339,15 @@ TB_DEVICE void tb_class_sort(const struct tb_block *b, struct tb_sparse_scratch 
         const uint32_t i = first + lane;
         const int mine = i < all && scratch->mixed_classes[i] == c;
         const uint32_t of = tb_warp_vote(b, mine);
-        if (mine) {
-            const uint32_t to = next + tb_count_bits32(of & ((1u << lane) - 1)), at = scratch->mixed_at[i];
-            scratch->places[to] = scratch->mixed_ranks[i];
-            scratch->differences[to] =
-                tb_element_load(s->bytes, s->width, at) - tb_element_load(s->base, s->width, at);
-        }
+        if (mine) scratch->odd[next + tb_count_bits32(of & ((1u << lane) - 1))] = (uint16_t)i;
         next += tb_count_bits32(of);
+    }
+    tb_warp_sync(b);
+    for (uint32_t i = p->first + lane; i < p->first + p->count; i += lanes) {
+        const uint32_t from = scratch->odd[i], at = scratch->mixed_at[from];
+        scratch->places[i] = scratch->mixed_ranks[from];
+        scratch->differences[i] =
+            tb_element_load(s->bytes, s->width, at) - tb_element_load(s->base, s->width, at);
     }
     tb_warp_sync(b);
 }
@@ -357,13 +398,38 @@ TB_DEVICE uint32_t tb_rest_changed(const struct tb_section *s, uint32_t first)
     return changed;
 }
 
-/* Threads side by side look at elements side by side. */
+#define TB_EIGHTS_AT_ONCE 4u /* of a thread, whose loads are under way together; half of the widest */
+
+/* Threads side by side look at elements side by side. The first of `count` eights that nobody
+ * looked at. */
+TB_DEVICE uint32_t tb_eights_changed(const struct tb_block *b, uint8_t *eights, const struct tb_section *s,
+                                     uint32_t width, uint32_t count)
+{
+    const uint32_t at_once = width == 4 ? TB_EIGHTS_AT_ONCE / 2 : TB_EIGHTS_AT_ONCE;
+    const uint32_t step = at_once * b->threads, whole = count / step * step;
+    for (uint32_t first = b->thread; first < whole; first += step) {
+        uint32_t found[TB_EIGHTS_AT_ONCE];
+        TB_UNROLL
+        for (uint32_t u = 0; u < at_once; u++) {
+            const uint64_t at = (uint64_t)8 * width * (first + u * b->threads);
+            found[u] = tb_eight_changed(s->base + at, s->bytes + at, width);
+        }
+        TB_UNROLL
+        for (uint32_t u = 0; u < at_once; u++)
+            eights[first + u * b->threads] = (uint8_t)found[u];
+    }
+    return whole;
+}
+
 TB_DEVICE void tb_section_changed(const struct tb_block *b, struct tb_encode_shared *sh,
                                   const struct tb_section *s)
 {
     uint8_t *eights = (uint8_t *)sh->changed;
     const uint32_t whole = s->count / 8, all = (s->count + 31) / 32 * 4;
-    for (uint32_t i = b->thread; i < all; i += b->threads) {
+    const uint32_t done = s->width == 2   ? tb_eights_changed(b, eights, s, 2, whole)
+                          : s->width == 4 ? tb_eights_changed(b, eights, s, 4, whole)
+                                          : tb_eights_changed(b, eights, s, 1, whole);
+    for (uint32_t i = done + b->thread; i < all; i += b->threads) {
         const uint64_t at = (uint64_t)8 * s->width * i;
         eights[i] = (uint8_t)(i < whole ? tb_eight_changed(s->base + at, s->bytes + at, s->width)
                                         : tb_rest_changed(s, 8 * i));
@@ -447,11 +513,27 @@ TB_DEVICE int tb_plans_place(const struct tb_block *b, struct tb_encode_shared *
     return tb_bits_reserve(b, sh, o, end);
 }
 
+/* Puts class c's changes into scratch, and plans how they are coded. */
+TB_DEVICE void tb_class_plan(const struct tb_team *t, struct tb_encode_shared *sh,
+                             struct tb_sparse_scratch *scratch, const struct tb_section *s, uint32_t all,
+                             uint32_t c)
+{
+    struct tb_plan p;
+    p.count = sh->counts[c];
+    p.first = p.odd = 0;
+    for (uint32_t i = 0; i < c; i++)
+        p.first += sh->counts[i];
+    if (sh->classes > 1) tb_class_sort(t->b, scratch, s, &p, all, c);
+    tb_plan_class(t, scratch, &p, s->width);
+    if (t->member == 0) sh->plans[c] = p;
+}
+
 TB_DEVICE int tb_section_encode(const struct tb_block *b, struct tb_encode_shared *sh,
                                 const struct tb_bits_out *o, struct tb_sparse_scratch *scratch,
                                 const struct tb_section *s)
 {
-    const uint32_t warps = b->threads / tb_lanes(b);
+    const struct tb_team team = tb_team_of(b, sh->classes > 1 ? 0 : sh->sums);
+    const uint32_t first = sh->classes > 1 ? tb_warp(b) : 0, step = b->threads / tb_lanes(b);
     tb_section_changed(b, sh, s);
     const uint32_t all = tb_section_list(b, sh, scratch, s);
     if (sh->classes > 1)
@@ -460,21 +542,12 @@ TB_DEVICE int tb_section_encode(const struct tb_block *b, struct tb_encode_share
         sh->counts[0] = all;
     if (b->thread == 0) sh->seen += all;
     tb_block_sync(b);
-    for (uint32_t c = tb_warp(b); c < sh->classes; c += warps) {
-        struct tb_plan p;
-        p.count = sh->counts[c];
-        p.first = p.odd = 0;
-        for (uint32_t i = 0; i < c; i++)
-            p.first += sh->counts[i];
-        if (sh->classes > 1) tb_class_sort(b, scratch, s, &p, all, c);
-        tb_plan_class(b, scratch, &p, s->width);
-        tb_warp_sync(b);
-        if (tb_lane(b) == 0) sh->plans[c] = p;
-    }
+    for (uint32_t c = first; c < sh->classes; c += step)
+        tb_class_plan(&team, sh, scratch, s, all, c);
     tb_block_sync(b);
     if (!tb_plans_place(b, sh, o)) return 0;
-    for (uint32_t c = tb_warp(b); c < sh->classes; c += warps)
-        tb_class_put(b, o, scratch, &sh->plans[c], s->width);
+    for (uint32_t c = first; c < sh->classes; c += step)
+        tb_class_put(&team, o, scratch, &sh->plans[c], s->width);
     tb_block_sync(b); /* before it is written again */
     return 1;
 }

@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #define TB_KERNEL_THREADS     256u /* of a block */
-#define TB_KERNEL_WARPS_MAX   32u
 #define TB_KERNEL_DIGEST_MIN  241u /* fewer bytes are digested in another way, by the host */
 #define TB_KERNEL_CLASSES_MAX 16u
 #define TB_KERNEL_SECTION     65536u /* elements */

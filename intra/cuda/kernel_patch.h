@@ -4,31 +4,28 @@
  *
  * Of each section first one warp reads the codes. Where a code begins is known when the one before
  * it is read; so each lane begins somewhere, and again where the lane before it has ended, until no
- * lane's beginning moves. Rice codes fall in step after a few, so twice is mostly enough. What was
- * read is a mark for each changed member of a class, at its rank. Then all threads look which of
- * their elements are marked. */
+ * lane's beginning moves. Rice codes fall in step after a few, so twice is mostly enough. They say
+ * ranks in classes. Then all threads find which of the elements have them: a warp knows
+ * which ranks its elements have, so its lanes take one change each. */
 #ifndef TB_INTRA_KERNEL_PATCH_H
 #define TB_INTRA_KERNEL_PATCH_H
 
 #include "intra/cuda/kernel_sparse.h"
 
-/* Each class begins in a word of its own. */
-#define TB_MARK_WORDS (TB_KERNEL_SECTION / 32u + TB_KERNEL_CLASSES_MAX)
-
 struct tb_class_found {
     uint32_t count;  /* of changes */
     uint32_t behind; /* members up to the last change, it included */
-    uint32_t word;   /* of marks */
+    uint32_t first;  /* of its changes in scratch */
     uint32_t signs;  /* bits of the form */
-    uint32_t first;  /* amount in scratch, if */
-    uint32_t odd;    /* some are neither 1 nor -1 */
+    uint32_t odd;    /* of them: neither 1 nor -1 */
 };
 
 struct tb_patch_shared {
-    uint32_t marks[TB_MARK_WORDS + 1];
-    uint16_t before[TB_MARK_WORDS]; /* changes of the class in the words before; of words with marks */
     struct tb_ranks_shared ranks;
     struct tb_class_found found[TB_KERNEL_CLASSES_MAX];
+    /* Which changes of each class a warp's elements have. */
+    uint32_t from[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
+    uint32_t upto[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];
     uint8_t bounds[TB_KERNEL_CLASSES_MAX];
     uint32_t classes, kind;
     uint32_t bad;
@@ -105,29 +102,20 @@ TB_DEVICE uint32_t tb_code_amount(const struct tb_bits_in *r, uint32_t k, uint32
 
 /* ---- a list of codes, by one warp ---- */
 
-/* What its numbers are. */
-enum tb_list_of {
-    TB_LIST_MARKS,  /* gaps between members */
-    TB_LIST_PLACES, /* gaps between changes */
-    TB_LIST_AMOUNTS
-};
-
 struct tb_list {
     uint32_t count, k;
     uint32_t short_gaps; /* a damaged gap of more than 16 bits loses the upper ones */
     uint32_t room;       /* places */
-    uint32_t word;       /* of marks */
     uint32_t width;      /* of elements */
     uint16_t *places;
-    uint32_t *amounts;
+    uint32_t *amounts; /* of the places; NULL: the places are read */
 };
 
 #define TB_BEHIND_MAX (2 * TB_KERNEL_SECTION) /* more is as bad */
 
-TB_DEVICE uint32_t tb_list_number(const struct tb_bits_in *r, const struct tb_list *l, enum tb_list_of of,
-                                  uint32_t *at)
+TB_DEVICE uint32_t tb_list_number(const struct tb_bits_in *r, const struct tb_list *l, uint32_t *at)
 {
-    if (of == TB_LIST_AMOUNTS) return tb_code_amount(r, l->k, l->width, at);
+    if (l->amounts != 0) return tb_code_amount(r, l->k, l->width, at);
     const uint32_t gap = tb_code_gap(r, l->k, at);
     return l->short_gaps ? gap & 0xffff : gap;
 }
@@ -138,15 +126,14 @@ struct tb_part {
     uint32_t count, steps;
 };
 
-TB_DEVICE void tb_part_walk(const struct tb_bits_in *r, const struct tb_list *l, enum tb_list_of of,
-                            struct tb_part *p)
+TB_DEVICE void tb_part_walk(const struct tb_bits_in *r, const struct tb_list *l, struct tb_part *p)
 {
     uint32_t at = p->begin, count = 0, steps = 0;
     while (at < p->limit) {
-        const uint32_t number = tb_list_number(r, l, of, &at);
+        const uint32_t number = tb_list_number(r, l, &at);
         count++;
-        if (of != TB_LIST_AMOUNTS) steps += number + 1;
-        if (of != TB_LIST_AMOUNTS && steps > TB_BEHIND_MAX) steps = TB_BEHIND_MAX;
+        if (l->amounts == 0) steps += number + 1;
+        if (l->amounts == 0 && steps > TB_BEHIND_MAX) steps = TB_BEHIND_MAX;
     }
     p->end = at;
     p->count = count;
@@ -155,17 +142,17 @@ TB_DEVICE void tb_part_walk(const struct tb_bits_in *r, const struct tb_list *l,
 
 /* As if each began where the one before it ends. */
 TB_DEVICE void tb_parts_join(const struct tb_block *b, const struct tb_bits_in *r, const struct tb_list *l,
-                             enum tb_list_of of, struct tb_part *p)
+                             struct tb_part *p)
 {
     const uint32_t lane = tb_lane(b);
-    tb_part_walk(r, l, of, p);
+    tb_part_walk(r, l, p);
     for (;;) {
         const uint32_t before = tb_warp_from(b, p->end, lane == 0 ? 0 : lane - 1);
         const int moves = lane > 0 && before != p->begin;
         if (tb_warp_vote(b, moves) == 0) return;
         if (!moves) continue;
         p->begin = before;
-        tb_part_walk(r, l, of, p);
+        tb_part_walk(r, l, p);
     }
 }
 
@@ -173,27 +160,20 @@ struct tb_list_at {
     uint32_t done, behind; /* numbers; places up to the last, it included */
 };
 
-/* The numbers of a part, at most `count`, from number `i` on. 0: one leads too far. */
-TB_DEVICE int tb_part_take(const struct tb_bits_in *r, struct tb_patch_shared *sh, const struct tb_list *l,
-                           enum tb_list_of of, struct tb_part *p, uint32_t count, struct tb_list_at *at)
+/* The first `count` numbers of a part. 0: one leads too far. */
+TB_DEVICE int tb_part_take(const struct tb_bits_in *r, const struct tb_list *l, struct tb_part *p,
+                           uint32_t count, struct tb_list_at *at)
 {
     uint32_t bit = p->begin;
     for (uint32_t end = at->done + count; at->done < end; at->done++) {
-        const uint32_t number = tb_list_number(r, l, of, &bit);
-        if (of == TB_LIST_AMOUNTS) {
+        const uint32_t number = tb_list_number(r, l, &bit);
+        if (l->amounts != 0) {
             l->amounts[l->places[at->done]] = number + 2;
             continue;
         }
-        const uint32_t before = at->behind;
         at->behind += number + 1;
-        if (at->behind > l->room || at->behind <= before) return 0;
-        if (of == TB_LIST_PLACES) {
-            l->places[at->done] = (uint16_t)(at->behind - 1);
-            continue;
-        }
-        const uint32_t word = (at->behind - 1) / 32;
-        if (before == 0 || (before - 1) / 32 != word) sh->before[l->word + word] = (uint16_t)at->done;
-        tb_or32(&sh->marks[l->word + word], 1u << (at->behind - 1) % 32);
+        if (at->behind > l->room) return 0;
+        l->places[at->done] = (uint16_t)(at->behind - 1);
     }
     p->end = bit;
     return 1;
@@ -201,8 +181,7 @@ TB_DEVICE int tb_part_take(const struct tb_bits_in *r, struct tb_patch_shared *s
 
 /* All lanes of the warp. The places up to the last one, it included; 0: damaged. Of amounts, not
  * 0. */
-TB_DEVICE uint32_t tb_list_read(const struct tb_block *b, struct tb_patch_shared *sh, struct tb_bits_in *r,
-                                const struct tb_list *l, enum tb_list_of of)
+TB_DEVICE uint32_t tb_list_read(const struct tb_block *b, struct tb_bits_in *r, const struct tb_list *l)
 {
     const uint32_t lane = tb_lane(b), lanes = tb_lanes(b);
     struct tb_list_at at;
@@ -212,14 +191,14 @@ TB_DEVICE uint32_t tb_list_read(const struct tb_block *b, struct tb_patch_shared
         struct tb_part p;
         p.begin = r->at + lane * each;
         p.limit = p.begin + each;
-        tb_parts_join(b, r, l, of, &p);
+        tb_parts_join(b, r, l, &p);
         const uint32_t counts = tb_warp_upto(b, p.count), steps = tb_warp_upto(b, p.steps);
         const uint32_t before = counts - p.count;
         struct tb_list_at mine;
         mine.done = at.done + before;
         mine.behind = at.behind + steps - p.steps;
         const uint32_t take = before >= left ? 0 : p.count < left - before ? p.count : left - before;
-        const int fine = take == 0 || tb_part_take(r, sh, l, of, &p, take, &mine);
+        const int fine = take == 0 || tb_part_take(r, l, &p, take, &mine);
         if (tb_warp_vote(b, !fine) != 0) return 0;
         /* The last lane that took some; the first one takes some always. */
         const uint32_t takers = tb_warp_vote(b, take > 0), last = tb_bit_length(takers) - 1;
@@ -228,37 +207,34 @@ TB_DEVICE uint32_t tb_list_read(const struct tb_block *b, struct tb_patch_shared
         r->at = tb_warp_from(b, p.end, last);
     }
     tb_warp_sync(b);
-    return of == TB_LIST_AMOUNTS ? 1 : at.behind;
+    return l->amounts != 0 ? 1 : at.behind;
 }
 
 /* ---- a section's codes, by one warp ---- */
 
-/* Those that are neither 1 nor -1. 0: damaged. */
-TB_DEVICE int tb_odd_read(const struct tb_block *b, struct tb_patch_shared *sh, struct tb_bits_in *r,
-                          struct tb_sparse_scratch *scratch, const struct tb_section *s,
-                          struct tb_class_found *f)
+/* The amounts of those that are neither 1 nor -1: `odd` of the `count` changes whose amounts are
+ * `amounts`. The bit behind them; 0: damaged. */
+TB_DEVICE_APART uint32_t tb_odd_read(struct tb_block b, struct tb_bits_in r, uint32_t odd, uint32_t count,
+                                     uint32_t width, uint16_t *places, uint32_t *amounts)
 {
+    for (uint32_t i = tb_lane(&b); i < count; i += tb_lanes(&b))
+        amounts[i] = 1;
     struct tb_list l;
-    l.count = tb_bits_get_count(r);
-    f->odd = l.count > 0;
-    if (l.count == 0) return 1;
-    if (l.count > f->count) return 0;
-    for (uint32_t i = tb_lane(b); i < f->count; i += tb_lanes(b))
-        scratch->differences[f->first + i] = 1;
-    l.k = tb_bits_get(r, TB_FORM_GAP_K_BITS);
+    l.count = odd;
+    l.k = tb_bits_get(&r, TB_FORM_GAP_K_BITS);
     l.short_gaps = 1;
-    l.room = f->count;
-    l.word = 0;
-    l.width = s->width;
-    l.places = scratch->odd;
-    l.amounts = scratch->differences + f->first;
-    if (tb_list_read(b, sh, r, &l, TB_LIST_PLACES) == 0) return 0;
-    l.k = tb_bits_get(r, TB_FORM_AMOUNT_K_BITS);
-    return tb_list_read(b, sh, r, &l, TB_LIST_AMOUNTS) != 0;
+    l.room = count;
+    l.width = width;
+    l.places = places;
+    l.amounts = 0;
+    if (tb_list_read(&b, &r, &l) == 0) return 0;
+    l.k = tb_bits_get(&r, TB_FORM_AMOUNT_K_BITS);
+    l.amounts = amounts;
+    return tb_list_read(&b, &r, &l) != 0 ? r.at : 0;
 }
 
 /* 0: damaged. */
-TB_DEVICE int tb_class_read(const struct tb_block *b, struct tb_patch_shared *sh, struct tb_bits_in *r,
+TB_DEVICE int tb_class_read(const struct tb_block *b, const struct tb_patch_shared *sh, struct tb_bits_in *r,
                             struct tb_sparse_scratch *scratch, const struct tb_section *s,
                             struct tb_class_found *f)
 {
@@ -270,17 +246,19 @@ TB_DEVICE int tb_class_read(const struct tb_block *b, struct tb_patch_shared *sh
     l.count = f->count;
     l.k = tb_bits_get(r, TB_FORM_GAP_K_BITS);
     l.short_gaps = sh->classes > 1;
-    l.room = 32 * (TB_MARK_WORDS - f->word);
-    l.room = l.room < s->count ? l.room : s->count;
-    l.word = f->word;
+    l.room = s->count;
     l.width = s->width;
-    l.places = 0;
+    l.places = scratch->places + f->first;
     l.amounts = 0;
-    f->behind = tb_list_read(b, sh, r, &l, TB_LIST_MARKS);
+    f->behind = tb_list_read(b, r, &l);
     if (f->behind == 0) return 0;
     f->signs = r->at;
     r->at += f->count;
-    return tb_odd_read(b, sh, r, scratch, s, f);
+    f->odd = tb_bits_get_count(r);
+    if (f->odd == 0) return 1;
+    if (f->odd > f->count) return 0;
+    r->at = tb_odd_read(*b, *r, f->odd, f->count, s->width, scratch->odd, scratch->differences + f->first);
+    return r->at != 0;
 }
 
 /* 0: damaged. */
@@ -288,12 +266,11 @@ TB_DEVICE int tb_section_read(const struct tb_block *b, struct tb_patch_shared *
                               struct tb_sparse_scratch *scratch, const struct tb_section *s)
 {
     struct tb_class_found f;
-    f.first = f.word = 0;
+    f.first = 0;
     for (uint32_t c = 0; c < sh->classes; c++) {
-        if (f.word >= TB_MARK_WORDS || !tb_class_read(b, sh, r, scratch, s, &f)) return 0;
+        if (!tb_class_read(b, sh, r, scratch, s, &f)) return 0;
         if (tb_lane(b) == 0) sh->found[c] = f;
         f.first += f.count;
-        f.word += (f.behind + 31) / 32;
     }
     return r->at <= 8 * r->end;
 }
@@ -317,50 +294,79 @@ TB_DEVICE void tb_change_apply(const struct tb_patch_to *to, const struct tb_sec
     tb_element_store(to->elements, s->width, element, negative ? was - amount : was + amount);
 }
 
-/* Ranks are places. */
-TB_DEVICE void tb_section_apply_plain(const struct tb_block *b, const struct tb_patch_shared *sh,
-                                      const struct tb_section *s, const struct tb_patch_to *to)
+/* How many of the class's changes have ranks below `rank`. */
+TB_DEVICE uint32_t tb_changes_below(const struct tb_patch_to *to, const struct tb_class_found *f,
+                                    uint32_t rank)
 {
-    const struct tb_class_found f = sh->found[0];
-    for (uint32_t w = b->thread; 32 * w < f.behind; w += b->threads) {
-        uint32_t index = sh->before[w];
-        for (uint32_t left = sh->marks[w]; left != 0; left &= left - 1, index++)
-            tb_change_apply(to, s, &f, 32 * w + tb_lowest_bit32(left), index);
+    uint32_t low = 0, high = f->count;
+    if (rank >= f->behind) return f->count;
+    while (low < high) {
+        const uint32_t middle = (low + high) / 2;
+        if (to->scratch->places[f->first + middle] < rank)
+            low = middle + 1;
+        else
+            high = middle;
     }
+    return low;
 }
 
-/* The marked ones of the group's members of class c. */
-TB_DEVICE void tb_group_apply(const struct tb_block *b, const struct tb_patch_shared *sh,
-                              const struct tb_section *s, const struct tb_patch_to *to, uint32_t element,
-                              uint32_t c)
+/* Those of the warp's tile. How many. */
+TB_DEVICE uint32_t tb_warp_changes(const struct tb_block *b, struct tb_patch_shared *sh,
+                                   const struct tb_patch_to *to)
 {
+    const uint32_t warp = tb_warp(b);
+    for (uint32_t i = tb_lane(b); i < 2 * sh->classes; i += tb_lanes(b)) {
+        const uint32_t c = i / 2, start = sh->ranks.start[warp][c];
+        if (i % 2 == 0)
+            sh->from[warp][c] = tb_changes_below(to, &sh->found[c], start);
+        else
+            sh->upto[warp][c] = tb_changes_below(to, &sh->found[c], start + sh->ranks.count[warp][c]);
+    }
+    tb_warp_sync(b);
+    uint32_t all = 0;
+    for (uint32_t c = 0; c < sh->classes; c++)
+        all += sh->upto[warp][c] - sh->from[warp][c];
+    return all;
+}
+
+/* Number i of the warp's changes. */
+TB_DEVICE void tb_warp_change(const struct tb_block *b, const struct tb_patch_shared *sh,
+                              const struct tb_section *s, const struct tb_patch_to *to, uint32_t first,
+                              uint32_t i)
+{
+    const uint32_t warp = tb_warp(b), lanes = tb_lanes(b);
+    uint32_t c = 0;
+    for (; i >= sh->upto[warp][c] - sh->from[warp][c]; c++)
+        i -= sh->upto[warp][c] - sh->from[warp][c];
     const struct tb_class_found *f = &sh->found[c];
-    const uint32_t members = sh->ranks.members[c][b->thread], rank = tb_group_rank(b, &sh->ranks, c);
-    if (rank >= f->behind || members == 0) return;
-    const uint32_t first = 32 * f->word + rank, word = first / 32;
-    const uint32_t all = tb_count_bits32(members), left = f->behind - rank, count = all < left ? all : left;
-    uint32_t marked = tb_funnel(sh->marks[word], sh->marks[word + 1], first % 32) & tb_low_bits(count);
-    for (; marked != 0; marked &= marked - 1) {
-        const uint32_t i = tb_lowest_bit32(marked), at = first + i;
-        const uint32_t index =
-            sh->before[at / 32] + tb_count_bits32(sh->marks[at / 32] & ((1u << at % 32) - 1));
-        tb_change_apply(to, s, f, element + tb_bit_at(members, i), index);
+    const uint32_t index = sh->from[warp][c] + i;
+    const uint32_t rank = to->scratch->places[f->first + index] - sh->ranks.start[warp][c];
+    /* The last lane before which there are no more members than that. */
+    const uint32_t *before = sh->ranks.before[c / 2] + warp * lanes, shift = 16 * (c % 2);
+    uint32_t low = 0, high = lanes;
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        if ((before[middle] >> shift & 0xffff) <= rank)
+            low = middle;
+        else
+            high = middle;
     }
+    const uint32_t at =
+        tb_bit_at(sh->ranks.members[c][warp * lanes + low], rank - (before[low] >> shift & 0xffff));
+    tb_change_apply(to, s, f, first + TB_GROUP * low + at, index);
 }
 
-/* 0: a change is behind the last member. */
-TB_DEVICE int tb_section_apply(const struct tb_block *b, struct tb_patch_shared *sh,
-                               const struct tb_section *s, const struct tb_patch_to *to)
+/* All classes, tile by tile. 0: a change is behind the last member. */
+TB_DEVICE int tb_section_apply_classes(const struct tb_block *b, struct tb_patch_shared *sh,
+                                       const struct tb_section *s, const struct tb_patch_to *to)
 {
-    if (sh->classes == 1) {
-        tb_section_apply_plain(b, sh, s, to);
-        return 1;
-    }
     tb_ranks_begin(b, &sh->ranks);
     for (uint32_t tile = 0; tile * tb_tile_elements(b) < s->count; tile++) {
-        const uint32_t first = tb_group_look(b, &sh->ranks, s, sh->bounds, sh->classes, tile);
-        for (uint32_t c = 0; c < sh->classes; c++)
-            tb_group_apply(b, sh, s, to, first, c);
+        const uint32_t mine = tb_group_look(b, &sh->ranks, s, sh->bounds, sh->classes, tile);
+        const uint32_t first = mine - TB_GROUP * tb_lane(b), all = tb_warp_changes(b, sh, to);
+        for (uint32_t i = tb_lane(b); i < all; i += tb_lanes(b))
+            tb_warp_change(b, sh, s, to, first, i);
+        tb_warp_sync(b); /* others have read of this lane's group */
     }
     int fine = 1;
     for (uint32_t c = 0; c < sh->classes; c++)
@@ -368,14 +374,22 @@ TB_DEVICE int tb_section_apply(const struct tb_block *b, struct tb_patch_shared 
     return fine;
 }
 
+/* Where all are of one class, ranks are places. */
+TB_DEVICE int tb_section_apply(const struct tb_block *b, struct tb_patch_shared *sh,
+                               const struct tb_section *s, const struct tb_patch_to *to)
+{
+    if (sh->classes > 1) return tb_section_apply_classes(b, sh, s, to);
+    const struct tb_class_found f = sh->found[0];
+    for (uint32_t i = b->thread; i < f.count; i += b->threads)
+        tb_change_apply(to, s, &f, to->scratch->places[i], i);
+    return 1;
+}
+
 /* 0: damaged; the same for all threads. */
 TB_DEVICE int tb_section_patch(const struct tb_block *b, struct tb_patch_shared *sh,
                                struct tb_sparse_scratch *scratch, const struct tb_section *s,
                                uint8_t *elements, struct tb_bits_in *r)
 {
-    for (uint32_t i = b->thread; i <= TB_MARK_WORDS; i += b->threads)
-        sh->marks[i] = 0;
-    tb_block_sync(b);
     if (tb_warp(b) == 0) {
         const int read = tb_section_read(b, sh, r, scratch, s);
         if (b->thread == 0) sh->bad = !read;

@@ -71,9 +71,9 @@ TB_DEVICE void tb_keys_of_2(const uint8_t *at, uint32_t shift, uint32_t mask, st
         const struct tb_quad low = tb_load128(at + 32 * h), high = tb_load128(at + 32 * h + 16);
         TB_UNROLL
         for (uint32_t i = 0; i < 4; i++) {
-            const uint32_t x = low.words[i] >> shift & mask, y = high.words[i] >> shift & mask;
-            k->pairs[8 * h + 2 * i] = tb_low_halves(x, y) | TB_KEYS_ABOVE;
-            k->pairs[8 * h + 2 * i + 1] = tb_high_halves(x, y) | TB_KEYS_ABOVE;
+            const uint32_t x = low.words[i], y = high.words[i];
+            k->pairs[8 * h + 2 * i] = (tb_low_halves(x, y) >> shift & mask) | TB_KEYS_ABOVE;
+            k->pairs[8 * h + 2 * i + 1] = (tb_high_halves(x, y) >> shift & mask) | TB_KEYS_ABOVE;
         }
     }
 }
@@ -173,14 +173,15 @@ TB_DEVICE uint32_t tb_bit_at(uint32_t mask, uint32_t rank)
     return at;
 }
 
-/* What threads know of their groups of a tile, and of what stands before them. A loop over classes
- * finds it here: in registers, each turn of it would be code of its own. */
+/* Threads note here their groups of a tile, and how many members stand before them. A loop over
+ * classes finds it here. In registers, each turn of the loop would be code of its own. */
 struct tb_ranks_shared {
-    uint32_t members[TB_KERNEL_CLASSES_MAX][TB_KERNEL_THREADS];  /* masks */
-    uint32_t before[TB_CLASS_PAIRS][TB_KERNEL_THREADS];          /* in the warp, 16 bits each */
-    uint32_t counts[2][TB_KERNEL_WARPS_MAX][TB_CLASS_PAIRS];     /* of a warp's tile, likewise */
-    uint32_t behind[TB_KERNEL_WARPS_MAX][TB_KERNEL_CLASSES_MAX]; /* of tiles before; each warp has its own */
-    uint32_t start[TB_KERNEL_WARPS_MAX][TB_KERNEL_CLASSES_MAX];  /* of all before the warp */
+    uint32_t members[TB_KERNEL_CLASSES_MAX][TB_KERNEL_THREADS]; /* masks */
+    uint32_t before[TB_CLASS_PAIRS][TB_KERNEL_THREADS];         /* in the warp, 16 bits each */
+    uint32_t counts[2][TB_WARPS_MAX][TB_CLASS_PAIRS];           /* of a warp's tile, likewise */
+    uint32_t behind[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];       /* of tiles before, for each */
+    uint32_t start[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];        /* of all before the warp */
+    uint32_t count[TB_WARPS_MAX][TB_KERNEL_CLASSES_MAX];        /* of the warp's tile */
 };
 
 TB_DEVICE uint32_t tb_tile_elements(const struct tb_block *b)
@@ -238,6 +239,7 @@ TB_DEVICE void tb_group_ranks(const struct tb_block *b, struct tb_ranks_shared *
         }
         sh->start[warp][c] = sh->behind[warp][c] + before;
         sh->behind[warp][c] += all;
+        sh->count[warp][c] = counts[warp][c / 2] >> 16 * (c % 2) & 0xffff;
     }
     tb_warp_sync(b);
 }
@@ -248,7 +250,9 @@ TB_DEVICE uint32_t tb_group_look(const struct tb_block *b, struct tb_ranks_share
                                  uint32_t tile)
 {
     const uint32_t first = tile * tb_tile_elements(b) + TB_GROUP * b->thread;
+    const uint32_t next = first + tb_tile_elements(b);
     uint32_t counts[TB_CLASS_PAIRS];
+    if (next < s->count) tb_prefetch(s->base + (uint64_t)s->width * next);
     tb_group_members(b, sh, s, bounds, classes, first, counts);
     tb_group_ranks(b, sh, classes, tile, counts);
     return first;

@@ -8,13 +8,15 @@
 #include <stdint.h>
 #include <string.h>
 
-#define TB_DEVICE static inline __attribute__((unused))
+#define TB_DEVICE       static inline __attribute__((unused))
+#define TB_DEVICE_APART static __attribute__((unused))
 #define TB_UNROLL
 #define TB_DEVICE_TABLE static const
 
 #define TB_C_LANES_MAX  32u
+#define TB_WARPS_MAX    16u
 
-/* What lanes show each other. */
+/* A number that each lane shows the others. */
 struct tb_c_warp {
     pthread_barrier_t barrier;
     uint32_t shown[TB_C_LANES_MAX];

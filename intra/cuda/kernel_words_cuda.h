@@ -6,13 +6,17 @@
 #include <stdint.h>
 
 #define TB_DEVICE static __device__ __forceinline__
-#define TB_UNROLL _Pragma("unroll")
+/* Seldom called: code of its own, which takes no registers from its callers. */
+#define TB_DEVICE_APART static __device__ __noinline__
+#define TB_UNROLL       _Pragma("unroll")
 /* Not __constant__: threads side by side read words side by side, which that memory gives
  * one after the other. */
 #define TB_DEVICE_TABLE static __device__ const
 
 /* Of TB_KERNEL_THREADS threads; a warp of 32 lanes goes in step, and is told of what its lanes
  * hold without a barrier. All lanes of a warp call each tb_warp_ function. */
+#define TB_WARPS_MAX 8u
+
 struct tb_block {
     uint32_t thread, threads;
 };
@@ -39,7 +43,7 @@ TB_DEVICE uint32_t tb_warp(const struct tb_block *b)
     return b->thread / 32;
 }
 
-/* What lanes stored before it, all of them see behind it. */
+/* All lanes see behind it each store that one of them made before it. */
 TB_DEVICE void tb_warp_sync(const struct tb_block *b)
 {
     (void)b;
@@ -53,7 +57,7 @@ TB_DEVICE uint32_t tb_warp_vote(const struct tb_block *b, int mine)
     return __ballot_sync(0xffffffffu, mine);
 }
 
-/* What lane `lane` gave, which may be another one for each. */
+/* The number that lane `lane` gave; each may ask another lane. */
 TB_DEVICE uint32_t tb_warp_from(const struct tb_block *b, uint32_t mine, uint32_t lane)
 {
     (void)b;

@@ -8,6 +8,16 @@
 #include "intra/cuda/kernel_move.h"
 #include "intra/cuda/kernel_patch.h"
 
+/* Of encode and patch on a multiprocessor: as many as take no registers from each other. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define TB_BLOCKS 3
+#else
+#define TB_BLOCKS 2
+#endif
+
+static_assert(TB_KERNEL_THREADS == 32 * TB_WARPS_MAX, "a block of whole warps");
+static_assert(sizeof(struct tb_sparse_scratch) == TB_KERNEL_SCRATCH_BYTES, "what hosts allocate a block");
+
 extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
     tb_digest(const struct tb_digest_job *jobs, uint32_t count)
 {
@@ -26,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS)
         tb_kernel_blake3(&b, &shared, &jobs[i]);
 }
 
-extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS, TB_BLOCKS)
     tb_encode(struct tb_encode_job *jobs, uint32_t count, struct tb_sparse_scratch *scratch)
 {
     __shared__ struct tb_encode_shared shared;
@@ -35,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS, 3)
         tb_kernel_encode(&b, &shared, &scratch[blockIdx.x], &jobs[i]);
 }
 
-extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS, 3)
+extern "C" __global__ void __launch_bounds__(TB_KERNEL_THREADS, TB_BLOCKS)
     tb_patch(struct tb_patch_job *jobs, uint32_t count, struct tb_sparse_scratch *scratch)
 {
     __shared__ struct tb_patch_shared shared;

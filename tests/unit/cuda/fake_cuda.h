@@ -79,6 +79,8 @@ struct fake_cuda_counts { /* that stand now */
     uint64_t down_bytes;      /* copied from devices to the host, since open */
 };
 struct fake_cuda_counts fake_cuda_counts(void);
+/* Of the last launch of a kernel. A multiprocessor works on two at a time. */
+uint32_t fake_cuda_blocks(void);
 
 /* The calls in order: c0 is a copy (some in a row are one) on the first stream made since the trace
  * was cleared, e0 an event recorded there, w0 it was waited for, s0 the stream was, k0 a kernel, f0

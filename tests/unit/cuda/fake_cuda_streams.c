@@ -329,6 +329,8 @@ static void must_have_scratch(const void *scratch, unsigned blocks)
     (void)fake_cuda_bytes_of(scratch, (size_t)blocks * TB_KERNEL_SCRATCH_BYTES);
 }
 
+static uint32_t blocks_launched; /* under the lock */
+
 static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                          unsigned by, unsigned bz, unsigned shared, CUstream s,
                                          void **parameters, void **extra)
@@ -343,6 +345,7 @@ static CUresult CUDAAPI e_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy,
     l->count = *(uint32_t *)parameters[1];
     if (kernel == 1 || kernel == 2) must_have_scratch(*(void **)parameters[2], gx);
     ask_op(s, (struct op){.run = kernel_runs[kernel], .arguments = l});
+    blocks_launched = gx;
     fake_cuda_trace_add("k%d", s->number);
     return fake_cuda_end(CUDA_SUCCESS);
 }
@@ -376,6 +379,14 @@ void fake_cuda_stream_entries(struct tb_cuda_driver *d)
     d->module_function = e_cuModuleGetFunction;
     d->launch = e_cuLaunchKernel;
     d->blocks_at_a_time = e_cuOccupancyMaxActiveBlocksPerMultiprocessor;
+}
+
+uint32_t fake_cuda_blocks(void)
+{
+    pthread_mutex_lock(&fake_cuda.lock);
+    const uint32_t blocks = blocks_launched;
+    pthread_mutex_unlock(&fake_cuda.lock);
+    return blocks;
 }
 
 bool fake_cuda_idle(void)

@@ -2,8 +2,8 @@
  * cores: how chunks differ from what stands there, what they would be there, and what they are
  * when they were written.
  *
- * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c intra/cuda/cuda_proofs.c
- * Covers: intra/coalesce.c */
+ * Covers: intra/cuda/cuda_kernels.c intra/cuda/cuda_proofs.c intra/coalesce.c
+ * Covers: intra/cuda/cuda_patch.c intra/cuda/cuda_encode.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +65,7 @@ static void world_open(struct world *w)
 {
     memset(w, 0, sizeof *w);
     fake_cuda_open();
+    fake_cuda_set_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 2);
     tb_cuda_replace_image(FAKE_CUDA_IMAGE);
     CHECK_OK(tb_gpu_open(&w->gpu, (char[TB_GPU_WHY_BYTES]){""}));
     shard_open(&w->shard, w->gpu, &fake_device, SHARD_SMALL);
@@ -267,6 +268,21 @@ static void proven_deltas_wait_near_the_device(void **state)
     }
 }
 
+/* More than that would begin when the first have ended, and most of the device would wait. */
+static void no_more_blocks_are_launched_than_fit(void **state)
+{
+    (void)state;
+    struct world w;
+    world_open(&w);
+    struct tb_gpu_new_delta *list = new_deltas_of(&w);
+    CHECK_OK(tb_gpu_encode(w.shard.memory, list, w.count));
+    assert_int_equal(fake_cuda_blocks(), 4);
+    CHECK_OK(tb_gpu_encode(w.shard.memory, list, 1));
+    assert_int_equal(fake_cuda_blocks(), 1);
+    free(list);
+    world_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +290,7 @@ int main(void)
         cmocka_unit_test(only_deltas_are_proved),
         cmocka_unit_test(proven_deltas_wait_near_the_device),
         cmocka_unit_test(a_device_that_refuses_changes_nothing),
+        cmocka_unit_test(no_more_blocks_are_launched_than_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
