@@ -91,7 +91,7 @@ void tb_spare_drop_unwanted(struct tb_session *s)
     const struct tb_reserve *r = s->reserves;
     while (r != NULL) {
         const struct tb_name model = r->model;
-        const bool unwanted = r->kind == TB_RESERVE_STAGING && r->life != TB_RESERVE_ENDING;
+        const bool unwanted = r->kind == TB_RESERVE_STAGING && !tb_reserve_is_leaving(r->life);
         r = r->next;
         if (!unwanted || subscribed(s, &model)) continue;
         tb_reserve_drop(s, TB_RESERVE_STAGING, &model);

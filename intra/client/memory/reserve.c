@@ -105,7 +105,7 @@ static void turn(void *user, uint32_t piece, uint32_t slot)
 static bool is_like(const struct tb_reserve *r, const struct tb_reserve_wish *wish)
 {
     return r->kind == wish->kind && r->shard == wish->shard && tb_name_equal(&r->model, wish->model) &&
-           r->life != TB_RESERVE_ENDING;
+           !tb_reserve_is_leaving(r->life);
 }
 
 uint32_t tb_reserve_count(const struct tb_session *s, const struct tb_reserve_wish *wish)
@@ -244,7 +244,7 @@ void tb_reserve_drop_of(struct tb_session *s, const struct tb_registration *of)
     TB_ASSERT_LOCKED(s);
     struct tb_reserve *r = s->reserves;
     while (r != NULL) {
-        if (r->of != of || r->life == TB_RESERVE_ENDING) {
+        if (r->of != of || tb_reserve_is_leaving(r->life)) {
             r = r->next;
             continue;
         }
@@ -277,7 +277,7 @@ void tb_reserves_check(const struct tb_session *s)
     TB_ASSERT_LOCKED(s);
     for (const struct tb_reserve *r = s->reserves; r != NULL; r = r->next) {
         TB_ASSERT(r->session == s && r->kind < TB_RESERVE_KINDS);
-        TB_ASSERT(r->life < TB_RESERVE_DROPPED); /* such a row is in no list */
+        TB_ASSERT(r->life != TB_RESERVE_DROPPED); /* such a row is in no list */
         TB_ASSERT((r->pieces.memory.bytes == NULL) == (r->life == TB_RESERVE_REFUSED));
     }
 }

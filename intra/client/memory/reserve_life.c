@@ -43,3 +43,8 @@ void tb_reserve_step(enum tb_reserve_life *life, enum tb_reserve_event event)
     TB_ASSERT(next != TB_RESERVE_LIVES);
     *life = next;
 }
+
+bool tb_reserve_is_leaving(enum tb_reserve_life life)
+{
+    return life == TB_RESERVE_ENDING || life == TB_RESERVE_DROPPED || life == TB_RESERVE_FREE;
+}

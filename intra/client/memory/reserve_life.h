@@ -2,6 +2,8 @@
 #ifndef TB_INTRA_CLIENT_RESERVE_LIFE_H
 #define TB_INTRA_CLIENT_RESERVE_LIFE_H
 
+#include <stdbool.h>
+
 enum tb_reserve_life {
     TB_RESERVE_QUEUED,  /* asked for: its task stands in the crew's line */
     TB_RESERVE_FILLING, /* its task makes pages, or pins them */
@@ -26,5 +28,9 @@ enum tb_reserve_event {
 enum tb_reserve_life tb_reserve_after(enum tb_reserve_life life, enum tb_reserve_event event);
 /* Takes the step. The pair is legal: an assert says so. */
 void tb_reserve_step(enum tb_reserve_life *life, enum tb_reserve_event event);
+
+/* Another call has taken or dropped it, and removes its row: also while that call has not seen yet
+ * that the task has ended. */
+bool tb_reserve_is_leaving(enum tb_reserve_life life);
 
 #endif

@@ -65,10 +65,19 @@ static void an_illegal_step_ends_the_process(void **state)
             assert_int_equal(takes_step(life, event), expected[life][event] != NO);
 }
 
+/* The row stays in the list until the call that waits for the task has seen its end. */
+static void a_row_that_leaves_is_nobody_elses(void **state)
+{
+    (void)state;
+    for (int life = 0; life < LIVES; life++)
+        assert_int_equal(tb_reserve_is_leaving((enum tb_reserve_life)life), expected[life][LEAVES] == NO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_pair_has_its_row_or_is_refused),
+        cmocka_unit_test(a_row_that_leaves_is_nobody_elses),
         cmocka_unit_test(an_illegal_step_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
