@@ -63,6 +63,22 @@ void tb_huge_fill(int fd, uint64_t at, uint64_t bytes)
     }
 }
 
+void tb_huge_fill_mapped(void *map, uint64_t at, uint64_t bytes)
+{
+    TB_ASSERT(at + bytes >= at);
+    const uint64_t first = next_huge(at), end = (at + bytes) & ~(TB_HUGE_BYTES - 1);
+    if ((uintptr_t)map % TB_HUGE_BYTES != 0) return;
+    for (uint64_t from = first, step; from < end; from += step) {
+        step = end - from < PIECE_BYTES ? end - from : PIECE_BYTES;
+        if (!collapse((uint8_t *)map + from, step)) return;
+    }
+}
+
+void tb_huge_touch(void *map, uint64_t at, uint64_t bytes)
+{
+    (void)madvise((uint8_t *)map + at, bytes, MADV_POPULATE_WRITE);
+}
+
 void *tb_huge_map(int fd, uint64_t bytes)
 {
     uint8_t *room = bytes >= TB_HUGE_BYTES ? reserve(bytes) : NULL;

@@ -17,6 +17,13 @@
  * fallocate says whether there is. Signals wait for 64 MiB of it at most. */
 void tb_huge_fill(int fd, uint64_t at, uint64_t bytes);
 
+/* The same for the part of [at, at + bytes) of what tb_huge_map mapped, through that mapping: it
+ * works on a file that allows no other. Several threads may, each over its own part. */
+void tb_huge_fill_mapped(void *map, uint64_t at, uint64_t bytes);
+/* Makes the pages of [at, at + bytes) that are not there, and maps them: a later write meets no
+ * fault. Advice too (MADV_POPULATE_WRITE, Linux 5.14): fallocate says whether there is space. */
+void tb_huge_touch(void *map, uint64_t at, uint64_t bytes);
+
 /* The file's first bytes, shared and writable, mapped where its huge pages can be mapped
  * whole. MAP_FAILED, errno: as of mmap. Ends with munmap of as many bytes. Counts as a call of
  * the fault point `mmap`. */

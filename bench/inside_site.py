@@ -33,6 +33,69 @@ def publish_hold(bench):
             yield {"publish.hold": (done["hold_ns"] / 1e9, copied["seconds"])}
 
 
+FIRST_MIB = 1024
+PREPARED_S = 5          # from the registration to the first call that needs the memory
+STEADY_FROM = 3         # the first version that finds all memory made by earlier ones
+
+
+def one_site(lab, path):
+    """A site whose arena has room for the versions that two readers of a model hold at a time."""
+    site = lab.site("east", arena_mib=3 * sites.mib_of(path) + 512)
+    site.models["policy"] = dict(home="east", keep=1)
+    site.extra = {"session": {"lease_ms": 10000}}
+    site.start()
+    return site
+
+
+@measurement("publish.hold.first")
+def publish_hold_first(bench):
+    with harness.Lab() as lab:
+        path = bench.weights(FIRST_MIB * MIB)
+        site, number = one_site(lab, path), 0
+        for i in range(bench.rounds):
+            worker, run = sites.rank(lab, site, path, f"rank{i}")
+            worker.ok("prepare", model="policy", shard=0)
+            time.sleep(PREPARED_S)
+            holds = []
+            for _ in range(STEADY_FROM):
+                number += 1
+                done = sites.publish(worker, run, number)
+                harness.wait_for("east holds it", lambda: site.holds(done["uid"]), timeout_s=120)
+                holds.append(done["hold_ns"] / 1e9)
+            worker.kill()
+            yield {"publish.hold.first": (holds[0], holds[-1])}
+
+
+@measurement("stage.first")
+def stage_first(bench):
+    with harness.Lab() as lab:
+        path = bench.weights(FIRST_MIB * MIB)
+        site = one_site(lab, path)
+        rank, run = sites.rank(lab, site, path)
+        tensors = harness.safetensors_table(path)
+        number = 1
+        uid = sites.publish(rank, run, number)["uid"]
+        for i in range(bench.rounds):
+            reader = harness.Worker(lab, f"reader{i}", site, threads=0)
+            reader.send("register", tensors=tensors)
+            harness.expect("register", reader.receive(timeout_s=300)["status"], "ok")
+            reader.ok("subscribe", model="policy", group=f"group{i}", memory=0)
+            time.sleep(PREPARED_S)
+            seconds = []
+            for _ in range(STEADY_FROM):
+                harness.wait_for("east holds it", lambda: site.holds(uid), timeout_s=120)
+                start = time.monotonic()
+                reader.send("stage", uid=uid, timeout_ms=120000)
+                harness.expect("stage", reader.receive(timeout_s=150)["status"], "ok")
+                seconds.append(time.monotonic() - start)
+                reader.ok("activate", uid=uid)
+                reader.ok("release", uid=uid)
+                number += 1
+                uid = sites.publish(rank, run, number)["uid"]
+            reader.kill()
+            yield {"stage.first": (seconds[0], seconds[-1])}
+
+
 def spread_s(site, uid, workers):
     """Seconds until these workers, each on a host with a NIC of its own, have staged the version; what they staged is released again,
     and its memory stands for the next time."""

@@ -121,6 +121,10 @@ KEYS = (
     Key("publish.hold", "s", "<= 3.0",
         "hold of 1 GiB in shadow mode while the other site's gateway is gone; the rank's first two versions, whose shadows "
         "are made then, are not counted", "memcpy of 1 GiB, cold, on one core"),
+    Key("publish.hold.first", "s", "<= 2.0", "hold of a rank's first version, 1 GiB in shadow mode, that was registered and prepared (tb_publish_prepare) five seconds before",
+        "that of the same rank's third version"),
+    Key("stage.first", "s", "<= 2.0", "a worker's first stage, 1 GiB into host memory of a host that has the gateway, five seconds after its subscription",
+        "that of the same worker's third version"),
     Key("tensors.many", "s", "<= 1.1", "from the publish call until a worker of another host has switched to it, a version of 512 MiB in 100,000 "
         "tensors; mean of those that follow the first", "the same bytes as one tensor"),
     Key("tensors.many.in_place", "s", "<= 1.1", "the same of a version that is published in place, its 100,000 tensors one behind the other in a flat buffer", "the same bytes as one tensor"),

@@ -92,7 +92,7 @@ class _SessionOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("threads", c_uint32), ("gateway", c_char_p), ("name", c_char_p), ("host", c_char_p),
                 ("rack", c_char_p), ("ca", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("fabric_address", c_char_p),
                 ("pace_bytes_per_s", c_uint64), ("spot", c_uint32), ("open_timeout_ms", c_uint32),
-                ("no_verbs", c_uint32), ("protect", c_uint32)]
+                ("no_verbs", c_uint32), ("protect", c_uint32), ("no_prepare", c_uint32)]
 
 
 class _TensorDesc(ctypes.Structure):
@@ -153,6 +153,8 @@ class _Item(_Sized):
                 ("dtype_bits", c_uint32)]
 
 
+_BLOB_BYTES_MAX = 100 << 20 # of one
+
 # name: arguments; all return int but those in _RETURNS.
 _CALLS = {
     "tb_status_name": [c_int],
@@ -172,6 +174,7 @@ _CALLS = {
     "tb_resume": [c_void_p, POINTER(c_void_p), c_uint32],
     "tb_run_open": [c_void_p, c_char_p, c_char_p, POINTER(RunInfo)],
     "tb_run_join": [c_void_p, c_char_p, c_char_p, POINTER(RunInfo)],
+    "tb_publish_prepare": [c_void_p, POINTER(_PublishOptions)],
     "tb_publish": [c_void_p, POINTER(_PublishOptions), POINTER(PublishInfo)],
     "tb_unpublish": [c_void_p, POINTER(Uid), c_uint32],
     "tb_subscribe": [c_void_p, POINTER(_SubscribeOptions), POINTER(c_void_p)],
@@ -431,11 +434,11 @@ class Session:
 
     def __init__(self, gateway, *, name=None, host=None, rack=None, ca=None, cert=None, key=None, fabric_address=None, threads=0,
                  pace_bytes_per_s=0, spot=False, open_timeout_ms=0, no_verbs=False,
-                 protect=False):
+                 protect=False, no_prepare=False):
         options = _SessionOptions(gateway=_text(gateway), name=_text(name), host=_text(host), rack=_text(rack), ca=_text(ca),
                                   cert=_text(cert), key=_text(key), fabric_address=_text(fabric_address), threads=threads,
                                   pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms,
-                                  no_verbs=int(no_verbs), protect=int(protect))
+                                  no_verbs=int(no_verbs), protect=int(protect), no_prepare=int(no_prepare))
         self._handle = None
         self._views = []   # of its subscriptions
         self._buffers = [] # weak references
@@ -571,6 +574,14 @@ class Session:
         info = PublishInfo()
         _check(_lib.tb_publish(self._handle, byref(options), byref(info)))
         return info
+
+    def prepare(self, model, registration, *, blob_bytes=0, mode=SHADOW, shard=0):
+        """Makes the memory of the first publish ready, in background: call it behind register(). blob_bytes: those of its blobs."""
+        sizes = [min(_BLOB_BYTES_MAX, blob_bytes - at) for at in range(0, blob_bytes, _BLOB_BYTES_MAX)]
+        blobs = (_BlobDesc * max(len(sizes), 1))(*(_BlobDesc(count=size) for size in sizes))
+        options = _PublishOptions(mode=mode, model=model.encode(), shard_index=shard, registration=registration._handle,
+                                  blobs=blobs, blob_count=len(sizes))
+        _check(_lib.tb_publish_prepare(self._handle, byref(options)))
 
     def unpublish(self, uid, drain_ms=10000):
         _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))

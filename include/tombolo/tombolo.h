@@ -82,6 +82,10 @@ struct tb_session_options {
      * sealed. A write to them goes on, is logged with its tensor, and makes the version broken.
      * Takes the process's SIGSEGV handler; other faults go to the one before. */
     uint32_t protect;
+    /* 0: memory that a later call is bound to need is prepared in background: a second shadow once
+     * the first version is sealed, and staging once tb_subscribe has returned. 1: each call makes
+     * its memory when it needs it, which takes half a second a GiB, and longer for a GPU. */
+    uint32_t no_prepare;
 };
 
 /* Returns when the gateway has answered. TB_GATEWAY_AWAY: it did not within open_timeout_ms;
@@ -312,6 +316,20 @@ struct tb_publish_info {
     /* from the call until the caller may write the bytes again (shadow mode; 0 in place) */
     uint64_t hold_ns;
 };
+
+/* Says what will be published, so that its memory is prepared now, in background: made, and pinned
+ * for a GPU. The first tb_publish takes as much of it as is ready, and makes the rest itself: it
+ * never waits longer than without this call. Of the options it reads mode, model, shard_index,
+ * registration and the counts of blobs; run, number and the others may be 0.
+ *
+ * In shadow mode it is one copy of the shard in host memory; the second is prepared once the first
+ * version is sealed. In place it is the copy of a GPU's memory, and of host memory there is nothing
+ * to prepare. The memory goes with tb_unregister and tb_session_close. tb_status shows it.
+ *
+ * Works without the gateway, and returns at once. Memory that is refused is no failure: a line of
+ * the log, memory.unprepared, says so, and tb_publish makes it. */
+TB_API TB_MUST_USE int tb_publish_prepare(struct tb_session *session,
+                                          const struct tb_publish_options *options);
 
 /* Opens the version if no rank did yet and seals this shard. Never waits for a link. On failure the
  * bytes are the caller's again. info_out may be NULL.

@@ -6,14 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/assert.h"
+#include "base/fault.h"
 #include "base/huge_pages.h"
 #include "base/system_calls.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010 /* Linux 5.1 */
 #endif
-
-#define PIECE_BYTES ((uint64_t)1 << 30)
 
 /* The seals come after our own mapping: FUTURE_WRITE leaves it writable and allows no other. */
 static bool seal(int fd)
@@ -23,24 +23,12 @@ static bool seal(int fd)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) == 0;
 }
 
-/* In pieces, as signals wait meanwhile: a GiB takes half a second. */
-static bool allocate(int fd, uint64_t count)
-{
-    for (uint64_t at = 0, bytes; at < count; at += bytes) {
-        bytes = count - at < PIECE_BYTES ? count - at : PIECE_BYTES;
-        tb_huge_fill(fd, at, bytes);
-        if (tb_sys_fallocate(fd, 0, (off_t)at, (off_t)bytes) != 0) return false;
-    }
-    return true;
-}
-
-enum tb_status tb_shared_memory_new(const char *name, uint64_t count, struct tb_shared_memory *memory_out)
+enum tb_status tb_shared_memory_open(const char *name, uint64_t count, struct tb_shared_memory *memory_out)
 {
     if (count == 0 || count > INT64_MAX) return TB_BAD_ARGUMENT;
     const int fd = tb_sys_memfd(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) goto fail;
     if (tb_sys_ftruncate(fd, (off_t)count) != 0) goto undo_fd;
-    if (!allocate(fd, count)) goto undo_fd;
     void *bytes = tb_huge_map(fd, count);
     if (bytes == MAP_FAILED) goto undo_fd;
     if (madvise(bytes, count, MADV_DONTFORK) != 0 || !seal(fd)) goto undo_map;
@@ -54,6 +42,33 @@ undo_fd:
     close(fd);
 fail:
     return TB_SITE_NOMEM;
+}
+
+/* Huge pages first, then what is missing of small ones, and at last the word that all are there:
+ * the kernel makes pages for several threads at a time but for that last call. */
+enum tb_status tb_shared_memory_fill(const struct tb_shared_memory *memory, uint32_t piece)
+{
+    const uint64_t at = piece * TB_SHARED_PIECE_BYTES;
+    TB_ASSERT(memory->memfd >= 0 && at < memory->count);
+    const uint64_t left = memory->count - at;
+    const uint64_t bytes = left < TB_SHARED_PIECE_BYTES ? left : TB_SHARED_PIECE_BYTES;
+    tb_huge_fill_mapped(memory->bytes, at, bytes);
+    tb_huge_touch(memory->bytes, at, bytes);
+    return tb_sys_fallocate(memory->memfd, 0, (off_t)at, (off_t)bytes) == 0 ? TB_OK : TB_SITE_NOMEM;
+}
+
+enum tb_status tb_shared_memory_new(const char *name, uint64_t count, struct tb_shared_memory *memory_out)
+{
+    struct tb_shared_memory memory;
+    enum tb_status status = tb_shared_memory_open(name, count, &memory);
+    if (status != TB_OK) return status;
+    for (uint32_t piece = 0; piece < TB_SHARED_PIECES(count) && status == TB_OK; piece++)
+        status = tb_shared_memory_fill(&memory, piece);
+    if (status == TB_OK)
+        *memory_out = memory;
+    else
+        tb_shared_memory_free(&memory);
+    return status;
 }
 
 void tb_shared_memory_unpin(struct tb_shared_memory *memory)

@@ -31,6 +31,14 @@ struct tb_shared_memory {
  * allocated now, so that a full machine is an answer and not a signal later. */
 TB_MUST_USE enum tb_status tb_shared_memory_new(const char *name, uint64_t count,
                                                 struct tb_shared_memory *memory_out);
+/* The same, but of its pages none is there before tb_shared_memory_fill made it. Takes no time. */
+TB_MUST_USE enum tb_status tb_shared_memory_open(const char *name, uint64_t count,
+                                                 struct tb_shared_memory *memory_out);
+/* Makes the pages of one piece, and maps them. Several threads may, each its own piece: pages of
+ * 16 MiB take some 8 ms. TB_SITE_NOMEM: there is no room for them. */
+#define TB_SHARED_PIECE_BYTES   ((uint64_t)16 << 20)
+#define TB_SHARED_PIECES(count) ((uint32_t)(((count) + TB_SHARED_PIECE_BYTES - 1) / TB_SHARED_PIECE_BYTES))
+TB_MUST_USE enum tb_status tb_shared_memory_fill(const struct tb_shared_memory *memory, uint32_t piece);
 void tb_shared_memory_free(struct tb_shared_memory *memory); /* and zeroes it; a zeroed one is fine */
 
 /* A part of free; for what is not freed there its owner calls it, while it is mapped. Nothing where

@@ -257,7 +257,8 @@ static int do_run(const json_t *in, json_t *out)
 
 static int do_publish(const json_t *in, json_t *out)
 {
-    const struct tb_uid run = uid_of(in, "run");
+    const bool published = strcmp(text_of(in, "cmd"), "publish") == 0;
+    const struct tb_uid run = published ? uid_of(in, "run") : (struct tb_uid){{0}};
     const char *blob = text_of(in, "blob");
     const struct tb_blob_desc blobs[1] = {
         {.name = "blob.json", .bytes = blob, .count = blob ? strlen(blob) : 0}};
@@ -275,6 +276,7 @@ static int do_publish(const json_t *in, json_t *out)
         .codec = text_of(in, "codec"),
         .timeout_ms = (uint32_t)number_of(in, "timeout_ms", 30000),
     };
+    if (!published) return tb_publish_prepare(session, &options);
     struct tb_publish_info info = {.struct_bytes = sizeof info};
     const int s = tb_publish(session, &options, &info);
     if (s != TB_OK) return s;
@@ -465,6 +467,7 @@ static const struct {
     {"resume", do_resume},
     {"run", do_run},
     {"run_join", do_run},
+    {"prepare", do_publish},
     {"publish", do_publish},
     {"unpublish", do_unpublish},
     {"subscribe", do_subscribe},

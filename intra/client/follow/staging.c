@@ -13,10 +13,13 @@
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/session/session.h"
 #include "intra/cuda_part_stage.h"
 #include "intra/fabric/fabric_exports.h"
+
+#define MORE_BYTES_MAX ((uint64_t)32 << 20)
 
 static void free_staging(struct tb_staging *st)
 {
@@ -49,10 +52,53 @@ static bool subscribed(const struct tb_session *s, const struct tb_name *model)
     return false;
 }
 
+/* ---- prepared memory ---- */
+
+/* Of the version no more is known than the tensors that are wanted of it. Beside them it has blobs,
+ * the ends of shards, and bitmaps. */
+static uint64_t more_bytes(uint64_t bytes)
+{
+    return bytes / 64 + (bytes / 8 < MORE_BYTES_MAX ? bytes / 8 : MORE_BYTES_MAX);
+}
+
+static bool has_memory_for(const struct tb_session *s, const struct tb_reserve_wish *wish)
+{
+    if (tb_reserve_count(s, wish) > 0) return true;
+    if (s->spare.memory.bytes != NULL && tb_name_equal(&s->spare.model, wish->model)) return true;
+    for (const struct tb_staging *st = s->stagings; st != NULL; st = st->next)
+        if (tb_name_equal(&st->key.model, wish->model)) return true;
+    return false;
+}
+
+void tb_staging_prepare_ahead(struct tb_session *s, const struct tb_subscription *sub)
+{
+    TB_ASSERT_LOCKED(s);
+    const struct tb_registration *r = sub->registration;
+    if (s->no_prepare || r == NULL || r->slices != NULL || sub->stage_on_gpu) return;
+    uint64_t chunks = r->want_bytes / TB_CHUNK_BYTES_MIN + 1;
+    if (chunks > TB_SHELF_COUNT_MAX) chunks = TB_SHELF_COUNT_MAX;
+    const uint64_t bytes = r->want_bytes + more_bytes(r->want_bytes);
+    const struct tb_reserve_wish wish = {.kind = TB_RESERVE_STAGING,
+                                         .model = &sub->model,
+                                         .bytes =
+                                             bytes + tb_shelf_bytes((uint32_t)chunks, TB_SHELF_ROOM(bytes)),
+                                         .pin = true};
+    if (!has_memory_for(s, &wish)) tb_reserve_ask(s, &wish);
+}
+
 void tb_spare_drop_unwanted(struct tb_session *s)
 {
     TB_ASSERT_LOCKED(s);
     if (!subscribed(s, &s->spare.model)) tb_spare_drop(s, &s->spare);
+    const struct tb_reserve *r = s->reserves;
+    while (r != NULL) {
+        const struct tb_name model = r->model;
+        const bool unwanted = r->kind == TB_RESERVE_STAGING && !tb_reserve_is_leaving(r->life);
+        r = r->next;
+        if (!unwanted || subscribed(s, &model)) continue;
+        tb_reserve_drop(s, TB_RESERVE_STAGING, &model);
+        r = s->reserves;
+    }
 }
 
 /* The caller frees the memory that was kept before. */

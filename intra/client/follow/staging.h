@@ -16,6 +16,7 @@
 #include "intra/session_msg.h"
 
 struct tb_session;
+struct tb_subscription;
 
 struct tb_staged_shard {
     struct tb_manifest_memory manifest_memory; /* zero: not here yet */
@@ -100,7 +101,10 @@ struct tb_staging {
 enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_manifest *m);
 /* Its last use has ended. Under the lock, let go while readers drain. */
 void tb_staging_drop(struct tb_session *s, struct tb_staging *st, uint32_t drain_ms);
-/* Frees the spare memory if nobody is subscribed to its model any more. */
+/* Under the lock: memory for the first version that the subscription stages is prepared, where its
+ * registration says how large that will be. */
+void tb_staging_prepare_ahead(struct tb_session *s, const struct tb_subscription *sub);
+/* Frees the spare memory, and what is prepared, if nobody is subscribed to its model any more. */
 void tb_spare_drop_unwanted(struct tb_session *s);
 
 #endif

@@ -22,6 +22,7 @@
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/memory/tied_tensors_bytes.h"
 #include "intra/client/session/session.h"
@@ -162,7 +163,8 @@ static enum tb_status make_memory(struct tb_staging *st, uint64_t bytes)
 {
     if (is_passage(st)) return map_passage(st, bytes);
     if (st->shelf_offset != 0 && take_spare(st, bytes, zeroed_of(st))) return TB_OK;
-    return tb_session_memory_new(st->session, "tombolo-staging", bytes, &st->memory);
+    const struct tb_reserve_wish wish = {.kind = TB_RESERVE_STAGING, .model = &st->key.model, .bytes = bytes};
+    return tb_reserve_take(st->session, &wish, &st->memory);
 }
 
 static enum tb_status make_places(struct tb_staging *st)

@@ -175,7 +175,11 @@ static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o,
     const int answer = tb_request_call(s, request, &call, "tb_subscribe");
     if (request != NULL && !request->done) take_back(s, sub);
     tb_request_free(request);
-    return answer == TB_DONE_BEFORE ? TB_OK : answer;
+    if (answer != TB_OK && answer != TB_DONE_BEFORE) return answer;
+    tb_session_lock(s);
+    tb_staging_prepare_ahead(s, sub);
+    tb_session_unlock(s);
+    return TB_OK;
 }
 
 int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,

@@ -6,6 +6,8 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/fault.h"
+#include "intra/client/memory/memory_pieces.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/session/session.h"
 
@@ -19,14 +21,29 @@ const struct tb_buffer *tb_buffer_find(const struct tb_session *s, const void *a
     return NULL;
 }
 
+enum tb_status tb_session_memory_open(struct tb_session *s, const char *name, uint64_t bytes,
+                                      struct tb_shared_memory *memory_out)
+{
+    const enum tb_status status = tb_shared_memory_open(name, bytes, memory_out);
+    if (status == TB_OK && s->fabric != NULL)
+        tb_fabric_memory_stays(s->fabric, memory_out->bytes, memory_out->count);
+    return status;
+}
+
 enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
                                      struct tb_shared_memory *memory_out)
 {
     TB_ASSERT_UNLOCKED(s);
-    const enum tb_status status = tb_shared_memory_new(name, bytes, memory_out);
-    if (status == TB_OK && s->fabric != NULL)
-        tb_fabric_memory_stays(s->fabric, memory_out->bytes, memory_out->count);
-    return status;
+    struct tb_memory_pieces all = {.memory = {.memfd = -1}};
+    const enum tb_status status = tb_session_memory_open(s, name, bytes, &all.memory);
+    if (status != TB_OK) return status;
+    tb_pieces_fill(s->crew, &all);
+    if (atomic_load(&all.failed)) {
+        tb_session_memory_free(s, &all.memory);
+        return TB_SITE_NOMEM;
+    }
+    *memory_out = all.memory;
+    return TB_OK;
 }
 
 void tb_session_memory_free(struct tb_session *s, struct tb_shared_memory *memory)

@@ -11,8 +11,11 @@ struct tb_buffer {
     struct tb_shared_memory memory;
 };
 
-/* Memory that readers map and NICs register once. Without the lock: its pages take a while to come
- * and to go. */
+/* Memory that readers map and NICs register once, of which no page is made yet. */
+TB_MUST_USE enum tb_status tb_session_memory_open(struct tb_session *s, const char *name, uint64_t bytes,
+                                                  struct tb_shared_memory *memory_out);
+/* The same with its pages, made on all threads of the crew. Without the lock: pages take a while to
+ * come and to go. */
 enum tb_status tb_session_memory_new(struct tb_session *s, const char *name, uint64_t bytes,
                                      struct tb_shared_memory *memory_out);
 /* a zeroed one is fine */

@@ -12,6 +12,7 @@
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/memory/tied_tensors_bytes.h"
 #include "intra/client/publish/publication.h"
@@ -201,6 +202,7 @@ int tb_unregister(struct tb_registration *registration)
         tb_stagings_leave_gpu(s, registration);
         close_gpu(s, registration);
         tb_spare_drop(s, &registration->spare);
+        tb_reserve_drop_of(s, registration);
         tb_registration_free(registration);
     }
     tb_session_unlock(s);

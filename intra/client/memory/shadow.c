@@ -11,6 +11,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "intra/client/memory/buffers.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/session.h"
 
@@ -43,10 +44,13 @@ static struct tb_shadow *find_base(const struct tb_session *s, const struct tb_p
 
 static bool shelf_memory(struct tb_session *s, struct tb_shadow *sh, uint32_t chunks, uint64_t room)
 {
-    const uint64_t bytes = tb_shelf_bytes(chunks, room);
-    if (sh->shelf.count < bytes) {
+    const struct tb_reserve_wish wish = {.kind = TB_RESERVE_SHELF,
+                                         .model = &sh->model,
+                                         .shard = sh->shard,
+                                         .bytes = tb_shelf_bytes(chunks, room)};
+    if (sh->shelf.count < wish.bytes) {
         tb_session_memory_free(s, &sh->shelf);
-        if (tb_session_memory_new(s, "tombolo-shelf", bytes, &sh->shelf) != TB_OK) return false;
+        if (tb_reserve_take(s, &wish, &sh->shelf) != TB_OK) return false;
     }
     memset(sh->shelf.bytes, 0, (size_t)tb_shelf_zero_bytes(chunks));
     return true;
@@ -129,6 +133,21 @@ static uint32_t count_like(const struct tb_session *s, const struct tb_shadow *w
     return count;
 }
 
+static uint32_t count_made(const struct tb_session *s, const struct tb_shadow *wanted)
+{
+    uint32_t count = 0;
+    for (const struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next)
+        count += sh->memory.bytes != NULL && sh->shard == wanted->shard &&
+                 tb_name_equal(&sh->model, &wanted->model);
+    return count;
+}
+
+static uint32_t count_prepared(const struct tb_session *s, const struct tb_shadow *sh)
+{
+    const struct tb_reserve_wish wish = {.kind = TB_RESERVE_SHADOW, .model = &sh->model, .shard = sh->shard};
+    return tb_reserve_count(s, &wish);
+}
+
 static bool is_published(const struct tb_session *s, const struct tb_publication *wanted)
 {
     const struct tb_publication *p = s->publications;
@@ -143,6 +162,7 @@ void tb_shadows_check(const struct tb_session *s)
     TB_ASSERT_LOCKED(s);
     for (const struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next) {
         TB_ASSERT(count_like(s, sh) <= TB_SHADOWS_MAX);
+        TB_ASSERT(count_made(s, sh) + count_prepared(s, sh) <= TB_SHADOWS_MAX);
         if (sh->user != NULL) TB_ASSERT(is_published(s, sh->user) && sh->user->shadow == sh);
         if (!tb_id_is_zero(&sh->uid)) TB_ASSERT(sh->bytes > 0 && sh->bytes <= sh->memory.count);
     }

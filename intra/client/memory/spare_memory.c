@@ -33,7 +33,7 @@ bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb
     struct tb_shared_memory memory = {.memfd = -1};
     if (ours) memory = take_memory(&spare->memory);
     tb_session_unlock(s);
-    const bool fits = ours && memory.count == wish->bytes;
+    const bool fits = ours && memory.count >= wish->bytes && memory.count <= TB_SPARE_MOST(wish->bytes);
     if (fits)
         *memory_out = memory;
     else

@@ -17,6 +17,9 @@ struct tb_spare {
     struct tb_name model;
 };
 
+/* Memory that was prepared for a version is a little larger than the version turns out to be. */
+#define TB_SPARE_MOST(bytes) ((bytes) + (bytes) / 4)
+
 struct tb_spare_wish {
     const struct tb_name *model;
     uint64_t bytes;
@@ -26,8 +29,8 @@ struct tb_spare_wish {
  * lock. */
 struct tb_shared_memory tb_spare_keep(struct tb_spare *spare, const struct tb_name *model,
                                       struct tb_shared_memory *memory);
-/* Without the lock. False: none of that size is there, and one of the model but of another size is
- * there no more. Its bytes are what they were. */
+/* Without the lock. False: none of that size, or a little more, is there, and one of the model but
+ * of another size is there no more. Its bytes are what they were. */
 bool tb_spare_take(struct tb_session *s, struct tb_spare *spare, const struct tb_spare_wish *wish,
                    struct tb_shared_memory *memory_out);
 /* Under the lock, let go meanwhile. */

@@ -21,6 +21,7 @@
 #include "intra/client/publish/publication_messages.h"
 #include "intra/client/publish/publication_watch.h"
 #include "intra/client/publish/publish_pass.h"
+#include "intra/client/publish/publish_prepare.h"
 #include "intra/client/publish/shadow_claim.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
@@ -28,7 +29,6 @@
 #define TIMEOUT_MS 30000u
 /* over the drain: a gateway that has just been started answers, too */
 #define UNPUBLISH_MORE_MS 5000u
-#define COPY_STEP_BYTES   ((uint64_t)2 << 20) /* a huge page */
 
 /* State of one call of tb_publish. */
 struct publishing {
@@ -179,11 +179,12 @@ static int copy_blobs(const struct tb_publish_options *o, uint8_t *to)
 static enum tb_status make_copy(struct tb_session *s, struct tb_publication *p)
 {
     TB_ASSERT(p->in_place && !p->copied && p->blobs.bytes == NULL);
-    const struct tb_spare_wish wish = {&p->model, (p->manifest.bytes + COPY_STEP_BYTES - 1) /
-                                                      COPY_STEP_BYTES * COPY_STEP_BYTES};
+    const struct tb_spare_wish wish = {&p->model, tb_publish_copy_bytes(p->manifest.bytes)};
+    const struct tb_reserve_wish prepared = {
+        .kind = TB_RESERVE_COPY, .model = &p->model, .shard = p->shard, .bytes = wish.bytes};
     p->copied = true;
     if (tb_spare_take(s, &p->registration->spare, &wish, &p->blobs)) return TB_OK;
-    return tb_session_memory_new(s, "tombolo-copy", wish.bytes, &p->blobs);
+    return tb_reserve_take(s, &prepared, &p->blobs);
 }
 
 static int make_places(const struct publishing *w, struct tb_publication *p)
@@ -340,6 +341,8 @@ static int publish_new(const struct publishing *w, struct tb_publication *p)
     }
     tb_session_lock(w->s);
     tb_shadow_encode(w->s, p);
+    tb_shadow_prepare_next(w->s, p, w->codec == TB_CODEC_RAW ? w->classes : 0,
+                           p->registration != NULL && p->registration->gpu != NULL);
     /* what was written before it was sealed is looked at now */
     tb_session_wake(w->s);
     if (!p->in_place) p->registration = NULL; /* it may go: the shadow is what counts now */

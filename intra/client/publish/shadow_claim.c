@@ -9,7 +9,10 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/fault.h"
+#include "base/layout/shelf.h"
 #include "intra/client/memory/buffers.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/publish/publication_messages.h"
@@ -91,18 +94,25 @@ static struct tb_shadow *new_shadow(struct tb_session *s, const struct tb_public
     return sh;
 }
 
-/* Its pages are all made here, once, so that a later pass copies at the speed of memory. The lock
- * is let go meanwhile. */
-static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh, uint64_t bytes)
+static struct tb_reserve_wish wish_for(enum tb_reserve_kind kind, const struct tb_publication *p,
+                                       uint64_t bytes)
+{
+    return (struct tb_reserve_wish){.kind = kind, .model = &p->model, .shard = p->shard, .bytes = bytes};
+}
+
+/* Its pages are all there behind it, once, so that a later pass copies at the speed of memory. The
+ * lock is let go meanwhile. */
+static enum tb_status make_room(struct tb_session *s, struct tb_shadow *sh,
+                                const struct tb_reserve_wish *wish)
 {
     TB_ASSERT_LOCKED(s);
     TB_ASSERT(tb_id_is_zero(&sh->uid)); /* nobody compares with it */
-    if (sh->memory.count >= bytes) return TB_OK;
+    if (sh->memory.count >= wish->bytes) return TB_OK;
     struct tb_shared_memory old = sh->memory, grown = {.memfd = -1};
     sh->memory = (struct tb_shared_memory){.memfd = -1};
     tb_session_unlock(s);
     tb_session_memory_free(s, &old);
-    const enum tb_status status = tb_session_memory_new(s, "tombolo-shadow", bytes, &grown);
+    const enum tb_status status = tb_reserve_take(s, wish, &grown);
     tb_session_lock(s);
     if (status == TB_OK) sh->memory = grown;
     return status;
@@ -134,5 +144,39 @@ enum tb_status tb_shadow_take(struct tb_session *s, struct tb_publication *p, ui
     p->shadow = sh;
     forget_content(s, sh);
     /* on failure the publication is removed, and the shadow with it is free again */
-    return make_room(s, sh, bytes);
+    const struct tb_reserve_wish wish = wish_for(TB_RESERVE_SHADOW, p, bytes);
+    return make_room(s, sh, &wish);
+}
+
+/* ---- the next one's, in background ---- */
+
+static uint32_t count_shelves(const struct tb_session *s, const struct tb_publication *p)
+{
+    uint32_t count = 0;
+    for (const struct tb_shadow *sh = s->shadows; sh != NULL; sh = sh->next)
+        count += tb_shadow_is_of(sh, p) && sh->shelf.bytes != NULL;
+    return count;
+}
+
+void tb_shadow_prepare(struct tb_session *s, const struct tb_publication *p, uint64_t bytes, bool pin,
+                       struct tb_registration *of)
+{
+    TB_ASSERT_LOCKED(s);
+    struct tb_reserve_wish wish = wish_for(TB_RESERVE_SHADOW, p, bytes);
+    wish.pin = pin;
+    wish.of = of;
+    if (count_shadows(s, p) + tb_reserve_count(s, &wish) < (of != NULL ? 1 : TB_SHADOWS_MAX))
+        tb_reserve_ask(s, &wish);
+}
+
+void tb_shadow_prepare_next(struct tb_session *s, const struct tb_publication *p, uint32_t classes, bool pin)
+{
+    TB_ASSERT_LOCKED(s);
+    if (s->no_prepare || p->shadow == NULL) return;
+    tb_shadow_prepare(s, p, p->manifest.bytes, pin, NULL);
+    const uint32_t chunks = p->manifest.chunk_count;
+    if (classes == 0 || chunks > TB_SHELF_COUNT_MAX) return;
+    const struct tb_reserve_wish shelf =
+        wish_for(TB_RESERVE_SHELF, p, tb_shelf_bytes(chunks, TB_SHELF_ROOM(p->manifest.bytes)));
+    if (count_shelves(s, p) + tb_reserve_count(s, &shelf) < TB_SHADOWS_MAX) tb_reserve_ask(s, &shelf);
 }

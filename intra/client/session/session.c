@@ -98,6 +98,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     s->pace_bytes_per_s = o->pace_bytes_per_s;
     s->no_verbs = o->no_verbs != 0;
     s->protect = o->protect != 0;
+    s->no_prepare = o->no_prepare != 0;
     s->down_since = tb_clock_now();
     s->down_why = TB_PEER_UNREACHABLE;
     snprintf(s->down_text, sizeof s->down_text, "no answer yet");
@@ -171,6 +172,7 @@ void tb_session_close(struct tb_session *session)
     /* Hops and tasks of the pool wake the session thread: they end before its loop does. */
     tb_subscriptions_free(s);
     tb_publications_free(s);
+    tb_reserves_end(s); /* else the crew would fill them to the end */
     tb_crew_free(s->crew);
     tb_connection_close(s);
     if (s->fabric != NULL) tb_fabric_close(s->fabric);

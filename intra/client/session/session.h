@@ -7,6 +7,7 @@
 
 #include "base/damage_reports.h"
 #include "base/layout/layouts.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/memory/thread_crew.h"
 #include "intra/client/session/last_error.h"
@@ -47,6 +48,7 @@ struct tb_session {
     uint64_t pace_bytes_per_s;
     bool no_verbs;
     bool protect;
+    bool no_prepare;
     uint32_t threads;
 
     /* what the session thread found out */
@@ -73,6 +75,8 @@ struct tb_session {
     struct tb_subscription *subscriptions;
     struct tb_staging *stagings;
     struct tb_spare spare;
+    struct tb_reserve *reserves; /* memory that is prepared; those asked for last are first */
+    struct tb_reserve_counts reserve_counts;
     struct tb_doubts doubts; /* of what this process serves */
     struct tb_watch watches[TB_WATCHES_MAX];
 };

@@ -5,6 +5,7 @@
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
@@ -19,6 +20,7 @@ void tb_session_check(struct tb_session *s)
     tb_stagings_check(s);
     tb_publications_check(s);
     tb_shadows_check(s);
+    tb_reserves_check(s);
 }
 
 void tb_session_check_turn(struct tb_session *s)

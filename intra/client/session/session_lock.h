@@ -10,6 +10,7 @@
  *             answers of requests, notices, plans, hops
  *   crew      the task that prepares a staging                 1, 2
  *             the task that looks at mapped files              1
+ *             the task that prepares memory                    1
  *             pieces of a pass, a copy, a switch, an encoding  leaf locks
  *   fabric    events of a hop (hop_said)                       note_lock
  *             chunks that land in a patch (patch.c)            2 by trylock alone, leaf locks
@@ -39,11 +40,14 @@
  *   tb_registration_gone             yes           no pass runs, so lock 2 is held for a chunk only
  *   tb_recheck                       yes           it digests or copies one chunk, and no pass runs
  *   tb_layouts_decode                yes           it parses one manifest
+ *   tb_session_memory_open,          yes           no page of the memory is made yet
+ *   tb_reserve_ask
  *   tb_registration_stretch          yes           it sorts the tensors of a registration once
  *   tb_guard_end, tb_protection_end  yes           they wait for a signal handler that runs now
  *   tb_export_close                  no            it drains readers for seconds
  *   tb_session_memory_new, _free,    no            pages take a third of a second a GiB
- *   tb_fabric_memory_goes
+ *   tb_fabric_memory_goes,
+ *   tb_reserve_take
  *   tb_crew_run, tb_pass_run,        no            they work on all of a version
  *   tb_encoding_end, tb_patch_apply
  *   tb_guard_look                    no            it waits for the disk of a mapped file; the

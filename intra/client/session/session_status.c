@@ -10,6 +10,7 @@
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/buffers.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/reserve.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
@@ -112,6 +113,22 @@ static void put_registrations(struct text *t, const struct tb_session *s)
         put_char(t, '}');
     }
     put(t, "]");
+}
+
+static void put_reserves(struct text *t, const struct tb_session *s)
+{
+    put(t, ",\"prepared\":[");
+    for (const struct tb_reserve *r = s->reserves; r != NULL; r = r->next)
+        put(t,
+            "%s{\"what\":\"%s\",\"model\":\"%s\",\"shard\":%u,\"state\":\"%s\",\"bytes\":%llu,"
+            "\"ready_bytes\":%llu}",
+            r == s->reserves ? "" : ",", tb_reserve_kind_name(r->kind), r->model.text, r->shard,
+            tb_reserve_life_name(r->life), (unsigned long long)r->bytes,
+            (unsigned long long)tb_reserve_ready_bytes(r));
+    const struct tb_reserve_counts *c = &s->reserve_counts;
+    put(t, "],\"memory\":{\"taken_bytes\":%llu,\"taken_ready_bytes\":%llu,\"made_bytes\":%llu}",
+        (unsigned long long)c->taken_bytes, (unsigned long long)c->taken_ready_bytes,
+        (unsigned long long)c->made_bytes);
 }
 
 static void put_publications(struct text *t, const struct tb_session *s)
@@ -239,6 +256,7 @@ static int session_status(struct tb_session *s, struct text *t, uint64_t *needed
     tb_session_lock(s);
     put_head(t, s);
     put_registrations(t, s);
+    put_reserves(t, s);
     put_publications(t, s);
     put_subscriptions(t, s);
     put_stagings(t, s);

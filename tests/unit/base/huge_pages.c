@@ -65,6 +65,25 @@ static void a_file_stands_in_huge_pages(void **state)
     close(fd);
 }
 
+/* Through the mapping of a file that allows no other; the range is taken a part at a time. */
+static void a_mapped_file_is_filled_in_parts(void **state)
+{
+    (void)state;
+    if (!huge_given(BYTES)) skip();
+    const int fd = file_of(ODD);
+    uint8_t *bytes = tb_huge_map(fd, ODD);
+    assert_ptr_not_equal(bytes, MAP_FAILED);
+    bytes[3 * TB_HUGE_BYTES + 77777] = 'x';
+    tb_huge_fill_mapped(bytes, 0, BYTES / 2);
+    tb_huge_fill_mapped(bytes, BYTES / 2, ODD - BYTES / 2);
+    tb_huge_touch(bytes, 0, ODD);
+    assert_in_range(allocated(fd), ODD, BYTES + TB_HUGE_BYTES);
+    assert_in_range(faults_of_writing(bytes, BYTES), 0, BYTES / 4096 / 8 + 64);
+    assert_int_equal(bytes[3 * TB_HUGE_BYTES + 77777], 'x');
+    assert_int_equal(munmap(bytes, ODD), 0);
+    close(fd);
+}
+
 static void only_the_asked_range_is_filled(void **state)
 {
     (void)state;
@@ -123,7 +142,8 @@ static void a_range_without_a_whole_page_is_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_file_stands_in_huge_pages), cmocka_unit_test(only_the_asked_range_is_filled),
-        cmocka_unit_test(P1_no_byte_changes), cmocka_unit_test(a_range_without_a_whole_page_is_left)};
+        cmocka_unit_test(a_mapped_file_is_filled_in_parts), cmocka_unit_test(a_file_stands_in_huge_pages),
+        cmocka_unit_test(only_the_asked_range_is_filled), cmocka_unit_test(P1_no_byte_changes),
+        cmocka_unit_test(a_range_without_a_whole_page_is_left)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

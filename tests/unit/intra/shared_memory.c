@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -70,6 +71,33 @@ static void P7_unsealed_or_short_files_are_not_mapped(void **state)
     close(pipes[1]);
 }
 
+static uint64_t allocated(const struct tb_shared_memory *m)
+{
+    struct stat st;
+    assert_int_equal(fstat(m->memfd, &st), 0);
+    return (uint64_t)st.st_blocks * 512u;
+}
+
+static void pages_come_piece_by_piece(void **state)
+{
+    (void)state;
+    struct tb_shared_memory m;
+    const uint64_t count = 2 * TB_SHARED_PIECE_BYTES + 5000;
+    assert_int_equal(TB_SHARED_PIECES(count), 3);
+    assert_int_equal(tb_shared_memory_open("test", count, &m), TB_OK);
+    assert_int_equal(allocated(&m), 0);
+    assert_int_equal(tb_shared_memory_fill(&m, 1), TB_OK);
+    assert_int_equal(allocated(&m), TB_SHARED_PIECE_BYTES);
+    tb_fault_arm(TB_FAULT_fallocate, 1, false);
+    assert_int_equal(tb_shared_memory_fill(&m, 0), TB_SITE_NOMEM);
+    tb_fault_arm(TB_FAULT_fallocate, 0, false);
+    assert_int_equal(tb_shared_memory_fill(&m, 0), TB_OK);
+    assert_int_equal(tb_shared_memory_fill(&m, 2), TB_OK);
+    assert_true(allocated(&m) >= count);
+    assert_int_equal(((uint8_t *)m.bytes)[count - 1], 0);
+    tb_shared_memory_free(&m);
+}
+
 static void each_failure_is_an_answer(void **state)
 {
     (void)state;
@@ -91,6 +119,7 @@ int main(void)
         cmocka_unit_test(readers_see_what_the_owner_writes),
         cmocka_unit_test(P7_it_can_neither_shrink_nor_be_written_by_others),
         cmocka_unit_test(P7_unsealed_or_short_files_are_not_mapped),
+        cmocka_unit_test(pages_come_piece_by_piece),
         cmocka_unit_test(each_failure_is_an_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
