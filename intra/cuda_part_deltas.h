@@ -1,5 +1,5 @@
-/* cuda_part_deltas.h - deltas against the bytes of a GPU's tensors: the GPU proves them, patches with
- * them, and makes them. Over the bus go the deltas alone. Part of cuda_part.h.
+/* cuda_part_deltas.h - deltas against the bytes of a GPU's tensors: the GPU proves them, patches
+ * with them, and makes them. Over the bus go the deltas alone. Part of cuda_part.h.
  *
  * Threads: any. */
 #ifndef TB_INTRA_CUDA_PART_DELTAS_H
@@ -50,7 +50,7 @@ struct tb_gpu_proofs_user {
  * host, until close. TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_gpu_proofs_open(struct tb_gpu_memory *m, const struct tb_gpu_proofs_user *user,
                                               uint64_t keep_bytes, struct tb_gpu_proofs **proofs_out);
-/* Before the memory's close. What waits is answered first. NULL is fine. */
+/* Before the memory's close. Proofs that wait are answered first. NULL is fine. */
 void tb_gpu_proofs_close(struct tb_gpu_proofs *proofs);
 void tb_gpu_proofs_ask(struct tb_gpu_proofs *proofs, struct tb_gpu_proof *proof);
 

@@ -15,7 +15,7 @@ struct tb_gpu_stage_size {
     uint64_t bytes;       /* of the version */
     uint32_t chunk_bytes; /* of the largest chunk */
 };
-/* On a 2 MiB border. Beside it the device gives room to digest in (tb_cuda_memory.h). On failure
+/* On a 2 MiB border. Beside it the device gives room to digest in. On failure
  * `why` (TB_GPU_WHY_BYTES) is a sentence.
  *   TB_NOT_FOUND   the device has no kernels
  *   TB_SITE_NOMEM  no room, here or there

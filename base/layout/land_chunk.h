@@ -46,7 +46,7 @@ TB_MUST_USE enum tb_status tb_land_chunk(struct tb_land *land);
 /* The place's owner looks at the chunk (place.h), so its answer comes later. */
 bool tb_land_is_owners(const struct tb_land *land);
 /* tb_land_chunk of such a chunk. The answer comes by look->done, which the caller has set, maybe
- * inside this call. What `land` points to stays until then; `land` itself does not have to. */
+ * inside this call. All that `land` points to stays until then; `land` itself does not have to. */
 void tb_land_later(struct tb_land *land, struct tb_place_look *look);
 
 /* The same without a claim: the chunk decodes into `into`, or its bytes stand at `beside`, and the

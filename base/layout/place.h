@@ -50,8 +50,8 @@ struct tb_place_owner {
      * place. */
     enum tb_status (*keep)(void *user, const struct tb_place *p, uint32_t k,
                            const struct tb_place_came *came);
-    /* Memory of the owner's for a far chunk that comes to the host, from which `look` is quick. NULL,
-     * or it answers NULL: any memory will do. It goes back by `give`. */
+    /* Memory of the owner's for a far chunk that comes to the host: `look` is quick from there.
+     * NULL, or it answers NULL: any memory will do. It goes back by `give`. */
     uint8_t *(*lend)(void *user, uint32_t bytes);
     void (*give)(void *user, uint8_t *lent);
     /* Bits of the chunks that are wanted. The owner claims the others for good, so they never come.

@@ -15,7 +15,7 @@ struct tb_cuda_deltas {
     uint8_t *keep;
 };
 
-/* What a batch comes to. */
+/* The sizes of a batch. */
 struct tb_cuda_load {
     uint64_t bytes, forms, moves;
     uint32_t count;

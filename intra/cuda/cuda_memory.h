@@ -122,7 +122,7 @@ TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);
 
-/* What was marked on the lane is done, or failed: a wait is short. */
+/* The work that was marked on the lane is done, or failed: a wait is short. */
 bool tb_cuda_is_done(const struct tb_gpu_memory *m, uint32_t lane);
 
 /* Which memory is on the device: a tensor's; any that the driver knows. */

@@ -1,5 +1,5 @@
-/* cuda_proofs.c - deltas are proven as they land: the device decodes each beside the tensors that it
- * is against, and digests the result, which goes. The delta itself stays near the device until the
+/* cuda_proofs.c - deltas are proven as they land: the device decodes each beside the tensors that
+ * it is against, and digests the result, which goes. The delta stays near the device until the
  * switch: in device memory up to a budget, then in pinned memory, which the device reads over the
  * bus.
  *

@@ -58,8 +58,9 @@ def read_commands(build):
     sources, link = [], None
     for line in lines:
         words = shlex.split(line.replace("&&", " ; "))
-        if "-c" in words:
-            sources.append((words[words.index("-c") + 1], flags_of(words)))
+        source = words[words.index("-c") + 1] if "-c" in words else ""
+        if source.endswith(".c"):
+            sources.append((source, flags_of(words)))
         elif any(w.endswith("/tombolo-world") for w in words) and "-o" in words:
             link = words
     if link is None or not sources:

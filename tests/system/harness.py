@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from waiting import BUILD, PATIENCE, PATIENCE_MS, PATIENCE_S, SOURCE  # noqa: F401
-from waiting import Failed, Process, Skipped, expect, wait_for  # noqa: F401
+from waiting import Failed, Process, Skipped, expect, prefix_of_this_test, wait_for  # noqa: F401
 import leavings  # of sim/, which `waiting` knows
 import signing
 from capture import Capture
@@ -264,14 +264,6 @@ class Site:
         if check and done.returncode != 0:
             raise Failed(f"tombolo {' '.join(map(str, args))} exited {done.returncode}: {done.stderr}")
         return done
-
-
-def prefix_of_this_test():
-    """Folders that begin so and processes that have it in their environment are this test's."""
-    leavings.clear_orphans("tombolo-test")
-    prefix = leavings.prefix_of("tombolo-test", os.getpid())
-    os.environ.update([leavings.mark_of(prefix)])
-    return prefix
 
 
 class Lab:

@@ -100,3 +100,11 @@ class Process:
         self.log.flush()
         lines = self.log_path.read_text(errors="replace").splitlines()
         return [line for line in lines if all(w in line for w in words)]
+
+
+def prefix_of_this_test():
+    """Folders that begin so and processes that have it in their environment are this test's."""
+    leavings.clear_orphans("tombolo-test")
+    prefix = leavings.prefix_of("tombolo-test", os.getpid())
+    os.environ.update([leavings.mark_of(prefix)])
+    return prefix

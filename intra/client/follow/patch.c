@@ -259,7 +259,7 @@ static enum tb_status decode_by_cores(const struct tb_patch_shard *sh, struct tb
     return status;
 }
 
-/* Under the target's lock for a moment. What stands there may have gone when it is looked at. */
+/* Under the target's lock for a moment. The tensors may have gone when they are looked at. */
 static enum tb_patch_side side_now(const struct tb_patch_shard *sh, const struct tb_chunk *chunk)
 {
     if (!tb_patch_begin_look(sh->patch)) return TB_PATCH_ON_BOTH;
@@ -455,7 +455,7 @@ static void apply(void *user, uint32_t piece, uint32_t slot)
     }
     struct tb_patch_tool *t = tool_take(a->patch);
     if (c->state == TB_PATCH_CODED) {
-        /* What the device keeps goes with its tensors: without them the chunk comes whole. */
+        /* Deltas that the device keeps go with its tensors: the chunk comes whole then. */
         if (t != NULL && c->coded != NULL && decode(a, sh, t, k))
             tb_patch_done(c);
         else

@@ -136,7 +136,7 @@ static void end_proofs(void *user)
     tb_patch_end_look(patch);
 }
 
-/* On the GPU's thread. What is kept is the chunk's before place.h asks for it. */
+/* On the GPU's thread. The chunk has the kept delta before place.h asks for it. */
 static void on_proven(struct tb_gpu_ask *asked, enum tb_status status)
 {
     struct proof *mine = (struct proof *)asked; /* its first member's first */

@@ -12,7 +12,7 @@ void tb_staging_find_gpu(struct tb_staging *st);
 void tb_staging_put_far(struct tb_staging *st, struct tb_staged_shard *sh);
 /* P10: no memory there, and why. */
 void tb_staging_not_on_gpu(const struct tb_staging *st, const char *why);
-/* Under the lock. What a GPU has to do with it; zero where it has nothing. */
+/* Under the lock. Memory and batches of a GPU for it; zero where a GPU has no part in it. */
 struct tb_staged_gpu_facts {
     uint64_t ring_bytes;               /* pinned, in which chunks land */
     uint64_t kept_bytes, pinned_bytes; /* for proven deltas: on the device; in the host's memory */

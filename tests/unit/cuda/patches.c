@@ -235,8 +235,8 @@ static void a_device_that_refuses_changes_nothing(void **state)
     world_close(&w);
 }
 
-/* Where a delta stays until the switch: on the device within the budget, then in pinned memory, then
- * nowhere. The switch has it from there, and nothing goes up again. */
+/* A delta stays on the device within the budget, then in pinned memory, then nowhere. The switch
+ * has it from there, and nothing goes up again. */
 static void proven_deltas_wait_near_the_device(void **state)
 {
     (void)state;

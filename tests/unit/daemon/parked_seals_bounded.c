@@ -22,7 +22,7 @@ static void begin(struct sealed *s)
 {
     /* Making what is sent may take longer than the shortest lease, and nobody renews it
      * meanwhile. */
-    sealed_begin_with(s, "{policy: {home: east, publish: [\"unix:*\"]}}", 60000);
+    sealed_begin_with(s, "{policy: {home: east, publish: [\"unix:*\"], may_fence: [\"unix:*\"]}}", 60000);
     tb_arena_region_ref(s->copy->region);
     CHECK_OK(tb_catalog_withdraw(s->home.d->catalog, tb_clock_now(), &s->made.key.uid, "test"));
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));

@@ -61,8 +61,8 @@ static void they_come_between_two_pieces(void **state)
     calls = 0;
     longest = 0;
     assert_int_equal(tb_shared_memory_new("test", (uint64_t)5 << 29, &m), TB_OK);
-    assert_int_equal(calls, 3);
-    assert_int_equal(longest, (uint64_t)1 << 30);
+    assert_int_equal(calls, 160); /* of 16 MiB */
+    assert_int_equal(longest, (uint64_t)16 << 20);
     tb_shared_memory_free(&m);
 }
 
