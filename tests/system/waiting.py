@@ -12,7 +12,8 @@ import time
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ.setdefault("TB_BUILD_DIR", str(SOURCE / "build/dev")))
-sys.path.append(str(SOURCE / "sim"))  # leavings
+sys.path.append(str(SOURCE / "sim"))
+import leavings  # noqa: E402
 HELD_SYNC = BUILD / "tests/system/libtombolo-test-held-sync.so"
 HELD_READ = BUILD / "tests/system/libtombolo-test-held-read.so"
 SHIFTED_CLOCK = BUILD / "tests/system/libtombolo-test-shifted-clock.so"
