@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
 from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
-from hostile import PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, session_hello, span, text, tls  # noqa: E402
+from hostile import HELLO, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, link_hello, session_hello, span, text, tls  # noqa: E402
 
 RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT, STATUS, STATUS_TEXT = 5, 6, 12, 16, 17, 19, 31, 32
 
@@ -196,6 +196,23 @@ def names_are_told_to_those_who_may_have_them(lab):
     expect("w0's status names it", b"secret" in shown("w0"), False)
     expect("and names what it may read", b"policy" in shown("w0"), True)
     expect("w1's status names it", b"secret" in shown("w1"), True)
+
+
+@scenario
+def an_incarnation_near_the_end_locks_nobody_out(lab):
+    """P6: a party with west's key says incarnations near 2^64. West's gateway, which has a low one, comes in all the same."""
+    forger, east = east_of(lab)
+    west = lab.site("west")
+    west.models["policy"] = dict(home="east")
+    west.peers["east"] = f"{lab.address}:{east.port}"
+    east.start()
+    to, context = (lab.address, east.port), tls(forger.west.folder / "ca.crt", forger.west.folder / "gw.crt", forger.west.key)
+    for incarnation in (2**64 - 1, 2**64 - 2, 2**63, 2**40):
+        with Connection(to, context) as liar:
+            liar.send(frame(HELLO, link_hello(incarnation=incarnation)))
+            liar.answer()
+    west.start()
+    west.wait_link("east")
 
 
 if __name__ == "__main__":

@@ -231,6 +231,30 @@ static void who_is_refused_and_with_what(void **state)
     assert_int_equal(v.detail, 6);
 }
 
+/* P6: whoever has the peer's key and says a number near 2^64 raises by one step the number below
+ * which the peer is stale, and the peer raises its own as far. */
+static void an_incarnation_near_the_end_locks_nobody_out(void **state)
+{
+    (void)state;
+    struct tb_link_session s = session("east", "west", true);
+    struct tb_frame_hello honest = hello_of("west");
+    struct tb_link_session_verdict v;
+    uint64_t before = 0;
+    for (int i = 0; i < 3; i++) {
+        struct tb_link_session_todo todo;
+        const struct tb_link_session_event lie = {
+            .now = TB_SECONDS(2), .kind = TB_LINK_GREETED, .incarnation = UINT64_MAX - 1};
+        CHECK_OK(tb_link_session_step(&s, &lie, &todo));
+        (void)step_at(&s, TB_LINK_LOST, TB_SECONDS(3), 0);
+        assert_int_equal(s.incarnation_seen, before + TB_LINK_INCARNATION_STEP);
+        honest.incarnation = before;
+        CHECK_STATUS(tb_link_session_judge(&s, &honest, false, &v), TB_PEER_STALE);
+        honest.incarnation = v.detail;
+        CHECK_OK(tb_link_session_judge(&s, &honest, false, &v));
+        before = s.incarnation_seen;
+    }
+}
+
 /* P9: a later release speaks to this one if it still speaks what this one does. */
 static void protocols_are_negotiated(void **state)
 {
@@ -415,6 +439,7 @@ int main(void)
         cmocka_unit_test(a_silent_peer_is_dialled_afresh),
         cmocka_unit_test(a_slow_path_is_not_silent),
         cmocka_unit_test(who_is_refused_and_with_what),
+        cmocka_unit_test(an_incarnation_near_the_end_locks_nobody_out),
         cmocka_unit_test(protocols_are_negotiated),
         cmocka_unit_test(the_release_before_is_spoken_to),
         cmocka_unit_test(the_smaller_uri_s_session_stays),

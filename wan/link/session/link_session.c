@@ -74,6 +74,13 @@ static void dial_fresh(struct tb_link_session *s, const struct tb_link_session_e
     todo->dial = true;
 }
 
+static uint64_t seen_next(const struct tb_link_session *s, uint64_t said)
+{
+    TB_ASSERT(said > s->incarnation_seen);
+    const uint64_t more = said - s->incarnation_seen;
+    return s->incarnation_seen + (more < TB_LINK_INCARNATION_STEP ? more : TB_LINK_INCARNATION_STEP);
+}
+
 static void come_up(struct tb_link_session *s, const struct tb_link_session_event *ev,
                     struct tb_link_session_todo *todo)
 {
@@ -83,10 +90,10 @@ static void come_up(struct tb_link_session *s, const struct tb_link_session_even
     s->life = ev->life;
     s->process = ev->process;
     s->vouched = false;
-    if (ev->incarnation > s->incarnation_seen) s->incarnation_seen = ev->incarnation;
+    if (ev->incarnation > s->incarnation_seen) s->incarnation_seen = seen_next(s, ev->incarnation);
     s->attempts = 0;
     s->next_dial_at = TB_TIME_NEVER;
-    TB_ASSERT(s->incarnation_seen >= s->incarnation);
+    TB_ASSERT(s->incarnation_seen >= s->incarnation || s->incarnation_seen >= TB_LINK_INCARNATION_STEP);
 }
 
 static void replace(struct tb_link_session *s, const struct tb_link_session_event *ev,

@@ -61,17 +61,23 @@ struct tb_link_session_config {
     tb_time_ns retry_min, retry_max, fresh_dial, silent;
 };
 
+/* One HELLO raises the incarnation below which a peer is stale by no more. A gateway that is told
+ * that it is stale raises its own by as much (gateway/daemon/persist.c), so a party with its key
+ * that says a number near 2^64 shuts it out for one more dial, and not for ever. */
+#define TB_LINK_INCARNATION_STEP ((uint64_t)1 << 32)
+
 struct tb_link_session {
     struct tb_link_session_config config;
     enum tb_link_session_state state;
-    bool peer_is_smaller;      /* its URI sorts before ours */
-    bool dialled_by_us;        /* the session; UP and SILENT */
-    uint64_t incarnation;      /* the peer's in this session */
-    struct tb_id life;         /* likewise */
-    struct tb_id process;      /* likewise; zero: not known */
-    bool vouched;              /* the session answered after such a newcomer had come */
-    uint64_t incarnation_seen; /* the highest the peer ever said */
-    uint32_t attempts;         /* that failed in a row */
+    bool peer_is_smaller; /* its URI sorts before ours */
+    bool dialled_by_us;   /* the session; UP and SILENT */
+    uint64_t incarnation; /* the peer's in this session */
+    struct tb_id life;    /* likewise */
+    struct tb_id process; /* likewise; zero: not known */
+    bool vouched;         /* the session answered after such a newcomer had come */
+    /* The highest that the peer said, or a step towards it: see TB_LINK_INCARNATION_STEP. */
+    uint64_t incarnation_seen;
+    uint32_t attempts; /* that failed in a row */
     tb_time_ns next_dial_at;
     /* how long the last ones to heartbeats took, of whatever session; 0: none yet */
     tb_time_ns answers[TB_LINK_ANSWERS];
