@@ -26,6 +26,7 @@
 #define CHUNK_BYTES ((uint64_t)1 << 20)
 #define ROUNDS_MAX  64u
 #define SKIPPED     77
+#define TRAY_PARTS  4u   /* of a tray, in flight at a time */
 #define BLOCKS      528u /* of encode and patch at once: four for each of 132 processors */
 
 struct bench {
@@ -296,8 +297,14 @@ static double patch(struct bench *b)
     return took;
 }
 
-/* Out of this process's device into the host memory of another, by a tray: filled
- * and emptied in turn. */
+static void take_answer(struct far_reach *reader, uint32_t *answered)
+{
+    if (far_reach_answer(reader) != TB_OK) die("a copy out of the tray failed");
+    ++*answered;
+}
+
+/* Out of this process's device into the host memory of another, by a tray of several parts: one is
+ * filled while others are copied out, as by a hop. */
 static double by_tray(struct bench *b)
 {
     struct tb_gpu_tray *tray;
@@ -307,15 +314,19 @@ static double by_tray(struct bench *b)
         b->memory, &b->manifest, {.layout = &b->manifest.layout, .tensors = b->tensors}};
     if (tb_gpu_tray_open(b->memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer) != TB_OK) die("no tray");
     if (far_reach_open(&reader, &offer) != TB_OK) die("the tray cannot be opened by another process");
+    const uint64_t part = TB_GPU_TRAY_BYTES_MAX / TRAY_PARTS;
     const double from = measured_now_s();
-    for (uint64_t done = 0; done < b->bytes;) {
-        const uint64_t left = b->bytes - done;
-        const uint64_t bytes = left < TB_GPU_TRAY_BYTES_MAX ? left : TB_GPU_TRAY_BYTES_MAX;
-        const struct tb_gpu_fill fill = {.offset = done, .at = 0, .bytes = bytes};
+    uint32_t asked = 0, answered = 0;
+    for (uint64_t done = 0; done < b->bytes; asked++) {
+        const uint64_t left = b->bytes - done, bytes = left < part ? left : part;
+        const struct tb_gpu_fill fill = {.offset = done, .at = asked % TRAY_PARTS * part, .bytes = bytes};
+        if (asked - answered == TRAY_PARTS) take_answer(&reader, &answered);
         if (tb_gpu_tray_fill(tray, &origin, &fill, 1) != TB_OK) die("a fill failed");
-        if (far_reach_copy(&reader, 0, bytes, NULL) != TB_OK) die("a copy out of the tray failed");
+        far_reach_ask(&reader, fill.at, bytes);
         done += bytes;
     }
+    while (answered < asked)
+        take_answer(&reader, &answered);
     const double took = measured_now_s() - from;
     far_reach_close(&reader);
     tb_gpu_tray_close(tray, true);

@@ -32,8 +32,8 @@
 #define TB_CUDA_PATCH_BLOCKS_MAX 256u
 #define TB_CUDA_PATCH_BLOCK_OF   ((uint64_t)32 << 20)
 
-/* Of a batch, by one launch; larger ones are copied by themselves, and so are those that
- * there is no place for. */
+/* Of a batch, by one launch; larger ones go in pieces, and those that there is no place for are
+ * copied by themselves. */
 #define TB_CUDA_MOVES_MAX      16384u
 #define TB_CUDA_MOVE_BYTES_MAX 65536u
 

@@ -12,16 +12,30 @@
  * TB_CUDA_BATCH_BYTES for each lane. */
 #define MANY 64u
 
+/* A large one is listed in pieces where the kernel moves it in its widest words. A copy would wait,
+ * in the engine that copies, for the lane beside it that goes over the bus. */
+static bool has_place(const struct tb_cuda_lane *l, const struct tb_gpu_move *move)
+{
+    const uint64_t pieces = (move->bytes + TB_CUDA_MOVE_BYTES_MAX - 1) / TB_CUDA_MOVE_BYTES_MAX;
+    const uint64_t apart = (uint64_t)(uintptr_t)move->from ^ (uint64_t)(uintptr_t)move->to;
+    return pieces <= TB_CUDA_MOVES_MAX - l->moves_listed && (pieces == 1 || apart % 8 == 0);
+}
+
 enum tb_status tb_cuda_move_inside(struct tb_gpu_memory *m, uint32_t lane, struct tb_gpu_move move)
 {
     TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
     struct tb_cuda_lane *l = &m->lanes[lane];
-    const bool listed =
-        l->host != NULL && move.bytes <= TB_CUDA_MOVE_BYTES_MAX && l->moves_listed < TB_CUDA_MOVES_MAX;
     if (move.bytes == 0) return TB_OK;
-    if (!listed) return tb_cuda_copy(m, lane, move);
-    l->host->moves[l->moves_listed++] =
-        (struct tb_move_job){.from = move.from, .to = move.to, .count = move.bytes};
+    if (l->host == NULL || !has_place(l, &move)) return tb_cuda_copy(m, lane, move);
+    const uint8_t *from = move.from;
+    uint8_t *to = move.to;
+    for (uint64_t left = move.bytes; left > 0;) {
+        const uint64_t count = left < TB_CUDA_MOVE_BYTES_MAX ? left : TB_CUDA_MOVE_BYTES_MAX;
+        l->host->moves[l->moves_listed++] = (struct tb_move_job){.from = from, .to = to, .count = count};
+        from += count;
+        to += count;
+        left -= count;
+    }
     return TB_OK;
 }
 

@@ -89,12 +89,28 @@ enum tb_status far_reach_open(struct far_reach *r, const struct tb_gpu_offer *of
     return status;
 }
 
+static void ask(struct far_reach *r, uint64_t at, uint64_t bytes, bool wanted)
+{
+    const struct order o = {.at = at, .bytes = bytes, .wanted = wanted};
+    give(r->to, &o, sizeof o);
+}
+
+void far_reach_ask(struct far_reach *r, uint64_t at, uint64_t bytes)
+{
+    ask(r, at, bytes, false);
+}
+
+enum tb_status far_reach_answer(struct far_reach *r)
+{
+    enum tb_status status;
+    take(r->from, &status, sizeof status);
+    return status;
+}
+
 enum tb_status far_reach_copy(struct far_reach *r, uint64_t at, uint64_t bytes, void *to)
 {
-    const struct order o = {.at = at, .bytes = bytes, .wanted = to != NULL};
-    enum tb_status status;
-    give(r->to, &o, sizeof o);
-    take(r->from, &status, sizeof status);
+    ask(r, at, bytes, to != NULL);
+    const enum tb_status status = far_reach_answer(r);
     if (status == TB_OK && to != NULL) take(r->from, to, bytes);
     return status;
 }

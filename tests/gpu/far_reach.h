@@ -18,6 +18,9 @@ struct far_reach {
 enum tb_status far_reach_open(struct far_reach *r, const struct tb_gpu_offer *offer);
 /* It copies them out of the tray to pinned memory, and from there into `to`; NULL: only out. */
 enum tb_status far_reach_copy(struct far_reach *r, uint64_t at, uint64_t bytes, void *to);
+/* It copies them out, and the caller goes on. Answers come in the order of the asks. */
+void far_reach_ask(struct far_reach *r, uint64_t at, uint64_t bytes);
+enum tb_status far_reach_answer(struct far_reach *r);
 void far_reach_close(struct far_reach *r); /* it has closed the tray */
 /* The program with FAR_REACH_ARGUMENT. */
 int far_reach_main(void);
