@@ -118,9 +118,25 @@ static enum tb_status chunk_begin(struct run *run, const struct tb_cuda_batch *b
         .bytes = on_device, .count = is_small ? 0 : c->bytes, .digest = slate->digests[i].bytes};
     if (is_small)
         status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->small[i], on_device, c->bytes});
-    if (status == TB_OK && run->pass->to != NULL)
-        status =
-            tb_cuda_copy(run->m, lane, (struct tb_gpu_move){run->pass->to + c->offset, on_device, c->bytes});
+    return status;
+}
+
+/* Chunks that stand side by side, here and there, go to the host as one: each copy costs the bus
+ * some microseconds. */
+static enum tb_status bring_down(struct run *run, const struct tb_cuda_batch *b, uint32_t lane)
+{
+    const uint8_t *at = (const uint8_t *)(uintptr_t)run->m->lanes[lane].chunks;
+    const struct tb_chunk *chunks = &run->pass->manifest->chunks[b->first];
+    enum tb_status status = TB_OK;
+    for (uint32_t i = 0; i < b->count && status == TB_OK;) {
+        uint8_t *to = run->pass->to + chunks[i].offset;
+        uint64_t bytes = chunks[i++].bytes;
+        while (i < b->count && bytes % TB_CUDA_CHUNK_ALIGN == 0 &&
+               run->pass->to + chunks[i].offset == to + bytes)
+            bytes += chunks[i++].bytes;
+        status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){to, at, bytes});
+        at += tb_cuda_aligned(bytes);
+    }
     return status;
 }
 
@@ -132,6 +148,7 @@ static enum tb_status device_begin(struct run *run, const struct tb_cuda_batch *
         status = chunk_begin(run, b, i, lane, at);
         at += tb_cuda_aligned(run->pass->manifest->chunks[b->first + i].bytes);
     }
+    if (status == TB_OK && run->pass->to != NULL) status = bring_down(run, b, lane);
     return status == TB_OK ? tb_cuda_digest(run->m, lane, b->count) : status;
 }
 

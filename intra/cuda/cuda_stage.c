@@ -11,6 +11,7 @@
  * off the kernel's border once more each. */
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/allocate.h"
@@ -41,8 +42,9 @@ struct tb_gpu_stage {
     pthread_mutex_t ring_lock; /* of `unlent` */
     uint8_t *ring;             /* pinned; NULL: none */
     uint32_t part_bytes, part_count;
-    uint32_t unlent[RING_PARTS]; /* the parts that are, the first unlent_count */
-    uint32_t unlent_count;
+    /* The parts that are there, in the order in which they are lent: chunks that land one behind
+     * the other go up as one. */
+    uint32_t unlent[RING_PARTS], unlent_first, unlent_count;
 };
 
 /* ---- a batch ---- */
@@ -70,8 +72,35 @@ static bool fits(void *user, const struct tb_gpu_ask *ask, bool first)
                      s->load.off_bytes <= s->m->batch_bytes);
 }
 
-/* To where it stands; from there, and from nowhere else, to what digests it. */
-static enum tb_status land(struct tb_gpu_stage *s, uint32_t lane, const struct tb_gpu_landing *landing,
+static int by_place(const void *a, const void *b)
+{
+    const struct tb_gpu_landing *x = *(struct tb_gpu_landing *const *)a,
+                                *y = *(struct tb_gpu_landing *const *)b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* To where they stand. Those that stand side by side, here and there, go up as one: each copy costs
+ * the bus some microseconds. */
+static enum tb_status bring_up(struct tb_gpu_stage *s, uint32_t lane, struct tb_gpu_landing **list,
+                               uint32_t count)
+{
+    enum tb_status status = TB_OK;
+    qsort(list, count, sizeof list[0], by_place);
+    for (uint32_t i = 0; i < count && status == TB_OK;) {
+        const struct tb_gpu_landing *first = list[i];
+        uint64_t bytes = first->bytes;
+        for (i++; i < count && first->from != NULL && list[i]->from == first->from + bytes; i++) {
+            if (list[i]->at != first->at + bytes) break;
+            bytes += list[i]->bytes;
+        }
+        if (first->from != NULL)
+            status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){first->at, first->from, bytes});
+    }
+    return status;
+}
+
+/* From where it stands, and from nowhere else, to what digests it. */
+static enum tb_status look(struct tb_gpu_stage *s, uint32_t lane, const struct tb_gpu_landing *landing,
                            uint32_t i, uint8_t *scratch)
 {
     TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && landing->bytes > 0);
@@ -81,10 +110,7 @@ static enum tb_status land(struct tb_gpu_stage *s, uint32_t lane, const struct t
     const uint64_t bytes = landing->bytes;
     const bool is_small = bytes < TB_KERNEL_DIGEST_MIN;
     enum tb_status status = TB_OK;
-    if (landing->from != NULL)
-        status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){landing->at, landing->from, bytes});
-    if (status == TB_OK && is_small)
-        status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){host->small[i], landing->at, bytes});
+    if (is_small) status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){host->small[i], landing->at, bytes});
     if (status == TB_OK && is_off(landing))
         status = tb_cuda_copy(s->m, lane, (struct tb_gpu_move){scratch, landing->at, bytes});
     host->jobs[i] = (struct tb_digest_job){.bytes = is_off(landing) ? scratch : landing->at,
@@ -98,11 +124,16 @@ static enum tb_status begin_batch(void *user, struct tb_gpu_ask *first, uint32_t
     struct tb_gpu_stage *s = user;
     uint8_t *scratch = (uint8_t *)(uintptr_t)s->m->lanes[lane].chunks;
     TB_ASSERT(count > 0 && count <= TB_CUDA_BATCH_CHUNKS);
-    enum tb_status status = TB_OK;
+    struct tb_gpu_landing *list[TB_CUDA_BATCH_CHUNKS];
     uint32_t i = 0;
+    for (struct tb_gpu_ask *a = first; a != NULL; a = a->next)
+        list[i++] = landing_of(a);
+    TB_ASSERT(i == count);
+    enum tb_status status = bring_up(s, lane, list, count);
+    i = 0;
     for (struct tb_gpu_ask *a = first; a != NULL && status == TB_OK; a = a->next) {
         const struct tb_gpu_landing *landing = landing_of(a);
-        status = land(s, lane, landing, i++, scratch);
+        status = look(s, lane, landing, i++, scratch);
         scratch += is_off(landing) ? tb_cuda_aligned(landing->bytes) : 0;
     }
     return status == TB_OK ? tb_cuda_digest(s->m, lane, count) : status;
@@ -144,7 +175,11 @@ uint8_t *tb_gpu_stage_lend(struct tb_gpu_stage *s, uint32_t bytes)
     TB_ASSERT(s->ring == NULL || bytes <= s->part_bytes);
     uint8_t *part = NULL;
     pthread_mutex_lock(&s->ring_lock);
-    if (s->unlent_count > 0) part = s->ring + (uint64_t)s->unlent[--s->unlent_count] * s->part_bytes;
+    if (s->unlent_count > 0) {
+        part = s->ring + (uint64_t)s->unlent[s->unlent_first] * s->part_bytes;
+        s->unlent_first = (s->unlent_first + 1) % s->part_count;
+        s->unlent_count--;
+    }
     pthread_mutex_unlock(&s->ring_lock);
     return part;
 }
@@ -155,7 +190,7 @@ void tb_gpu_stage_give(struct tb_gpu_stage *s, uint8_t *lent)
     TB_ASSERT(s->ring != NULL && at % s->part_bytes == 0 && at / s->part_bytes < s->part_count);
     pthread_mutex_lock(&s->ring_lock);
     TB_ASSERT(s->unlent_count < s->part_count);
-    s->unlent[s->unlent_count++] = (uint32_t)(at / s->part_bytes);
+    s->unlent[(s->unlent_first + s->unlent_count++) % s->part_count] = (uint32_t)(at / s->part_bytes);
     pthread_mutex_unlock(&s->ring_lock);
 }
 

@@ -106,6 +106,7 @@ class Run:
         self.floors = self.trainer.ok("floors")["floors"]
         self.trainer.ok("run", model=MODEL, key="end-to-end")
         self.trainer.ok("register", rows=self.rows)
+        self.trainer.ok("prepare", model=MODEL)
         for w, _, mode, _ in self.rollouts:
             w.send("register", rows=self.rows, sets=2 if mode == "switch" else 1)
         for w, *_ in self.rollouts:

@@ -194,6 +194,10 @@ class Member:
         self.memory.wait()
         return {}
 
+    def do_prepare(self, model):
+        self.session.prepare(model, self.registrations[0])
+        return {}
+
     def do_publish(self, model, number, in_place):
         mode = tombolo.IN_PLACE if in_place else tombolo.SHADOW
         began = time.monotonic()

@@ -187,7 +187,7 @@ static void all_that_come_meanwhile_are_one_launch(void **state)
     gpu_asks_init(&asks);
     for (uint32_t i = 0; i < CHUNKS; i++) {
         landings[i].landing = (struct tb_gpu_landing){
-            .at = tb_gpu_stage_base(w.stage) + i * 8192, .bytes = 4096, .from = w.truth + i * 8192};
+            .at = tb_gpu_stage_base(w.stage) + i * 4096, .bytes = 4096, .from = w.truth + i * 4096};
         gpu_asks_land(&asks, w.stage, &landings[i]);
         while (i == 0 && !fake_cuda_held())
             sched_yield();
@@ -196,12 +196,14 @@ static void all_that_come_meanwhile_are_one_launch(void **state)
     fake_cuda_hold(NULL);
     CHECK_OK(gpu_asks_wait(&asks));
     for (uint32_t i = 0; i < CHUNKS; i++) {
-        const struct tb_digest right = tb_digest_of(w.truth + i * 8192, 4096);
+        const struct tb_digest right = tb_digest_of(w.truth + i * 4096, 4096);
         assert_true(tb_digest_equal(&landings[i].landing.digest, &right));
     }
     struct tb_gpu_stage_facts facts;
     tb_gpu_stage_facts(w.stage, &facts);
     assert_int_equal(fake_cuda_calls("cuLaunchKernel"), 2);
+    /* Each batch: its jobs, its digests, and chunks that stand side by side as one. */
+    assert_int_equal(fake_cuda_calls("cuMemcpyAsync"), 2 * 3);
     assert_int_equal(facts.queue.batches, 2);
     assert_int_equal(facts.queue.largest, CHUNKS - 1);
     assert_int_equal(facts.queue.beside, 1);
