@@ -71,6 +71,9 @@ def sites_in_a_row_are_all_listed(lab):
     north = lab.behind(west)
     south = lab.behind(west, "south")
     south.peers, south.subscribe = {"north": f"{lab.address}:{north.port}"}, [("policy", ["north"])]
+    south.peer_keys["north"] = {"speaks_for": ["east", "west"]}
+    north.peer_keys["west"] = {"speaks_for": ["east"]}
+    west.peer_keys["north"] = {"speaks_for": ["south"]}
     del west.peers["south"]
     north.listen = True
     north.peers["south"] = None
