@@ -14,7 +14,7 @@ CRAWL = 64 << 10  # bytes a second
 # buffer: a window opens by a sixteenth of the buffer, and the kernel makes that megabytes long,
 # which at this rate takes longer than a stream may stand still.
 STEADY_S = 0.05
-SLOW_BUFFER = 16 << 10
+SLOW_BUFFER = 64 << 10  # less than a segment of the loopback would let through one at a time, each behind a timer
 
 
 class Link(threading.Thread):

@@ -34,12 +34,20 @@ static void *user_of(const struct tb_link *l)
     return l->links->options.user;
 }
 
+/* The home has its own word. One that lost it is told with RUN_TOLD. */
+static bool is_home_of(const struct tb_link *l, const struct tb_name *model)
+{
+    struct tb_name home;
+    return ops_of(l)->home_of != NULL && ops_of(l)->home_of(user_of(l), model, &home) &&
+           tb_name_equal(&home, &l->session.life.config.peer.site);
+}
+
 void tb_link_announce(struct tb_link *l, struct tb_offer *o)
 {
     struct tb_offer_peer *p = &o->peers[l->index];
     if (!tb_link_is_up(l) || p->announced == tb_link_session_seq(l) || !tb_link_granted(l, &o->key.model))
         return;
-    tb_link_say(l, TB_STATEMENT_VERSION, &o->key.model, &o->key.uid);
+    if (!is_home_of(l, &o->key.model)) tb_link_say(l, TB_STATEMENT_VERSION, &o->key.model, &o->key.uid);
     const bool pushed = tb_link_may_read(l, o) && tb_link_push(l, o);
     p->announced = tb_link_session_seq(l);
     tb_link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
