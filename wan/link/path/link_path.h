@@ -37,8 +37,9 @@ struct tb_link_path {
     enum tb_chan_reach race_reach; /* how far the best of its dials came */
     struct tb_link_said said;
     struct tb_segment segment;
-    tb_time_ns segment_at; /* it was looked at */
-    uint64_t segment_seq;  /* streams of this session, up to the next, were counted as stalled */
+    uint32_t segment_stalls; /* dials that stalled in TLS and ended, since one was greeted */
+    tb_time_ns segment_at;   /* it was looked at */
+    uint64_t segment_seq;    /* streams of this session, up to the next, were counted as stalled */
     uint32_t segment_number;
     uint64_t control_acked; /* bytes of the session's control stream, */
     tb_time_ns control_at;  /* since then; 0: not looked at yet */

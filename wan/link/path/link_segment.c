@@ -56,7 +56,7 @@ static void say(struct tb_link *l)
 static void renew(struct tb_link *l)
 {
     TB_ASSERT(tb_link_is_up(l)); /* it goes on over a fresh connection */
-    const uint32_t of_session = tb_link_control(l)->segment_max;
+    const uint32_t of_session = tb_link_control(l)->path_segment;
     if (tb_link_control(l)->dialled && (of_session == 0 || of_session > l->path.segment.bytes_max))
         tb_link_renew(l, tb_clock_now());
 }

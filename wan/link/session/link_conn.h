@@ -22,14 +22,15 @@ struct tb_link_conn {
     struct tb_link *link; /* NULL: accepted, and nobody knows yet who it is */
     struct tb_wire *wire;
     bool dialled;
-    bool ended;           /* close or finish was called */
-    bool fault_told;      /* why it ended was logged */
-    bool is_session;      /* link->session is this one */
-    bool racing;          /* dialled, one of the link's race */
-    bool ahead;           /* dialled: data streams were dialled beside it */
-    bool probe;           /* dialled: it stalls in TLS, and one with smaller segments is the session */
-    uint32_t segment_max; /* dialled: TCP_MAXSEG; 0: the path's own */
-    bool outrun;          /* another attempt was open sooner, or the session was heard again: no failure */
+    bool ended;            /* close or finish was called */
+    bool fault_told;       /* why it ended was logged */
+    bool is_session;       /* link->session is this one */
+    bool racing;           /* dialled, one of the link's race */
+    bool ahead;            /* dialled: data streams were dialled beside it */
+    bool probe;            /* dialled: it stalls in TLS, and one with smaller segments is the session */
+    uint32_t segment_max;  /* dialled: TCP_MAXSEG */
+    uint32_t path_segment; /* dialled: of the session's streams; 0: the path's own */
+    bool outrun;           /* another attempt was open sooner, or the session was heard again: no failure */
     tb_time_ns greet_by;
     tb_time_ns connected_at;     /* dialled: TCP was seen to be answered; 0: not yet */
     tb_time_ns opened_at;        /* 0: not yet */

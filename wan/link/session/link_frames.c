@@ -1,6 +1,7 @@
 /* link_frames.c - what comes on connections: opened, greeted, refused, frames of a session,
  * closed. */
 #include "wan/link/session/link_frames.h"
+#include "wan/link/path/segment_attempt.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -330,6 +331,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool never_greeted = failed && c->greet_by != 0;
     const enum tb_chan_reach reach = tb_chan_reach(tb_wire_chan(w));
     if (c->probe && never_greeted) tb_link_segment_probed(l, false);
+    if (never_greeted) tb_link_segment_lost(c, why);
     if (never_greeted) tell_failed(l, c, why);
     if (never_greeted && !said_no) tb_link_said_undialled(c, why);
     tb_link_conn_free(c);
