@@ -34,12 +34,13 @@ static void *user_of(const struct tb_link *l)
     return l->links->options.user;
 }
 
-/* The home has its own word. One that lost it is told with RUN_TOLD. */
+/* The home has its own word. One that lost it is told with RUN_TOLD. Its lanes tell each other. */
 static bool is_home_of(const struct tb_link *l, const struct tb_name *model)
 {
     struct tb_name home;
+    if (tb_name_equal(&l->identity.site, &l->links->identity.site)) return false;
     return ops_of(l)->home_of != NULL && ops_of(l)->home_of(user_of(l), model, &home) &&
-           tb_name_equal(&home, &l->session.life.config.peer.site);
+           tb_name_equal(&home, &l->identity.site);
 }
 
 void tb_link_announce(struct tb_link *l, struct tb_offer *o)
