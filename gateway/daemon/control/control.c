@@ -283,7 +283,7 @@ static bool user_name(uint32_t uid, char name_out[TB_NAME_BYTES_MAX + 1])
 {
     FILE *f = fopen("/etc/passwd", "re");
     char room[1024];
-    struct passwd row, *found = NULL;
+    struct passwd row = {.pw_uid = 0}, *found = NULL;
     while (f != NULL && fgetpwent_r(f, &row, room, sizeof room, &found) == 0)
         if (row.pw_uid == uid) break;
     if (f != NULL) (void)fclose(f);
