@@ -214,7 +214,7 @@ static void new_ring(struct tb_gpu_stage *s, const struct tb_gpu_stage_size *siz
     tb_cuda_leave(s->gpu);
     if (result != CUDA_SUCCESS) {
         tb_log(TB_LOG_WARN, "gpu.unpinned", "bytes=%llu error=%s action=slower_copies",
-               (unsigned long long)(part * count), tb_cuda_error_name(&s->gpu->driver, result));
+               (unsigned long long)part * count, tb_cuda_error_name(&s->gpu->driver, result));
         return;
     }
     s->ring = ring;
