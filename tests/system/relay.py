@@ -14,7 +14,9 @@ CRAWL = 64 << 10  # bytes a second
 # buffer: a window opens by a sixteenth of the buffer, and the kernel makes that megabytes long,
 # which at this rate takes longer than a stream may stand still.
 STEADY_S = 0.05
-SLOW_BUFFER = 64 << 10  # less than a segment of the loopback would let through one at a time, each behind a timer
+SLOW_BUFFER = 16 << 10
+SEGMENT_BUFFER = 64 << 10  # less lets a segment of the loopback through at a time, each behind a timer
+BUFFER_S = 0.025           # of the rate, where that is more
 
 
 class Link(threading.Thread):
@@ -58,8 +60,9 @@ class Link(threading.Thread):
                 continue
             server.settimeout(None)
             if self.bytes_per_s:
+                room = min(SEGMENT_BUFFER, max(SLOW_BUFFER, int(self.bytes_per_s * BUFFER_S)))
                 for s in (client, server):
-                    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SLOW_BUFFER)
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
             with self.lock:
                 self.pairs.append((client, server))
             for a, b, forward in ((client, server, True), (server, client, False)):
