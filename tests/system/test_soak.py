@@ -40,7 +40,7 @@ SETTLED = 20  # of a model, versions after which as many are remembered and stor
 MEASURED = 200  # versions: over fewer a leak would not stand out
 LEAK = 4     # versions for each row that a table may have more than before: a leak has a row, or several, for each
 # Each new run, and each withdrawal, has a row in a table and in the store, until there are 1,024.
-ROW_EACH = {"runs": "runs", "run": "runs", "run_owner": "runs", "withdrawals": "withdrawals", "withdrawn": "withdrawals"}
+ROW_EACH = {"runs": "runs", "run": "runs", "run_owner": "runs", "operator": "withdrawals", "withdrawals": "withdrawals", "withdrawn": "withdrawals"}
 HELD_AFAR = ("versions", "references")  # the third site's too, for a lease time after each of its lives: their peak is left to chance
 REFERENCES = 4  # of a model's kept versions, by ranks, workers and west. That north has a version ends with the version's row
 CACHES = ("encoded_bytes", "idle_layout_bytes")  # they fill up to their bound, and the oldest goes
@@ -71,11 +71,11 @@ class Sample:
 
     @staticmethod
     def store_rows(site):
-        """Of each table but the audit trail, which has a bound of its own."""
+        """Of each table but the audit trail and the signatures, which have bounds of their own (TB_STORE_SIGNED_MAX of a kind)."""
         db = sqlite3.connect(f"file:{site.dir / 'store.sqlite'}?mode=ro", uri=True)
         try:
             names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'")]
-            return {name: db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in names if name != "audit"}
+            return {name: db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in names if name not in ("audit", "signed")}
         finally:
             db.close()
 

@@ -120,6 +120,19 @@ static bool none_stays(void *user, const struct tb_said *said)
     return false;
 }
 
+void tb_said_age(struct tb_statement_table *t, bool (*needed)(void *user, const struct tb_said *said),
+                 void *user)
+{
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (struct tb_said **at = &t->buckets[b]; *at != NULL;) {
+            (*at)->idle = needed(user, *at) ? 0 : (*at)->idle + 1;
+            if ((*at)->idle > TB_SAID_IDLE)
+                end(t, at);
+            else
+                at = &(*at)->next;
+        }
+}
+
 void tb_said_free(struct tb_statement_table *t)
 {
     tb_said_filter(t, none_stays, NULL);

@@ -14,6 +14,7 @@ struct tb_said {
     struct tb_statement what;
     struct tb_identity by; /* a gateway of the model's home */
     uint32_t count;
+    uint32_t idle;   /* ticks since it was needed */
     uint8_t bytes[]; /* as they are passed on (base/net/signed.h) */
 };
 
@@ -37,6 +38,10 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
 /* Ends those of which `stays` says no. */
 void tb_said_filter(struct tb_statement_table *t, bool (*stays)(void *user, const struct tb_said *said),
                     void *user);
+/* The same, of those that were not needed at TB_SAID_IDLE ticks in a row. */
+#define TB_SAID_IDLE 60u
+void tb_said_age(struct tb_statement_table *t, bool (*needed)(void *user, const struct tb_said *said),
+                 void *user);
 void tb_said_free(struct tb_statement_table *t);
 
 #endif

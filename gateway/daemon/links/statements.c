@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/net/signed.h"
 #include "base/proof/version_proof.h"
+#include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
@@ -85,8 +86,19 @@ void tb_statements_recheck(struct tb_daemon *d)
     tb_said_filter(&d->said, counts_still, d);
 }
 
+/* P7: that of a version which the catalog forgot says nothing any more, unless it is the newest. */
+static bool is_needed(void *user, const struct tb_said *said)
+{
+    const struct tb_daemon *d = user;
+    struct tb_catalog_version_view v;
+    if (said->what.kind != TB_STATEMENT_VERSION) return true;
+    if (tb_catalog_version_get(d->catalog, &said->what.uid, &v)) return true;
+    return tb_said_newest(&d->said, TB_STATEMENT_VERSION, &said->what.model) == said;
+}
+
 void tb_statements_tick(struct tb_daemon *d)
 {
+    tb_said_age(&d->said, is_needed, d);
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         d->said_failed[i] = 0;
 }
