@@ -147,11 +147,12 @@ static void a_switch_beside_a_switch_leaves_the_session_free(void **state)
     worker_close(&w);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chunk_lands_while_a_switch_writes),
         cmocka_unit_test(a_switch_beside_a_switch_leaves_the_session_free),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,12 +70,37 @@ static void the_oldest_of_a_model_gives_way(void **state)
     tb_said_free(&t);
 }
 
+static bool is_odd(void *user, const struct tb_said *said)
+{
+    (void)user;
+    return said->what.number % 2 == 1;
+}
+
+/* P7: one that nobody needed for so many ticks goes, and no other. */
+static void one_that_is_not_needed_goes_after_a_while(void **state)
+{
+    (void)state;
+    struct tb_statement_table t = {.count = 0};
+    const struct tb_statement odd = statement(TB_STATEMENT_VERSION, 1),
+                              even = statement(TB_STATEMENT_VERSION, 2);
+    assert_true(put(&t, &odd) != NULL && put(&t, &even) != NULL);
+    for (uint32_t i = 0; i < TB_SAID_IDLE; i++)
+        tb_said_age(&t, is_odd, NULL);
+    assert_int_equal(t.count, 2);
+    tb_said_age(&t, is_odd, NULL);
+    assert_int_equal(t.count, 1);
+    assert_non_null(tb_said_find(&t, TB_STATEMENT_VERSION, &odd.uid));
+    assert_null(tb_said_find(&t, TB_STATEMENT_VERSION, &even.uid));
+    tb_said_free(&t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_has_its_own),
         cmocka_unit_test(a_newer_one_takes_the_place_of_the_same),
         cmocka_unit_test(the_oldest_of_a_model_gives_way),
+        cmocka_unit_test(one_that_is_not_needed_goes_after_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
