@@ -81,12 +81,17 @@ static int by_place(const void *a, const void *b)
 
 /* To where they stand. Those that stand side by side, here and there, go up as one: each copy costs
  * the bus some microseconds. */
-static enum tb_status bring_up(struct tb_gpu_stage *s, uint32_t lane, struct tb_gpu_landing **list,
+static enum tb_status bring_up(struct tb_gpu_stage *s, uint32_t lane, struct tb_gpu_ask *asked,
                                uint32_t count)
 {
+    struct tb_gpu_landing *list[TB_CUDA_BATCH_CHUNKS] = {NULL};
+    uint32_t i = 0;
+    for (struct tb_gpu_ask *a = asked; a != NULL; a = a->next)
+        list[i++] = landing_of(a);
+    TB_ASSERT(i == count);
+    qsort(list, count, sizeof(struct tb_gpu_landing *), by_place);
     enum tb_status status = TB_OK;
-    qsort(list, count, sizeof list[0], by_place);
-    for (uint32_t i = 0; i < count && status == TB_OK;) {
+    for (i = 0; i < count && status == TB_OK;) {
         const struct tb_gpu_landing *first = list[i];
         uint64_t bytes = first->bytes;
         for (i++; i < count && first->from != NULL && list[i]->from == first->from + bytes; i++) {
@@ -124,13 +129,8 @@ static enum tb_status begin_batch(void *user, struct tb_gpu_ask *first, uint32_t
     struct tb_gpu_stage *s = user;
     uint8_t *scratch = (uint8_t *)(uintptr_t)s->m->lanes[lane].chunks;
     TB_ASSERT(count > 0 && count <= TB_CUDA_BATCH_CHUNKS);
-    struct tb_gpu_landing *list[TB_CUDA_BATCH_CHUNKS];
+    enum tb_status status = bring_up(s, lane, first, count);
     uint32_t i = 0;
-    for (struct tb_gpu_ask *a = first; a != NULL; a = a->next)
-        list[i++] = landing_of(a);
-    TB_ASSERT(i == count);
-    enum tb_status status = bring_up(s, lane, list, count);
-    i = 0;
     for (struct tb_gpu_ask *a = first; a != NULL && status == TB_OK; a = a->next) {
         const struct tb_gpu_landing *landing = landing_of(a);
         status = look(s, lane, landing, i++, scratch);

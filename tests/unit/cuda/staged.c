@@ -362,7 +362,7 @@ static void what_the_driver_refuses_ends_the_attempt(void **state)
         world_open(&w);
         publish(&w, 1);
         const struct fake_cuda_counts before = fake_cuda_counts();
-        fake_cuda_fail(entries[e], 2, CUDA_ERROR_ECC_UNCORRECTABLE);
+        fake_cuda_fail(entries[e], 1, CUDA_ERROR_ECC_UNCORRECTABLE); /* a version may be one copy, one batch */
         CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_SITE_IO);
         assert_true(fake_cuda_failed());
         const struct fake_cuda_counts after = fake_cuda_counts();
