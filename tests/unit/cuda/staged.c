@@ -362,7 +362,8 @@ static void what_the_driver_refuses_ends_the_attempt(void **state)
         world_open(&w);
         publish(&w, 1);
         const struct fake_cuda_counts before = fake_cuda_counts();
-        fake_cuda_fail(entries[e], 1, CUDA_ERROR_ECC_UNCORRECTABLE); /* a version may be one copy, one batch */
+        /* A version may be one copy and one batch. */
+        fake_cuda_fail(entries[e], 1, CUDA_ERROR_ECC_UNCORRECTABLE);
         CHECK_STATUS(tb_stage(w.sub, &w.uid, 20000), TB_SITE_IO);
         assert_true(fake_cuda_failed());
         const struct fake_cuda_counts after = fake_cuda_counts();
