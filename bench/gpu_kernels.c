@@ -26,30 +26,17 @@ struct bench {
     uint32_t one_in;
 };
 
-static _Noreturn void die(const char *what)
-{
-    fprintf(stderr, "gpu_kernels: %s\n", what);
-    exit(1);
-}
-
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return z ^ (z >> 27);
-}
-
 static void make_versions(struct bench *b)
 {
     const uint64_t bytes = CHUNKS_MAX * CHUNK_BYTES;
     uint64_t seed = 1;
     uint16_t *elements = malloc(bytes);
-    if (elements == NULL) die("no memory");
+    if (elements == NULL) measured_end("no memory");
     for (uint64_t i = 0; i < bytes / 2; i++)
-        elements[i] = (uint16_t)((next_random(&seed) & 0x83ff) | 0x3c00);
+        elements[i] = (uint16_t)((measured_random(&seed) & 0x83ff) | 0x3c00);
     real_device_copy(&b->real, (void *)(uintptr_t)b->base, elements, bytes);
-    for (uint64_t i = 0; i < bytes / 2; i += 1 + next_random(&seed) % (2 * b->one_in - 1))
-        elements[i] = (uint16_t)(elements[i] + (next_random(&seed) % 2 == 0 ? 1 : 0xffff));
+    for (uint64_t i = 0; i < bytes / 2; i += 1 + measured_random(&seed) % (2 * b->one_in - 1))
+        elements[i] = (uint16_t)(elements[i] + (measured_random(&seed) % 2 == 0 ? 1 : 0xffff));
     real_device_copy(&b->real, (void *)(uintptr_t)b->version, elements, bytes);
     free(elements);
 }
@@ -66,7 +53,8 @@ static double launch(struct bench *b, enum tb_cuda_kernel kernel, void *jobs, si
     const struct tb_cuda_launch l = {
         .kernel = kernel, .jobs = b->jobs, .count = count, .blocks = count, .scratch = b->scratch};
     const double began = measured_now_s();
-    if (tb_cuda_launch(b->real.gpu, b->real.device, b->real.stream, &l) != TB_OK) die("a launch failed");
+    if (tb_cuda_launch(b->real.gpu, b->real.device, b->real.stream, &l) != TB_OK)
+        measured_end("a launch failed");
     real_device_wait(&b->real);
     const double took = measured_now_s() - began;
     real_device_copy(&b->real, jobs, (const void *)(uintptr_t)b->jobs, count * job_bytes);
@@ -85,7 +73,7 @@ static double encode(struct bench *b, uint32_t classes, uint32_t count)
                                               .cap = CHUNK_BYTES};
     const double took = launch(b, TB_CUDA_ENCODE, b->encode, sizeof *b->encode, count);
     for (uint32_t i = 0; i < count; i++)
-        if (b->encode[i].used == 0) die("a chunk was not encoded");
+        if (b->encode[i].used == 0) measured_end("a chunk was not encoded");
     return took;
 }
 
@@ -102,7 +90,7 @@ static double patch(struct bench *b, uint32_t classes, uint32_t count)
                                             .count = CHUNK_BYTES};
     const double took = launch(b, TB_CUDA_PATCH, b->patch, sizeof *b->patch, count);
     for (uint32_t i = 0; i < count; i++)
-        if (!b->patch[i].ok) die("a form was refused");
+        if (!b->patch[i].ok) measured_end("a form was refused");
     return took;
 }
 
@@ -136,7 +124,7 @@ static void open_bench(struct bench *b)
         *all[i] = real_device_alloc(&b->real, bytes);
     b->jobs = real_device_alloc(&b->real, sizeof b->encode);
     b->scratch = real_device_alloc(&b->real, (size_t)CHUNKS_MAX * TB_KERNEL_SCRATCH_BYTES);
-    if (b->real.device->module == NULL) die(b->real.device->why_cores);
+    if (b->real.device->module == NULL) measured_end(b->real.device->why_cores);
     printf("%s: at a time %u blocks that encode, %u that patch\n", b->real.device->name,
            b->real.device->blocks[TB_CUDA_ENCODE], b->real.device->blocks[TB_CUDA_PATCH]);
 }

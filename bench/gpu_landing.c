@@ -44,18 +44,6 @@ struct gpu_landing {
     pthread_barrier_t barrier;
 };
 
-static _Noreturn void die(const char *what)
-{
-    fprintf(stderr, "gpu_speed: %s\n", what);
-    exit(1);
-}
-
-static void *must(void *memory)
-{
-    if (memory == NULL) die("no memory");
-    return memory;
-}
-
 static uint64_t place_of(uint32_t i)
 {
     return i * GPU_LANDING_CHUNK_BYTES;
@@ -63,7 +51,7 @@ static uint64_t place_of(uint32_t i)
 
 static void check(const struct gpu_landing *l, uint32_t i, const struct tb_digest *got)
 {
-    if (!tb_digest_equal(got, &l->truth[i])) die("a chunk that landed has the wrong digest");
+    if (!tb_digest_equal(got, &l->truth[i])) measured_end("a chunk that landed has the wrong digest");
 }
 
 /* ---- one chunk, by one of the threads; as a hop's ---- */
@@ -72,7 +60,7 @@ static void on_staged(struct tb_gpu_ask *ask, enum tb_status status)
 {
     const struct landing_chunk *c = (const struct landing_chunk *)ask;
     struct gpu_landing *l = c->landing;
-    if (status != TB_OK) die("a chunk was not staged");
+    if (status != TB_OK) measured_end("a chunk was not staged");
     check(l, c->i, &c->asked.whole.digest);
     tb_gpu_stage_give(l->stage, (uint8_t *)(uintptr_t)c->asked.whole.from);
     atomic_fetch_add(&l->answered, 1);
@@ -96,8 +84,8 @@ static void stage_chunk(struct gpu_landing *l, uint32_t i)
 static void on_proven(struct tb_gpu_ask *ask, enum tb_status status)
 {
     const struct landing_chunk *c = (const struct landing_chunk *)ask;
-    if (status != TB_OK) die("a delta was not proven");
-    if (!c->asked.delta.delta.patched) die("a delta was refused");
+    if (status != TB_OK) measured_end("a delta was not proven");
+    if (!c->asked.delta.delta.patched) measured_end("a delta was refused");
     check(c->landing, c->i, &c->asked.delta.delta.digest);
     atomic_fetch_add(&c->landing->answered, 1);
 }
@@ -134,7 +122,7 @@ static double land_all(struct gpu_landing *l, void (*land)(struct gpu_landing *l
     atomic_store(&l->next, 0);
     atomic_store(&l->answered, 0);
     for (uint32_t t = 0; t < GPU_LANDING_THREADS; t++)
-        if (pthread_create(&threads[t], NULL, take_chunks, l) != 0) die("no thread");
+        if (pthread_create(&threads[t], NULL, take_chunks, l) != 0) measured_end("no thread");
     (void)pthread_barrier_wait(&l->barrier);
     const double began = measured_now_s();
     (void)pthread_barrier_wait(&l->barrier);
@@ -150,7 +138,7 @@ double gpu_landing_stage(struct gpu_landing *l)
 {
     char why[TB_GPU_WHY_BYTES];
     const struct tb_gpu_stage_size size = {l->bytes, (uint32_t)GPU_LANDING_CHUNK_BYTES};
-    if (l->stage == NULL && tb_gpu_stage_open(l->memory, &size, &l->stage, why) != TB_OK) die(why);
+    if (l->stage == NULL && tb_gpu_stage_open(l->memory, &size, &l->stage, why) != TB_OK) measured_end(why);
     return land_all(l, stage_chunk);
 }
 
@@ -168,7 +156,7 @@ static void over(void *user)
 double gpu_landing_prove(struct gpu_landing *l)
 {
     const struct tb_gpu_proofs_user user = {holds, over, NULL};
-    if (tb_gpu_proofs_open(l->memory, &user, l->bytes / 16, &l->proofs) != TB_OK) die("no proofs");
+    if (tb_gpu_proofs_open(l->memory, &user, l->bytes / 16, &l->proofs) != TB_OK) measured_end("no proofs");
     const double took = land_all(l, prove_chunk);
     tb_gpu_proofs_close(l->proofs);
     return took;
@@ -196,15 +184,15 @@ void gpu_landing_encode(struct gpu_landing *l, const void *base)
                                                  .classes = CLASSES,
                                                  .form = l->forms + place_of(i)};
     }
-    if (tb_gpu_encode(l->memory, l->deltas, l->chunks) != TB_OK) die("a version was not encoded");
+    if (tb_gpu_encode(l->memory, l->deltas, l->chunks) != TB_OK) measured_end("a version was not encoded");
     for (uint32_t i = 0; i < l->chunks; i++)
-        if (l->deltas[i].form_bytes == 0) die("a chunk has no delta");
+        if (l->deltas[i].form_bytes == 0) measured_end("a chunk has no delta");
 }
 
 struct gpu_landing *gpu_landing_new(struct real_device *real, struct tb_gpu_memory *memory, uint8_t *tensor,
                                     uint64_t bytes)
 {
-    struct gpu_landing *l = must(calloc(1, sizeof *l));
+    struct gpu_landing *l = measured_given(calloc(1, sizeof *l));
     l->real = real;
     l->memory = memory;
     l->tensor = tensor;
@@ -212,11 +200,11 @@ struct gpu_landing *gpu_landing_new(struct real_device *real, struct tb_gpu_memo
     l->chunks = (uint32_t)(bytes / GPU_LANDING_CHUNK_BYTES);
     l->version = measured_shared_memory(2 * bytes, 1);
     l->forms = l->version + bytes;
-    l->bases = must(calloc(l->chunks, sizeof *l->bases));
-    l->deltas = must(calloc(l->chunks, sizeof *l->deltas));
-    l->truth = must(calloc(l->chunks, sizeof *l->truth));
-    l->asked = must(calloc(l->chunks, sizeof *l->asked));
-    if (pthread_barrier_init(&l->barrier, NULL, GPU_LANDING_THREADS + 1) != 0) die("no barrier");
+    l->bases = measured_given(calloc(l->chunks, sizeof *l->bases));
+    l->deltas = measured_given(calloc(l->chunks, sizeof *l->deltas));
+    l->truth = measured_given(calloc(l->chunks, sizeof *l->truth));
+    l->asked = measured_given(calloc(l->chunks, sizeof *l->asked));
+    if (pthread_barrier_init(&l->barrier, NULL, GPU_LANDING_THREADS + 1) != 0) measured_end("no barrier");
     return l;
 }
 

@@ -45,26 +45,7 @@ struct bench {
     struct gpu_landing *landing; /* NULL until a version lands */
 };
 
-static _Noreturn void die(const char *what)
-{
-    fprintf(stderr, "gpu_speed: %s\n", what);
-    exit(1);
-}
-
-static void *must(void *memory)
-{
-    if (memory == NULL) die("no memory");
-    return memory;
-}
-
 /* ---- a version and the one before it ---- */
-
-static uint64_t next_random(uint64_t *seed)
-{
-    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return z ^ (z >> 27);
-}
 
 /* Weights between 2^-8 and 1, then one in fifty of them a unit up or down. */
 static void make_versions(struct bench *b)
@@ -72,10 +53,10 @@ static void make_versions(struct bench *b)
     uint64_t seed = 1;
     uint16_t *elements = (uint16_t *)(void *)b->host;
     for (uint64_t i = 0; i < b->bytes / 2; i++)
-        elements[i] = (uint16_t)((next_random(&seed) & 0x83ff) | 0x3c00);
+        elements[i] = (uint16_t)((measured_random(&seed) & 0x83ff) | 0x3c00);
     real_device_copy(&b->real, (void *)(uintptr_t)b->base, b->host, b->bytes);
-    for (uint64_t i = next_random(&seed) % 100; i < b->bytes / 2; i += 1 + next_random(&seed) % 99)
-        elements[i] = (uint16_t)(elements[i] + (next_random(&seed) % 2 == 0 ? 1 : 0xffff));
+    for (uint64_t i = measured_random(&seed) % 100; i < b->bytes / 2; i += 1 + measured_random(&seed) % 99)
+        elements[i] = (uint16_t)(elements[i] + (measured_random(&seed) % 2 == 0 ? 1 : 0xffff));
     real_device_copy(&b->real, (void *)(uintptr_t)b->version, b->host, b->bytes);
 }
 
@@ -88,19 +69,19 @@ static void make_shard(struct bench *b)
                                 .box_count = {b->bytes / 2}};
     struct tb_layout layout;
     const size_t layout_bytes = tb_layout_bytes_for(&t, 1);
-    b->layout_memory = must(malloc(layout_bytes));
-    if (tb_layout_build(&t, 1, b->layout_memory, layout_bytes, &layout) != TB_OK) die("a layout");
+    b->layout_memory = measured_given(malloc(layout_bytes));
+    if (tb_layout_build(&t, 1, b->layout_memory, layout_bytes, &layout) != TB_OK) measured_end("a layout");
     const size_t bytes = tb_manifest_bytes_for(&layout, NULL, 0);
-    b->manifest_memory = must(malloc(bytes));
+    b->manifest_memory = measured_given(malloc(bytes));
     if (tb_manifest_build(&layout, NULL, 0, b->manifest_memory, bytes, &b->manifest) != TB_OK)
-        die("a manifest");
-    if (tb_shared_memory_new("gpu-speed", b->bytes, &b->to) != TB_OK) die("no host memory");
+        measured_end("a manifest");
+    if (tb_shared_memory_new("gpu-speed", b->bytes, &b->to) != TB_OK) measured_end("no host memory");
     tb_gpu_pin(b->real.gpu, &b->to);
     b->host = b->to.bytes;
     b->tensors[0] = (uint8_t *)(uintptr_t)b->version;
     const struct tb_gpu_tensors tensors = {&b->manifest.layout, b->tensors};
     char why[TB_GPU_WHY_BYTES];
-    if (tb_gpu_memory_open(b->real.gpu, &tensors, &b->memory, why) != TB_OK) die(why);
+    if (tb_gpu_memory_open(b->real.gpu, &tensors, &b->memory, why) != TB_OK) measured_end(why);
 }
 
 static void open_bench(struct bench *b)
@@ -112,8 +93,8 @@ static void open_bench(struct bench *b)
     b->jobs = real_device_alloc(&b->real, b->chunks * sizeof(struct tb_encode_job));
     b->scratch = real_device_alloc(&b->real, (size_t)BLOCKS * TB_KERNEL_SCRATCH_BYTES);
     b->digests = real_device_alloc(&b->real, (size_t)b->chunks * TB_DIGEST_BYTES);
-    b->encode = must(calloc(b->chunks, sizeof *b->encode));
-    b->patch = must(calloc(b->chunks, sizeof *b->patch));
+    b->encode = measured_given(calloc(b->chunks, sizeof *b->encode));
+    b->patch = measured_given(calloc(b->chunks, sizeof *b->patch));
     make_shard(b);
     make_versions(b); /* so that every row moves what weights are like */
 }
@@ -178,7 +159,7 @@ static double publish(struct bench *b)
                                      .digests = b->manifest.digests,
                                      .landed = on_landed,
                                      .user = b};
-    if (tb_gpu_pass(b->memory, &pass) != TB_OK) die("a pass failed");
+    if (tb_gpu_pass(b->memory, &pass) != TB_OK) measured_end("a pass failed");
     return measured_now_s() - began;
 }
 
@@ -186,7 +167,7 @@ static double activate(struct bench *b)
 {
     const double began = measured_now_s();
     const struct tb_gpu_rows all = {.row = {b->tensors[0], b->host, b->bytes}};
-    if (tb_gpu_move(b->memory, &all, 1) != TB_OK) die("a move failed");
+    if (tb_gpu_move(b->memory, &all, 1) != TB_OK) measured_end("a move failed");
     return measured_now_s() - began;
 }
 
@@ -204,7 +185,7 @@ static double activate_slices(struct bench *b)
                                       .from_stride = 2 * row};
     const struct tb_gpu_rows both[] = {left, right};
     const double began = measured_now_s();
-    if (tb_gpu_move(b->memory, both, 2) != TB_OK) die("a move of rows failed");
+    if (tb_gpu_move(b->memory, both, 2) != TB_OK) measured_end("a move of rows failed");
     return measured_now_s() - began;
 }
 
@@ -212,13 +193,13 @@ static double activate_slices(struct bench *b)
 static double activate_small(struct bench *b)
 {
     const uint64_t each = 2560, count = b->bytes / each;
-    struct tb_gpu_rows *moves = must(calloc(count, sizeof *moves));
+    struct tb_gpu_rows *moves = measured_given(calloc(count, sizeof *moves));
     for (uint64_t i = 0; i < count; i++) {
         const uint64_t to = i < count / 2 ? 2 * i + 1 : 2 * (i - count / 2);
         moves[i] = (struct tb_gpu_rows){.row = {b->tensors[0] + to * each, b->host + i * each, each}};
     }
     const double began = measured_now_s();
-    if (tb_gpu_move(b->memory, moves, (uint32_t)count) != TB_OK) die("a move of small ones failed");
+    if (tb_gpu_move(b->memory, moves, (uint32_t)count) != TB_OK) measured_end("a move of small ones failed");
     const double took = measured_now_s() - began;
     free(moves);
     return took;
@@ -233,7 +214,8 @@ static double launch(struct bench *b, enum tb_cuda_kernel kernel, void *jobs, si
                                      .blocks = kernel == TB_CUDA_DIGEST ? b->chunks : BLOCKS,
                                      .scratch = b->scratch};
     const double began = measured_now_s();
-    if (tb_cuda_launch(b->real.gpu, b->real.device, b->real.stream, &l) != TB_OK) die("a launch failed");
+    if (tb_cuda_launch(b->real.gpu, b->real.device, b->real.stream, &l) != TB_OK)
+        measured_end("a launch failed");
     real_device_wait(&b->real);
     const double took = measured_now_s() - began;
     real_device_copy(&b->real, jobs, (const void *)(uintptr_t)b->jobs, b->chunks * job_bytes);
@@ -242,7 +224,7 @@ static double launch(struct bench *b, enum tb_cuda_kernel kernel, void *jobs, si
 
 static double digest(struct bench *b)
 {
-    struct tb_digest_job *jobs = must(calloc(b->chunks, sizeof *jobs));
+    struct tb_digest_job *jobs = measured_given(calloc(b->chunks, sizeof *jobs));
     for (uint32_t i = 0; i < b->chunks; i++)
         jobs[i] = (struct tb_digest_job){chunk_of(b->version, i), CHUNK_BYTES,
                                          (uint8_t *)(uintptr_t)b->digests + (size_t)TB_DIGEST_BYTES * i};
@@ -263,7 +245,7 @@ static double encode(struct bench *b, uint32_t classes)
                                               .cap = CHUNK_BYTES};
     const double took = launch(b, TB_CUDA_ENCODE, b->encode, sizeof *b->encode);
     for (uint32_t i = 0; i < b->chunks; i++)
-        if (b->encode[i].used == 0) die("a chunk was not encoded");
+        if (b->encode[i].used == 0) measured_end("a chunk was not encoded");
     return took;
 }
 
@@ -282,7 +264,7 @@ static double encode_eight(struct bench *b)
 static double patch(struct bench *b)
 {
     (void)encode(b, 8);
-    uint8_t *before = must(malloc(b->bytes));
+    uint8_t *before = measured_given(malloc(b->bytes));
     real_device_copy(&b->real, before, (const void *)(uintptr_t)b->base, b->bytes);
     for (uint32_t i = 0; i < b->chunks; i++)
         b->patch[i] = (struct tb_patch_job){.form = chunk_of(b->out, i),
@@ -291,7 +273,7 @@ static double patch(struct bench *b)
                                             .count = CHUNK_BYTES};
     const double took = launch(b, TB_CUDA_PATCH, b->patch, sizeof *b->patch);
     for (uint32_t i = 0; i < b->chunks; i++)
-        if (!b->patch[i].ok) die("a form was refused");
+        if (!b->patch[i].ok) measured_end("a form was refused");
     real_device_copy(&b->real, (void *)(uintptr_t)b->base, before, b->bytes);
     free(before);
     return took;
@@ -299,7 +281,7 @@ static double patch(struct bench *b)
 
 static void take_answer(struct far_reach *reader, uint32_t *answered)
 {
-    if (far_reach_answer(reader) != TB_OK) die("a copy out of the tray failed");
+    if (far_reach_answer(reader) != TB_OK) measured_end("a copy out of the tray failed");
     ++*answered;
 }
 
@@ -312,8 +294,9 @@ static double by_tray(struct bench *b)
     struct far_reach reader;
     const struct tb_gpu_origin origin = {
         b->memory, &b->manifest, {.layout = &b->manifest.layout, .tensors = b->tensors}};
-    if (tb_gpu_tray_open(b->memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer) != TB_OK) die("no tray");
-    if (far_reach_open(&reader, &offer) != TB_OK) die("the tray cannot be opened by another process");
+    if (tb_gpu_tray_open(b->memory, TB_GPU_TRAY_BYTES_MAX, &tray, &offer) != TB_OK) measured_end("no tray");
+    if (far_reach_open(&reader, &offer) != TB_OK)
+        measured_end("the tray cannot be opened by another process");
     const uint64_t part = TB_GPU_TRAY_BYTES_MAX / TRAY_PARTS;
     const double from = measured_now_s();
     uint32_t asked = 0, answered = 0;
@@ -321,7 +304,7 @@ static double by_tray(struct bench *b)
         const uint64_t left = b->bytes - done, bytes = left < part ? left : part;
         const struct tb_gpu_fill fill = {.offset = done, .at = asked % TRAY_PARTS * part, .bytes = bytes};
         if (asked - answered == TRAY_PARTS) take_answer(&reader, &answered);
-        if (tb_gpu_tray_fill(tray, &origin, &fill, 1) != TB_OK) die("a fill failed");
+        if (tb_gpu_tray_fill(tray, &origin, &fill, 1) != TB_OK) measured_end("a fill failed");
         far_reach_ask(&reader, fill.at, bytes);
         done += bytes;
     }

@@ -1,5 +1,6 @@
 #include "bench/measured.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,25 @@ void measured_die(const char *what)
 {
     perror(what);
     exit(1);
+}
+
+void measured_end(const char *what)
+{
+    fprintf(stderr, "%s: %s\n", program_invocation_short_name, what);
+    exit(1);
+}
+
+void *measured_given(void *memory)
+{
+    if (memory == NULL) measured_end("no memory");
+    return memory;
+}
+
+uint64_t measured_random(uint64_t *seed)
+{
+    uint64_t z = (*seed += UINT64_C(0x9e3779b97f4a7c15));
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return z ^ (z >> 27);
 }
 
 double measured_now_s(void)

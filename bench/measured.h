@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 _Noreturn void measured_die(const char *what); /* with what errno says; exit code 1 */
+_Noreturn void measured_end(const char *what); /* the same without errno */
+void *measured_given(void *memory);            /* NULL: ends */
+uint64_t measured_random(uint64_t *seed);      /* splitmix64 without its last step */
 double measured_now_s(void);                   /* monotonic */
 /* Every byte is written once: no page is made while a clock runs, and none is the kernel's
  * shared page of zeros. */

@@ -4,11 +4,7 @@
  * Covers: intra/client/publish/publication_life.c */
 #include "intra/client/publish/publication_life.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/unit/check.h"
+#include "tests/unit/life_walk.h"
 
 #define LIVES  TB_PUBLICATION_LIVES
 #define EVENTS TB_PUBLICATION_EVENTS
@@ -45,38 +41,30 @@ static enum tb_publication_life after(int life, int event)
     return tb_publication_after((enum tb_publication_life)life, (enum tb_publication_event)event);
 }
 
+static int told(int life, int event)
+{
+    return (int)after(life, event);
+}
+
+static int stepped(int life, int event)
+{
+    enum tb_publication_life now = (enum tb_publication_life)life;
+    tb_publication_step(&now, (enum tb_publication_event)event);
+    return (int)now;
+}
+
+static const struct life_walk walk = {LIVES, EVENTS, expected, told, stepped};
+
 static void each_pair_has_its_row_or_is_refused(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++)
-        for (int event = 0; event < EVENTS; event++)
-            if ((int)after(life, event) != expected(life, event))
-                fail_msg("state %d on event %d: %d", life, event, (int)after(life, event));
-}
-
-/* True: the step was taken. A child takes it, because an illegal one ends the process. */
-static bool takes_step(int life, int event)
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        enum tb_publication_life now = (enum tb_publication_life)life;
-        (void)close(STDERR_FILENO);
-        tb_publication_step(&now, (enum tb_publication_event)event);
-        _exit((int)now == expected(life, event) ? 0 : 1);
-    }
-    int ended = 0;
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    if (WIFSIGNALED(ended)) assert_int_equal(WTERMSIG(ended), SIGABRT);
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    life_walk_pairs(&walk);
 }
 
 static void an_illegal_step_ends_the_process(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++)
-        for (int event = 0; event < EVENTS; event++)
-            assert_int_equal(takes_step(life, event), expected(life, event) != LIVES);
+    life_walk_steps(&walk);
 }
 
 /* A gateway may refuse an announcement at any time, and nothing becomes announced or sealed by

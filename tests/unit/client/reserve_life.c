@@ -4,12 +4,7 @@
  * Covers: intra/client/memory/reserve_life.c */
 #include "intra/client/memory/reserve_life.h"
 
-#include <signal.h>
-#include <stdbool.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/unit/check.h"
+#include "tests/unit/life_walk.h"
 
 #define LIVES  TB_RESERVE_LIVES
 #define EVENTS TB_RESERVE_EVENTS
@@ -29,40 +24,35 @@ static const int expected[LIVES][EVENTS] = {
 };
 /* clang-format on */
 
+static int expected_after(int life, int event)
+{
+    return expected[life][event];
+}
+
+static int told(int life, int event)
+{
+    return (int)tb_reserve_after((enum tb_reserve_life)life, (enum tb_reserve_event)event);
+}
+
+static int stepped(int life, int event)
+{
+    enum tb_reserve_life now = (enum tb_reserve_life)life;
+    tb_reserve_step(&now, (enum tb_reserve_event)event);
+    return (int)now;
+}
+
+static const struct life_walk walk = {LIVES, EVENTS, expected_after, told, stepped};
+
 static void each_pair_has_its_row_or_is_refused(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++) {
-        for (int event = 0; event < EVENTS; event++) {
-            const int after = (int)tb_reserve_after((enum tb_reserve_life)life, (enum tb_reserve_event)event);
-            if (after != expected[life][event]) fail_msg("state %d on event %d: %d", life, event, after);
-        }
-    }
-}
-
-/* True: the step was taken. A child takes it, because an illegal one ends the process. */
-static bool takes_step(int life, int event)
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        enum tb_reserve_life now = (enum tb_reserve_life)life;
-        (void)close(STDERR_FILENO);
-        tb_reserve_step(&now, (enum tb_reserve_event)event);
-        _exit((int)now == expected[life][event] ? 0 : 1);
-    }
-    int ended = 0;
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    if (WIFSIGNALED(ended)) assert_int_equal(WTERMSIG(ended), SIGABRT);
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    life_walk_pairs(&walk);
 }
 
 static void an_illegal_step_ends_the_process(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++)
-        for (int event = 0; event < EVENTS; event++)
-            assert_int_equal(takes_step(life, event), expected[life][event] != NO);
+    life_walk_steps(&walk);
 }
 
 /* The row stays in the list until the call that waits for the task has seen its end. */

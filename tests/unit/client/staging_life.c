@@ -4,11 +4,7 @@
  * Covers: intra/client/follow/staging_life.c */
 #include "intra/client/follow/staging_life.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/unit/check.h"
+#include "tests/unit/life_walk.h"
 
 #define LIVES  TB_STAGING_LIVES
 #define EVENTS TB_STAGING_EVENTS
@@ -35,38 +31,35 @@ static enum tb_staging_life after(int life, int event)
     return tb_staging_after((enum tb_staging_life)life, (enum tb_staging_event)event);
 }
 
+static int expected_after(int life, int event)
+{
+    return expected[life][event];
+}
+
+static int told(int life, int event)
+{
+    return (int)after(life, event);
+}
+
+static int stepped(int life, int event)
+{
+    enum tb_staging_life now = (enum tb_staging_life)life;
+    tb_staging_step(&now, (enum tb_staging_event)event);
+    return (int)now;
+}
+
+static const struct life_walk walk = {LIVES, EVENTS, expected_after, told, stepped};
+
 static void each_pair_has_its_row_or_is_refused(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++)
-        for (int event = 0; event < EVENTS; event++)
-            if ((int)after(life, event) != expected[life][event])
-                fail_msg("state %d on event %d: %d", life, event, (int)after(life, event));
-}
-
-/* True: the step was taken. A child takes it, because an illegal one ends the process. */
-static bool takes_step(int life, int event)
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        enum tb_staging_life now = (enum tb_staging_life)life;
-        (void)close(STDERR_FILENO);
-        tb_staging_step(&now, (enum tb_staging_event)event);
-        _exit((int)now == expected[life][event] ? 0 : 1);
-    }
-    int ended = 0;
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    if (WIFSIGNALED(ended)) assert_int_equal(WTERMSIG(ended), SIGABRT);
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    life_walk_pairs(&walk);
 }
 
 static void an_illegal_step_ends_the_process(void **state)
 {
     (void)state;
-    for (int life = 0; life < LIVES; life++)
-        for (int event = 0; event < EVENTS; event++)
-            assert_int_equal(takes_step(life, event), expected[life][event] != NO);
+    life_walk_steps(&walk);
 }
 
 /* P2: a version that failed is never read or whole again. */

@@ -4,11 +4,7 @@
  * Covers: gateway/daemon/copies/copy_life.c */
 #include "gateway/daemon/copies/copy_life.h"
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "tests/unit/check.h"
+#include "tests/unit/life_walk.h"
 
 /* clang-format off */
 enum { RESTS, ASKED, ROOM, CROSSES, WHOLE, P_LEAVES, W_LEAVES, NO };
@@ -36,67 +32,57 @@ static const int servings[TB_COPY_SERVINGS][TB_COPY_SERVING_EVENTS] = {
 };
 /* clang-format on */
 
-static enum tb_copy_life life_after(int life, int event)
+static int life_expected(int life, int event)
 {
-    return tb_copy_life_after((enum tb_copy_life)life, (enum tb_copy_event)event);
+    return lives[life][event];
 }
 
-static enum tb_copy_serving serving_after(int serving, int event)
+static int life_after(int life, int event)
 {
-    return tb_copy_serving_after((enum tb_copy_serving)serving, (enum tb_copy_serving_event)event);
+    return (int)tb_copy_life_after((enum tb_copy_life)life, (enum tb_copy_event)event);
 }
+
+static int life_step(int from, int event)
+{
+    enum tb_copy_life life = (enum tb_copy_life)from;
+    tb_copy_life_step(&life, (enum tb_copy_event)event);
+    return (int)life;
+}
+
+static int serving_expected(int serving, int event)
+{
+    return servings[serving][event];
+}
+
+static int serving_after(int serving, int event)
+{
+    return (int)tb_copy_serving_after((enum tb_copy_serving)serving, (enum tb_copy_serving_event)event);
+}
+
+static int serving_step(int from, int event)
+{
+    enum tb_copy_serving serving = (enum tb_copy_serving)from;
+    tb_copy_serving_step(&serving, (enum tb_copy_serving_event)event);
+    return (int)serving;
+}
+
+static const struct life_walk life_walk = {TB_COPY_LIVES, TB_COPY_EVENTS, life_expected, life_after,
+                                           life_step};
+static const struct life_walk serving_walk = {TB_COPY_SERVINGS, TB_COPY_SERVING_EVENTS, serving_expected,
+                                              serving_after, serving_step};
 
 static void each_pair_has_its_row_or_is_refused(void **state)
 {
     (void)state;
-    for (int life = 0; life < TB_COPY_LIVES; life++)
-        for (int event = 0; event < TB_COPY_EVENTS; event++)
-            if ((int)life_after(life, event) != lives[life][event])
-                fail_msg("life %d on event %d: %d", life, event, (int)life_after(life, event));
-    for (int serving = 0; serving < TB_COPY_SERVINGS; serving++)
-        for (int event = 0; event < TB_COPY_SERVING_EVENTS; event++)
-            if ((int)serving_after(serving, event) != servings[serving][event])
-                fail_msg("serving %d on event %d: %d", serving, event, (int)serving_after(serving, event));
-}
-
-static void life_step(int from, int event)
-{
-    enum tb_copy_life life = (enum tb_copy_life)from;
-    tb_copy_life_step(&life, (enum tb_copy_event)event);
-    _exit((int)life == lives[from][event] ? 0 : 1);
-}
-
-static void serving_step(int from, int event)
-{
-    enum tb_copy_serving serving = (enum tb_copy_serving)from;
-    tb_copy_serving_step(&serving, (enum tb_copy_serving_event)event);
-    _exit((int)serving == servings[from][event] ? 0 : 1);
-}
-
-/* True: the step was taken. A child takes it, because an illegal one ends the process. */
-static bool takes_step(void (*step)(int from, int event), int from, int event)
-{
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        (void)close(STDERR_FILENO);
-        step(from, event);
-    }
-    int ended = 0;
-    assert_int_equal(waitpid(child, &ended, 0), child);
-    if (WIFSIGNALED(ended)) assert_int_equal(WTERMSIG(ended), SIGABRT);
-    return WIFEXITED(ended) && WEXITSTATUS(ended) == 0;
+    life_walk_pairs(&life_walk);
+    life_walk_pairs(&serving_walk);
 }
 
 static void an_illegal_step_ends_the_process(void **state)
 {
     (void)state;
-    for (int life = 0; life < TB_COPY_LIVES; life++)
-        for (int event = 0; event < TB_COPY_EVENTS; event++)
-            assert_int_equal(takes_step(life_step, life, event), lives[life][event] != NO);
-    for (int serving = 0; serving < TB_COPY_SERVINGS; serving++)
-        for (int event = 0; event < TB_COPY_SERVING_EVENTS; event++)
-            assert_int_equal(takes_step(serving_step, serving, event), servings[serving][event] != NONE);
+    life_walk_steps(&life_walk);
+    life_walk_steps(&serving_walk);
 }
 
 int main(void)

@@ -86,20 +86,8 @@ static void on_accept(void *user, int fd, const struct tb_address *from)
 
 static void acceptor_init(struct acceptor *a, uint32_t retry_ms)
 {
-    char why[256];
     memset(a, 0, sizeof *a);
-    links_world_init(&a->w);
-    struct site *east = site_new(&a->w, "east", false);
-    a->west = site_new(&a->w, "west", false);
-    a->tls = world_tls(&a->w.net, "east", "gw", "east");
-    CHECK_OK(
-        tb_tls_add_site_ca(a->tls, &a->west->options.site, world_path(&a->w.net, "west", "ca.crt"), why));
-    const struct tb_address any = loopback(0);
-    CHECK_OK(tb_listen(&a->w.net.loop, &any, 0, on_accept, a, &a->listener));
-    site_peer(a->west, east, true, true);
-    const struct tb_address at = tb_listener_address(a->listener);
-    (void)snprintf(a->west->addresses[0], sizeof a->west->addresses[0], "127.0.0.1:%u",
-                   ntohs(at.v4.sin_port));
+    a->west = links_acceptor(&a->w, on_accept, a, &a->tls, &a->listener);
     a->west->options.streams = STREAMS;
     a->west->options.retry_min_ms = a->west->options.retry_max_ms = retry_ms;
     a->west->options.heartbeat_ms = 100;

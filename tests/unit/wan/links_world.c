@@ -11,6 +11,7 @@
 #include "base/layout/tensor.h"
 #include "base/layout/version_key.h"
 #include "base/log.h"
+#include "check.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/links_limits.h"
@@ -469,6 +470,23 @@ static void trust(struct site *s)
         const char *ca = world_path(&s->world->net, other->name, "ca.crt");
         assert_int_equal(tb_tls_add_site_ca(s->tls, &other->options.site, ca, why), TB_OK);
     }
+}
+
+struct site *links_acceptor(struct links_world *w, tb_accept_fn on_accept, void *user,
+                            struct tb_tls **tls_out, struct tb_listener **listener_out)
+{
+    char why[256];
+    links_world_init(w);
+    struct site *east = site_new(w, "east", false), *west = site_new(w, "west", false);
+    *tls_out = world_tls(&w->net, "east", "gw", "east");
+    CHECK_OK(tb_tls_add_site_ca(*tls_out, &west->options.site, world_path(&w->net, "west", "ca.crt"), why));
+    const struct tb_address any = loopback(0);
+    CHECK_OK(tb_listen(&w->net.loop, &any, 0, on_accept, user, listener_out));
+    site_peer(west, east, true, true);
+    const struct tb_address at = tb_listener_address(*listener_out);
+    (void)snprintf(west->addresses[0], sizeof west->addresses[0], "127.0.0.1:%u", ntohs(at.v4.sin_port));
+    west->options.streams = 1;
+    return west;
 }
 
 void site_start(struct site *s)

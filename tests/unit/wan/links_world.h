@@ -7,6 +7,7 @@
 
 #include "net_world.h"
 
+#include "base/net/listen.h"
 #include "wan/link/links.h"
 #include "wan/link/links_stats.h"
 
@@ -91,6 +92,10 @@ void links_world_fini(struct links_world *w); /* closes what runs */
 struct site *site_new(struct links_world *w, const char *name, bool listens);
 /* from wants the model of to (wants), and dials it (dials). */
 void site_peer(struct site *from, struct site *to, bool dials, bool wants);
+/* East's certificate in the hands of a test, behind a listener: west dials it once it is started,
+ * and tries one stream. West, not started. */
+struct site *links_acceptor(struct links_world *w, tb_accept_fn on_accept, void *user,
+                            struct tb_tls **tls_out, struct tb_listener **listener_out);
 void site_start(struct site *s);
 void site_close(struct site *s); /* and waits */
 struct tb_links_stats site_stats(const struct site *s, uint32_t peer);
