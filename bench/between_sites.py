@@ -48,7 +48,7 @@ def crossings(lab, bench, size):
     return east, west, cross
 
 
-@measurement("link.loopback")
+@measurement("link.loopback", memory=True)
 def link_loopback(bench):
     with harness.Lab() as lab:
         _, _, cross = crossings(lab, bench, 1024 * MIB)

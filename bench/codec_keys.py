@@ -57,7 +57,7 @@ def speed_of_deltas(bench):
                for c in ("classes", "gaps") for way in ("encode", "decode")}
 
 
-@measurement("codec.full", "codec.full.encode", "codec.full.decode")
+@measurement("codec.full", "codec.full.encode", "codec.full.decode", memory=True)
 def full_copies(bench):
     path = bench.data or versions(bench)[0][0]
     skip = header_bytes(path)

@@ -121,6 +121,20 @@ static bool run(const uint8_t *from, uint8_t *to, size_t bytes, uint32_t threads
     return !failed;
 }
 
+struct all {
+    const uint8_t *from;
+    uint8_t *to;
+    size_t bytes;
+    uint32_t threads;
+    enum way way;
+};
+
+static bool pass(void *user)
+{
+    const struct all *a = user;
+    return run(a->from, a->to, a->bytes, a->threads, a->way);
+}
+
 static const char usage[] =
     "Usage: tombolo-hop-floor [--way memory|socket|digest] [--bytes N] [--threads N]\n"
     "The least that brings bytes to one reader and digests them: a floor for hops.\n"
@@ -163,11 +177,11 @@ int main(int argc, char **argv)
     }
     const uint8_t *from = measured_shared_memory(bytes, 1);
     uint8_t *to = measured_shared_memory(bytes, 2);
-    const double start = measured_now_s();
-    if (!run(from, to, bytes, threads, way)) return 1;
-    const double seconds = measured_now_s() - start;
+    bool steady;
+    const double seconds = measured_pass_s(pass, &(struct all){from, to, bytes, threads, way}, &steady);
+    if (seconds < 0) return 1;
     if (way != DIGEST && memcmp(to, from, bytes) != 0) return 1;
-    printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f}\n", bytes, seconds,
-           (double)bytes / seconds / 1e9);
+    printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f, \"steady\": %s}\n", bytes, seconds,
+           (double)bytes / seconds / 1e9, steady ? "true" : "false");
     return 0;
 }

@@ -74,12 +74,12 @@ def hop(bench, key, hosts, way):
             yield {key: (statistics.median(ours), statistics.median(floor))}
 
 
-@measurement("shm.hop")
+@measurement("shm.hop", memory=True)
 def shm_hop(bench):
     yield from hop(bench, "shm.hop", ("one", "one"), "memory")
 
 
-@measurement("tcp.hop")
+@measurement("tcp.hop", memory=True)
 def tcp_hop(bench):
     yield from hop(bench, "tcp.hop", ("one", "other"), "socket")
 
@@ -100,7 +100,7 @@ def verbs_hop(bench):
         yield {"verbs.hop": pair}
 
 
-@measurement("floor.digest")
+@measurement("floor.digest", memory=True)
 def digest_cores(bench):
     """XXH3-128 of what came over a NIC of 400 Gbit/s; hop_floor's memory way without its copy."""
     for _ in range(bench.rounds):

@@ -12,7 +12,7 @@ PACE = 32 * MIB         # bytes a second of each emulated NIC: four of them leav
 CHAIN_MIB = 512         # chunks of 1 MiB: 512 of them
 
 
-@measurement("publish.hold")
+@measurement("publish.hold", memory=True)
 def publish_hold(bench):
     with harness.Lab() as lab:
         path = bench.weights(1024 * MIB)
@@ -47,7 +47,7 @@ def one_site(lab, path):
     return site
 
 
-@measurement("publish.hold.first")
+@measurement("publish.hold.first", memory=True)
 def publish_hold_first(bench):
     with harness.Lab() as lab:
         path = bench.weights(FIRST_MIB * MIB)
@@ -66,7 +66,7 @@ def publish_hold_first(bench):
             yield {"publish.hold.first": (holds[0], holds[-1])}
 
 
-@measurement("stage.first")
+@measurement("stage.first", memory=True)
 def stage_first(bench):
     with harness.Lab() as lab:
         path = bench.weights(FIRST_MIB * MIB)

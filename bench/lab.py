@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import pathlib
 import signal
 import subprocess
 import threading
@@ -114,12 +115,18 @@ def stopped(process):
         process.signal(signal.SIGCONT)
 
 
+UNSTEADY = []  # floors of this round of which no two passes agreed
+
+
 def tool(argv, timeout_s=300):
     """The JSON line that a program of bench/ prints."""
     done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=timeout_s)
     if done.returncode != 0:
         raise harness.Failed(f"{argv[0]} exited {done.returncode}: {done.stderr.strip()}")
-    return json.loads(done.stdout)
+    said = json.loads(done.stdout)
+    if not said.get("steady", True):
+        UNSTEADY.append(pathlib.Path(argv[0]).name)
+    return said
 
 
 def rss_anon_mib(pid):

@@ -39,6 +39,23 @@ double measured_now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+#define PASSES_MAX 8
+#define AGREE      0.05
+
+double measured_pass_s(bool (*pass)(void *user), void *user, bool *steady_out)
+{
+    double last = 0;
+    *steady_out = false;
+    for (int i = 0; i < PASSES_MAX && !*steady_out; i++) {
+        const double start = measured_now_s();
+        if (!pass(user)) return -1;
+        const double seconds = measured_now_s() - start;
+        *steady_out = i > 0 && seconds <= last * (1 + AGREE) && last <= seconds * (1 + AGREE);
+        last = seconds;
+    }
+    return last;
+}
+
 static uint8_t *filled(size_t bytes, int fill, int kind)
 {
     uint8_t *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, kind | MAP_ANONYMOUS, -1, 0);

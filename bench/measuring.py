@@ -3,6 +3,7 @@
 A measurement is a generator that yields once a round {key: (a, b)}: a is ours, b is what it is held against, taken one
 after the other in the same round, so that whatever else the machine does falls on both. keys.py says which over which."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -12,6 +13,11 @@ import time
 
 import harness
 import keys
+
+
+VOID_MAX = 10     # rounds of one measurement that do not count, before it is given up
+SETTLED = 0.05    # of ours, between two rounds that follow one another
+SETTLING_MAX = 5  # rounds before such two
 
 
 class Skip(harness.Skipped):
@@ -24,6 +30,7 @@ class Result:
     pairs: list = dataclasses.field(default_factory=list)
     why_skipped: str = None
     failed: bool = False  # the bench itself, not a goal; there may be rounds from before that
+    void: int = 0         # rounds that did not count
     seconds: float = 0    # that measuring took
     together: list = None # with which others
 
@@ -35,7 +42,7 @@ class Result:
 
     def as_json(self):
         row = {"ratio": None, "a": None, "b": None, "unit": self.key.unit, "min": None, "max": None,
-               "goal": self.key.goal, "why_skipped": self.why_skipped}
+               "goal": self.key.goal, "why_skipped": self.why_skipped, "void": self.void}
         if self.pairs:
             row.update(ratio=self.ratio(), a=statistics.median(a for a, _ in self.pairs),
                        b=statistics.median(b for _, b in self.pairs), min=min(self.ratios()), max=max(self.ratios()))
@@ -59,11 +66,12 @@ def mean_age(switches, versions, every_s):
 MEASUREMENTS = {}  # key's name -> generator function; one function may fill several keys
 
 
-def measurement(*names, quick=True):
+def measurement(*names, quick=True, memory=False):
     """Registers a generator function of (bench) that fills these rows of keys.KEYS. quick False: --quick leaves it out unless
-    --only names it."""
+    --only names it. memory: the memory of this machine is the limit, so a round counts only while it is as fast as before
+    (quiet_machine.py); the function has nothing to do behind its last round."""
     def register(function):
-        function.quick = quick
+        function.quick, function.memory = quick, memory
         for name in names:
             if name not in keys.BY_NAME:
                 raise KeyError(f"{name} has no row in bench/keys.py")
@@ -100,6 +108,38 @@ class Kept:
         part.replace(self.path)
 
 
+def settled(rows):
+    """Two rounds that follow one another agree on ours."""
+    return len(rows) > 1 and all(abs(rows[-1][name][0] / a - 1) <= SETTLED for name, (a, _) in rows[-2].items() if a)
+
+
+def steady_rounds(bench, function):
+    """As many rounds as are wanted, of which each counts: the first ones, until memory is as fast as it will be, and those in
+    which the machine was not quiet are made up for."""
+    wanted, waiting, warm = bench.rounds, [], bench.machine is None or bench.rounds == 1
+    bench.rounds += VOID_MAX + SETTLING_MAX
+    with contextlib.closing(function(bench)) as rounds:
+        while wanted > 0:
+            if bench.machine is not None:
+                bench.machine.begin()
+            row = next(rounds)
+            why = None if bench.machine is None else bench.machine.why_void()
+            if why is not None:
+                bench.void += 1
+                bench.say(f"  this round does not count: {why}")
+                if bench.void >= VOID_MAX:
+                    raise Skip(f"not measured: {VOID_MAX} rounds did not count, the last one because {why}")
+                continue
+            waiting.append(row)
+            warm = warm or settled(waiting) or len(waiting) > SETTLING_MAX
+            if not warm:
+                continue
+            for row in waiting[-2:][:wanted]:
+                yield row
+                wanted -= 1
+            waiting = []
+
+
 def fill(bench, function, results, kept=None):
     """One measurement, whose failure is said and ends no other."""
     bench.say("measuring " + ", ".join(r.key.name for r in results))
@@ -111,9 +151,10 @@ def fill(bench, function, results, kept=None):
     if bench.rounds <= 0:
         bench.say("  all rounds are kept from earlier runs")
         return
-    start = time.monotonic()
+    start, bench.void = time.monotonic(), 0
     try:
-        for pairs in function(bench):
+        of_memory = getattr(function, "memory", False) and not bench.quick
+        for pairs in steady_rounds(bench, function) if of_memory else function(bench):
             for r in results:
                 r.pairs.append(pairs[r.key.name])
             if kept is not None:
@@ -131,6 +172,7 @@ def fill(bench, function, results, kept=None):
             r.why_skipped, r.failed = None if r.pairs else text, True
     for r in results:
         r.seconds += time.monotonic() - start
+        r.void = bench.void
     bench.say(f"  {time.monotonic() - start:.0f} s")
 
 

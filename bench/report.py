@@ -68,7 +68,7 @@ def meaning(key):
 
 def section(results, facts, before):
     """The table of all keys: measured now, else as they stood; then what the runs were and what the keys mean."""
-    now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s") for r in results
+    now = {r.key.name: (*row(r), f"{len(r.pairs)}, {facts['date']}, {r.seconds:.0f} s" + (f", {r.void} void" if r.void else "")) for r in results
            if r.pairs or not r.failed or r.key.name not in before}  # a failure is no reason to forget a number
     shown = {**before, **now}
     lines = [BEGIN, "", "|" + "|".join((*HEADINGS, "rounds, date, taken")) + "|", "|" + "---|" * (len(HEADINGS) + 1)]

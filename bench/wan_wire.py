@@ -7,7 +7,7 @@ import subprocess
 
 import harness
 import keys
-from measuring import Skip
+from measuring import VOID_MAX, Skip
 from veth import Ends, die_with_parent
 
 TCP = "tcp: {rmem: 4096 131072 268435456, wmem: 4096 131072 268435456}\n"
@@ -134,21 +134,23 @@ def received_bits(said):
     return said["end"]["sum_received"]["bits_per_second"]
 
 
-def tried(wire, do):
+def tried(wire, do, machine=None):
     """(what do() came to, why that does not count or None); (None, why) when it is void by itself."""
+    if machine is not None:
+        machine.begin(floor=False)
     try:
         got = do()
     except Void as void:
         wire.verdict()  # nor is what comes next judged with it
         return None, str(void)
-    return got, wire.verdict()
+    return got, wire.verdict() or (machine.why_void() if machine is not None else None)
 
 
-def not_void(wire, do):
+def not_void(wire, do, machine=None):
     """do(), once the emulator kept up with all of it: each is judged by itself."""
     for _ in range(TRIES):
         wire.verdict()  # what came before is not judged with it
-        got, why = tried(wire, do)
+        got, why = tried(wire, do, machine)
         if why is None:
             return got
     raise Void(f"void: {why}, {TRIES} times")
@@ -157,11 +159,12 @@ def not_void(wire, do):
 def rounds_that_count(bench, once):
     """What once() says, for as many rounds as are asked; those that raise Void are told of and made up for, within reason."""
     good, why = 0, None
-    for _ in range(2 * bench.rounds):
+    for _ in range(bench.rounds + VOID_MAX):
         try:
             row = once()
         except Void as void:
             why = void
+            bench.void += 1
             bench.say(f"  this round does not count: {void}")
             continue
         yield row
@@ -174,7 +177,7 @@ def rounds_that_count(bench, once):
 
 def judged_apart(bench, wire, names, ours, theirs):
     """Rounds of {each of names: (ours(), theirs())}, either judged by itself, so that what is void costs its own time alone."""
-    yield from rounds_that_count(bench, lambda: dict.fromkeys(names, (not_void(wire, ours), not_void(wire, theirs))))
+    yield from rounds_that_count(bench, lambda: dict.fromkeys(names, (not_void(wire, ours, bench.machine), not_void(wire, theirs, bench.machine))))
 
 
 def judged(bench, wire, once):
@@ -182,7 +185,7 @@ def judged(bench, wire, once):
     wire.verdict()  # what came before is not judged with it
 
     def one():
-        pairs, why = tried(wire, once)
+        pairs, why = tried(wire, once, bench.machine)
         if why is not None:
             raise Void(why + "".join(f"; {name} {a:.4g}, {b:.4g}" for name, (a, b) in (pairs or {}).items()))
         return pairs

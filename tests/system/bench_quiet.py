@@ -9,12 +9,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / part) for part in ("bench", "tests/system", "sim")]
 os.environ.setdefault("TB_BUILD_DIR", "/nowhere")
 
-SHAPE = {"ratio", "a", "b", "unit", "min", "max", "goal", "why_skipped"}
+SHAPE = {"ratio", "a", "b", "unit", "min", "max", "goal", "why_skipped", "void"}
 
 
 class Quiet:
     rounds = 3
     quick = False
+    machine = None
+    void = 0
 
     def rounds_asked(self):
         return 3

@@ -309,7 +309,7 @@ class Lab:
         for link in self.links:
             link.close()
         complaints = died + self.sanitizer_reports() + [f"on a link (P8): {c}" for link in self.links for c in link.clear]
-        if (kind is not None and not issubclass(kind, (Skipped, SystemExit))) or complaints:
+        if (kind is not None and not issubclass(kind, (Skipped, SystemExit, GeneratorExit))) or complaints:
             for log in sorted(self.dir.rglob("*.log")):
                 text = log.read_text(errors="replace")
                 if text:
