@@ -64,6 +64,16 @@ static const struct tb_cli_option subscribe_options[] = {
 
 static const struct tb_cli_option control_options[] = {CONTROL_OPTIONS, COMMON_OPTIONS, END};
 
+static const struct tb_cli_option lag_options[] = {
+    CONTROL_OPTIONS,
+    {"why", TB_CLI_FLAG, NULL, "also what to look at next, for each row"},
+    {"check", TB_CLI_FLAG, NULL, "one line for a monitoring system, and its exit codes 0, 1, 2 and 3"},
+    {"warn", TB_CLI_SECONDS, "TIME", "with --check: behind for so long is a warning; default 30s"},
+    {"crit", TB_CLI_SECONDS, "TIME", "with --check: behind for so long is critical; default 2m"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option adopt_options[] = {
     {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},
     {"timeout", TB_CLI_SECONDS, "TIME", "give up after so long (30s, 5m, 2h); default: never"},
@@ -198,8 +208,10 @@ static const struct tb_cli_command commands[] = {
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
      "store-down, clock-skew, table-full, mtu, unsigned, pinned), the facts behind it, and the expected time "
      "as a "
-     "range, or \"no estimate\".",
-     "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
+     "range, or \"no estimate\". The worst row is the first. With --check one line says how it stands, "
+     "with numbers behind it, and the exit codes are those of monitoring plug-ins: 0 none is behind, 1 "
+     "warning, 2 critical, 3 not known, or this command failed or was not understood.",
+     "tombolo lag policy --check --warn 30s --crit 2m", lag_options, 0, 1, tb_cli_lag},
     {"chains", "[MODEL]", "which worker reads from which inside this site",
      "For each version that workers of this site have or fetch: the chain as it is. A worker stands "
      "under the one it reads from (the gateway first), with its host, how many chunks it holds, the "

@@ -9,6 +9,7 @@
 #include "base/net/library_faults.h"
 #include "gateway/cli/cli.h"
 #include "gateway/cli/commands.h"
+#include "gateway/cli/lag_verdict.h"
 #include "gateway/cli/manual.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
@@ -45,8 +46,10 @@ static enum tb_cli_exit run(const struct tb_cli_command *command, int argc, char
     char error[256];
     bool help = false;
     if (!tb_cli_parse(command, argc, argv, &call, &help, error)) {
-        return tb_say_usage(command->name, has(argc, argv, "--json"), "%s; see `tombolo %s --help`", error,
-                            command->name);
+        const enum tb_cli_exit code = tb_say_usage(command->name, has(argc, argv, "--json"),
+                                                   "%s; see `tombolo %s --help`", error, command->name);
+        const bool monitors = command->run == tb_cli_lag && has(argc, argv, "--check");
+        return monitors ? (enum tb_cli_exit)TB_LAG_NOT_KNOWN : code;
     }
     if (help) {
         tb_cli_help_command(stdout, command);

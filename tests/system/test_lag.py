@@ -3,7 +3,7 @@
 links are caused in test_links.py, too, and a day that is spent in test_limits.py.
 docs/lab-notes/lag-reasons.md has the list.
 
-Covers: gateway/daemon/links/lag.c gateway/daemon/links/site_lag.c
+Covers: gateway/cli/lag_command.c gateway/daemon/links/lag.c gateway/daemon/links/site_lag.c
 Covers: gateway/daemon/control/lag_status.c gateway/cli/chain_commands.c
 """
 
@@ -68,6 +68,12 @@ def published(site, trainer, number, **fields):
     return uid, site.version(uid, trainer.model)["bytes"]
 
 
+def monitors(site, code, begins, *options):
+    """What a monitoring system reads of `tombolo lag --check`."""
+    done = site.cli("lag", "--check", *options, check=False)
+    expect("exit code and line", (done.returncode, done.stdout[:len("TOMBOLO ") + len(begins)]), (code, f"TOMBOLO {begins}"))
+
+
 @scenario
 def each_reason_of_lag_is_in_the_manuals(lab):
     """The list is closed, and the same where the program has it, in docs/control.md and in the
@@ -96,6 +102,8 @@ def lag_of_a_site_that_never_came_up(lab):
     trainer = Trainer(lab, east, lab.weights(1)[0])
     uid, _ = published(east, trainer, 1)
     says(east, "link-down", "west: not connected yet", head="1:1", heard_s=None, latest=None, **unknown)
+    monitors(east, 3, "UNKNOWN: policy at west is not known (link-down)")
+    expect("a word that is no time", east.cli("lag", "--check", "--warn", "soon", check=False).returncode, 3)
     r = says(west, NOT_UP, r"east: .+", head=None, heard_s=None, **unknown)
     if f"\n  {r['why']}: east: " not in west.cli("lag", "policy").stdout:
         raise Failed(f"as text it lacks what the row has: {r}")
@@ -362,6 +370,11 @@ def another_crosses_first(lab, codec, reason):
     published(east, trainer, 1)
     both_say(east, west, "rate-limited", head="1:1", versions=1)
     says(east, "rate-limited", rf"to west: {RATE}, limited by cap \(1Mbit\)")
+    monitors(east, 0, "OK: 2 rows, none is behind", "--warn", "1d", "--crit", "2d")
+    monitors(east, 1, "WARNING: policy at west is 1 version, ", "--warn", 0, "--crit", "1d")
+    monitors(east, 2, "CRITICAL: policy at west is 1 version, ", "--warn", 0, "--crit", 0)
+    if "\n  next: tombolo limit PEER --rate none" not in east.cli("lag", "--why").stdout:
+        raise Failed("--why says no next command")
     uid, size = published(east, trainer, 2)
     both_say(east, west, reason, head="1:2", versions=2, bytes=size, eta_s=None)
     says(east, reason, SAID)
