@@ -19,6 +19,7 @@ pkg_check_modules(CARES REQUIRED IMPORTED_TARGET libcares>=1.18)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8.1)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1>=0.2.5)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.14)
+pkg_check_modules(MICROHTTPD REQUIRED IMPORTED_TARGET libmicrohttpd>=0.9.70)
 pkg_check_modules(YAJL REQUIRED IMPORTED_TARGET yajl>=2.1)
 pkg_check_modules(SQLITE REQUIRED IMPORTED_TARGET sqlite3>=3.40)
 # RDMA inside a site (intra/verbs) is built where rdma-core's headers are; everything works and

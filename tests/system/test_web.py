@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""tombolo-web: what a gateway says, as a page and as metrics, and nothing else (P7, P10).
+
+Covers: gateway/web/main.c gateway/web/web_server.c gateway/web/page.c gateway/web/page_style.c
+"""
+
+import contextlib
+import html.parser
+import http.client
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+from harness import BUILD, SOURCE, Failed, Skipped, Trainer, expect, main, scenario, up, wait_for
+
+WEB = BUILD / "gateway/web/tombolo-web"
+
+
+@contextlib.contextmanager
+def web_of(site):
+    """(a function that gets a path, the port)"""
+    process = subprocess.Popen([WEB, "--control", site.control_socket, "--listen", "127.0.0.1:0"],
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(re.search(r"port (\d+),", process.stdout.readline()).group(1))
+
+        def get(path, method="GET"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            with contextlib.closing(connection):
+                connection.request(method, path)
+                answer = connection.getresponse()
+                return answer.status, answer.read().decode(), dict(answer.getheaders())
+        yield get, port
+        process.terminate()
+        expect("exit code", process.wait(timeout=60), 0)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+SERIES = re.compile(r'^([a-z_]+)(\{([a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*\})? -?[0-9.e+-]+$')
+
+
+def families(text):
+    """{name: [line]} of a text in Prometheus' format, each family in one block behind its head."""
+    found, name = {}, None
+    for line in text.splitlines():
+        head = re.match(r"^# (HELP|TYPE) ([a-z0-9_]+) ", line)
+        if head and head.group(1) == "HELP":
+            name = head.group(2)
+            if name in found:
+                raise Failed(f"two blocks of {name}")
+            found[name] = []
+        elif head:
+            expect("the head's name", head.group(2), name)
+        elif not SERIES.match(line) or not re.match(rf"{name}[ {{]", line):
+            raise Failed(f"behind the head of {name}: {line}")
+        else:
+            found[name].append(line)
+    return found
+
+
+class Page(html.parser.HTMLParser):
+    """Its text, and whether each tag ends."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.words = [], []
+        self.feed(text)
+        expect("tags that are open at the end", self.open, [])
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        expect("the tag that ends", self.open.pop(), tag)
+
+    def handle_data(self, data):
+        self.words.append(data)
+
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "tombolo-prometheus"
+PROMTOOL = shutil.which("promtool", path=f"{os.environ['PATH']}:{CACHE}")  # deploy/setup --tests fetches it
+
+
+def promtool(*words, text=None):
+    """Prometheus' own check, where it is here."""
+    if PROMTOOL:
+        done = subprocess.run([PROMTOOL, *map(str, words)], input=text, capture_output=True, text=True, timeout=60)
+        expect(" ".join(["promtool", *map(str, words)]), (done.returncode, done.stdout + done.stderr if done.returncode else ""), (0, ""))
+
+
+@scenario
+def the_page_and_the_metrics_say_what_the_gateway_says(lab):
+    east, west, link = lab.east_west()
+    up(east, west)
+    trainer = Trainer(lab, east, lab.weights(1)[0])
+    uid = trainer.publish(1)
+    west.wait_holds(uid)
+    with web_of(east) as (get, port):
+        def metrics():
+            return families(get("/metrics")[1])
+        wait_for("west has it", lambda: 'tombolo_lag_versions{model="policy",site="west"} 0' in metrics()["tombolo_lag_versions"])
+        status, text, headers = get("/metrics")
+        found = families(text)
+        promtool("check", "metrics", text=text)
+        expect("code and type", (status, headers["Content-Type"]), (200, "text/plain; version=0.0.4; charset=utf-8"))
+        expect("is up", found["tombolo_up"], ["tombolo_up 1"])
+        expect("link", found["tombolo_link_up"], ['tombolo_link_up{peer="west"} 1'])
+        counters = east.control("status")["counters"]
+        expect("each counter", {f"tombolo_{name}_total" for name in counters} - set(found), set())
+        status, text, headers = get("/")
+        expect("page", (status, "default-src 'none'" in headers["Content-Security-Policy"]), (200, True))
+        if "All sites have what they should have." not in Page(text).text():
+            raise Failed(f"no verdict: {Page(text).text()}")
+        expect("probes", [get(path)[:2] for path in ("/livez", "/readyz")], [(200, "ok\n")] * 2)
+        expect("style", get("/style.css")[0], 200)
+        expect("no such path", get("/etc/passwd")[0], 404)
+        expect("no other method", [get("/", method)[0] for method in ("POST", "PUT", "DELETE")], [405] * 3)
+
+        link.refusing = True
+        link.cut()
+        wait_for("the page knows nothing of west", lambda: "nothing is known now" in Page(get("/")[1]).text())
+        expect("nor is there a number", [line for line in metrics()["tombolo_lag_seconds"] if "west" in line], [])
+
+        # P7: those who connect and say nothing keep out nobody who comes from elsewhere, and end.
+        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(40)]
+        wait_for("they are ended", lambda: all(_ended(s) for s in silent))
+        expect("it answers again", get("/livez")[0], 200)
+
+        east.kill()
+        wait_for("it says that the gateway is away", lambda: get("/livez")[0] == 503)
+        expect("not ready", get("/readyz")[0], 503)
+        expect("only that", list(metrics()), ["tombolo_up"])
+        if "does not answer" not in Page(get("/")[1]).text():
+            raise Failed("the page does not say that the gateway is away")
+
+
+@scenario
+def alerts_mean_what_they_say(_):
+    """The rules of deploy/prometheus: each fires when it should, and not before; and each series
+    that they name is one of ours."""
+    rules = SOURCE / "deploy/prometheus/alerts.yml"
+    ours = set(re.findall(r'"(tombolo_[a-z_]+)"', (SOURCE / "gateway/web/metrics.c").read_text()))
+    expect("series of nobody", set(re.findall(r"\btombolo_[a-z_]+", rules.read_text())) - ours, set())
+    if not PROMTOOL:
+        raise Skipped("promtool is not here (deploy/setup --tests fetches it)")
+    promtool("check", "rules", rules)
+    promtool("test", "rules", rules.with_name("alerts_test.yml"))
+
+
+def _ended(connection):
+    connection.settimeout(0.01)
+    with contextlib.suppress(TimeoutError, OSError):
+        return connection.recv(1) == b""
+    return False
+
+
+if __name__ == "__main__":
+    sys.exit(main())
