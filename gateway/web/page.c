@@ -158,6 +158,23 @@ static void worst_row(FILE *out, const json_t *row)
     (void)fputs(".", out);
 }
 
+static void unknown_rows(FILE *out, const json_t *rows, size_t unknown)
+{
+    size_t i = 0;
+    while (!is_unknown(json_array_get(rows, i)))
+        i++;
+    const json_t *first = json_array_get(rows, i);
+    (void)fputs(" Nothing is known now of ", out);
+    escaped(out, text_of(first, "model"));
+    (void)fputs(" at ", out);
+    escaped(out, text_of(first, "site"));
+    (void)fputs(" (", out);
+    escaped(out, text_of(first, "reason"));
+    (void)fputs(")", out);
+    if (unknown > 1) (void)fprintf(out, " and of %zu more", unknown - 1);
+    (void)fputs(".", out);
+}
+
 static void verdict(FILE *out, const struct tb_web_facts *facts)
 {
     static const char *const classes[] = {"good", "warn", "bad", "unknown"};
@@ -175,8 +192,7 @@ static void verdict(FILE *out, const struct tb_web_facts *facts)
     if (behind > 0) worst_row(out, json_array_get(rows, 0));
     if (behind > 1)
         (void)fprintf(out, " %zu more %s behind.", behind - 1, behind == 2 ? "row is" : "rows are");
-    if (unknown > 0)
-        (void)fprintf(out, " Of %zu %s nothing is known now.", unknown, unknown == 1 ? "row" : "rows");
+    if (unknown > 0) unknown_rows(out, rows, unknown);
     if (is_true(facts->status, "draining")) (void)fputs(" This gateway drains.", out);
     if (!is_true(facts->status, "store_ok"))
         (void)fputs(" Its store cannot be written: publishing is refused.", out);
@@ -188,20 +204,21 @@ static void verdict(FILE *out, const struct tb_web_facts *facts)
 static void reason_cell(FILE *out, const json_t *row)
 {
     static const char *const classes[] = {"good", "warn", "bad", "unknown"};
+    cell(out, classes[tb_lag_severity_of(row, WARN_S, CRIT_S)], text_of(row, "reason"));
+}
+
+/* Under the row: what the reason rests on, and what is next. */
+static void why_row(FILE *out, const json_t *row)
+{
     const char *advice = tb_lag_advice(text_of(row, "reason"));
-    (void)fprintf(out, "<td><span class=\"%s\">", classes[tb_lag_severity_of(row, WARN_S, CRIT_S)]);
-    escaped(out, text_of(row, "reason"));
-    (void)fputs("</span>", out);
-    if (strcmp(text_of(row, "reason"), "up-to-date") != 0) {
-        (void)fputs("<span class=\"why\">", out);
-        escaped(out, text_of(row, "why"));
-        if (*text_of(row, "evidence") != '\0') (void)fputs(": ", out);
-        escaped(out, text_of(row, "evidence"));
-        if (advice != NULL) (void)fputs("<br>Next: ", out);
-        if (advice != NULL) escaped(out, advice);
-        (void)fputs("</span>", out);
-    }
-    (void)fputs("</td>", out);
+    if (strcmp(text_of(row, "reason"), "up-to-date") == 0) return;
+    (void)fputs("<tr class=\"more\"><td colspan=\"10\">", out);
+    escaped(out, text_of(row, "why"));
+    if (*text_of(row, "evidence") != '\0') (void)fputs(": ", out);
+    escaped(out, text_of(row, "evidence"));
+    (void)fputs(advice != NULL ? ". Next: " : "", out);
+    escaped(out, advice != NULL ? advice : "");
+    (void)fputs("</td></tr>\n", out);
 }
 
 static void until_cell(FILE *out, const json_t *row)
@@ -217,21 +234,8 @@ static void until_cell(FILE *out, const json_t *row)
     (void)fputs("</td>", out);
 }
 
-static void lag_row(FILE *out, const json_t *row)
+static void heard_cell(FILE *out, const json_t *row)
 {
-    const bool known = is_true(row, "known");
-    (void)fputs(known ? "<tr>" : "<tr class=\"stale\">", out);
-    cell(out, NULL, text_of(row, "model"));
-    cell(out, NULL, text_of(row, "site"));
-    cell(out, NULL, text_of(row, "head"));
-    cell(out, NULL, text_of(row, "latest"));
-    cell(out, NULL, text_of(row, "active"));
-    if (known)
-        number_cell(out, "%" PRId64, (int64_t)json_integer_value(json_object_get(row, "versions")));
-    else
-        number_cell(out, "unknown");
-    seconds_cell(out, row, "seconds");
-    until_cell(out, row);
     (void)fputs("<td class=\"n\">", out);
     if (json_is_number(json_object_get(row, "heard_s"))) {
         seconds_text(out, number_of(row, "heard_s"));
@@ -239,14 +243,36 @@ static void lag_row(FILE *out, const json_t *row)
     } else
         (void)fputs("never", out);
     (void)fputs("</td>", out);
+}
+
+static void lag_row(FILE *out, const json_t *row)
+{
+    const bool known = is_true(row, "known");
+    (void)fputs(known ? "<tr>" : "<tr class=\"stale\">", out);
+    cell(out, NULL, text_of(row, "model"));
+    cell(out, NULL, text_of(row, "site"));
     reason_cell(out, row);
+    if (known)
+        number_cell(out, "%" PRId64, (int64_t)json_integer_value(json_object_get(row, "versions")));
+    else
+        number_cell(out, "unknown");
+    if (known && !is_behind(row))
+        cell(out, "n", "");
+    else
+        seconds_cell(out, row, "seconds");
+    until_cell(out, row);
+    cell(out, NULL, text_of(row, "head"));
+    cell(out, NULL, text_of(row, "latest"));
+    cell(out, NULL, text_of(row, "active"));
+    heard_cell(out, row);
     (void)fputs("</tr>\n", out);
+    why_row(out, row);
 }
 
 static void lag_table(FILE *out, const json_t *rows)
 {
-    static const char *const heads[] = {"model", "site",   "head",   "whole there", "active", "#behind",
-                                        "#for",  "#until", "#heard", "why",         NULL};
+    static const char *const heads[] = {"model", "site",        "state",  "#behind", "#for", "#until",
+                                        "head",  "whole there", "active", "#heard",  NULL};
     table_begin(out, "Sites", heads);
     for (size_t i = 0; i < json_array_size(rows); i++)
         lag_row(out, json_array_get(rows, i));

@@ -129,7 +129,7 @@ def the_page_and_the_metrics_say_what_the_gateway_says(lab):
 
         link.refusing = True
         link.cut()
-        wait_for("the page knows nothing of west", lambda: "nothing is known now" in Page(get("/")[1]).text())
+        wait_for("the page knows nothing of west", lambda: "Nothing is known now of policy at west" in Page(get("/")[1]).text())
         expect("nor is there a number", [line for line in metrics()["tombolo_lag_seconds"] if "west" in line], [])
 
         # P7: those who connect and say nothing keep out nobody who comes from elsewhere, and end.
