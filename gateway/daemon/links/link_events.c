@@ -28,7 +28,6 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "wan/link/links_messages.h"
-#include "wan/link/links_stats.h"
 
 #define UNSIGNED_TOLD_EVERY TB_SECONDS(10)
 
@@ -224,8 +223,7 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
  * then. */
 static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
-    const bool signs = tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
-    if (signs && !tb_version_believed(d, peer, key))
+    if (!tb_version_believed(d, peer, key))
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 
