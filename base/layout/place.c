@@ -57,6 +57,16 @@ static void settle(struct tb_place *p, uint32_t k, enum tb_status status)
     tb_place_unclaim(p, k);
 }
 
+/* The claimer alone writes the proof of its chunk. */
+static void prove(struct tb_place *p, uint32_t k, const uint8_t *chunk)
+{
+    struct tb_blake3 proof;
+    TB_ASSERT(p->proves == p->manifest);
+    if (tb_manifest_proof(p->manifest, k, &proof)) return;
+    proof = tb_chunk_proof(p->manifest, k, chunk);
+    tb_manifest_set_proof(p->proves, k, &proof);
+}
+
 enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came)
 {
     uint32_t bytes = 0;
@@ -65,7 +75,9 @@ enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_pla
     uint8_t *chunk = tb_place_chunk(p, k, &bytes);
     if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
     const struct tb_digest found = tb_chunk_digest(p->manifest, k, chunk);
-    const enum tb_status status = judge(p, k, came, &found);
+    const bool believed = !came->foreign || tb_chunk_proven(p->manifest, k, chunk);
+    const enum tb_status status = believed ? judge(p, k, came, &found) : TB_CHUNK_DIGEST;
+    if (status == TB_OK && p->proves != NULL) prove(p, k, chunk);
     settle(p, k, status);
     return status;
 }
@@ -79,13 +91,23 @@ void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_c
     look->place = p;
     look->chunk = k;
     look->came = *came;
+    look->proof = (struct tb_blake3){{0}};
+    if (came->foreign && came->beside != NULL) {
+        if (!tb_chunk_proven(p->manifest, k, came->beside)) {
+            settle(p, k, TB_CHUNK_DIGEST);
+            look->done(look, TB_CHUNK_DIGEST);
+            return;
+        }
+        look->came.foreign = false; /* what the owner digests are these bytes */
+    }
     p->owner->look(p->owner->user, look);
 }
 
 void tb_place_looked(struct tb_place_look *look, enum tb_status status, const struct tb_digest *digest)
 {
     struct tb_place *p = look->place;
-    if (status == TB_OK) status = judge(p, look->chunk, &look->came, digest);
+    const bool believed = !look->came.foreign || tb_chunk_has_proof(p->manifest, look->chunk, &look->proof);
+    if (status == TB_OK) status = believed ? judge(p, look->chunk, &look->came, digest) : TB_CHUNK_DIGEST;
     settle(p, look->chunk, status);
     look->done(look, status);
 }

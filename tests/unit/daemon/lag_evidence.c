@@ -73,7 +73,7 @@ static int begin(void **state)
     f->copy.bad.chunk = 5;
     f->copy.bad.times = 4;
     f->here = (struct tb_site_lag){.model = &f->model, .copy = &f->copy, .source = 0, .spent_from = 0};
-    f->own.unsigned_key = (struct tb_version_key){.run_order = 2, .number = 5};
+    f->own.unsigned_key = (struct tb_version_key){.uid = {{1}}, .run_order = 2, .number = 5};
     f->here.own = &f->own;
     f->west = (struct tb_record){.known = true, .heard_at = tb_clock_now() - TB_SECONDS(2)};
     f->west.via = f->west.state.site = f->home.d->config->peers[0].site;
