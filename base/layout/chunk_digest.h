@@ -16,4 +16,11 @@ bool tb_chunk_has_digest(const struct tb_manifest *manifest, uint32_t k, const s
 /* Both: digests the bytes and compares. */
 bool tb_chunk_matches(const struct tb_manifest *manifest, uint32_t k, const void *bytes);
 
+/* The proof that these bytes of chunk k have. */
+struct tb_blake3 tb_chunk_proof(const struct tb_manifest *manifest, uint32_t k, const void *bytes);
+/* `proof` is the one that is known of chunk k. False where none is known. */
+bool tb_chunk_has_proof(const struct tb_manifest *manifest, uint32_t k, const struct tb_blake3 *proof);
+/* Both. It holds against one who made other bytes with the same digest. */
+bool tb_chunk_proven(const struct tb_manifest *manifest, uint32_t k, const void *bytes);
+
 #endif

@@ -41,7 +41,7 @@ static void check(const struct tb_land *l)
 static enum tb_status came_of(struct tb_land *l, struct tb_place_came *came_out)
 {
     uint32_t bytes = 0;
-    *came_out = (struct tb_place_came){.beside = l->beside};
+    *came_out = (struct tb_place_came){.beside = l->beside, .foreign = l->foreign};
     if (l->encoded == NULL) return TB_OK;
     if (l->owner_decodes) {
         came_out->encoded = l->encoded;
@@ -94,5 +94,7 @@ enum tb_status tb_land_beside(struct tb_land *l)
         if (status != TB_OK) return status;
     }
     const uint8_t *bytes = l->encoded != NULL ? l->into : l->beside;
-    return tb_chunk_matches(l->place->manifest, l->chunk, bytes) ? TB_OK : TB_CHUNK_DIGEST;
+    if (!tb_chunk_matches(l->place->manifest, l->chunk, bytes)) return TB_CHUNK_DIGEST;
+    if (l->foreign && !tb_chunk_proven(l->place->manifest, l->chunk, bytes)) return TB_CHUNK_DIGEST;
+    return TB_OK;
 }

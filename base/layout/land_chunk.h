@@ -25,6 +25,7 @@ struct tb_land {
     /* Of an encoded chunk that is a delta: its base, from tb_land_base; NULL: the base is gone. */
     const uint8_t *base;
     bool owner_decodes; /* the delta's base is in the memory of the place's owner */
+    bool foreign;       /* it came from one who is not believed about its bytes (place.h) */
 
     /* Outputs: the decoder made the chunk, whatever its digest, and in what time. */
     bool decoded;
@@ -39,7 +40,7 @@ const uint8_t *tb_land_base(const struct tb_place *base, const struct tb_manifes
  * Where the status is not TB_OK, the chunk is absent again:
  *   TB_NOT_FOUND     it is a delta, and its base is not here
  *   TB_CHUNK_CODEC   it does not decode, or the owner cannot decode it
- *   TB_CHUNK_DIGEST  it is not what was sealed
+ *   TB_CHUNK_DIGEST  it is not what was sealed, or it is foreign and does not fit a known proof
  *   another          the owner of the place could not look */
 TB_MUST_USE enum tb_status tb_land_chunk(struct tb_land *land);
 

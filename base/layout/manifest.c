@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/bitmap.h"
 #include "base/carve.h"
 #include "base/layout/blob_name.h"
 #include "base/layout/chunk_cut.h"
@@ -157,7 +158,9 @@ static size_t tables_bytes(uint64_t blob_count, uint64_t names_bytes, uint64_t c
 {
     return tb_carve_bytes(blob_count * sizeof(struct tb_blob)) + tb_carve_bytes(names_bytes) +
            tb_carve_bytes(chunk_count * sizeof(struct tb_chunk)) +
-           tb_carve_bytes(chunk_count * sizeof(struct tb_digest));
+           tb_carve_bytes(chunk_count * sizeof(struct tb_digest)) +
+           tb_carve_bytes(chunk_count * sizeof(struct tb_blake3)) +
+           tb_carve_bytes(TB_BITMAP_WORDS(chunk_count) * sizeof(uint64_t));
 }
 
 size_t tb_manifest_bytes_on(const struct tb_layout *layout, const struct tb_blob *blobs, uint32_t blob_count)
@@ -189,6 +192,21 @@ static struct tb_blob *copy_blobs(struct tb_carve *c, const struct tb_blob *blob
     return to;
 }
 
+/* No chunk has a digest or a proof yet. */
+static bool carve_digests(struct tb_carve *c, struct tb_manifest *m)
+{
+    const size_t count = m->chunk_count, words = TB_BITMAP_WORDS(count);
+    m->digests = tb_carve_take(c, count * sizeof *m->digests);
+    m->proofs = tb_carve_take(c, count * sizeof *m->proofs);
+    m->proven = tb_carve_take(c, words * sizeof *m->proven);
+    if (m->digests == NULL || m->proofs == NULL || m->proven == NULL) return false;
+    if (count == 0) return true;
+    memset(m->digests, 0, count * sizeof *m->digests);
+    memset(m->proofs, 0, count * sizeof *m->proofs);
+    memset(m->proven, 0, words * sizeof *m->proven);
+    return true;
+}
+
 /* Layout and blobs stand; offsets, the cut and zero digests follow. */
 static enum tb_status finish(struct tb_carve *c, struct tb_manifest *m, struct tb_blob *blobs)
 {
@@ -204,12 +222,10 @@ static enum tb_status finish(struct tb_carve *c, struct tb_manifest *m, struct t
     if (m->chunk_count > TB_CHUNKS_MAX) return TB_TOO_LARGE;
 
     struct tb_chunk *chunks = tb_carve_take(c, m->chunk_count * sizeof *chunks);
-    m->digests = tb_carve_take(c, m->chunk_count * sizeof *m->digests);
-    if (chunks == NULL || m->digests == NULL) return TB_SITE_NOMEM;
+    if (chunks == NULL || !carve_digests(c, m)) return TB_SITE_NOMEM;
     tb_cut(&m->layout, m->blob_bytes, chunks);
     TB_ASSERT(m->chunk_count == 0 ||
               chunks[m->chunk_count - 1].offset + chunks[m->chunk_count - 1].bytes == m->bytes);
-    if (m->chunk_count > 0) memset(m->digests, 0, m->chunk_count * sizeof *m->digests);
     m->chunks = chunks;
     return TB_OK;
 }
@@ -284,6 +300,33 @@ struct tb_digest tb_manifest_root(const struct tb_manifest *manifest)
     tb_digest_update(&s, bytes, w.used);
     tb_digest_update(&s, manifest->digests, manifest->chunk_count * sizeof *manifest->digests);
     return tb_digest_end(&s);
+}
+
+bool tb_manifest_proof(const struct tb_manifest *m, uint32_t k, struct tb_blake3 *proof_out)
+{
+    TB_ASSERT(k < m->chunk_count);
+    if (!tb_bitmap_test(m->proven, k)) return false;
+    *proof_out = m->proofs[k];
+    return true;
+}
+
+void tb_manifest_set_proof(struct tb_manifest *m, uint32_t k, const struct tb_blake3 *proof)
+{
+    TB_ASSERT(k < m->chunk_count);
+    if (tb_bitmap_test(m->proven, k)) return;
+    m->proofs[k] = *proof;
+    const bool first = tb_bitmap_set(m->proven, k); /* readers see the proof before the bit */
+    TB_ASSERT(first);
+}
+
+bool tb_manifest_all_proven(const struct tb_manifest *m)
+{
+    return tb_bitmap_next_clear(m->proven, m->chunk_count, 0) == m->chunk_count;
+}
+
+uint32_t tb_manifest_proven_count(const struct tb_manifest *m)
+{
+    return tb_bitmap_popcount(m->proven, m->chunk_count);
 }
 
 size_t tb_manifest_head_bytes(const struct tb_manifest *manifest)

@@ -1,10 +1,14 @@
-/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk, and roots over
- * them.
+/* manifest.h - what a shard of a version is: layout, blobs, a digest for each chunk, roots over
+ * them, and a proof for each chunk.
  *
  *   shard root   = XXH3-128 over: "tbshard1", layout id, u32 blob count, each blob (u16 name
  *                  length, name, u64 bytes), u32 chunk count, the chunk digests in order.
  *   version root = XXH3-128 over: "tbversn1", uid, u16 model name length, model name, run id, u64
  *                  number, u32 shard count, the shard roots in order.
+ *
+ * A proof is the BLAKE3 of a chunk. It comes after the digest, and no root here covers it: the home
+ * of the model signs all proofs of a version (base/proof/version_proof.h). Digests find accidents.
+ * Proofs hold against a gateway or a worker that forges bytes (docs/design/trust.md).
  *
  * The manifest names no base. Pure; a manifest is one block of memory that the caller gives. */
 #ifndef TB_BASE_MANIFEST_H
@@ -12,6 +16,7 @@
 
 #include "base/layout/layout.h"
 #include "base/layout/version_key.h"
+#include "base/proof/blake3.h"
 
 #define TB_BLOBS_MAX      1024
 #define TB_BLOB_BYTES_MAX ((uint64_t)100 << 20) /* of one blob */
@@ -37,6 +42,8 @@ struct tb_manifest {
     struct tb_digest *digests; /* chunk_count of them; filled by the publisher's pass or by pages */
     struct tb_digest root;     /* what the digests must hash to; zero until sealed */
     uint64_t bytes;            /* layout.bytes + blob_bytes */
+    struct tb_blake3 *proofs;  /* of chunk k where bit k of `proven` is set */
+    uint64_t *proven;          /* TB_BITMAP_WORDS(chunk_count); atomic */
 };
 
 /* Memory (16-byte aligned) for a manifest over this layout and these blobs; the layout is copied
@@ -59,6 +66,14 @@ TB_MUST_USE enum tb_status tb_manifest_build_on(const struct tb_layout *layout, 
 bool tb_manifest_same_cut(const struct tb_manifest *a, const struct tb_manifest *b);
 /* The root over what is there now. */
 struct tb_digest tb_manifest_root(const struct tb_manifest *manifest);
+
+/* The proof of chunk k. False: it is not known. Any thread. */
+bool tb_manifest_proof(const struct tb_manifest *manifest, uint32_t k, struct tb_blake3 *proof_out);
+/* From now on readers believe it. No proof changes: where one is known, the call does nothing. One
+ * caller at a time for each chunk. */
+void tb_manifest_set_proof(struct tb_manifest *manifest, uint32_t k, const struct tb_blake3 *proof);
+bool tb_manifest_all_proven(const struct tb_manifest *manifest);
+uint32_t tb_manifest_proven_count(const struct tb_manifest *manifest);
 
 /* The head of a manifest on the wire and in the arena: u32 layout bytes, layout, u32 blob count,
  * blobs, root. The digests travel apart, in pages, and may come in any order. */

@@ -65,7 +65,8 @@ enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_pla
     uint8_t *chunk = tb_place_chunk(p, k, &bytes);
     if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
     const struct tb_digest found = tb_chunk_digest(p->manifest, k, chunk);
-    const enum tb_status status = judge(p, k, came, &found);
+    const bool believed = !came->foreign || tb_chunk_proven(p->manifest, k, chunk);
+    const enum tb_status status = believed ? judge(p, k, came, &found) : TB_CHUNK_DIGEST;
     settle(p, k, status);
     return status;
 }
@@ -79,13 +80,23 @@ void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_c
     look->place = p;
     look->chunk = k;
     look->came = *came;
+    look->proof = (struct tb_blake3){{0}};
+    if (came->foreign && came->beside != NULL) {
+        if (!tb_chunk_proven(p->manifest, k, came->beside)) {
+            settle(p, k, TB_CHUNK_DIGEST);
+            look->done(look, TB_CHUNK_DIGEST);
+            return;
+        }
+        look->came.foreign = false; /* what the owner digests are these bytes */
+    }
     p->owner->look(p->owner->user, look);
 }
 
 void tb_place_looked(struct tb_place_look *look, enum tb_status status, const struct tb_digest *digest)
 {
     struct tb_place *p = look->place;
-    if (status == TB_OK) status = judge(p, look->chunk, &look->came, digest);
+    const bool believed = !look->came.foreign || tb_chunk_has_proof(p->manifest, look->chunk, &look->proof);
+    if (status == TB_OK) status = believed ? judge(p, look->chunk, &look->came, digest) : TB_CHUNK_DIGEST;
     settle(p, look->chunk, status);
     look->done(look, status);
 }

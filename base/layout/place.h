@@ -3,7 +3,7 @@
  * Promise P1: a chunk is held only if its bytes here are the bytes that the publisher sealed. A
  * chunk has one writer at a time: tb_place_claim gives one caller the right to write it.
  * tb_place_take digests the chunk. Then it sets the held bit, or the chunk is absent again. Nothing
- * writes a held chunk.
+ * writes a held chunk. A chunk of one who might forge it is compared with its proof too.
  *
  * An arena region, a worker's staging and a rank's shadow are places. Links, hops and the
  * publisher's pass write them and serve from them.
@@ -25,6 +25,10 @@ struct tb_place_came {
     /* Instead of bytes, a delta that only the owner can decode: the base is in its memory. The
      * place's bytes are not written. */
     const struct tb_codec_coded *encoded;
+    /* The bytes came from one who is not believed about them: a relay, another gateway's gift or
+     * another worker. They have to fit the proof. Ask for no such chunk before its proof is known:
+     * until then none fits. */
+    bool foreign;
 };
 
 /* A chunk that the place's owner digests, because cores cannot. The place fills it in. The caller's
@@ -33,6 +37,9 @@ struct tb_place_look {
     struct tb_place *place;
     uint32_t chunk;
     struct tb_place_came came; /* what it names stays as long */
+    /* Where came.foreign: the owner writes here, before tb_place_looked, the proof that the bytes
+     * have. Zero until then, and no chunk has that one. */
+    struct tb_blake3 proof;
     /* The claim has ended, and the status is that of tb_place_take. Once, on the owner's thread;
      * maybe inside tb_place_take_later. */
     void (*done)(struct tb_place_look *look, enum tb_status status);
@@ -84,13 +91,14 @@ struct tb_place {
 bool tb_place_claim(struct tb_place *p, uint32_t k);
 void tb_place_unclaim(struct tb_place *p, uint32_t k);
 /* Chunk k, which the caller has claimed, came: digests it, hands it to the owner, makes it held.
- * The claim ends, whatever the answer. TB_CHUNK_DIGEST: it is not what was sealed. Else TB_OK or
- * the owner's status. Where the status is not TB_OK, the chunk is absent again. No chunk that the
- * owner looks at. */
+ * The claim ends, whatever the answer. TB_CHUNK_DIGEST: it is not what was sealed, or it is foreign
+ * and does not fit a known proof. Else TB_OK or the owner's status. Where the status is not TB_OK,
+ * the chunk is absent again. No chunk that the owner looks at. */
 TB_MUST_USE enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came);
 /* The owner looks at such a chunk: it is far, or encoded. */
 bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_place_came *came);
-/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. */
+/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. Foreign
+ * bytes that stand `beside` are compared with their proof here, so the owner need not. */
 void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_came *came,
                          struct tb_place_look *look);
 /* The owner's answer. TB_OK: `digest` is that of the chunk. Any other status: it could not look. */

@@ -40,6 +40,8 @@ struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint3
         TB_ASSERT(!w.full);
         add_number(&all, w.used, 8);
         tb_blake3_update(&all, scratch, w.used);
+        add_number(&all, manifests[s]->chunk_count, 4);
+        tb_blake3_update(&all, manifests[s]->proofs, manifests[s]->chunk_count * sizeof(struct tb_blake3));
     }
     return tb_blake3_end(&all);
 }

@@ -1,9 +1,9 @@
 /* version_proof.h - the root of a version that its home signs (statement.h). Pure.
  *
  * root = BLAKE3 over: "tombolo root 1" with its NUL, u32 shard count, and for each shard in order
- * u64 bytes of its sealed manifest head and the head as tb_manifest_head_encode writes it.
- * The proof digests of the chunks follow here once manifests carry them: the heads bind the chunks
- * by XXH3 alone, which does not hold against a relay that looks for a second preimage. */
+ * u64 bytes of its sealed manifest head, the head as tb_manifest_head_encode writes it, u32 chunk
+ * count, and the proofs of its chunks in order. The head binds the chunks by XXH3 alone, which does
+ * not hold against a relay that looks for a second preimage. */
 #ifndef TB_BASE_PROOF_VERSION_PROOF_H
 #define TB_BASE_PROOF_VERSION_PROOF_H
 
@@ -12,7 +12,7 @@
 
 /* The largest head of these manifests. */
 size_t tb_proof_scratch_bytes(const struct tb_manifest *const *manifests, uint32_t shard_count);
-/* `scratch` has that many bytes. Takes some 0.3 s for the largest manifests that a home seals, and
+/* `scratch` has that many bytes, and every chunk has a proof. Takes some 0.3 s for the largest manifests that a home seals, and
  * less than 1 ms for those of a model of 10,000 tensors. */
 struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint32_t shard_count,
                                void *scratch, size_t scratch_bytes);

@@ -141,6 +141,25 @@ static void other_bytes_are_refused(void **state)
     is_absent(w);
 }
 
+/* A delta, and bytes beside the place: whatever form the bytes of a relay have. */
+static void foreign_chunks_have_to_fit_their_proof(void **state)
+{
+    struct world *w = *state;
+    struct tb_land beside = {.place = &w->new.place, .chunk = K, .beside = sealed_chunk(&w->new, K)};
+    const struct tb_blake3 proof = tb_chunk_proof(&w->new.manifest, K, beside.beside);
+    struct tb_land l = delta_of(w);
+    l.foreign = beside.foreign = true;
+    CHECK_STATUS(tb_land_beside(&beside), TB_CHUNK_DIGEST);
+    CHECK_STATUS(tb_land_chunk(&l), TB_CHUNK_DIGEST);
+    assert_true(l.decoded);
+    is_absent(w);
+    tb_manifest_set_proof(&w->new.manifest, K, &proof);
+    CHECK_OK(tb_land_beside(&beside));
+    assert_true(tb_place_claim(&w->new.place, K));
+    CHECK_OK(tb_land_chunk(&l));
+    is_held(w);
+}
+
 static void a_delta_decodes_into_the_place(void **state)
 {
     struct world *w = *state;
@@ -240,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(bytes_in_the_place_are_held, world_up, world_down),
         cmocka_unit_test_setup_teardown(other_bytes_are_refused, world_up, world_down),
+        cmocka_unit_test_setup_teardown(foreign_chunks_have_to_fit_their_proof, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_delta_decodes_into_the_place, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_delta_may_decode_beside_the_place_first, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_delta_without_its_base_says_so, world_up, world_down),

@@ -61,6 +61,28 @@ static void blobs_stand_behind_the_tensors(void **state)
     sample_free(&s);
 }
 
+static void a_chunk_has_a_proof_from_when_it_is_set(void **state)
+{
+    (void)state;
+    struct sample s;
+    struct tb_blake3 found;
+    sample_new(&s, sample_blobs, 2);
+    assert_true(s.m.chunk_count > 1);
+    const struct tb_digest root = tb_manifest_root(&s.m);
+    for (uint32_t k = 0; k < s.m.chunk_count; k++) {
+        const struct tb_blake3 proof = tb_blake3_of(&k, sizeof k), late = tb_blake3_of("late", 4);
+        assert_false(tb_manifest_proof(&s.m, k, &found) || tb_manifest_all_proven(&s.m));
+        assert_int_equal(tb_manifest_proven_count(&s.m), k);
+        tb_manifest_set_proof(&s.m, k, &proof);
+        tb_manifest_set_proof(&s.m, k, &late); /* a proof never changes */
+        assert_true(tb_manifest_proof(&s.m, k, &found) && tb_blake3_equal(&found, &proof));
+    }
+    assert_true(tb_manifest_all_proven(&s.m));
+    const struct tb_digest same = tb_manifest_root(&s.m);
+    assert_true(tb_digest_equal(&root, &same)); /* what the publisher sealed stays */
+    sample_free(&s);
+}
+
 static void blob_names_are_clean_paths(void **state)
 {
     (void)state;
@@ -351,7 +373,8 @@ static void memory_for_a_head_is_bounded(void **state)
     const size_t used = head_of(head, sizeof head, TB_SHARD_BYTES_MAX, NULL, 0);
     const size_t need = tb_manifest_decode_bytes(head, used);
     assert_true(need > 0);
-    assert_true(need <= TB_CHUNKS_MAX * (sizeof(struct tb_chunk) + sizeof(struct tb_digest)) + 4096);
+    const size_t each = sizeof(struct tb_chunk) + sizeof(struct tb_digest) + sizeof(struct tb_blake3);
+    assert_true(need <= TB_CHUNKS_MAX * each + TB_CHUNKS_MAX / 8 + 4096);
     struct tb_manifest back;
     void *memory = NULL;
     CHECK_OK(decode(head, used, &memory, &back));
@@ -441,6 +464,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(blobs_stand_behind_the_tensors),
+        cmocka_unit_test(a_chunk_has_a_proof_from_when_it_is_set),
         cmocka_unit_test(blob_names_are_clean_paths),
         cmocka_unit_test(blob_names_are_files_that_can_be_written),
         cmocka_unit_test(blobs_that_cannot_all_be_files_are_refused),

@@ -295,6 +295,40 @@ static void bytes_that_came_beside_the_place_land_in_it(void **state)
     assert_memory_equal(w->place.bytes + w->manifest.chunks[4].offset, chunk, w->manifest.chunks[4].bytes);
 }
 
+/* As one would make it who knows how XXH3 works: other bytes, with the digest of the right ones. */
+static const uint8_t *forge(struct world *w, uint32_t k)
+{
+    const struct tb_chunk *c = &w->manifest.chunks[k];
+    uint8_t *forged = w->source + c->offset;
+    const struct tb_blake3 proof = tb_blake3_of(forged, c->bytes);
+    tb_manifest_set_proof(&w->manifest, k, &proof);
+    forged[5] ^= 1;
+    w->manifest.digests[k] = tb_digest_of(forged, c->bytes);
+    return forged;
+}
+
+/* One who is believed about its bytes could have written what it liked. */
+static void foreign_bytes_have_to_fit_their_proof(void **state)
+{
+    struct world *w = *state;
+    uint8_t *right = w->source + w->manifest.chunks[4].offset;
+    const struct tb_place_came came = {.beside = right, .foreign = true};
+    assert_true(tb_place_claim(&w->place, 4));
+    CHECK_STATUS(tb_place_take(&w->place, 4, &came), TB_CHUNK_DIGEST); /* no proof is known yet */
+    assert_false(tb_place_held(&w->place, 4));
+    forge(w, 4);
+    assert_true(tb_place_claim(&w->place, 4));
+    CHECK_STATUS(tb_place_take(&w->place, 4, &came), TB_CHUNK_DIGEST);
+    assert_false(tb_place_held(&w->place, 4));
+    assert_true(tb_place_claim(&w->place, 4));
+    right[5] ^= 1;
+    CHECK_STATUS(tb_place_take(&w->place, 4, &came), TB_CHUNK_DIGEST); /* the digest counts too */
+    w->manifest.digests[4] = tb_digest_of(right, w->manifest.chunks[4].bytes);
+    assert_true(tb_place_claim(&w->place, 4));
+    CHECK_OK(tb_place_take(&w->place, 4, &came));
+    assert_true(tb_place_held(&w->place, 4));
+}
+
 /* Whole is what is wanted, and no more. */
 static void a_place_may_want_a_part(void **state)
 {
@@ -322,6 +356,7 @@ struct far_owner {
     uint8_t *memory;
     uint32_t asked;
     bool brought; /* the last time */
+    bool proves;  /* it makes the proof of what is foreign */
     enum tb_status answer;
 };
 
@@ -335,6 +370,7 @@ static void look_at_far(void *user, struct tb_place_look *look)
     f->brought = from != NULL;
     if (from != NULL) memcpy(f->memory + c->offset, from, c->bytes);
     const struct tb_digest digest = tb_digest_of(f->memory + c->offset, c->bytes);
+    if (f->proves && look->came.foreign) look->proof = tb_blake3_of(f->memory + c->offset, c->bytes);
     tb_place_looked(look, f->answer, &digest);
 }
 
@@ -380,6 +416,38 @@ static void its_owner_proves_what_is_far(void **state)
     free(f.memory);
 }
 
+/* Bytes that are brought have to fit before they go up. Of bytes that stand there already, their
+ * owner says what proof they have. */
+static void what_is_far_and_foreign_has_to_fit_its_proof(void **state)
+{
+    struct world *w = *state;
+    uint8_t *mine = w->place.bytes;
+    struct far_owner f = {.memory = calloc(1, w->manifest.bytes)};
+    const struct tb_place_far far = {.bytes = w->manifest.bytes, .dmabuf = -1};
+    const struct tb_place_owner owner = {.look = look_at_far, .user = &f};
+    w->place.far = &far;
+    w->place.owner = &owner;
+    uint8_t *right = w->source + w->manifest.chunks[1].offset;
+    const struct tb_place_came brought = {.beside = forge(w, 1), .foreign = true}, there = {.foreign = true};
+    assert_true(tb_place_claim(&w->place, 1));
+    CHECK_STATUS(take_later(w, 1, &brought), TB_CHUNK_DIGEST);
+    assert_int_equal(f.asked, 0);
+    right[5] ^= 1;
+    w->manifest.digests[1] = tb_digest_of(right, w->manifest.chunks[1].bytes);
+    memcpy(f.memory + w->manifest.chunks[1].offset, right, w->manifest.chunks[1].bytes);
+    assert_true(tb_place_claim(&w->place, 1));
+    CHECK_STATUS(take_later(w, 1, &there), TB_CHUNK_DIGEST); /* its owner did not say */
+    f.proves = true;
+    assert_true(tb_place_claim(&w->place, 1));
+    CHECK_OK(take_later(w, 1, &there));
+    const struct tb_place_came second = {.beside = forge(w, 2)};
+    assert_true(tb_place_claim(&w->place, 2));
+    CHECK_OK(take_later(w, 2, &second)); /* from one who is believed */
+    free(mine);
+    w->place.bytes = NULL;
+    free(f.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -392,8 +460,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_owner_may_keep_a_delta_instead, world_up, world_down),
         cmocka_unit_test_setup_teardown(an_owner_that_cannot_keep_a_chunk_refuses_it, world_up, world_down),
         cmocka_unit_test_setup_teardown(bytes_that_came_beside_the_place_land_in_it, world_up, world_down),
+        cmocka_unit_test_setup_teardown(foreign_bytes_have_to_fit_their_proof, world_up, world_down),
         cmocka_unit_test_setup_teardown(a_place_may_want_a_part, world_up, world_down),
         cmocka_unit_test_setup_teardown(its_owner_proves_what_is_far, world_up, world_down),
+        cmocka_unit_test_setup_teardown(what_is_far_and_foreign_has_to_fit_its_proof, world_up, world_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* version_proof.c - the root that a home signs follows from every byte of every manifest head, in
- * their order, and a statement fits one version alone (P1, P2).
+/* version_proof.c - the root that a home signs follows from every byte of every manifest head and
+ * from every proof, in their order, and a statement fits one version alone (P1, P2).
  *
  * Covers: base/proof/version_proof.c */
 #include "base/proof/version_proof.h"
@@ -28,6 +28,10 @@ static void sample_new(struct sample *s, uint32_t rows)
     free(layout_memory);
     for (uint32_t k = 0; k < s->m.chunk_count; k++)
         s->m.digests[k] = tb_digest_of(&k, sizeof k);
+    for (uint32_t k = 0; k < s->m.chunk_count; k++) {
+        const struct tb_blake3 proof = tb_blake3_of(&k, sizeof k);
+        tb_manifest_set_proof(&s->m, k, &proof);
+    }
     s->m.root = tb_manifest_root(&s->m);
 }
 
@@ -53,6 +57,10 @@ static void a_root_follows_from_each_manifest_and_their_order(void **state)
     b.m.root.bytes[15] ^= 1;
     const struct tb_blake3 other = root_of(&a, &b);
     assert_false(tb_blake3_equal(&right, &other));
+    b.m.root.bytes[15] ^= 1;
+    b.m.proofs[b.m.chunk_count - 1].bytes[31] ^= 1; /* the last byte that the home signs */
+    const struct tb_blake3 forged = root_of(&a, &b);
+    assert_false(tb_blake3_equal(&right, &forged));
     free(a.memory);
     free(b.memory);
 }
@@ -65,15 +73,18 @@ static void a_root_is_made_as_the_header_says(void **state)
     sample_new(&s, 100);
     const struct tb_manifest *one[] = {&s.m};
     const size_t head = tb_proof_scratch_bytes(one, 1);
-    uint8_t *bytes = calloc(1, 15 + 4 + 8 + head);
+    const size_t proofs = s.m.chunk_count * sizeof(struct tb_blake3), all = 15 + 4 + 8 + head + 4 + proofs;
+    uint8_t *bytes = calloc(1, all);
     struct tb_writer w;
     memcpy(bytes, "tombolo root 1", 15);
     bytes[15] = 1;
-    tb_writer_init(&w, bytes + 19, 8 + head);
+    tb_writer_init(&w, bytes + 19, all - 19);
     tb_write_u64(&w, head);
     tb_manifest_head_encode(&s.m, &w);
+    tb_write_u32(&w, s.m.chunk_count);
+    tb_write_bytes(&w, s.m.proofs, proofs);
     void *scratch = malloc(head);
-    const struct tb_blake3 root = tb_proof_root(one, 1, scratch, head), said = tb_blake3_of(bytes, 27 + head);
+    const struct tb_blake3 root = tb_proof_root(one, 1, scratch, head), said = tb_blake3_of(bytes, all);
     assert_true(tb_blake3_equal(&root, &said));
     free(scratch);
     free(bytes);
