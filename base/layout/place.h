@@ -97,8 +97,7 @@ void tb_place_unclaim(struct tb_place *p, uint32_t k);
 TB_MUST_USE enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came);
 /* The owner looks at such a chunk: it is far, or encoded. */
 bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_place_came *came);
-/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. Foreign
- * bytes that stand `beside` are compared with their proof here, so the owner need not. */
+/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. */
 void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_came *came,
                          struct tb_place_look *look);
 /* The owner's answer. TB_OK: `digest` is that of the chunk. Any other status: it could not look. */
