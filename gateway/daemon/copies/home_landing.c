@@ -229,6 +229,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
+                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS,
                                      .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};

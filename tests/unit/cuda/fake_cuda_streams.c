@@ -327,7 +327,7 @@ static void run_moves(void *arguments)
 }
 
 static void (*const kernel_runs[KERNELS])(void *arguments) = {run_digests, run_encodes, run_patches,
-                                                              run_moves,   run_proofs};
+                                                              run_moves, run_proofs};
 
 static int kernel_of(CUfunction f)
 {
