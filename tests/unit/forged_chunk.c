@@ -1,9 +1,10 @@
 #include "tests/unit/forged_chunk.h"
 
 #include "base/digest.h"
-#include "intra/cuda/kernel_digest.h"
 #include "intra/cuda/kernel_words_c.h"
 #include "tests/unit/check.h"
+
+#include "intra/cuda/kernel_digest.h"
 
 /* Of a lane the stripes of a block give two sums: of the words, and of the products of each word's
  * halves behind its secret. Twelve words are the attacker's, and four make the sums right. */
