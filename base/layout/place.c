@@ -57,6 +57,16 @@ static void settle(struct tb_place *p, uint32_t k, enum tb_status status)
     tb_place_unclaim(p, k);
 }
 
+/* The claimer alone writes the proof of its chunk. */
+static void prove(struct tb_place *p, uint32_t k, const uint8_t *chunk)
+{
+    struct tb_blake3 proof;
+    TB_ASSERT(p->proves == p->manifest);
+    if (tb_manifest_proof(p->manifest, k, &proof)) return;
+    proof = tb_chunk_proof(p->manifest, k, chunk);
+    tb_manifest_set_proof(p->proves, k, &proof);
+}
+
 enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came)
 {
     uint32_t bytes = 0;
@@ -67,6 +77,7 @@ enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_pla
     const struct tb_digest found = tb_chunk_digest(p->manifest, k, chunk);
     const bool believed = !came->foreign || tb_chunk_proven(p->manifest, k, chunk);
     const enum tb_status status = believed ? judge(p, k, came, &found) : TB_CHUNK_DIGEST;
+    if (status == TB_OK && p->proves != NULL) prove(p, k, chunk);
     settle(p, k, status);
     return status;
 }

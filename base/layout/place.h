@@ -85,6 +85,9 @@ struct tb_place {
     uint64_t *claimed;                  /* as many; private to this process */
     const struct tb_place_owner *owner; /* NULL: bytes stay as they land, and all chunks are wanted */
     const struct tb_place_far *far;     /* NULL: all of it is memory of the host. Else `owner` digests */
+    /* At the model's home, the manifest again: a chunk that lands gets its proof before it is held,
+     * where it had none. NULL: proofs come from elsewhere. No chunk of such a place is far. */
+    struct tb_manifest *proves;
 };
 
 /* True: chunk k was absent and is now the caller's to write, until take, finish or unclaim. */

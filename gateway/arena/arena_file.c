@@ -516,8 +516,22 @@ bool tb_arena_extent_plan(const struct arena_record_shard *s, struct arena_exten
     plan_out->head = up(s->packed_bytes, TB_EXTENT_GRAIN);
     plan_out->digests = up(plan_out->head + s->head_bytes, 16);
     plan_out->held = up(plan_out->digests + (uint64_t)s->chunk_count * TB_DIGEST_BYTES, 64);
-    plan_out->total = up(plan_out->held + TB_BITMAP_WORDS(s->chunk_count) * 8, TB_EXTENT_GRAIN);
+    const uint64_t held_end = plan_out->held + TB_BITMAP_WORDS(s->chunk_count) * 8;
+    plan_out->proofs = up(held_end, 64);
+    plan_out->total = up(plan_out->proofs + (uint64_t)s->chunk_count * TB_BLAKE3_BYTES, TB_EXTENT_GRAIN);
+    if (s->bytes != 0 && s->bytes != plan_out->total) { /* of an older release, or of none */
+        plan_out->proofs = 0;
+        plan_out->total = up(held_end, TB_EXTENT_GRAIN);
+    }
     TB_ASSERT(plan_out->head <= plan_out->digests && plan_out->digests <= plan_out->held &&
-              plan_out->held <= plan_out->total);
+              plan_out->held <= plan_out->total && plan_out->proofs <= plan_out->total);
     return true;
+}
+
+uint64_t tb_arena_proofs_check(const void *proofs, uint32_t chunk_count)
+{
+    uint64_t check = 0;
+    const struct tb_digest all = tb_digest_of(proofs, (size_t)chunk_count * TB_BLAKE3_BYTES);
+    memcpy(&check, all.bytes, sizeof check);
+    return check != 0 ? check : 1;
 }

@@ -4,7 +4,7 @@
  *   0     header, two slots of 512 bytes: the newer good one counts, the other is the one before
  *   4096  records, 256 bytes each, record_count of them: one for a region, one for each shard that
  *         has space
- *   then  extents: packed bytes, manifest head, digests, held bitmap
+ *   then  extents: packed bytes, manifest head, digests, held bitmap, proofs
  *
  * The file is of this machine and this format number, so structs are mapped as they are. Nothing in
  * it is believed: records and heads are bounded and checked as if a stranger had written them. A
@@ -63,10 +63,12 @@ struct arena_record {
         struct arena_record_shard shard;
     };
     struct tb_digest check; /* of kind to here */
-    uint64_t spare;         /* region: a number, 0 so far, and its complement */
-    struct tb_digest root;  /* region; counts when root_check fits */
-    uint64_t root_check;    /* atomic; 0: no root yet */
-    uint64_t digests_done;  /* shard; atomic: 0 or ARENA_USED */
+    /* region: a number, 0 so far, and its complement. shard: tb_arena_proofs_check of the proofs in
+     * its extent; atomic; 0: they are not there */
+    uint64_t spare;
+    struct tb_digest root; /* region; counts when root_check fits */
+    uint64_t root_check;   /* atomic; 0: no root yet */
+    uint64_t digests_done; /* shard; atomic: 0 or ARENA_USED */
 };
 _Static_assert(sizeof(struct arena_record) == 256, "the format says so");
 
@@ -75,9 +77,11 @@ struct arena_extent_plan {
     uint64_t head;
     uint64_t digests;
     uint64_t held;
+    uint64_t proofs; /* 0: an older release made it, which kept none */
     uint64_t total;
 };
-/* False when the numbers are over the limits of layout.h, or overflow. */
+/* False when the numbers are over the limits of layout.h, or overflow. s->bytes 0: for a new
+ * extent. */
 bool tb_arena_extent_plan(const struct arena_record_shard *s, struct arena_extent_plan *plan_out);
 
 struct arena_file {
@@ -126,6 +130,8 @@ bool tb_arena_file_cuts(const struct arena_file *f, const struct arena_record_sh
 
 struct tb_digest tb_arena_record_check(const struct arena_record *r);
 uint64_t tb_arena_root_check(const struct tb_id *uid, const struct tb_digest *root);
+/* Never 0. */
+uint64_t tb_arena_proofs_check(const void *proofs, uint32_t chunk_count);
 void tb_arena_record_use(struct arena_record *r, enum arena_use use);
 uint32_t tb_arena_record_used(const struct arena_record *r);
 

@@ -55,6 +55,8 @@ struct tb_arena {
     uint64_t made; /* of the newest region */
     uint32_t regions;
     struct tb_layouts *layouts;
+    bool (*proves)(void *user, const struct tb_name *model); /* NULL: no model */
+    void *proves_user;
     struct tb_arena_region *first, *last;
     struct tb_arena_region *buckets[ARENA_BUCKETS];
 };
@@ -81,6 +83,9 @@ void tb_arena_shard_give(struct tb_arena_region *region, struct arena_shard *s);
 /* Points a shard's place at its extent and gives it heap for claims. The manifest must be there.
  * TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s);
+
+/* Chunks of the shard that land get their proofs here, where tb_arena_prove said so. */
+void tb_arena_shard_proves(struct tb_arena_region *region, struct arena_shard *s);
 
 /* Asserts what must hold of list, table, slots and extents. In dev builds alone
  * (TB_CHECK_TURNS), and of a small arena; after each call that changed them. */

@@ -106,6 +106,16 @@ static const char *recover_digests(struct arena_shard *s, const struct arena_rec
     return NULL;
 }
 
+/* Damaged ones are as good as none: they are made or asked for again. */
+static void recover_proofs(struct arena_shard *s, const struct arena_record *r, const uint8_t *base)
+{
+    const struct tb_blake3 *proofs = (const void *)(base + s->plan.proofs);
+    const uint32_t count = s->manifest.chunk_count;
+    if (s->plan.proofs == 0 || r->spare == 0 || r->spare != tb_arena_proofs_check(proofs, count)) return;
+    for (uint32_t k = 0; k < count; k++)
+        tb_manifest_set_proof(&s->manifest, k, &proofs[k]);
+}
+
 /* Another process landed the chunks that are held now: each is to be digested before it may be a
  * base. */
 static enum tb_status mark_suspect(struct arena_shard *s)
@@ -151,6 +161,7 @@ static enum tb_status recover_contents(struct tb_arena_region *region, struct ar
     }
     *what_out = recover_digests(s, r, base);
     if (*what_out != NULL) return TB_OK;
+    recover_proofs(s, r, base);
     s->has_space = 1;
     return mark_suspect(s);
 }

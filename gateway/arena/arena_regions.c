@@ -170,6 +170,7 @@ enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct aren
         .held = (uint64_t *)(void *)(base + s->plan.held),
         .claimed = s->claimed,
     };
+    tb_arena_shard_proves(region, s);
     return TB_OK;
 }
 

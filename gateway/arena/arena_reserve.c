@@ -30,6 +30,9 @@ static enum tb_status manifest_copy(struct tb_layouts *layouts, struct arena_sha
     if (status != TB_OK) return status;
     if (from->digests != NULL)
         memcpy(s->manifest.digests, from->digests, s->manifest.chunk_count * sizeof *from->digests);
+    struct tb_blake3 proof;
+    for (uint32_t k = 0; from->proven != NULL && k < from->chunk_count; k++)
+        if (tb_manifest_proof(from, k, &proof)) tb_manifest_set_proof(&s->manifest, k, &proof);
     return TB_OK;
 }
 

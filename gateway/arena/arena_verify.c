@@ -23,13 +23,23 @@ static bool is_suspect(const struct arena_shard *s, uint32_t k)
     return s->suspect != NULL && tb_bitmap_test(s->suspect, k);
 }
 
-static bool matches(const struct arena_shard *s, uint32_t k, uint64_t *bytes_out)
+/* What a pass over a chunk found. */
+struct found {
+    bool good;
+    bool proves; /* this site makes its proof, and had none */
+    struct tb_blake3 proof;
+    uint64_t bytes;
+};
+
+static struct found pass(const struct arena_shard *s, uint32_t k)
 {
     uint32_t bytes = 0;
     TB_ASSERT(k < s->manifest.chunk_count);
     const uint8_t *chunk = tb_place_chunk(&s->place, k, &bytes);
-    *bytes_out = bytes;
-    return tb_chunk_matches(&s->manifest, k, chunk);
+    struct found f = {.good = tb_chunk_matches(&s->manifest, k, chunk), .bytes = bytes};
+    f.proves = f.good && s->place.proves != NULL && !tb_manifest_proof(&s->manifest, k, &f.proof);
+    if (f.proves) f.proof = tb_chunk_proof(&s->manifest, k, chunk);
+    return f;
 }
 
 static void condemn(const struct suspect *chunk)
@@ -49,14 +59,15 @@ static void condemn(const struct suspect *chunk)
 
 /* With the mutex. Of two that digested the same chunk only the first acts: the other may speak of
  * bytes that have been landed again since. True when this call condemned it. */
-static bool judge(const struct suspect *chunk, bool good)
+static bool judge(const struct suspect *chunk, const struct found *f)
 {
     if (!is_suspect(chunk->s, chunk->k)) return false;
-    if (!good) condemn(chunk);
+    if (!f->good) condemn(chunk);
+    if (f->proves) tb_manifest_set_proof(&chunk->s->manifest, chunk->k, &f->proof);
     tb_bitmap_clear(chunk->s->suspect, chunk->k);
     TB_ASSERT(chunk->s->suspects > 0);
     chunk->s->suspects--;
-    return !good;
+    return !f->good;
 }
 
 static bool find_suspect(struct tb_arena *arena, struct suspect *chunk_out)
@@ -78,14 +89,13 @@ static bool find_suspect(struct tb_arena *arena, struct suspect *chunk_out)
 /* One chunk. With the mutex, which is let go for the pass over its bytes. */
 static void verify_one(struct tb_arena *arena, const struct suspect *chunk, struct tb_arena_verified *done)
 {
-    uint64_t bytes = 0;
     chunk->region->verifying++;
     pthread_mutex_unlock(&arena->mutex);
-    const bool good = matches(chunk->s, chunk->k, &bytes);
+    const struct found f = pass(chunk->s, chunk->k);
     pthread_mutex_lock(&arena->mutex);
-    done->bad += judge(chunk, good) ? 1 : 0;
+    done->bad += judge(chunk, &f) ? 1 : 0;
     done->chunks++;
-    done->bytes += bytes;
+    done->bytes += f.bytes;
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
 }
@@ -119,18 +129,17 @@ bool tb_arena_chunk_trusted(const struct tb_arena_region *region, uint32_t shard
 }
 
 /* With the mutex, which is let go for the pass over its bytes. */
-static bool pass_beside(const struct suspect *chunk)
+static struct found pass_beside(const struct suspect *chunk)
 {
     struct tb_arena *arena = chunk->region->arena;
-    uint64_t bytes = 0;
     chunk->region->verifying++;
     pthread_mutex_unlock(&arena->mutex);
-    const bool good = matches(chunk->s, chunk->k, &bytes);
+    const struct found f = pass(chunk->s, chunk->k);
     pthread_mutex_lock(&arena->mutex);
     TB_ASSERT(chunk->region->verifying > 0);
     chunk->region->verifying--;
     pthread_cond_broadcast(&arena->verified);
-    return good;
+    return f;
 }
 
 /* Nearly always the chunk is good, and the pass over its bytes holds up nobody. A chunk that
@@ -144,18 +153,18 @@ enum tb_status tb_arena_chunk_recheck(struct tb_arena_region *region, uint32_t s
     if (!tb_arena_place_ready(region, shard)) return TB_CHUNK_ABSENT;
     const struct suspect chunk = {region, &region->shards[shard], k};
     const struct tb_place *place = &chunk.s->place;
-    uint64_t bytes = 0;
+    struct found f = {.good = false};
     pthread_mutex_lock(&region->arena->mutex);
     bool held = tb_place_held(place, k);
-    bool good = held && pass_beside(&chunk);
+    if (held) f = pass_beside(&chunk);
     if (held) held = tb_place_held(place, k);
-    if (held && !good) good = matches(chunk.s, k, &bytes);
+    if (held && !f.good) f = pass(chunk.s, k);
     if (held && is_suspect(chunk.s, k))
-        (void)judge(&chunk, good);
-    else if (held && !good)
+        (void)judge(&chunk, &f);
+    else if (held && !f.good)
         condemn(&chunk);
     pthread_mutex_unlock(&region->arena->mutex);
-    return !held ? TB_CHUNK_ABSENT : good ? TB_OK : TB_CHUNK_DIGEST;
+    return !held ? TB_CHUNK_ABSENT : f.good ? TB_OK : TB_CHUNK_DIGEST;
 }
 
 enum tb_status tb_arena_chunk_verify(struct tb_arena_region *region, uint32_t shard, uint32_t k)

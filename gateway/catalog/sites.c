@@ -325,3 +325,14 @@ enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_time_ns now,
     }
     return tb_catalog_settle(c, hear(c, i, site, key, state));
 }
+
+void tb_catalog_version_awaits(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool awaits)
+{
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL || v->awaits == awaits) return;
+    v->awaits = awaits;
+    c->waits_touched = true;
+    tb_catalog_touch_version(c, i);
+    (void)tb_catalog_settle(c, TB_OK);
+}

@@ -32,6 +32,10 @@ TB_MUST_USE enum tb_status tb_catalog_remote_version(struct tb_catalog *c, tb_ti
                                                      const struct tb_version_key *key,
                                                      enum tb_catalog_state state);
 
+/* Readers here do not hear of it: its home has not signed it yet. It crosses all the same. Not of a
+ * version of which some reader heard before. */
+void tb_catalog_version_awaits(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool awaits);
+
 /* How much of a version a site holds (its HELD bitmap, counted), and whether all its reader groups
  * activated it. It only grows, until the site says RETIRED or is forgotten. */
 struct tb_catalog_site_progress {

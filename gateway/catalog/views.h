@@ -26,6 +26,7 @@ struct tb_catalog_version_view {
     bool whole;            /* here */
     bool arriving;         /* space is reserved and it is not whole */
     bool head;
+    bool awaits; /* its home's signature */
     bool pinned;
     const char *pinned_by; /* as `who`; of the last pin, or of its end */
     bool withdrawn_here;   /* `state` is withdrawn, by the operator `who`, for this site alone */

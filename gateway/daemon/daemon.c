@@ -14,6 +14,7 @@
 #include "base/machine.h"
 #include "base/net/resolve.h"
 #include "gateway/arena/arena.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_verify.h"
 #include "gateway/config/bounds.h"
 #include "gateway/daemon/certificates.h"
@@ -35,6 +36,7 @@
 #include "gateway/daemon/links/link_opening.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
@@ -224,6 +226,7 @@ static void tick(uv_timer_t *timer)
         tb_policy_tick(d);
         tb_statements_tick(d);
         tb_home_says_tick(d);
+        tb_proofs_tick(d);
         tb_persist_tick(d);
         tb_usage_tick(d);
         tb_crossings_hear_again(d);
@@ -276,7 +279,9 @@ static enum tb_status arena_open(struct tb_daemon *d)
     const struct tb_arena_options options = {d->config->arena_path, d->config->arena_bytes};
     char error[TB_ARENA_ERROR_BYTES] = "";
     const enum tb_status status = tb_arena_open(&options, &d->arena, error);
-    return status == TB_OK ? TB_OK : failed("arena", error, "set arena.path or arena.bytes");
+    if (status != TB_OK) return failed("arena", error, "set arena.path or arena.bytes");
+    tb_arena_prove(d->arena, tb_proofs_are_made, d);
+    return TB_OK;
 }
 
 static enum tb_status encoded_chunks_open(struct tb_daemon *d)
@@ -362,6 +367,7 @@ static enum tb_status catalog_open(struct tb_daemon *d)
     if (status == TB_OK) status = tb_records_open(d);
     if (status == TB_OK) status = tb_persist_restore(d);
     if (status == TB_OK) tb_copies_restore(d);
+    if (status == TB_OK) tb_proofs_restored(d);
     return status;
 }
 

@@ -39,6 +39,7 @@ static const char *const frame_names[TB_FRAME_TYPE_END] = {
     [TB_FRAME_STATE] = "state",
     [TB_FRAME_HOLDUP] = "holdup",
     [TB_FRAME_STATEMENT] = "statement",
+    [TB_FRAME_PROOFS] = "proofs",
 };
 
 const char *tb_frame_name(uint16_t type)

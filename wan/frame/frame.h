@@ -28,6 +28,7 @@
 #define TB_LINK_PROTOCOL_SEGMENT 3 /* likewise */
 #define TB_LINK_PROTOCOL_STATE   3 /* the first that has STATE and HOLDUP */
 #define TB_LINK_PROTOCOL_SIGNED  3 /* the first that has STATEMENT */
+#define TB_LINK_PROTOCOL_PROOFS  3 /* the first that has PROOFS */
 
 #define TB_LINK_FRAME_BYTES_MAX  (1u << 20)   /* of one control message */
 #define TB_LINK_PAGE_BYTES       (256u << 10) /* of a HEAD, DIGESTS or HELD that we send */
@@ -75,6 +76,7 @@ enum tb_frame_type {
     TB_FRAME_HOLDUP,     /* what holds up the chunks that I send you */
     TB_FRAME_SEGMENT = 37, /* no more bytes of payload than this pass in a segment between us */
     TB_FRAME_STATEMENT,  /* a home signed this: of a run, a version or a withdrawal */
+    TB_FRAME_PROOFS,     /* a page of one shard's proofs, behind the manifests, once all are known */
     TB_FRAME_TYPE_END
 };
 
@@ -123,6 +125,9 @@ TB_MESSAGE(tb_frame_whole, TB_FRAME_UID_FIELDS)
 TB_MESSAGE(tb_frame_head, TB_FRAME_HEAD_FIELDS)
 #define TB_FRAME_DIGESTS_FIELDS(F) F(id, uid) F(u32, shard) F(u32, first) F(span, page)
 TB_MESSAGE(tb_frame_digests, TB_FRAME_DIGESTS_FIELDS)
+
+/* As DIGESTS, of TB_BLAKE3_BYTES each, shard by shard behind the last shard's digests. */
+TB_MESSAGE(tb_frame_proofs, TB_FRAME_DIGESTS_FIELDS)
 
 /* crossing: chosen by the receiver, above all it chose before on this session. */
 #define TB_FRAME_WANT_FIELDS(F) F(u32, crossing) F(id, uid)

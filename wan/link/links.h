@@ -70,6 +70,15 @@ struct tb_links_bad_chunk {
     struct tb_id base; /* with ours: it went as a delta to that version's chunk; zero: it went whole */
 };
 
+/* Proofs of chunks first, first + 1, ... of a shard, as a peer says them. */
+struct tb_links_proofs {
+    struct tb_id uid;
+    uint32_t shard;
+    uint32_t first;
+    uint32_t count;
+    const uint8_t *bytes; /* count of TB_BLAKE3_BYTES */
+};
+
 /* A statement that a home signed, for a peer. Bytes as base/net/signed.h writes them. */
 struct tb_links_said {
     enum tb_statement_kind kind;
@@ -122,6 +131,13 @@ struct tb_links_ops {
      * tb_manifest_head_encode). */
     void (*on_manifests)(void *user, uint32_t peer, const struct tb_version_key *key,
                          const struct tb_manifest *manifests);
+    /* P1: is that peer not believed about the bytes of this version? Then its manifests come with
+     * all proofs, and its chunks have to fit the proofs that stand in their places. NULL: every
+     * peer is believed. */
+    bool (*is_foreign)(void *user, uint32_t peer, const struct tb_version_key *key);
+    /* A page of proofs behind manifests that on_manifests brought without them. Nothing of it was
+     * compared with anything. */
+    void (*on_proofs)(void *user, uint32_t peer, const struct tb_links_proofs *page);
     /* Every chunk of every shard is held here, by whatever way it came. The landing is over. */
     void (*on_landed)(void *user, uint32_t peer, const struct tb_version_key *key);
     /* An ask or landing failed and is over. TB_VERSION_LOST, TB_SUPERSEDED, TB_NOT_FOUND: the peer
@@ -249,6 +265,8 @@ TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tl
  * already (nothing changed). TB_SITE_NOMEM, TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_links_offer(struct tb_links *links, const struct tb_version_key *key,
                                           const struct tb_place *places);
+/* Every chunk of it has a proof now: peers that have its manifests hear them. */
+void tb_links_proven(struct tb_links *links, const struct tb_id *uid);
 /* Serves it no more and tells the peers `why`. `done` comes on a later turn of the loop, when no
  * stream touches the places any more (a stream in the middle of one of its chunks is closed and
  * opened again). TB_NOT_FOUND: not offered; `done` is not called. */

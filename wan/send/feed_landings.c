@@ -26,18 +26,20 @@ void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing)
     uv_mutex_unlock(&f->lock);
 }
 
-uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_shared_places *share,
-                             struct tb_shared_places *base)
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, const struct tb_feed_landing *landing)
 {
-    TB_ASSERT(share != NULL && share != base);
+    TB_ASSERT(landing->share != NULL && landing->share != landing->base);
     uint32_t crossing = 0;
     uv_mutex_lock(&f->lock);
     TB_ASSERT(expected <= f->issued); /* a number that EXPECT gave out */
     for (uint32_t i = 0; i < TB_FEED_LANDINGS_MAX && crossing == 0; i++) {
         if (f->landings[i].crossing != 0) continue;
         crossing = expected != 0 ? expected : ++f->issued;
-        f->landings[i] = (struct tb_feed_landing){
-            .crossing = crossing, .on_base = base != NULL, .share = share, .base = base};
+        f->landings[i] = (struct tb_feed_landing){.crossing = crossing,
+                                                  .on_base = landing->base != NULL,
+                                                  .foreign = landing->foreign,
+                                                  .share = landing->share,
+                                                  .base = landing->base};
     }
     if (expected != 0) unexpect_locked(f, expected); /* it lands, or never does */
     uv_mutex_unlock(&f->lock);

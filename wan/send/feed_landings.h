@@ -12,6 +12,7 @@
 struct tb_feed_landing {
     uint32_t crossing; /* 0: empty */
     bool on_base;      /* the peer was told a base, which may be gone since */
+    bool foreign;      /* its chunks have to fit their proofs (base/layout/place.h) */
     struct tb_shared_places *share;
     struct tb_shared_places *base; /* NULL: none, or gone; the main loop keeps it alive */
     bool expected; /* of an answer: it lands nowhere yet, and the main loop is to say whether it does */
@@ -24,9 +25,8 @@ uint32_t tb_feed_expect(struct tb_feed *f);
  * (tb_links_heed). */
 void tb_feed_unexpect(struct tb_feed *f, uint32_t crossing);
 /* Main loop. Gives the landing a number above all before, or that one, which was expected; 0: no
- * room. `base` or NULL. */
-uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, struct tb_shared_places *share,
-                             struct tb_shared_places *base);
+ * room. Of `landing`: share, base or NULL, foreign. */
+uint32_t tb_feed_landing_add(struct tb_feed *f, uint32_t expected, const struct tb_feed_landing *landing);
 void tb_feed_landing_remove(struct tb_feed *f, uint32_t crossing);
 /* Main loop. The number was given to a landing, or is expected, some time. */
 bool tb_feed_landing_issued(struct tb_feed *f, uint32_t crossing);

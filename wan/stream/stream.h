@@ -120,6 +120,7 @@ struct tb_stream_receive {
     struct tb_shared_places *share; /* referenced; NULL: none */
     struct tb_shared_places *base;  /* of that crossing, referenced; NULL: none, or gone */
     bool on_base;                   /* the peer was told a base */
+    bool foreign;                   /* what comes has to fit its proof */
     bool claimed;                   /* the frame's chunk is ours to write */
     uint64_t worked;                /* bytes decoded in this turn */
     uint8_t *into;                  /* RAW: in the place, or `spare`; ENCODED: `encoded` */

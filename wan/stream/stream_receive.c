@@ -45,7 +45,7 @@ static void forget_share(struct tb_stream_receive *r)
     if (r->share != NULL) tb_shared_places_unref(r->share);
     r->share = r->base = NULL;
     r->crossing = 0;
-    r->on_base = false;
+    r->on_base = r->foreign = false;
 }
 
 /* Revoked bases are let go of at once: what comes as a delta is then refused, and comes
@@ -129,6 +129,7 @@ static enum tb_status find_share(struct tb_stream *s, bool *expected_out)
     r->share = landing.share;
     r->base = landing.base;
     r->on_base = landing.on_base;
+    r->foreign = landing.foreign;
     r->crossing = landing.crossing;
     *expected_out = landing.expected;
     return known ? TB_OK : TB_PEER_GARBLED;
@@ -264,7 +265,7 @@ static struct tb_land land_of(struct tb_stream *s, const struct tb_codec_coded *
 {
     struct tb_stream_receive *r = &s->receive;
     const struct tb_chunk_frame *f = &r->frame;
-    struct tb_land l = {.place = place_of(r), .chunk = f->chunk};
+    struct tb_land l = {.place = place_of(r), .chunk = f->chunk, .foreign = r->foreign};
     if (f->form.id == TB_CODEC_RAW) {
         l.beside = r->spare;
         return l;
@@ -320,7 +321,8 @@ static void land(struct tb_stream *s)
     if (status != TB_OK) refuse(s, status);
 }
 
-/* Another stream's chunk, which this one brought: at `bytes`, proved once. */
+/* Another stream's chunk, which this one brought: at `bytes`, proved once, as what its peer
+ * sends has to be. */
 static void land_gift(struct tb_stream *s, const uint8_t *bytes)
 {
     struct tb_stream_receive *r = &s->receive;

@@ -67,7 +67,7 @@ static uint64_t newest_run(const struct tb_catalog *c, uint32_t model)
 
 static bool satisfies(const struct tb_catalog *c, const struct wait *w, const struct version *v)
 {
-    if (model_at(c, v->model)->pin != NONE && !v->pinned) return false;
+    if ((model_at(c, v->model)->pin != NONE && !v->pinned) || v->awaits) return false;
     switch (w->q.kind) {
     case TB_CATALOG_WAIT_MINIMUM:
         return tb_version_here(v) && v->key.number >= w->q.number &&
@@ -150,7 +150,7 @@ static void look_for_exact(struct tb_catalog *c, uint32_t wait)
     const enum tb_status ended = tb_version_status(c, v);
     if (ended != TB_OK)
         tb_wait_answer(c, wait, ended);
-    else if (tb_version_here(v))
+    else if (tb_version_here(v) && !v->awaits)
         answer_version(c, wait, i);
     else if (!v->wanted && q->deadline > c->now) {
         v->wanted = true;

@@ -48,6 +48,16 @@ struct tb_copy_hop { /* at home: from one rank */
     uint32_t shard_count;
 };
 
+/* Its proofs on their way (links/proofs.c). Zeros: nobody owes them. */
+struct tb_copy_proofs {
+    bool owed;     /* by `peer`: its manifests came without, or it was asked */
+    bool complete; /* all pages came: they wait for home's word */
+    uint32_t peer;
+    uint32_t shard, came; /* of that shard so many */
+    uint32_t tried;       /* the peer after the one that was asked last */
+    tb_time_ns asked_at;  /* 0: not, or it is down since */
+};
+
 /* Rooms that read a copy's bytes: the catalog spares it. Each sets and clears its own bit. */
 enum tb_copy_user {
     TB_COPY_USED_BY_LANDING = 1, /* hops of a newer version decode from it */
@@ -82,6 +92,7 @@ struct tb_copy {
     /* Crossing here. */
     uint32_t from_count;
     struct tb_name from[TB_CATALOG_FROM_MAX]; /* in order of preference */
+    struct tb_copy_proofs proofs;
     /* The arena had no room for so many bytes when it was asked last. False: it had, or was not
      * asked. */
     bool lacks_room;

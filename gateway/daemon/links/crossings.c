@@ -11,6 +11,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/proofs.h"
 #include "wan/link/links_stats.h"
 
 /* ---- asking and landing ---- */
@@ -28,6 +29,7 @@ void tb_crossing_land(struct tb_copy *copy, uint32_t peer)
     struct tb_daemon *d = copy->d;
     TB_ASSERT(copy->region != NULL && tb_arena_region_complete(copy->region) && !tb_copy_leaves(copy));
     TB_ASSERT(peer < d->config->peer_count);
+    if (!tb_proofs_may_land(copy, peer)) return; /* it goes on once they are known */
     struct tb_place *places = tb_calloc(copy->key.shard_count, sizeof *places);
     if (places == NULL) return; /* the next announcement tries again */
     for (uint32_t s = 0; s < copy->key.shard_count; s++)
@@ -172,7 +174,7 @@ void tb_crossing_offer(struct tb_copy *copy)
 {
     TB_ASSERT(copy->serving == TB_COPY_DUE);
     const struct tb_daemon *d = copy->d;
-    const bool can = d->links != NULL && !d->links_restarting && !d->draining;
+    const bool can = d->links != NULL && !d->links_restarting && !d->draining && tb_proofs_may_offer(copy);
     const enum tb_status status = can ? offer(copy) : TB_OK;
     const bool offered = can && status == TB_OK;
     tb_copy_serving_step(&copy->serving, offered ? TB_COPY_IS_OFFERED : TB_COPY_IS_NOT_OFFERED);

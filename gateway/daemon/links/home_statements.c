@@ -1,5 +1,7 @@
 /* home_statements.c - RUN, VERSION and WITHDRAWN are signed as their rows go to the store. So no
- * peer and no reader hears of one before it is signed.
+ * peer hears of a run or a withdrawal before it is signed. A version is signed when its chunks are
+ * all proven, as a rule when it is whole here. Peers fetch it from home before that; their readers
+ * hear of it then.
  *
  * The signature takes less than 1 ms (Ed25519, ECDSA) and the root some 0.3 ms for each 1 MiB of
  * manifest heads: both are done in the loop. */
@@ -10,6 +12,7 @@
 #include "base/fault.h"
 #include "base/net/signed.h"
 #include "base/proof/version_proof.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -66,11 +69,12 @@ static const struct tb_said *say(struct tb_daemon *d, struct tb_statement *what)
     return said;
 }
 
-/* False: its manifests are not here, or no memory. */
+/* False: its manifests are not here, or not all proofs, or no memory. */
 static bool root_of(struct tb_daemon *d, const struct tb_version_key *key, struct tb_blake3 *root_out)
 {
     const struct tb_copy *copy = tb_copy_find(d, &key->uid);
-    if (copy == NULL || copy->region == NULL || !tb_arena_region_complete(copy->region)) return false;
+    if (copy == NULL || copy->region == NULL || !tb_arena_region_proven(copy->region)) return false;
+    tb_arena_proofs_keep(copy->region);
     const struct tb_manifest **manifests = tb_calloc(key->shard_count, sizeof *manifests);
     if (manifests == NULL) return false;
     for (uint32_t s = 0; s < key->shard_count; s++)
@@ -104,21 +108,24 @@ static const struct tb_said *say_run(struct tb_daemon *d, const struct tb_catalo
     return tb_said_find(&d->said, TB_STATEMENT_RUN, &run->id) != NULL ? NULL : say(d, &what);
 }
 
+static uint32_t tell(struct tb_daemon *d, const struct tb_said *said)
+{
+    if (said == NULL) return 0;
+    const struct tb_span span = {.bytes = said->bytes, .count = said->count};
+    if (tb_links_now(d) == NULL) return 1;
+    tb_links_tell_statement(d->links, &said->what.model, &span);
+    if (said->what.kind == TB_STATEMENT_VERSION) tb_links_proven(d->links, &said->what.uid);
+    return 1;
+}
+
 void tb_home_says(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
     if (todo->kind == TB_CATALOG_PERSIST_RUN && !todo->run.fenced && is_home(d, &todo->run.model))
         (void)say_run(d, &todo->run);
     if (todo->kind != TB_CATALOG_PERSIST_VERSION || !is_home(d, &todo->key.model)) return;
-    if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT) (void)say_version(d, &todo->key);
+    if (todo->state == TB_VERSION_READY || todo->state == TB_VERSION_KEPT)
+        (void)tell(d, say_version(d, &todo->key));
     if (todo->state == TB_VERSION_ENDED_WITHDRAWN) (void)say_withdrawn(d, &todo->key);
-}
-
-static uint32_t tell(struct tb_daemon *d, const struct tb_said *said)
-{
-    if (said == NULL) return 0;
-    const struct tb_span span = {.bytes = said->bytes, .count = said->count};
-    if (tb_links_now(d) != NULL) tb_links_tell_statement(d->links, &said->what.model, &span);
-    return 1;
 }
 
 static uint32_t sign_runs(struct tb_daemon *d)

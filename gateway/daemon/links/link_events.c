@@ -19,6 +19,7 @@
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
@@ -27,6 +28,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "wan/link/links_messages.h"
+#include "wan/link/links_stats.h"
 
 #define UNSIGNED_TOLD_EVERY TB_SECONDS(10)
 
@@ -95,6 +97,7 @@ static void links_peer(void *user, uint32_t peer, bool up, enum tb_status why)
         tb_home_runs_up(d, peer);
     } else {
         d->counters.links_down++;
+        tb_proofs_peer_down(d, peer);
     }
     /* Chunks that came from a peer that is gone come from another one that has them: the catalog
      * asks again. */
@@ -197,6 +200,7 @@ static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_v
     if (tb_catalog_version_get(d->catalog, &key->uid, &known))
         return state == TB_LINKS_GONE || tb_digest_equal(&known.key.root, &key->root);
     if (state != TB_LINKS_READY) return false;
+    if (tb_peer_of_home(d, peer, &key->model)) return true; /* its bytes may cross: see awaits */
     struct tb_site_own *own = tb_site_own(d, &key->model);
     if (tb_id_is_zero(&own->unsigned_key.uid) || tb_version_key_compare(&own->unsigned_key, key) < 0) {
         own->unsigned_key = *key;
@@ -216,6 +220,15 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
     return withdrawn;
 }
 
+/* P1: a version crosses from its home before home has signed it. No reader hears of it until
+ * then. */
+static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
+{
+    const bool signs = tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
+    if (signs && !tb_version_believed(d, peer, key))
+        tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
+}
+
 static void links_version(void *user, uint32_t peer, const struct tb_version_key *key, uint64_t bytes,
                           enum tb_links_version_state state, enum tb_status why)
 {
@@ -231,6 +244,8 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
         return;
     }
     if (state != TB_LINKS_READY) tb_copies_look(d);
+    struct tb_catalog_version_view known;
+    const bool fresh = !tb_catalog_version_get(d->catalog, &key->uid, &known);
     const enum tb_status status =
         tb_catalog_remote_version(d->catalog, tb_clock_now(), site, key, state_told(state, why));
     d->news_refused |= status == TB_SITE_NOMEM && state == TB_LINKS_READY;
@@ -246,6 +261,7 @@ static void links_version(void *user, uint32_t peer, const struct tb_version_key
                site->text, key->model.text, (unsigned long long)key->run_order,
                (unsigned long long)key->number);
     }
+    if (fresh && status == TB_OK && state == TB_LINKS_READY) readers_wait(d, peer, key);
     struct tb_copy *copy = tb_copy_find(d, &key->uid);
     if (status == TB_OK && state == TB_LINKS_READY && copy != NULL) tb_crossing_go_on(copy, peer);
     tb_adopt_announced(d, &key->model);
@@ -284,7 +300,11 @@ static void links_statement(void *user, uint32_t peer, const struct tb_span *sai
     struct tb_daemon *d = user;
     struct tb_statement what;
     if (!tb_statement_heard(d, peer, said, &what)) return;
-    if (what.kind == TB_STATEMENT_VERSION) version_signed(d, &what);
+    if (what.kind == TB_STATEMENT_VERSION) {
+        version_signed(d, &what);
+        tb_catalog_version_awaits(d->catalog, tb_clock_now(), &what.uid, false);
+        tb_proofs_signed(d, &what.uid);
+    }
     const bool offered = what.kind == TB_STATEMENT_VERSION && tb_copy_find(d, &what.uid) != NULL;
     if (offered) tb_links_tell_statement(d->links, &what.model, said);
     tb_daemon_wake(d);
@@ -311,12 +331,7 @@ static void links_failed(void *user, uint32_t peer, const struct tb_id *uid, enu
 static bool root_counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
                         const struct tb_manifest *manifests)
 {
-    const struct tb_manifest **each = tb_calloc(key->shard_count, sizeof *each);
-    for (uint32_t s = 0; each != NULL && s < key->shard_count; s++)
-        each[s] = &manifests[s];
-    const bool fits = each != NULL && tb_root_fits(d, key, each);
-    tb_free(each);
-    if (fits) return true;
+    if (tb_proofs_fit(d, peer, key, manifests)) return true;
     d->counters.roots_refused++;
     tb_log(TB_LOG_ERROR, "crossing.root_refused", "peer=%s model=%s run=%llu number=%llu action=ask_again",
            tb_peer_site(d, peer), key->model.text, (unsigned long long)key->run_order,
@@ -332,6 +347,8 @@ static void links_manifests(void *user, uint32_t peer, const struct tb_version_k
     if (!root_counts(d, peer, key, manifests)) return;
     tb_adopt_manifests(d, key, manifests);
     tb_crossing_manifests(d, peer, key, manifests);
+    struct tb_copy *copy = tb_copy_find(d, &key->uid);
+    if (copy != NULL) tb_proofs_take(copy, peer, manifests);
     tb_daemon_wake(d);
 }
 
@@ -440,6 +457,8 @@ const struct tb_links_ops tb_link_events = {
     .on_refused = links_refused,
     .on_version = links_version,
     .on_manifests = links_manifests,
+    .is_foreign = tb_proofs_foreign,
+    .on_proofs = tb_proofs_heard,
     .on_landed = links_landed,
     .on_failed = links_failed,
     .on_too_large = links_too_large,

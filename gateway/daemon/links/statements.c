@@ -18,8 +18,7 @@
  * more in that second. */
 #define FAILED_MAX 32u
 
-/* The site in the certificates of the model's home. A home may be named by a gateway's label. */
-static bool home_site(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *site_out)
+bool tb_home_site(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *site_out)
 {
     if (!tb_home_of(d, model, site_out)) return false;
     if (tb_name_equal(site_out, &d->site)) *site_out = d->config->site;
@@ -35,7 +34,7 @@ static enum tb_status check(const struct tb_daemon *d, const uint8_t *bytes, siz
     const enum tb_status status = tb_signed_check(d->tls, bytes, count, what_out, signer_out, error_out);
     if (status != TB_OK) return status;
     const struct tb_identity *by = &signer_out->identity;
-    if (by->kind == TB_IDENTITY_GATEWAY && home_site(d, &what_out->model, &site) &&
+    if (by->kind == TB_IDENTITY_GATEWAY && tb_home_site(d, &what_out->model, &site) &&
         tb_name_equal(&by->site, &site))
         return TB_OK;
     snprintf(error_out, 256, "a gateway of the model's home has to sign it");

@@ -30,11 +30,14 @@ const struct tb_said *tb_statement_keep(struct tb_daemon *d, const struct tb_sta
 
 /* May the word of this peer be followed? Yes, if this site is the home, home signed it, or
  * peers.SITE.unsigned is set for that peer. */
+/* The site in the certificates of the model's home; a home may be named by a gateway's label. */
+bool tb_home_site(const struct tb_daemon *d, const struct tb_name *model, struct tb_name *site_out);
 bool tb_version_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key);
 bool tb_withdrawal_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key);
 /* Lowers a run that a peer remembers to what is signed. True: something was taken from it. */
 bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told);
-/* False: home signed a root for this version, and these manifests have another. */
+/* False: home signed a root for this version, and these manifests with their proofs have
+ * another. */
 bool tb_root_fits(struct tb_daemon *d, const struct tb_version_key *key,
                   const struct tb_manifest *const *manifests);
 

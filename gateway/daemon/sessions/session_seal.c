@@ -18,6 +18,7 @@
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_seal.h"
@@ -99,10 +100,13 @@ static enum tb_status region_for(struct tb_copy *copy, char *error)
     return tb_catalog_arena_reserved(d->catalog, tb_clock_now(), &copy->key.uid);
 }
 
-static enum tb_status shard_reserve(const struct tb_copy *copy, const struct seal *seal, char *error)
+static enum tb_status shard_reserve(struct tb_copy *copy, const struct seal *seal, char *error)
 {
     const enum tb_status status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
-    return status == TB_OK ? tb_arena_digests_done(copy->region, seal->m.shard) : status;
+    if (status != TB_OK) return status;
+    const enum tb_status done = tb_arena_digests_done(copy->region, seal->m.shard);
+    if (done == TB_OK || done == TB_DONE_BEFORE) tb_proofs_take_over(copy, seal->m.shard);
+    return done;
 }
 
 /* Its space, before the version is accepted. TB_AGAIN: an eviction makes room. */

@@ -100,8 +100,10 @@ static void a_landing_remembers_that_it_had_a_base(void **state)
     struct tb_feed *f = feed_new();
     struct tb_shared_places *version = share_of(2), *base = share_of(1);
     struct tb_feed_landing l;
-    const uint32_t on_base = tb_feed_landing_add(f, 0, version, base),
-                   plain = tb_feed_landing_add(f, 0, version, NULL);
+    const struct tb_feed_landing alone = {.share = version};
+    const uint32_t on_base =
+                       tb_feed_landing_add(f, 0, &(struct tb_feed_landing){.share = version, .base = base}),
+                   plain = tb_feed_landing_add(f, 0, &alone);
     assert_true(tb_feed_landing(f, on_base, &l));
     assert_true(l.on_base && l.share == version && l.base == base);
     tb_shared_places_unref(l.share);
@@ -130,15 +132,16 @@ static void what_is_expected_may_land_yet(void **state)
     struct tb_feed *f = feed_new();
     struct tb_shared_places *version = share_of(2);
     struct tb_feed_landing l;
+    const struct tb_feed_landing alone = {.share = version};
     const uint32_t first = tb_feed_expect(f), second = tb_feed_expect(f);
     assert_true(second > first);
     assert_true(tb_feed_landing(f, first, &l) && l.expected && l.share == NULL);
-    assert_int_equal(tb_feed_landing_add(f, first, version, NULL), first);
+    assert_int_equal(tb_feed_landing_add(f, first, &alone), first);
     assert_true(tb_feed_landing(f, first, &l) && !l.expected && l.share == version);
     tb_shared_places_unref(l.share);
     tb_feed_unexpect(f, second);
     assert_true(tb_feed_landing(f, second, &l) && !l.expected && l.share == NULL);
-    assert_true(tb_feed_landing_add(f, 0, version, NULL) > second);
+    assert_true(tb_feed_landing_add(f, 0, &alone) > second);
     uint32_t more = 0;
     while (tb_feed_expect(f) != 0)
         more++;

@@ -251,6 +251,7 @@ static const link_handler handlers[TB_FRAME_TYPE_END] = {
     [TB_FRAME_STATE] = tb_link_on_state,
     [TB_FRAME_HOLDUP] = tb_link_on_holdup,
     [TB_FRAME_STATEMENT] = tb_link_on_statement,
+    [TB_FRAME_PROOFS] = tb_link_on_proofs,
 };
 
 static void log_garbled(const struct tb_link_conn *c, uint16_t type)

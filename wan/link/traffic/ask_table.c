@@ -21,7 +21,7 @@ void tb_link_ask_clear(struct tb_link_ask *a)
     a->head = NULL;
     a->shard = a->head_total = a->head_got = a->digests_got = 0;
     a->memory_bytes = 0;
-    a->sent = a->complete = false;
+    a->sent = a->complete = a->proving = false;
 }
 
 struct tb_link_ask **tb_link_ask_find(struct tb_link *l, const struct tb_id *uid)

@@ -15,10 +15,11 @@ struct tb_link_ask {
     uint64_t seq; /* of those that were sent on this link, 1.. */
     bool unasked; /* they follow a PUSH that is not decided, and nobody here asked yet */
     bool complete;
+    bool proving; /* all digests are here, and proofs follow: `shard` begins again */
     uint32_t shard;
     uint8_t *head;
     uint32_t head_total, head_got;
-    uint32_t digests_got;
+    uint32_t digests_got; /* or proofs */
     uint64_t memory_bytes;
     uint64_t needed_bytes;         /* with the shard for which there was no room */
     struct tb_manifest *manifests; /* key.shard_count; NULL until the answer begins */

@@ -119,7 +119,10 @@ static void in_begin(struct tb_link *l, struct tb_link_in *in, tb_time_ns now)
     struct tb_stream_copy *copies = in->base != NULL ? copies_new(l, in) : NULL;
     if (copies == NULL) in->base = NULL;
     const uint32_t pushed = tb_link_push_take(l, in);
-    in->crossing = tb_feed_landing_add(l->traffic.feed, pushed, in->share, in->base);
+    const struct tb_links_options *o = &l->links->options;
+    const bool foreign = o->ops->is_foreign != NULL && o->ops->is_foreign(o->user, l->index, &in->key);
+    const struct tb_feed_landing landing = {.share = in->share, .base = in->base, .foreign = foreign};
+    in->crossing = tb_feed_landing_add(l->traffic.feed, pushed, &landing);
     if (in->crossing == 0) {
         if (pushed != 0) LINK_SEND(l, TB_FRAME_STOP, tb_frame_stop, LINK_SMALL, .crossing = pushed);
         if (pushed != 0) tb_links_heed(l->links);

@@ -89,9 +89,33 @@ static void deliver(struct tb_link *l, struct tb_link_ask **at)
     tb_free(a);
 }
 
+/* The peer is not believed about bytes, so neither about digests: its manifests count with the
+ * proofs that its home signed. */
+static bool awaits_proofs(const struct tb_link *l, const struct tb_link_ask *a)
+{
+    const struct tb_links_options *o = &l->links->options;
+    if (a->proving || tb_link_protocol(l) < TB_LINK_PROTOCOL_PROOFS) return false;
+    return o->ops->is_foreign != NULL && o->ops->is_foreign(o->user, l->index, &a->key);
+}
+
+/* To the next shard that has chunks. True: there is one. */
+static bool proofs_go_on(struct tb_link_ask *a)
+{
+    while (a->shard < a->key.shard_count && a->manifests[a->shard].chunk_count == a->digests_got) {
+        a->shard++;
+        a->digests_got = 0;
+    }
+    return a->shard < a->key.shard_count;
+}
+
 static enum tb_status all_done(struct tb_link *l, struct tb_link_ask **at)
 {
     if (!roots_agree(*at)) return TB_PEER_GARBLED;
+    if (awaits_proofs(l, *at)) {
+        (*at)->proving = true;
+        (*at)->shard = 0;
+        if (proofs_go_on(*at)) return TB_OK;
+    }
     (*at)->complete = true;
     if ((*at)->unasked) return TB_OK;
     deliver(l, at);
@@ -158,7 +182,7 @@ enum tb_status tb_link_on_head(struct tb_link *l, struct tb_wire_frame *f)
     if (is_rest(a, m.shard == 0 && m.offset == 0)) return TB_OK;
     tb_link_push_moved(l, &m.uid);
     tb_link_ask_passed(l, a);
-    if (m.shard != a->shard || m.shard >= a->key.shard_count || m.offset != a->head_got)
+    if (a->proving || m.shard != a->shard || m.shard >= a->key.shard_count || m.offset != a->head_got)
         return TB_PEER_GARBLED;
     if (a->memories[a->shard] != NULL || m.page.count == 0) return TB_PEER_GARBLED;
     if (m.total_bytes == 0 || m.total_bytes > HEAD_BYTES_MAX) return TB_PEER_GARBLED;
@@ -174,6 +198,41 @@ enum tb_status tb_link_on_head(struct tb_link *l, struct tb_wire_frame *f)
     return judge(l, &m.uid, status);
 }
 
+/* Proofs without an ask: their manifests were taken already. */
+static void tell_proofs(struct tb_link *l, const struct tb_frame_proofs *m)
+{
+    const struct tb_links_options *o = &l->links->options;
+    const struct tb_links_proofs page = {.uid = m->uid,
+                                         .shard = m->shard,
+                                         .first = m->first,
+                                         .count = m->page.count / TB_BLAKE3_BYTES,
+                                         .bytes = m->page.bytes};
+    if (o->ops->on_proofs != NULL) o->ops->on_proofs(o->user, l->index, &page);
+}
+
+enum tb_status tb_link_on_proofs(struct tb_link *l, struct tb_wire_frame *f)
+{
+    struct tb_frame_proofs m;
+    if (tb_link_protocol(l) < TB_LINK_PROTOCOL_PROOFS) return TB_PEER_GARBLED;
+    const enum tb_status status = tb_frame_proofs_decode(&f->payload, &m);
+    if (status != TB_OK) return status;
+    const uint32_t count = m.page.count / TB_BLAKE3_BYTES;
+    if (count == 0 || m.page.count % TB_BLAKE3_BYTES != 0) return TB_PEER_GARBLED;
+    struct tb_link_ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
+    if (a == NULL) tell_proofs(l, &m);
+    if (a == NULL || !a->sent || !a->proving) return TB_OK;
+    struct tb_manifest *manifest = &a->manifests[a->shard];
+    if (m.shard != a->shard || m.first != a->digests_got) return TB_PEER_GARBLED;
+    if (count > manifest->chunk_count - a->digests_got) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_blake3 proof;
+        memcpy(proof.bytes, m.page.bytes + (size_t)i * TB_BLAKE3_BYTES, TB_BLAKE3_BYTES);
+        tb_manifest_set_proof(manifest, a->digests_got + i, &proof);
+    }
+    a->digests_got += count;
+    return proofs_go_on(a) ? TB_OK : all_done(l, at);
+}
+
 enum tb_status tb_link_on_digests(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_digests m;
@@ -182,7 +241,7 @@ enum tb_status tb_link_on_digests(struct tb_link *l, struct tb_wire_frame *f)
     struct tb_link_ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL || !a->sent || is_rest(a, false)) return TB_OK;
     tb_link_push_moved(l, &m.uid);
-    if (m.shard != a->shard || m.shard >= a->key.shard_count || a->memories[a->shard] == NULL)
+    if (a->proving || m.shard != a->shard || m.shard >= a->key.shard_count || a->memories[a->shard] == NULL)
         return TB_PEER_GARBLED;
     struct tb_manifest *manifest = &a->manifests[a->shard];
     const uint32_t count = m.page.count / TB_DIGEST_BYTES;

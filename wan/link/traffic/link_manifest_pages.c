@@ -15,25 +15,44 @@
 
 #define SERVES_MAX       TB_LINKS_ASKS_SENT_MAX
 #define DIGESTS_PER_PAGE (TB_LINK_PAGE_BYTES / TB_DIGEST_BYTES)
+#define PROOFS_PER_PAGE  (TB_LINK_PAGE_BYTES / TB_BLAKE3_BYTES)
 
-static void serve_free(struct tb_link *l, struct tb_link_serve *s)
+static void take_out(struct tb_link_serve **at, const struct tb_link_serve *s)
 {
-    struct tb_link_serve **at = &l->traffic.serves;
     while (*at != s) {
         TB_ASSERT(*at != NULL); /* each answer is listed */
         at = &(*at)->next;
     }
     *at = s->next;
+}
+
+static void add(struct tb_link_serve **at, struct tb_link_serve *s)
+{
+    while (*at != NULL)
+        at = &(*at)->next;
+    s->next = NULL;
+    *at = s;
+}
+
+static void serve_free(struct tb_link_serve **list, struct tb_link_serve *s)
+{
+    take_out(list, s);
     tb_free(s->head);
     tb_free(s);
 }
 
+static void drop(struct tb_link_serve **list, const struct tb_offer *o)
+{
+    for (struct tb_link_serve *s = *list, *next; s != NULL; s = next) {
+        next = s->next;
+        if (o == NULL || s->offer == o) serve_free(list, s);
+    }
+}
+
 void tb_link_serves_drop(struct tb_link *l, const struct tb_offer *o)
 {
-    for (struct tb_link_serve *s = l->traffic.serves, *next; s != NULL; s = next) {
-        next = s->next;
-        if (o == NULL || s->offer == o) serve_free(l, s);
-    }
+    drop(&l->traffic.serves, o);
+    drop(&l->traffic.unproven, o);
 }
 
 static const struct tb_manifest *manifest_of(const struct tb_link_serve *s)
@@ -81,9 +100,49 @@ static void send_digests_page(struct tb_link *l, struct tb_link_serve *s)
     s->at += count;
 }
 
+static void send_proofs_page(struct tb_link *l, struct tb_link_serve *s)
+{
+    const struct tb_manifest *m = manifest_of(s);
+    TB_ASSERT(s->proving && s->at < m->chunk_count);
+    const uint32_t left = m->chunk_count - s->at;
+    const uint32_t count = left < PROOFS_PER_PAGE ? left : PROOFS_PER_PAGE;
+    const struct tb_span page = {m->proofs[s->at].bytes, count * TB_BLAKE3_BYTES};
+    LINK_SEND(l, TB_FRAME_PROOFS, tb_frame_proofs, LINK_SMALL + page.count, .uid = s->offer->key.uid,
+              .shard = s->shard, .first = s->at, .page = page);
+    s->at += count;
+}
+
+static bool all_proven(const struct tb_offer *o)
+{
+    for (uint32_t i = 0; i < o->share->shard_count; i++)
+        if (!tb_manifest_all_proven(o->share->places[i].manifest)) return false;
+    return true;
+}
+
+/* To the next shard, and behind the last one to the first, for proofs. False: all was sent. */
+static bool next_shard(struct tb_link *l, struct tb_link_serve *s)
+{
+    s->shard++;
+    s->at = 0;
+    s->head_done = false;
+    if (s->shard < s->offer->key.shard_count) return true;
+    if (s->proving || tb_link_protocol(l) < TB_LINK_PROTOCOL_PROOFS) return false;
+    s->proving = true;
+    s->shard = 0;
+    return true;
+}
+
+/* One page further. False: all was sent. */
+static bool proofs_step(struct tb_link *l, struct tb_link_serve *s)
+{
+    if (s->at < manifest_of(s)->chunk_count) send_proofs_page(l, s);
+    return s->at < manifest_of(s)->chunk_count || next_shard(l, s);
+}
+
 /* One page further. False: all was sent, or there is no memory and the peer was told so. */
 static bool serve_step(struct tb_link *l, struct tb_link_serve *s)
 {
+    if (s->proving) return proofs_step(l, s);
     if (!s->head_done) {
         if (s->head == NULL && !encode_head(s)) {
             tb_link_send_gone(l, &s->offer->key.uid, TB_SITE_NOMEM);
@@ -94,17 +153,40 @@ static bool serve_step(struct tb_link *l, struct tb_link_serve *s)
         send_digests_page(l, s);
     }
     if (!s->head_done || s->at < manifest_of(s)->chunk_count) return true;
-    s->shard++;
-    s->at = 0;
-    s->head_done = false;
-    return s->shard < s->offer->key.shard_count;
+    return next_shard(l, s);
+}
+
+/* P7: one for each offer, however often its manifests are asked for. */
+static void put_aside(struct tb_link *l, struct tb_link_serve *s)
+{
+    take_out(&l->traffic.serves, s);
+    drop(&l->traffic.unproven, s->offer);
+    add(&l->traffic.unproven, s);
 }
 
 void tb_link_serves_tick(struct tb_link *l)
 {
-    while (tb_link_is_up(l) && l->traffic.serves != NULL &&
-           tb_wire_queued_bytes(tb_link_control(l)->wire) < LINK_QUEUE_BYTES)
-        if (!serve_step(l, l->traffic.serves)) serve_free(l, l->traffic.serves);
+    struct tb_link_serve *s;
+    while (tb_link_is_up(l) && (s = l->traffic.serves) != NULL &&
+           tb_wire_queued_bytes(tb_link_control(l)->wire) < LINK_QUEUE_BYTES) {
+        if (s->proving && !all_proven(s->offer))
+            put_aside(l, s);
+        else if (!serve_step(l, s))
+            serve_free(&l->traffic.serves, s);
+    }
+}
+
+void tb_link_serve_proofs(struct tb_link *l, const struct tb_offer *o)
+{
+    struct tb_link_serve *s = l->traffic.unproven;
+    while (s != NULL && s->offer != o)
+        s = s->next;
+    if (s == NULL) return;
+    take_out(&l->traffic.unproven, s);
+    s->asked = false; /* its answer was given: the peer may ask for others */
+    add(&l->traffic.serves, s);
+    tb_links_busy(l->links);
+    tb_link_serves_tick(l);
 }
 
 static uint32_t serve_count(const struct tb_link *l)
@@ -122,12 +204,9 @@ void tb_link_serve(struct tb_link *l, struct tb_offer *o, bool asked)
         tb_link_send_gone(l, &o->key.uid, TB_SITE_NOMEM);
         return;
     }
-    struct tb_link_serve **at = &l->traffic.serves;
-    while (*at != NULL)
-        at = &(*at)->next;
     s->offer = o;
     s->asked = asked;
-    *at = s;
+    add(&l->traffic.serves, s);
     tb_links_busy(l->links);
     tb_link_serves_tick(l);
 }

@@ -16,8 +16,9 @@ struct tb_link_serve {
     struct tb_offer *offer;
     uint32_t shard;
     bool head_done;
-    bool asked;  /* else it follows PUSH */
-    uint32_t at; /* byte of the head, or digest */
+    bool asked;   /* else it follows PUSH */
+    bool proving; /* digests were sent, and proofs follow; until all are known it is put aside */
+    uint32_t at;  /* byte of the head, digest or proof */
     uint8_t *head;
     uint32_t head_bytes;
 };
@@ -25,6 +26,8 @@ struct tb_link_serve {
 void tb_link_serves_drop(struct tb_link *l, const struct tb_offer *o); /* NULL: all */
 void tb_link_serves_tick(struct tb_link *l);
 void tb_link_serve(struct tb_link *l, struct tb_offer *o, bool asked); /* or GONE, where there is no memory */
+/* Proofs of that version are all known: they go to the peer, if its manifests went. */
+void tb_link_serve_proofs(struct tb_link *l, const struct tb_offer *o);
 enum tb_status tb_link_on_ask(struct tb_link *l, struct tb_wire_frame *f);
 
 #endif

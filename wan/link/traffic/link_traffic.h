@@ -23,6 +23,7 @@ struct tb_link_traffic {
     uint32_t skipped_asks; /* that ended here while the peer may still answer them */
     uint64_t skipped_seq;  /* of the last of these */
     struct tb_link_serve *serves;
+    struct tb_link_serve *unproven; /* whose digests went, and whose proofs are not all known yet */
     struct tb_link_crossings crossings;
     struct tb_link_in *ins;
     struct tb_link_streams streams;

@@ -132,6 +132,10 @@ static void check_serves(const struct tb_link *l)
         TB_ASSERT(is_offered(l->links, s->offer) && s->shard < s->offer->key.shard_count);
         TB_ASSERT(s->head == NULL || s->at <= s->head_bytes);
     }
+    uint32_t unproven = 0;
+    for (const struct tb_link_serve *s = l->traffic.unproven; s != NULL; s = s->next, unproven++)
+        TB_ASSERT(is_offered(l->links, s->offer) && s->proving && s->shard == 0 && s->at == 0);
+    TB_ASSERT(unproven <= l->links->offer_count); /* P7: one for each */
 }
 
 static void check_streams(const struct tb_link *l)

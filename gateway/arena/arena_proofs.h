@@ -1,0 +1,28 @@
+/* arena_proofs.h - the proofs of an arena's chunks (base/layout/manifest.h): at home made of what
+ * lands and of what an earlier process left, elsewhere heard from peers, and kept in the file.
+ *
+ * Threads: the main loop alone. */
+#ifndef TB_GATEWAY_ARENA_PROOFS_H
+#define TB_GATEWAY_ARENA_PROOFS_H
+
+#include "base/layout/manifest.h"
+
+struct tb_arena;
+struct tb_arena_region;
+
+/* Here chunks of these models get their proofs: as they land, and as those that an earlier process
+ * left are verified. Once, before a place is claimed or a chunk is verified. */
+void tb_arena_prove(struct tb_arena *arena, bool (*of)(void *user, const struct tb_name *model), void *user);
+/* Its shards have their digests, and every chunk of them has a proof. */
+bool tb_arena_region_proven(const struct tb_arena_region *region);
+uint64_t tb_arena_region_proven_bytes(const struct tb_arena_region *region);
+/* Of a shard that has space: its proofs may be set. */
+struct tb_manifest *tb_arena_manifest(struct tb_arena_region *region, uint32_t shard);
+/* The proofs of each shard of which all are known go to the file, once: a restart finds them. An
+ * extent that an older release made has no space for them. */
+void tb_arena_proofs_keep(struct tb_arena_region *region);
+/* What the file had is not what home signed: no chunk has a proof any more. Before any thread looks
+ * at the region. */
+void tb_arena_proofs_drop(struct tb_arena_region *region);
+
+#endif
