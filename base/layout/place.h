@@ -3,7 +3,7 @@
  * Promise P1: a chunk is held only if its bytes here are the bytes that the publisher sealed. A
  * chunk has one writer at a time: tb_place_claim gives one caller the right to write it.
  * tb_place_take digests the chunk. Then it sets the held bit, or the chunk is absent again. Nothing
- * writes a held chunk. A chunk of one who might forge it is compared with its proof too.
+ * writes a held chunk. A chunk of one who might forge it is compared with its proof instead.
  *
  * An arena region, a worker's staging and a rank's shadow are places. Links, hops and the
  * publisher's pass write them and serve from them.
