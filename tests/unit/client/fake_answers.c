@@ -86,7 +86,7 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
     snprintf(m.tcp.text, sizeof m.tcp.text, "%s", from->tcp);
     m.tls = from->tls;
     m.print = from->fingerprint;
-    m.foreign = chained;
+    m.foreign = chained || f->foreign;
     if (chained) {
         free(f->granting.source);
         f->granting.source = fake_copy_of(m.source.bytes, m.source.count); /* a later EXPORT names another */
@@ -107,15 +107,23 @@ static void on_granted(struct fake *f, const struct tb_msg_granted *m)
     f->granting.plan.plan = 0;
 }
 
-void fake_send_proofs(struct fake_session *s, const struct fake_version *v)
+void fake_know_proofs(struct fake_version *v)
 {
     for (uint32_t i = 0; i < v->key.shard_count; i++) {
-        struct tb_manifest *sealed = &((struct fake_version *)(uintptr_t)v)->shards[i].manifest;
+        struct tb_manifest *sealed = &v->shards[i].manifest;
         for (uint32_t k = 0; k < sealed->chunk_count; k++) {
             const struct tb_chunk *c = &sealed->chunks[k];
             const struct tb_blake3 proof = tb_blake3_of(v->shards[i].bytes + c->offset, c->bytes);
             tb_manifest_set_proof(sealed, k, &proof);
         }
+    }
+}
+
+void fake_send_proofs(struct fake_session *s, struct fake_version *v)
+{
+    fake_know_proofs(v);
+    for (uint32_t i = 0; i < v->key.shard_count; i++) {
+        const struct tb_manifest *sealed = &v->shards[i].manifest;
         const struct tb_msg_proofs m = {
             .uid = v->key.uid,
             .shard = i,
