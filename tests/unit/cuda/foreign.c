@@ -52,6 +52,7 @@ static void activate(struct world *w, const struct tb_uid *uid, uint64_t number)
     if (tb_stage(w->sub, uid, 20000) != TB_OK) fail_msg("%s", tb_last_error());
     fake_go(&w->f, number);
     if (tb_activate(w->sub, uid, &info) != TB_OK) fail_msg("%s", tb_last_error());
+    assert_int_equal(info.fetched_chunks, 0); /* nothing that was kept was wrong */
     assert_true(gpu_worker_holds(&w->rollout, &fake_device_with_kernels, &w->rank));
 }
 
