@@ -244,6 +244,7 @@ struct site { /* or its second gateway, a lane that no worker knows: a row of it
     struct tb_daemon *daemon; /* NULL: dead */
     struct tb_config config;
     struct arena_file arena;
+    struct tb_arena *open_arena; /* of its running gateway */
     struct store_file store;
     struct disk_anchor anchors[ANCHORS_MAX];
     struct worker workers[WORKERS_MAX];

@@ -9,6 +9,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/arena/arena.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_reserve.h"
 #include "gateway/arena/arena_verify.h"
@@ -44,6 +45,8 @@ struct tb_arena {
     struct arena_file *file;
     uint64_t bytes;
     struct tb_layouts *layouts;
+    bool (*proves)(void *user, const struct tb_name *model);
+    void *proves_user;
 };
 
 void world_arena_new(struct arena_file *f)
@@ -78,6 +81,11 @@ void world_arena_drop(struct arena_file *f)
     f->used_bytes = 0;
 }
 
+static void unprove(struct shard *s)
+{
+    memset(s->manifest.proven, 0, TB_BITMAP_WORDS(s->manifest.chunk_count) * sizeof *s->manifest.proven);
+}
+
 enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_arena **arena_out,
                              char error_out[TB_ARENA_ERROR_BYTES])
 {
@@ -91,8 +99,13 @@ enum tb_status tb_arena_open(const struct tb_arena_options *options, struct tb_a
         for (uint32_t s = 0; s < SHARDS_MAX; s++) {
             r->shards[s].claimed[0] = 0; /* a claim does not outlive its process */
             r->shards[s].rotted = 0;
+            r->shards[s].place.proves = NULL;
+            if (r->shards[s].space &&
+                !tb_manifest_all_proven(&r->shards[s].manifest)) /* the file has all or none */
+                unprove(&r->shards[s]);
         }
     }
+    the->sites[the->current->site].open_arena = a;
     *arena_out = a;
     return TB_OK;
 }
@@ -174,7 +187,69 @@ static enum tb_status copy_manifest(struct shard *s, const struct tb_manifest *m
     const enum tb_status status =
         tb_manifest_head_decode(head, w.used, s->memory, sizeof s->memory, &s->manifest);
     if (status == TB_OK) memcpy(s->manifest.digests, m->digests, m->chunk_count * sizeof *m->digests);
+    struct tb_blake3 proof;
+    for (uint32_t k = 0; status == TB_OK && k < m->chunk_count; k++)
+        if (tb_manifest_proof(m, k, &proof)) tb_manifest_set_proof(&s->manifest, k, &proof);
     return status;
+}
+
+static struct tb_arena *arena_of(const struct tb_arena_region *r)
+{
+    struct tb_arena *a = the->sites[the->current->site].open_arena;
+    TB_ASSERT(a != NULL && a->file == r->file);
+    return a;
+}
+
+/* What an earlier process left is verified, and proven, at once. */
+static void shard_proves(const struct tb_arena *a, struct tb_arena_region *r, struct shard *s)
+{
+    if (!s->space || a->proves == NULL || !a->proves(a->proves_user, &r->key.model)) return;
+    s->place.proves = &s->manifest;
+    for (uint32_t k = 0; k < s->manifest.chunk_count; k++) {
+        struct tb_blake3 proof;
+        if (!tb_place_held(&s->place, k) || tb_manifest_proof(&s->manifest, k, &proof)) continue;
+        proof = tb_blake3_of(s->bytes + s->manifest.chunks[k].offset, s->manifest.chunks[k].bytes);
+        tb_manifest_set_proof(&s->manifest, k, &proof);
+    }
+}
+
+void tb_arena_prove(struct tb_arena *a, bool (*of)(void *user, const struct tb_name *model), void *user)
+{
+    a->proves = of;
+    a->proves_user = user;
+    for (struct tb_arena_region *r = a->file->regions; r != NULL; r = r->next)
+        for (uint32_t s = 0; s < SHARDS_MAX; s++)
+            shard_proves(a, r, &r->shards[s]);
+}
+
+bool tb_arena_region_proven(const struct tb_arena_region *r)
+{
+    bool proven = tb_arena_region_complete(r);
+    for (uint32_t s = 0; proven && s < r->key.shard_count; s++)
+        proven = tb_manifest_all_proven(&r->shards[s].manifest);
+    return proven;
+}
+
+uint64_t tb_arena_region_proven_bytes(const struct tb_arena_region *r)
+{
+    return tb_arena_region_proven(r) ? (uint64_t)r->key.shard_count * SHARD_BYTES : 0;
+}
+
+struct tb_manifest *tb_arena_manifest(struct tb_arena_region *r, uint32_t shard)
+{
+    TB_ASSERT(r->shards[shard].space);
+    return &r->shards[shard].manifest;
+}
+
+void tb_arena_proofs_keep(struct tb_arena_region *r)
+{
+    (void)r; /* the file has the manifests themselves */
+}
+
+void tb_arena_proofs_drop(struct tb_arena_region *r)
+{
+    for (uint32_t s = 0; s < r->key.shard_count; s++)
+        if (r->shards[s].space) unprove(&r->shards[s]);
 }
 
 enum tb_status tb_arena_shard_reserve(struct tb_arena_region *r, uint32_t shard,
@@ -192,6 +267,7 @@ enum tb_status tb_arena_shard_reserve(struct tb_arena_region *r, uint32_t shard,
     s->space = true;
     s->place = (struct tb_place){
         .manifest = &s->manifest, .bytes = s->bytes, .held = s->held, .claimed = s->claimed};
+    shard_proves(arena_of(r), r, s);
     r->file->used_bytes += SHARD_BYTES;
     return TB_OK;
 }

@@ -7,10 +7,11 @@ import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from forged_bytes import BLOCK, forged  # noqa: E402
 from harness import Rollout, Trainer, expect, main, safetensors_table, scenario, up, wait_for  # noqa: E402
+from same_digest import BLOCK, forged  # noqa: E402
 
 FORGED_BYTES = 64 * BLOCK
+PAYLOAD = b"\x80\x3f" * (BLOCK // 2)
 
 
 def forge_in_staging(worker, path):
@@ -29,7 +30,7 @@ def forge_in_staging(worker, path):
             if at < 0:
                 continue
             memory.seek(first + at)
-            memory.write(forged(data)[:FORGED_BYTES])
+            memory.write(forged(data, PAYLOAD)[:FORGED_BYTES])
         return True
     return False
 

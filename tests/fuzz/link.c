@@ -15,7 +15,7 @@
     X(hello) X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests)   \
     X(want) X(base) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)        \
     X(pong) X(denied) X(stop) X(whole) X(bound) X(streams) X(take) X(have) X(expect)    \
-    X(push) X(spent) X(state) X(holdup)
+    X(push) X(spent) X(state) X(holdup) X(proofs)
 /* clang-format on */
 
 #define WALK(name) FUZZ_WALK(frame_##name)

@@ -222,6 +222,20 @@ static void of_source(struct tb_daemon *d, const struct tb_site_lag *l, char out
         of_link(d, l->source, reason, false, out);
 }
 
+/* Of a version that came from home ahead of its signature nobody else is to be named. */
+static void of_signature(const struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    const struct tb_version_key *key = &l->own->unsigned_key;
+    if (!tb_id_is_zero(&key->uid))
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s announced %llu:%llu",
+                       tb_peer_site(d, l->own->unsigned_peer), (unsigned long long)key->run_order,
+                       (unsigned long long)key->number);
+    else
+        (void)snprintf(out, TB_EVIDENCE_BYTES, "%llu:%llu is whole here; %s has not signed it",
+                       (unsigned long long)l->state.head.run_order, (unsigned long long)l->state.head.number,
+                       l->model->home.text);
+}
+
 void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
 {
     TB_ASSERT(l->state.reason < TB_LAG_REASON_END);
@@ -245,10 +259,7 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
         of_day_here(d, l, out);
         break;
     case TB_LAG_UNSIGNED:
-        (void)snprintf(out, TB_EVIDENCE_BYTES, "%s announced %llu:%llu",
-                       tb_peer_site(d, l->own->unsigned_peer),
-                       (unsigned long long)l->own->unsigned_key.run_order,
-                       (unsigned long long)l->own->unsigned_key.number);
+        of_signature(d, l, out);
         break;
     case TB_LAG_TABLE:
         of_table(d, &l->model->name, out);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/layout/version_key.h"
 #include "gateway/arena/arena.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/control/chain_status.h"
@@ -456,6 +457,8 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     put(o, "saved", json_boolean(tb_persist_saved(d, &v->key.uid)));
     set_u64(o, "bytes", v->bytes);
     set_u64(o, "held_bytes", copy != NULL ? tb_copy_held_bytes(copy) : 0);
+    set_u64(o, "proven_bytes",
+            copy != NULL && copy->region != NULL ? tb_arena_region_proven_bytes(copy->region) : 0);
     set_u64(o, "wire_bytes", copy != NULL ? tb_copy_wire_bytes(copy) : 0);
     set_u64(o, "shards", v->key.shard_count);
     set_u64(o, "sealed_shards", v->sealed_count);

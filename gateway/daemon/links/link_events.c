@@ -190,6 +190,13 @@ static void unsigned_log(struct tb_daemon *d, uint32_t peer, const struct tb_ver
            (unsigned long long)key->number, "wait_for_its_home_to_sign_it");
 }
 
+/* A gateway of the release before says nothing that this site could wait for. */
+static bool is_home_that_signs(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
+{
+    const uint32_t protocol = tb_site_link(d, peer)->protocol;
+    return tb_peer_of_home(d, peer, &key->model) && (protocol == 0 || protocol >= TB_LINKS_PROTOCOL_STATE);
+}
+
 /* P2: a version that the catalog has with this root was believed before. Another
  * one counts only with its home's signature: else a relay could name any run and number. */
 static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key,
@@ -200,7 +207,7 @@ static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_v
     if (tb_catalog_version_get(d->catalog, &key->uid, &known))
         return state == TB_LINKS_GONE || tb_digest_equal(&known.key.root, &key->root);
     if (state != TB_LINKS_READY) return false;
-    if (tb_peer_of_home(d, peer, &key->model)) return true; /* its bytes may cross: see awaits */
+    if (is_home_that_signs(d, peer, key)) return true; /* it crosses: see readers_wait */
     struct tb_site_own *own = tb_site_own(d, &key->model);
     if (tb_id_is_zero(&own->unsigned_key.uid) || tb_version_key_compare(&own->unsigned_key, key) < 0) {
         own->unsigned_key = *key;
@@ -224,8 +231,7 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
  * then. */
 static void readers_wait(struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
-    const bool signs = tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
-    if (signs && !tb_version_believed(d, peer, key))
+    if (!tb_version_believed(d, peer, key))
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &key->uid, true);
 }
 

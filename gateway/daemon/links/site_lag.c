@@ -206,6 +206,16 @@ static void lag_of_unsigned(struct tb_daemon *d, struct tb_site_lag *l)
     if (l->facts.awaits_signature && l->state.versions == 0) l->state.versions = 1;
 }
 
+/* It came from home ahead of its signature: it is here, and no reader hears of it. */
+static void lag_of_awaited(struct tb_daemon *d, struct tb_site_lag *l)
+{
+    static struct tb_catalog_version_view head; /* large; the main loop's alone */
+    if (tb_id_is_zero(&l->head) || !tb_catalog_version_get(d->catalog, &l->head, &head)) return;
+    if (!head.awaits || !head.whole) return;
+    l->facts.awaits_signature = true;
+    if (l->state.versions == 0) l->state.versions = 1;
+}
+
 static void behind_since(struct tb_site_lag *l)
 {
     const tb_time_ns now = tb_clock_now();
@@ -338,6 +348,7 @@ void tb_site_lag_here(struct tb_daemon *d, const struct tb_catalog_model *m, str
     if (!m->is_home) find_source(d, l);
     if (!m->is_home) lag_of_home(d, l);
     if (!m->is_home) lag_of_unsigned(d, l);
+    if (!m->is_home) lag_of_awaited(d, l);
     behind_since(l);
     l->facts.behind = l->state.versions > 0;
     l->facts.unsealed = m->is_home; /* without a copy: it went with its arena, and nobody sealed it again */
