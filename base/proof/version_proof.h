@@ -12,8 +12,8 @@
 
 /* The largest head of these manifests. */
 size_t tb_proof_scratch_bytes(const struct tb_manifest *const *manifests, uint32_t shard_count);
-/* `scratch` has that many bytes, and every chunk has a proof. Takes some 0.3 s for the largest manifests that a home seals, and
- * less than 1 ms for those of a model of 10,000 tensors. */
+/* `scratch` has that many bytes, and every chunk has a proof. Takes some 0.3 s for the largest
+ * manifests that a home seals, and less than 1 ms for those of a model of 10,000 tensors. */
 struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint32_t shard_count,
                                void *scratch, size_t scratch_bytes);
 

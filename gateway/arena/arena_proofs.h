@@ -1,5 +1,5 @@
-/* arena_proofs.h - the proofs of an arena's chunks (base/layout/manifest.h): at home made of what
- * lands and of what an earlier process left, elsewhere heard from peers, and kept in the file.
+/* arena_proofs.h - the proofs of an arena's chunks (base/layout/manifest.h): at home made of chunks
+ * as they land, elsewhere heard from peers, and kept in the file.
  *
  * Threads: the main loop alone. */
 #ifndef TB_GATEWAY_ARENA_PROOFS_H
@@ -21,8 +21,8 @@ struct tb_manifest *tb_arena_manifest(struct tb_arena_region *region, uint32_t s
 /* The proofs of each shard of which all are known go to the file, once: a restart finds them. An
  * extent that an older release made has no space for them. */
 void tb_arena_proofs_keep(struct tb_arena_region *region);
-/* What the file had is not what home signed: no chunk has a proof any more. Before any thread looks
- * at the region. */
+/* Proofs of the file do not fit the signature of home: no chunk has one any more. Before any thread
+ * looks at the region. */
 void tb_arena_proofs_drop(struct tb_arena_region *region);
 
 #endif

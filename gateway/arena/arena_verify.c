@@ -23,7 +23,7 @@ static bool is_suspect(const struct arena_shard *s, uint32_t k)
     return s->suspect != NULL && tb_bitmap_test(s->suspect, k);
 }
 
-/* What a pass over a chunk found. */
+/* Findings of a pass over a chunk. */
 struct found {
     bool good;
     bool proves; /* this site makes its proof, and had none */

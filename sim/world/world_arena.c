@@ -200,7 +200,7 @@ static struct tb_arena *arena_of(const struct tb_arena_region *r)
     return a;
 }
 
-/* What an earlier process left is verified, and proven, at once. */
+/* Chunks that an earlier process left are verified, and proven, at once. */
 static void shard_proves(const struct tb_arena *a, struct tb_arena_region *r, struct shard *s)
 {
     if (!s->space || a->proves == NULL || !a->proves(a->proves_user, &r->key.model)) return;

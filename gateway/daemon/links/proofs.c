@@ -1,4 +1,4 @@
-/* proofs.c - no chunk of a relay lands before the proofs of its version are what home signed (P1).
+/* proofs.c - no chunk of a relay lands before the proofs of its version fit home's signature (P1).
  *
  * Home's own pages come ahead of its signature, into the manifests of the copy, and nobody looks at
  * them there until all have come and their root fits. A relay's come with its manifests. */
@@ -42,8 +42,8 @@ static const struct tb_said *said_of(const struct tb_daemon *d, const struct tb_
     return tb_said_find(&d->said, TB_STATEMENT_VERSION, uid);
 }
 
-/* A home that lost its store has no word of its own to compare with: it takes back what peers
- * have. */
+/* A home that lost its store has no word of its own to compare with: it takes back the copies
+ * that peers have. */
 bool tb_proofs_foreign(void *user, uint32_t peer, const struct tb_version_key *key)
 {
     struct tb_daemon *d = user;

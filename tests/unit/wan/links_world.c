@@ -100,6 +100,9 @@ static void manifest_copy(const struct tb_manifest *from, struct tb_manifest *to
     *memory_out = grab(bytes);
     assert_int_equal(tb_manifest_head_decode(head, head_bytes, *memory_out, bytes, to), TB_OK);
     memcpy(to->digests, from->digests, from->chunk_count * sizeof *from->digests);
+    struct tb_blake3 proof;
+    for (uint32_t k = 0; k < from->chunk_count; k++)
+        if (tb_manifest_proof(from, k, &proof)) tb_manifest_set_proof(to, k, &proof);
     free(head);
 }
 
@@ -225,6 +228,21 @@ static bool may_read(void *user, uint32_t peer, const struct tb_name *model, con
     const struct site *s = user;
     (void)peer;
     return !s->deny && strncmp(model->text, "policy", 6) == 0;
+}
+
+static bool is_foreign(void *user, uint32_t peer, const struct tb_version_key *key)
+{
+    const struct site *s = user;
+    (void)peer, (void)key;
+    return s->distrusts;
+}
+
+static void on_proofs(void *user, uint32_t peer, const struct tb_links_proofs *page)
+{
+    struct site *s = user;
+    (void)peer;
+    s->proof_pages++;
+    s->proofs_said += page->count;
 }
 
 static bool expects(void *user, uint32_t peer, const struct tb_name *model)
@@ -371,6 +389,8 @@ static bool base_good(void *user, const struct tb_id *uid, uint32_t shard, uint3
 
 static const struct tb_links_ops site_ops = {.may_read = may_read,
                                              .expects = expects,
+                                             .is_foreign = is_foreign,
+                                             .on_proofs = on_proofs,
                                              .base_good = base_good,
                                              .on_peer = on_peer,
                                              .on_renewed = on_renewed,

@@ -57,6 +57,7 @@ struct site {
     bool again;
     bool deny;           /* may_read says no */
     bool expects;        /* what the peer may send unasked is every model */
+    bool distrusts;      /* its peers are not believed about bytes */
     atomic_bool no_base; /* base_good says no */
     bool stop_on_failure;
     bool keeps_landings; /* those that are over, until the version goes, as a gateway does */
@@ -70,6 +71,8 @@ struct site {
         bad_theirs;
     int refused, refused_by_peer;
     uint64_t refused_detail;
+    int proof_pages;
+    uint32_t proofs_said; /* in pages behind manifests that came without */
     int too_large;
     uint64_t too_large_bytes;
     enum tb_status last_why, failed_why, refused_why, gone_why;

@@ -1,0 +1,142 @@
+/* proofs.c - chunks of a model that is proven here get their proofs as they land and as they are
+ * verified, and the file keeps them (P1, P3).
+ *
+ * Covers: gateway/arena/arena_proofs.c gateway/arena/arena_verify.c */
+#include "arena_world.h"
+
+#include <stddef.h>
+
+#include "base/layout/chunk_digest.h"
+#include "gateway/arena/arena_file.h"
+#include "gateway/arena/arena_proofs.h"
+#include "gateway/arena/arena_reserve.h"
+#include "gateway/arena/arena_verify.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+static char error[TB_ARENA_ERROR_BYTES];
+static char ours[] = "policy", another[] = "another"; /* models */
+
+static bool of(void *user, const struct tb_name *model)
+{
+    return strcmp(model->text, user) == 0;
+}
+
+static struct tb_arena *open_for(const char *path, char *model)
+{
+    struct tb_arena *arena = world_open(path, 16 * MIB);
+    tb_arena_prove(arena, of, model);
+    return arena;
+}
+
+static struct tb_arena_region *first(struct tb_arena *arena)
+{
+    struct tb_arena_region *region = tb_arena_region_next(arena, NULL);
+    assert_non_null(region);
+    return region;
+}
+
+static void proofs_fit(struct tb_arena_region *region, uint32_t shards)
+{
+    uint64_t bytes = 0;
+    assert_true(tb_arena_region_proven(region));
+    for (uint32_t s = 0; s < shards; s++) {
+        const struct tb_place *p = tb_arena_place(region, s);
+        bytes += p->manifest->bytes;
+        for (uint32_t k = 0; k < p->manifest->chunk_count; k++)
+            assert_true(tb_chunk_proven(p->manifest, k, p->bytes + p->manifest->chunks[k].offset));
+    }
+    assert_int_equal(tb_arena_region_proven_bytes(region), bytes);
+}
+
+static void what_lands_is_proven_and_stays_so(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    const char *path = world_path();
+    version_make(&v, 5, 2, 3 * MIB);
+    struct tb_arena *arena = open_for(path, ours);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 2, &region, error), TB_OK);
+    assert_false(tb_arena_region_proven(region));
+    version_land_all(&v, region);
+    proofs_fit(region, 2);
+    tb_arena_proofs_keep(region);
+    tb_arena_close(arena);
+    arena = open_for(path, another);
+    proofs_fit(first(arena), 2); /* from the file: this process makes none of it */
+    tb_arena_proofs_drop(first(arena));
+    assert_false(tb_arena_region_proven(first(arena)));
+    tb_arena_close(arena);
+    arena = open_for(path, another);
+    assert_false(tb_arena_region_proven(first(arena)));
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* A model of another site: its proofs come from elsewhere. */
+static void nothing_is_proven_of_other_models(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    version_make(&v, 6, 1, 2 * MIB);
+    struct tb_arena *arena = open_for(world_path(), another);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    version_land_all(&v, region);
+    assert_int_equal(tb_arena_region_proven_bytes(region), 0);
+    assert_int_equal(tb_arena_free(region), TB_OK);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* A release that made no proofs left it, or a kill came before they were kept. */
+static void what_an_earlier_process_left_is_proven_as_it_is_verified(void **state)
+{
+    (void)state;
+    struct version v;
+    struct tb_arena_region *region = NULL;
+    struct tb_arena_verified done;
+    const char *path = world_path();
+    version_make(&v, 7, 1, 3 * MIB);
+    struct tb_arena *arena = world_open(path, 16 * MIB);
+    while ((region = tb_arena_region_next(arena, NULL)) != NULL)
+        assert_int_equal(tb_arena_free(region), TB_OK);
+    assert_int_equal(tb_arena_reserve(arena, &v.key, v.list, 1, &region, error), TB_OK);
+    version_land_all(&v, region);
+    tb_arena_close(arena);
+    arena = open_for(path, ours);
+    assert_int_equal(tb_arena_region_proven_bytes(first(arena)), 0);
+    while (tb_arena_verify_step(arena, 1, &done) == TB_AGAIN)
+        assert_int_equal(done.bad, 0);
+    proofs_fit(first(arena), 1);
+    tb_arena_close(arena);
+    version_fini(&v);
+}
+
+/* An extent tells by its size which release made it. */
+static void an_older_extent_has_no_space_for_proofs(void **state)
+{
+    (void)state;
+    struct arena_record_shard s = {.packed_bytes = 1000 * MIB, .head_bytes = 500, .chunk_count = 1000};
+    struct arena_extent_plan fresh, old, same;
+    assert_true(tb_arena_extent_plan(&s, &fresh));
+    assert_true(fresh.proofs >= fresh.held + 1000 / 8 && fresh.total >= fresh.proofs + 32000);
+    s.bytes = fresh.proofs + 4096 - fresh.proofs % 4096;
+    assert_true(tb_arena_extent_plan(&s, &old));
+    assert_true(old.proofs == 0 && old.total < fresh.total && old.held == fresh.held);
+    s.bytes = fresh.total;
+    assert_true(tb_arena_extent_plan(&s, &same));
+    assert_true(same.proofs == fresh.proofs && same.total == fresh.total);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_lands_is_proven_and_stays_so),
+        cmocka_unit_test(nothing_is_proven_of_other_models),
+        cmocka_unit_test(what_an_earlier_process_left_is_proven_as_it_is_verified),
+        cmocka_unit_test(an_older_extent_has_no_space_for_proofs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
