@@ -11,6 +11,7 @@
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
@@ -47,6 +48,13 @@ static const struct tb_worker_export *export_of(struct tb_worker_session *s, con
     return e != NULL && e->export_id == export_id ? e : NULL;
 }
 
+/* Of a version that is not here no more proofs come, and its workers have those that did. */
+static bool may_be_judged(struct tb_daemon *d, const struct tb_id *uid)
+{
+    const struct tb_copy *copy = tb_copy_find(d, uid);
+    return copy == NULL || tb_proofs_come(copy);
+}
+
 static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, const struct tb_id *uid,
                              uint64_t export_id, struct plan_source *out)
 {
@@ -57,7 +65,7 @@ static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, con
                                 .endpoint = &s->endpoint,
                                 .export_id = e->export_id,
                                 .source = {e->source, e->source_bytes},
-                                .foreign = e->shard == TB_CATALOG_ALL_SHARDS};
+                                .foreign = e->shard == TB_CATALOG_ALL_SHARDS && may_be_judged(d, uid)};
     return true;
 }
 
