@@ -7,13 +7,13 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
-#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/fabric_hops.h"
@@ -230,7 +230,7 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
-                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS && tb_proofs_come(h->copy),
+                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS && tb_arena_region_proven(copy->region),
                                      .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};

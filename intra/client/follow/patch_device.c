@@ -136,8 +136,8 @@ static void end_proofs(void *user)
     tb_patch_end_look(patch);
 }
 
-/* The answer that place.h will give. Of a delta that it refuses nothing may be kept: the chunk comes
- * whole, and its delta is made here. */
+/* The answer that place.h will give. Of a delta that it refuses nothing may be kept: the chunk
+ * comes whole, and its delta is made here. */
 static bool is_proven(const struct tb_patch_shard *sh, const struct tb_place_look *look,
                       const struct tb_gpu_delta *delta)
 {
