@@ -7,13 +7,6 @@
 #include "gateway/arena/arena_inner.h"
 #include "gateway/arena/arena_regions.h"
 
-void tb_arena_shard_proves(struct tb_arena_region *region, struct arena_shard *s)
-{
-    const struct tb_arena *arena = region->arena;
-    if (arena->proves == NULL || !arena->proves(arena->proves_user, &region->key.model)) return;
-    s->place.proves = &s->manifest;
-}
-
 void tb_arena_prove(struct tb_arena *arena, bool (*of)(void *user, const struct tb_name *model), void *user)
 {
     TB_ASSERT(arena->proves == NULL && of != NULL);

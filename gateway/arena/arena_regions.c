@@ -157,6 +157,13 @@ void tb_arena_record_set_root(struct tb_arena_region *region, const struct tb_di
 
 /* ---- a shard's space ---- */
 
+void tb_arena_shard_proves(struct tb_arena_region *region, struct arena_shard *s)
+{
+    const struct tb_arena *arena = region->arena;
+    if (arena->proves == NULL || !arena->proves(arena->proves_user, &region->key.model)) return;
+    s->place.proves = &s->manifest;
+}
+
 enum tb_status tb_arena_shard_attach(struct tb_arena_region *region, struct arena_shard *s)
 {
     uint8_t *base = region->arena->file.map + s->extent.offset;

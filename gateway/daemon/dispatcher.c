@@ -63,12 +63,14 @@ static void room_ask(struct tb_daemon *d)
     tb_daemon_wake(d); /* what they told the catalog */
 }
 
-/* A copy that can be served is offered. From one that leaves, no hop decodes any more. */
+/* A copy that can be served is offered. One that is proven is asked of relays too. From one that
+ * leaves, no hop decodes any more. */
 static void copies_follow(struct tb_daemon *d)
 {
     TB_ASSERT(d->turning);
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next) {
         if (c->serving == TB_COPY_DUE) tb_crossing_offer(c);
+        if (c->land_due) tb_crossing_proven(c);
         if (tb_copy_leaves(c) && (c->used_by & TB_COPY_USED_BY_LANDING) != 0) tb_home_landing_base_goes(c);
     }
 }

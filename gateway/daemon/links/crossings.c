@@ -85,6 +85,13 @@ void tb_crossing_land_all(struct tb_copy *copy)
     if (!any && last != UINT32_MAX) tb_crossing_land(copy, last);
 }
 
+void tb_crossing_proven(struct tb_copy *copy)
+{
+    copy->land_due = false;
+    if (tb_links_now(copy->d) == NULL || copy->region == NULL || !tb_copy_is_crossing(copy)) return;
+    if (tb_arena_region_complete(copy->region)) tb_crossing_land_all(copy);
+}
+
 /* P10: it is tried again each second, and told of once for each reason. */
 void tb_copy_crossing_refused(struct tb_copy *copy, enum tb_status why)
 {

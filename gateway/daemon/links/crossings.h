@@ -12,6 +12,7 @@ struct tb_daemon;
  * that is up, at once: the links divide the chunks among them. */
 void tb_crossing_land(struct tb_copy *copy, uint32_t peer);
 void tb_crossing_land_all(struct tb_copy *copy);
+void tb_crossing_proven(struct tb_copy *copy); /* relays may bring its chunks from now on */
 /* The peer announced it. Begun before, by this process or the one before it: what is held stays,
  * and the peer brings the rest. */
 void tb_crossing_go_on(struct tb_copy *copy, uint32_t peer);

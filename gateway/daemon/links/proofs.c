@@ -14,7 +14,6 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
-#include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/statements.h"
 #include "wan/link/links_stats.h"
@@ -185,7 +184,7 @@ static void proven(struct tb_copy *copy)
            (unsigned long long)(tb_time_since(copy->seen_at, tb_clock_now()) / TB_MS(1)));
     if (tb_links_now(d) != NULL) tb_links_proven(d->links, &copy->key.uid);
     tb_copy_serve(copy);
-    if (tb_links_now(d) != NULL && tb_copy_is_crossing(copy)) tb_crossing_land_all(copy);
+    copy->land_due = true;
     tb_daemon_wake(d);
 }
 
@@ -247,7 +246,7 @@ static bool no_more(const struct tb_copy *copy, uint32_t shard)
     return shard == copy->key.shard_count;
 }
 
-/* Pages follow one another, from the first chunk on. What does not is dropped: the rest is asked
+/* Pages follow one another, from the first chunk on. Another one is dropped: the rest is asked
  * for again. */
 static bool page_follows(const struct tb_copy *copy, uint32_t peer, const struct tb_links_proofs *page)
 {
