@@ -230,7 +230,8 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
-                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS && tb_arena_region_proven(copy->region),
+                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS &&
+                                                tb_arena_region_proven(copy->region),
                                      .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};
