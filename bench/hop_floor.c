@@ -4,8 +4,9 @@
  * --way memory: one thread copies a chunk of 1 MiB from a source that stands in memory to a cold
  * target, then digests it. --way socket: a process writes the source to a loopback socket, another
  * reads it into its memory and digests each chunk: two threads, blocking. --way digest: the digest
- * alone. XXH3-128 of each chunk, as a hop has it; pages are made before the clock runs. --threads:
- * readers, as many as the hop's cores.
+ * alone. Of each chunk BLAKE3, as a hop between workers has it, or XXH3-128 with --digest xxh3, as
+ * one from a gateway; pages are made before the clock runs. --threads: readers, as many as the
+ * hop's cores.
  *
  * Prints one JSON line: {"bytes", "seconds", "gb_per_s"}. */
 #include <arpa/inet.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/proof/blake3.h"
 #include "bench/measured.h"
 
 #define CHUNK_BYTES ((size_t)1 << 20)
@@ -33,7 +35,8 @@ struct part {
     size_t bytes;
     int fd;
     struct tb_digest digest; /* of the last chunk, so that no compiler leaves it out */
-    bool failed, digests_alone;
+    struct tb_blake3 proof;  /* likewise */
+    bool failed, digests_alone, proves;
 };
 
 static bool read_all(int fd, uint8_t *to, size_t bytes)
@@ -55,7 +58,10 @@ static void *receive(void *user)
             memcpy(p->to + at, p->from + at, count);
         else if (!p->digests_alone)
             p->failed = !read_all(p->fd, p->to + at, count);
-        p->digest = tb_digest_of(p->to + at, count);
+        if (p->proves)
+            p->proof = tb_blake3_of(p->to + at, count);
+        else
+            p->digest = tb_digest_of(p->to + at, count);
     }
     return NULL;
 }
@@ -91,7 +97,7 @@ static void socket_pair(int fds[2])
 enum way { MEMORY, SOCKET, DIGEST, WAYS };
 static const char *const way_names[WAYS] = {"memory", "socket", "digest"};
 
-static bool run(const uint8_t *from, uint8_t *to, size_t bytes, uint32_t threads, enum way way)
+static bool run(const uint8_t *from, uint8_t *to, size_t bytes, uint32_t threads, enum way way, bool proves)
 {
     const bool sockets = way == SOCKET;
     struct part readers[THREADS_MAX], writers[THREADS_MAX];
@@ -105,7 +111,8 @@ static bool run(const uint8_t *from, uint8_t *to, size_t bytes, uint32_t threads
                                    .to = to + at,
                                    .bytes = count,
                                    .fd = fds[1],
-                                   .digests_alone = way == DIGEST};
+                                   .digests_alone = way == DIGEST,
+                                   .proves = proves};
         writers[i] = (struct part){.from = from + at, .bytes = count, .fd = fds[0]};
         if (pthread_create(&readers[i].thread, NULL, receive, &readers[i]) != 0)
             measured_die("hop_floor: thread");
@@ -127,36 +134,40 @@ struct all {
     size_t bytes;
     uint32_t threads;
     enum way way;
+    bool proves;
 };
 
 static bool pass(void *user)
 {
     const struct all *a = user;
-    return run(a->from, a->to, a->bytes, a->threads, a->way);
+    return run(a->from, a->to, a->bytes, a->threads, a->way, a->proves);
 }
 
 static const char usage[] =
-    "Usage: tombolo-hop-floor [--way memory|socket|digest] [--bytes N] [--threads N]\n"
+    "Usage: tombolo-hop-floor [--way memory|socket|digest] [--digest blake3|xxh3] [--bytes N]\n"
+    "                         [--threads N]\n"
     "The least that brings bytes to one reader and digests them: a floor for hops.\n"
     "Example: tombolo-hop-floor --way socket --bytes 1073741824\n";
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"way", 1, NULL, 'w'},
-                                            {"bytes", 1, NULL, 'b'},
-                                            {"threads", 1, NULL, 't'},
-                                            {"help", 0, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"way", 1, NULL, 'w'},   {"digest", 1, NULL, 'd'},
+                                            {"bytes", 1, NULL, 'b'}, {"threads", 1, NULL, 't'},
+                                            {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
     size_t bytes = (size_t)1 << 30;
     uint32_t threads = 1;
     enum way way = MEMORY;
-    bool right = true;
+    bool right = true, proves = true;
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
         case 'w':
             for (way = MEMORY; way < WAYS && strcmp(optarg, way_names[way]) != 0; way++)
                 continue;
             right = right && way < WAYS;
+            break;
+        case 'd':
+            proves = strcmp(optarg, "blake3") == 0;
+            right = right && (proves || strcmp(optarg, "xxh3") == 0);
             break;
         case 'b':
             bytes = strtoull(optarg, NULL, 10);
@@ -178,7 +189,7 @@ int main(int argc, char **argv)
     const uint8_t *from = measured_shared_memory(bytes, 1);
     uint8_t *to = measured_shared_memory(bytes, 2);
     bool steady;
-    const double seconds = measured_pass_s(pass, &(struct all){from, to, bytes, threads, way}, &steady);
+    const double seconds = measured_pass_s(pass, &(struct all){from, to, bytes, threads, way, proves}, &steady);
     if (seconds < 0) return 1;
     if (way != DIGEST && memcmp(to, from, bytes) != 0) return 1;
     printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f, \"steady\": %s}\n", bytes, seconds,

@@ -169,9 +169,9 @@ KEYS = (
         "same boot", ("vm", "ib_read_bw")),
     Key("floor.digest", "cores", None, "cores that digest 50 GB/s: 50 / GB/s of XXH3-128 over chunks of 1 MiB, one core, cold",
         "one core"),
-    Key("shm.hop", "GB/s", ">= 0.9", "one hop by shared memory with digests", "memcpy, then XXH3, as many cores"),
-    Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp with digests",
-        "a minimal socket pump over the same memory, then XXH3, as many cores"),
+    Key("shm.hop", "GB/s", ">= 0.9", "one hop by shared memory between workers, with proofs", "memcpy, then BLAKE3, as many cores"),
+    Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp between workers, with proofs",
+        "a minimal socket pump over the same memory, then BLAKE3, as many cores"),
     Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "
         "included", "one byte"),
     Key("codec.classes.encode", "GB/s", CLASSES_SPEED, "encoding a step, 8 classes, one core", "scan of the two versions"),

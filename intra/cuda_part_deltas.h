@@ -21,8 +21,10 @@ struct tb_gpu_delta {
     /* Where a proof has kept the form: memory that the device reads. NULL: nowhere, and `form`
      * counts. */
     const uint8_t *kept;
+    bool foreign;            /* it came from one who is not believed about it (base/layout/place.h) */
     bool patched;            /* out: the form was one; else what stands there is of any content */
     struct tb_digest digest; /* out, of what stands there then */
+    struct tb_blake3 proof;  /* likewise, of a foreign chunk */
 };
 
 /* The device patches and encodes: it has the kernels, and was not found without room for it. */
@@ -36,7 +38,7 @@ TB_MUST_USE enum tb_status tb_gpu_patch(struct tb_gpu_memory *m, struct tb_gpu_d
 
 struct tb_gpu_proof {
     struct tb_gpu_ask asked;
-    struct tb_gpu_delta delta; /* with the answer TB_OK: `kept`, `patched` and `digest` */
+    struct tb_gpu_delta delta; /* with the answer TB_OK: `kept`, `patched`, `digest` and `proof` */
 };
 struct tb_gpu_proofs;
 struct tb_gpu_proofs_user {

@@ -42,7 +42,9 @@ struct tb_gpu_landing {
     uint8_t *at;             /* in the stage */
     uint32_t bytes;          /* at least 1, at most a chunk's */
     const uint8_t *from;     /* of the host; NULL: a NIC has written it, and its READ is complete */
+    bool foreign;            /* it came from one who is not believed about it (base/layout/place.h) */
     struct tb_digest digest; /* with the answer TB_OK: of what stands there */
+    struct tb_blake3 proof;  /* likewise, of a foreign chunk */
 };
 /* After a failure tb_gpu_stage_failed. */
 void tb_gpu_stage_take(struct tb_gpu_stage *stage, struct tb_gpu_landing *landing);

@@ -14,7 +14,7 @@
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
  *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
- *      CHUNK_BAD has encoded chunk; DOUBT and DOUBTED are new */
+ *      CHUNK_BAD has encoded chunk, PLAN has foreign; DOUBT, DOUBTED and PROOFS are new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -75,6 +75,8 @@ enum tb_msg_type {
     TB_MSG_UPDATED,
     TB_MSG_DOUBT,          /* <- notice: a reader got a damaged chunk from here: digest it */
     TB_MSG_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
+    /* <- notice, behind the MANIFEST of the shard: proofs of its chunks, as they become known */
+    TB_MSG_PROOFS,
     TB_MSG_TYPE_END
 };
 
@@ -204,6 +206,10 @@ TB_MESSAGE(tb_msg_manifests, TB_MSG_MANIFESTS_FIELDS)
 #define TB_MSG_MANIFEST_FIELDS(F) F(id, uid) F(u32, shard) F(span, head) F(span, digests)
 TB_MESSAGE(tb_msg_manifest, TB_MSG_MANIFEST_FIELDS)
 
+/* Of the chunks from `first` on. One that was told before has the same proof again. */
+#define TB_MSG_PROOFS_FIELDS(F) F(id, uid) F(u32, shard) F(u32, first) F(span, proofs) /* n x 32 */
+TB_MESSAGE(tb_msg_proofs, TB_MSG_PROOFS_FIELDS)
+
 #define TB_MSG_EXPORT_FIELDS(F) \
     F(id, uid) F(u64, export_id) F(u32, held_chunks) F(bool, whole) F(span, source)
 TB_MESSAGE(tb_msg_export, TB_MSG_EXPORT_FIELDS)
@@ -211,7 +217,8 @@ TB_MESSAGE(tb_msg_export, TB_MSG_EXPORT_FIELDS)
 #define TB_MSG_PLAN_FIELDS(F) \
     F(id, uid) F(u64, plan) /* grows; names this assignment in HOP_LOST */ \
     F(name, source_name) F(u64, export_id) F(id, token) F(name, host) F(text, shm_door) \
-    F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source)
+    F(text, tcp) F(bool, tls) F(fingerprint, print) F(span, source) \
+    F(bool, foreign) /* the source is another worker: its bytes have to fit their proofs */
 TB_MESSAGE(tb_msg_plan, TB_MSG_PLAN_FIELDS)
 
 #define TB_MSG_GRANT_FIELDS(F) F(u64, export_id) F(id, token) F(fingerprint, reader)

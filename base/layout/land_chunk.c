@@ -94,7 +94,7 @@ enum tb_status tb_land_beside(struct tb_land *l)
         if (status != TB_OK) return status;
     }
     const uint8_t *bytes = l->encoded != NULL ? l->into : l->beside;
-    if (!tb_chunk_matches(l->place->manifest, l->chunk, bytes)) return TB_CHUNK_DIGEST;
-    if (l->foreign && !tb_chunk_proven(l->place->manifest, l->chunk, bytes)) return TB_CHUNK_DIGEST;
-    return TB_OK;
+    const bool fit = l->foreign ? tb_chunk_proven(l->place->manifest, l->chunk, bytes)
+                                : tb_chunk_matches(l->place->manifest, l->chunk, bytes);
+    return fit ? TB_OK : TB_CHUNK_DIGEST;
 }

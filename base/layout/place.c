@@ -38,11 +38,10 @@ bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_
     return came->encoded != NULL || tb_place_is_far(p, k);
 }
 
-/* P1: only the digest that the publisher sealed makes a chunk held. */
-static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct tb_place_came *came,
-                            const struct tb_digest *found)
+/* P1: only bytes that fit make a chunk held. */
+static enum tb_status judge(const struct tb_place *p, uint32_t k, const struct tb_place_came *came, bool fit)
 {
-    if (!tb_chunk_has_digest(p->manifest, k, found)) return TB_CHUNK_DIGEST;
+    if (!fit) return TB_CHUNK_DIGEST;
     if (p->owner == NULL || p->owner->keep == NULL) {
         TB_ASSERT(came->encoded == NULL); /* held means that the bytes are somewhere */
         return TB_OK;
@@ -74,9 +73,10 @@ enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_pla
     TB_ASSERT(!tb_place_owner_looks(p, k, came));
     uint8_t *chunk = tb_place_chunk(p, k, &bytes);
     if (came->beside != NULL) memcpy(chunk, came->beside, bytes);
-    const struct tb_digest found = tb_chunk_digest(p->manifest, k, chunk);
-    const bool believed = !came->foreign || tb_chunk_proven(p->manifest, k, chunk);
-    const enum tb_status status = believed ? judge(p, k, came, &found) : TB_CHUNK_DIGEST;
+    /* Home proved the bytes that it had digested: what fits the proof fits the digest. */
+    const bool fit =
+        came->foreign ? tb_chunk_proven(p->manifest, k, chunk) : tb_chunk_matches(p->manifest, k, chunk);
+    const enum tb_status status = judge(p, k, came, fit);
     if (status == TB_OK && p->proves != NULL) prove(p, k, chunk);
     settle(p, k, status);
     return status;
@@ -92,14 +92,6 @@ void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_c
     look->chunk = k;
     look->came = *came;
     look->proof = (struct tb_blake3){{0}};
-    if (came->foreign && came->beside != NULL) {
-        if (!tb_chunk_proven(p->manifest, k, came->beside)) {
-            settle(p, k, TB_CHUNK_DIGEST);
-            look->done(look, TB_CHUNK_DIGEST);
-            return;
-        }
-        look->came.foreign = false; /* what the owner digests are these bytes */
-    }
     p->owner->look(p->owner->user, look);
 }
 
@@ -107,7 +99,10 @@ void tb_place_looked(struct tb_place_look *look, enum tb_status status, const st
 {
     struct tb_place *p = look->place;
     const bool believed = !look->came.foreign || tb_chunk_has_proof(p->manifest, look->chunk, &look->proof);
-    if (status == TB_OK) status = believed ? judge(p, look->chunk, &look->came, digest) : TB_CHUNK_DIGEST;
+    if (status == TB_OK) {
+        const bool fit = believed && tb_chunk_has_digest(p->manifest, look->chunk, digest);
+        status = judge(p, look->chunk, &look->came, fit);
+    }
     settle(p, look->chunk, status);
     look->done(look, status);
 }

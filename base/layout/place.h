@@ -3,7 +3,7 @@
  * Promise P1: a chunk is held only if its bytes here are the bytes that the publisher sealed. A
  * chunk has one writer at a time: tb_place_claim gives one caller the right to write it.
  * tb_place_take digests the chunk. Then it sets the held bit, or the chunk is absent again. Nothing
- * writes a held chunk. A chunk of one who might forge it is compared with its proof too.
+ * writes a held chunk. A chunk of one who might forge it is compared with its proof instead.
  *
  * An arena region, a worker's staging and a rank's shadow are places. Links, hops and the
  * publisher's pass write them and serve from them.
@@ -100,8 +100,7 @@ void tb_place_unclaim(struct tb_place *p, uint32_t k);
 TB_MUST_USE enum tb_status tb_place_take(struct tb_place *p, uint32_t k, const struct tb_place_came *came);
 /* The owner looks at such a chunk: it is far, or encoded. */
 bool tb_place_owner_looks(const struct tb_place *p, uint32_t k, const struct tb_place_came *came);
-/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. Foreign
- * bytes that stand `beside` are compared with their proof here, so the owner need not. */
+/* tb_place_take of such a chunk. The answer comes by look->done, which the caller has set. */
 void tb_place_take_later(struct tb_place *p, uint32_t k, const struct tb_place_came *came,
                          struct tb_place_look *look);
 /* The owner's answer. TB_OK: `digest` is that of the chunk. Any other status: it could not look. */

@@ -43,6 +43,7 @@
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_grant.h"
+#include "gateway/daemon/sessions/session_proofs.h"
 #include "gateway/daemon/sessions/session_seal.h"
 #include "gateway/daemon/sessions/sessions.h"
 #include "gateway/daemon/shutdown.h"
@@ -205,7 +206,7 @@ static void tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     TB_ASSERT(!d->opening && !d->turning);
     const tb_time_ns now = tb_clock_now();
-    const bool busy = tb_copies_tick(d);
+    const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
     tb_copies_sweep(d, now);
     tb_grants_tick(d, now);
     tb_anchors_tick(d, now);
@@ -235,7 +236,7 @@ static void tick(uv_timer_t *timer)
     catalog_tick(d, now);
     tb_daemon_turn(d);
     if (d->slow_at == now) tb_daemon_check(d);
-    const uint64_t next = busy ? TICK_BUSY_MS : TICK_IDLE_MS;
+    const uint64_t next = moves || proves ? TICK_BUSY_MS : TICK_IDLE_MS;
     if (!d->draining && next != d->tick_ms) {
         d->tick_ms = next;
         uv_timer_start(&d->tick, tick, next, next);

@@ -27,7 +27,7 @@ bool tb_cuda_load_add(const struct tb_gpu_memory *m, struct tb_cuda_load *load,
 uint64_t tb_cuda_forms_bytes(const struct tb_cuda_deltas *b); /* of those that are not kept yet */
 TB_MUST_USE enum tb_status tb_cuda_deltas_begin(struct tb_gpu_memory *m, uint32_t lane,
                                                 struct tb_cuda_deltas *b);
-/* Behind the lane's work: fills in `patched` and `digest`. */
+/* Behind the lane's work: fills in `patched`, `digest` and `proof`. */
 void tb_cuda_deltas_end(const struct tb_gpu_memory *m, uint32_t lane, struct tb_cuda_deltas *b);
 
 #endif

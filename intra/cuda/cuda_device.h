@@ -18,7 +18,14 @@
 
 #define TB_CUDA_DEVICES_MAX 64
 
-enum tb_cuda_kernel { TB_CUDA_DIGEST, TB_CUDA_ENCODE, TB_CUDA_PATCH, TB_CUDA_MOVE, TB_CUDA_KERNELS };
+enum tb_cuda_kernel {
+    TB_CUDA_DIGEST,
+    TB_CUDA_ENCODE,
+    TB_CUDA_PATCH,
+    TB_CUDA_MOVE,
+    TB_CUDA_BLAKE3,
+    TB_CUDA_KERNELS
+};
 
 /* How the device orders a NIC's writes before its own reads of the same memory. */
 enum tb_cuda_nic_writes {

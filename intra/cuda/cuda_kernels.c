@@ -5,7 +5,8 @@
 #include "base/assert.h"
 #include "base/log.h"
 
-static const char *const names[TB_CUDA_KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move"};
+static const char *const names[TB_CUDA_KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move",
+                                                   "tb_blake3"};
 
 static const void *replaced_image;
 

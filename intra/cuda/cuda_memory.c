@@ -612,6 +612,21 @@ enum tb_status tb_cuda_run_kernel(struct tb_gpu_memory *m, uint32_t lane, enum t
     return tb_cuda_launch(m->gpu, m->device, m->lanes[lane].stream, &l);
 }
 
+static enum tb_status run_proofs(struct tb_gpu_memory *m, uint32_t lane, uint32_t count)
+{
+    const struct tb_cuda_lane *l = &m->lanes[lane];
+    struct tb_cuda_slate *host = l->host, *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
+    const uint32_t jobs = l->proofs_listed;
+    if (jobs == 0) return TB_OK;
+    enum tb_status status = tb_cuda_copy(
+        m, lane,
+        (struct tb_gpu_move){slate->proof_jobs, host->proof_jobs, jobs * sizeof host->proof_jobs[0]});
+    if (status == TB_OK) status = tb_cuda_run_kernel(m, lane, TB_CUDA_BLAKE3, slate->proof_jobs, jobs);
+    if (status != TB_OK) return status;
+    return tb_cuda_copy(m, lane,
+                        (struct tb_gpu_move){host->proofs, slate->proofs, count * sizeof host->proofs[0]});
+}
+
 enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count)
 {
     TB_ASSERT(m->in_job && lane < TB_CUDA_LANES);
@@ -624,7 +639,25 @@ enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t c
     if (status == TB_OK)
         status = tb_cuda_copy(
             m, lane, (struct tb_gpu_move){host->digests, slate->digests, count * sizeof host->digests[0]});
-    return status;
+    return status == TB_OK ? run_proofs(m, lane, count) : status;
+}
+
+void tb_cuda_prove(struct tb_gpu_memory *m, uint32_t lane, uint32_t i)
+{
+    struct tb_cuda_lane *l = &m->lanes[lane];
+    struct tb_cuda_slate *slate = (struct tb_cuda_slate *)(uintptr_t)l->slate;
+    const struct tb_digest_job *job = &l->host->jobs[i];
+    TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && l->proofs_listed < TB_CUDA_BATCH_CHUNKS);
+    if (job->count == 0) return; /* in `small` */
+    l->host->proof_jobs[l->proofs_listed++] =
+        (struct tb_blake3_job){.bytes = job->bytes, .count = job->count, .digest = slate->proofs[i].bytes};
+}
+
+struct tb_blake3 tb_cuda_proof(const struct tb_gpu_memory *m, uint32_t lane, uint32_t i, uint64_t bytes)
+{
+    const struct tb_cuda_slate *host = m->lanes[lane].host;
+    TB_ASSERT(i < TB_CUDA_BATCH_CHUNKS && (host->jobs[i].count > 0 || bytes <= sizeof host->small[i]));
+    return host->jobs[i].count > 0 ? host->proofs[i] : tb_blake3_of(host->small[i], bytes);
 }
 
 static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_turns *turns, void *run,
@@ -632,6 +665,7 @@ static enum tb_status begin_batch(struct tb_gpu_memory *m, const struct tb_cuda_
 {
     TB_ASSERT(b->count > 0 && b->count <= TB_CUDA_MOVES_MAX);
     m->lanes[lane].moves_listed = m->lanes[lane].moves_run = 0; /* what was on the lane is done */
+    m->lanes[lane].proofs_listed = 0;
     const enum tb_status status = turns->begin(run, b, lane);
     return status == TB_OK ? tb_cuda_mark(m, lane) : status;
 }

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/layout/chunk_cut.h"
+#include "base/proof/blake3.h"
 #include "intra/cuda/cuda_kernels.h"
 #include "intra/cuda_part_deltas.h"
 
@@ -42,6 +43,8 @@ struct tb_cuda_slate {
     struct tb_move_job moves[TB_CUDA_MOVES_MAX];
     struct tb_digest_job jobs[TB_CUDA_BATCH_CHUNKS];
     struct tb_digest digests[TB_CUDA_BATCH_CHUNKS];
+    struct tb_blake3_job proof_jobs[TB_CUDA_BATCH_CHUNKS]; /* of foreign chunks alone */
+    struct tb_blake3 proofs[TB_CUDA_BATCH_CHUNKS];         /* of the chunk with that number in the batch */
     struct tb_patch_job patches[TB_CUDA_BATCH_CHUNKS];
     struct tb_encode_job encodes[TB_CUDA_BATCH_CHUNKS];
     uint8_t small[TB_CUDA_BATCH_CHUNKS][TB_CUDA_CHUNK_ALIGN]; /* chunks that are too short for the kernel */
@@ -55,6 +58,7 @@ struct tb_cuda_lane {
     CUdeviceptr slate;  /* the same struct on the device; `small` is not used */
     struct tb_cuda_slate *host;
     uint32_t moves_listed, moves_run; /* of the batch's */
+    uint32_t proofs_listed;           /* likewise */
     /* For patches, from the first one on; all or none. */
     CUdeviceptr forms;   /* of one batch, each on a border of TB_CUDA_CHUNK_ALIGN */
     CUdeviceptr bases;   /* likewise, of chunks that are encoded */
@@ -116,8 +120,13 @@ TB_MUST_USE enum tb_status tb_cuda_copy(struct tb_gpu_memory *m, uint32_t lane, 
 TB_MUST_USE enum tb_status tb_cuda_copy_rows(struct tb_gpu_memory *m, uint32_t lane,
                                              const struct tb_gpu_rows *rows);
 /* The first jobs of the lane's slate in host memory: their digests are there once
- * the lane is waited for. */
+ * the lane is waited for, and the proofs that were asked for. */
 TB_MUST_USE enum tb_status tb_cuda_digest(struct tb_gpu_memory *m, uint32_t lane, uint32_t count);
+/* In a batch, before tb_cuda_digest: the chunk of job i is foreign, so it is proven too. A chunk
+ * that is too short for the digest's kernel is proven by the host. */
+void tb_cuda_prove(struct tb_gpu_memory *m, uint32_t lane, uint32_t i);
+/* Behind the lane's work: the proof of such a chunk. */
+struct tb_blake3 tb_cuda_proof(const struct tb_gpu_memory *m, uint32_t lane, uint32_t i, uint64_t bytes);
 /* From now on wait waits for what is on the lane. */
 TB_MUST_USE enum tb_status tb_cuda_mark(struct tb_gpu_memory *m, uint32_t lane);
 TB_MUST_USE enum tb_status tb_cuda_wait(struct tb_gpu_memory *m, uint32_t lane);

@@ -75,6 +75,7 @@ static enum tb_status upload(struct tb_gpu_memory *m, uint32_t lane, struct tb_c
                                                  .count = delta->bytes};
         host->jobs[i] = (struct tb_digest_job){
             .bytes = bytes, .count = is_small ? 0 : delta->bytes, .digest = slate->digests[i].bytes};
+        if (delta->foreign) tb_cuda_prove(m, lane, i);
         at += in_place ? 0 : tb_cuda_aligned(delta->bytes);
     }
     const enum tb_status status = tb_cuda_copy(m, lane, (struct tb_gpu_move){forms, l->host_forms, used});
@@ -134,6 +135,7 @@ void tb_cuda_deltas_end(const struct tb_gpu_memory *m, uint32_t lane, struct tb_
         delta->patched = host->patches[i].ok != 0;
         delta->digest =
             host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], delta->bytes);
+        if (delta->foreign) delta->proof = tb_cuda_proof(m, lane, i, delta->bytes);
     }
 }
 

@@ -120,6 +120,7 @@ static enum tb_status begin(struct tb_cuda_queue *q, struct batch b)
     q->under_way[lane] = b;
     q->busy++;
     q->m->lanes[lane].moves_listed = q->m->lanes[lane].moves_run = 0; /* what was on the lane is done */
+    q->m->lanes[lane].proofs_listed = 0;
     enum tb_status status = tb_cuda_make_visible(q->m);
     if (status == TB_OK) status = q->user.begin(q->user.user, b.first, b.count, lane);
     return status == TB_OK ? tb_cuda_mark(q->m, lane) : status;

@@ -121,6 +121,7 @@ static enum tb_status look(struct tb_gpu_stage *s, uint32_t lane, const struct t
     host->jobs[i] = (struct tb_digest_job){.bytes = is_off(landing) ? scratch : landing->at,
                                            .count = is_small ? 0 : bytes,
                                            .digest = slate->digests[i].bytes};
+    if (landing->foreign) tb_cuda_prove(s->m, lane, i);
     return status;
 }
 
@@ -148,6 +149,7 @@ static void end_batch(void *user, struct tb_gpu_ask *first, uint32_t count, uint
         struct tb_gpu_landing *landing = landing_of(a);
         landing->digest =
             host->jobs[i].count > 0 ? host->digests[i] : tb_digest_of(host->small[i], landing->bytes);
+        if (landing->foreign) landing->proof = tb_cuda_proof(s->m, lane, i, landing->bytes);
     }
     TB_ASSERT(i == count);
 }

@@ -62,6 +62,9 @@ struct tb_hop_options {
     /* gets all of them, on any thread of the fabric; WHOLE comes when there are no more. NULL:
      * nobody */
     tb_hop_encoded_fn encoded_chunks;
+    /* Its source is not believed about its bytes (base/layout/place.h): a chunk is asked for once
+     * its proof is known. */
+    bool foreign;
     struct tb_gpu *gpu;  /* of this process: what its source has on a GPU is read from there. NULL: none */
     uint32_t order_seed; /* where to begin among what the source holds (0: first chunk first) */
     /* source answers nothing for so long: LOST with TB_STREAM_IDLE; 0: three beats of
@@ -78,6 +81,8 @@ struct tb_hop_options {
  * TB_BAD_ARGUMENT at once; all else by the callback. */
 TB_MUST_USE enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options *options,
                                        struct tb_hop **hop_out);
+/* More proofs of its chunks are known now. Any thread; before its close. */
+void tb_hop_proofs_came(struct tb_hop *hop);
 /* Ends it; after return no callback comes and nothing is written any more. Not from
  * inside the callback. */
 void tb_hop_close(struct tb_hop *hop);

@@ -54,6 +54,13 @@ static uint32_t aim_bytes(const struct tb_hop_shard *shard, uint32_t k)
     return shard->place->manifest->chunks[k].bytes;
 }
 
+/* Of a word of the shard's chunks: those that can be judged when they come. */
+static uint64_t judged(const struct tb_hop_shard *shard, uint32_t w)
+{
+    return shard->foreign ? __atomic_load_n(&shard->place->manifest->proven[w], __ATOMIC_ACQUIRE)
+                          : UINT64_MAX;
+}
+
 /* First chunk of [from, end) of the shard that the source has and we lack, or `end`. Words at a
  * time: a shard may have two million chunks. */
 static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uint32_t end)
@@ -62,8 +69,8 @@ static uint32_t wanted_from(const struct tb_hop_shard *shard, uint32_t from, uin
         const uint32_t w = k / 64;
         const uint64_t ours = __atomic_load_n(&shard->place->held[w], __ATOMIC_ACQUIRE) |
                               __atomic_load_n(&shard->place->claimed[w], __ATOMIC_ACQUIRE);
-        const uint64_t wanted =
-            shard->seen[w] & ~ours & ~shard->bad[w] & ~shard->busy[w] & (UINT64_MAX << (k % 64));
+        const uint64_t wanted = shard->seen[w] & judged(shard, w) & ~ours & ~shard->bad[w] & ~shard->busy[w] &
+                                (UINT64_MAX << (k % 64));
         if (wanted == 0) {
             k = (w + 1) * 64;
             continue;
@@ -120,6 +127,8 @@ static bool take_encoded(struct tb_hop_state *s, uint32_t line, struct tb_hop_ai
     struct tb_place *place = s->shards[aim.shard_index].place;
     const bool wanted = tb_hop_shelf_fits(shelf) && !tb_place_held(place, aim.chunk);
     if (wanted && tb_bitmap_test(place->claimed, aim.chunk)) return false; /* somebody has it in hand */
+    if (wanted && (judged(&s->shards[aim.shard_index], aim.chunk / 64) >> aim.chunk % 64 & 1) == 0)
+        return false;
     const bool lands = wanted && tb_place_claim(place, aim.chunk);
     const bool passes = tb_hop_shelf_passes(shelf, line);
     if (!lands && !passes) {
@@ -243,6 +252,11 @@ bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim)
     if (tb_bitmap_set(shard->suspect, aim->chunk)) return false;
     (void)tb_bitmap_set(shard->bad, aim->chunk);
     return true;
+}
+
+void tb_hop_look_again(struct tb_hop_state *s)
+{
+    s->dry = false;
 }
 
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim)

@@ -4,7 +4,9 @@
  * Pure: no socket, clock, thread or heap. It knows the source's held bitmaps as last seen, our
  * places, what is in flight and what failed. A chunk is asked for only after the snapshot that
  * showed its bit (P1), only when nobody else fills it here (a claim), and at most twice from a
- * source whose bytes do not match: once again after the first failure, then never.
+ * source whose bytes do not match: once again after the first failure, then never. Of a foreign
+ * source, whose word about its bytes nobody takes, a chunk is asked for only once its proof is
+ * known: what lands can be judged.
  *
  * Bitmaps are read again every 0.2 to 20 ms, at the rhythm in which the source fills: after an
  * eighth of the time that a chunk took there of late, or after a share of the time since the last
@@ -47,12 +49,13 @@
 #define TB_HOP_CHUNKS_USUAL   32u   /* in flight: asked for, or come and not digested */
 #define TB_HOP_CHUNKS_MAX     256u  /* likewise, where the places' owner looks at chunks */
 
-/* One shard that the source has and we want. The first three are the owner's to fill before
+/* One shard that the source has and we want. The first four are the owner's to fill before
  * init. */
 struct tb_hop_shard {
     const struct tb_source_shard *source;
     struct tb_place *place;
     uint64_t *memory; /* tb_hop_shard_words of it */
+    bool foreign;     /* base/layout/place.h */
 
     uint64_t *seen;    /* the source's held bits */
     uint64_t *suspect; /* failed once here */
@@ -117,6 +120,8 @@ bool tb_hop_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 /* The delta from the shelf does not decode to the chunk. The chunk is asked for whole, and the
  * source is not blamed. Its claim has ended. */
 void tb_hop_encoded_failed(struct tb_hop_state *s, const struct tb_hop_aim *aim);
+/* More proofs are known: chunks that waited for theirs may be asked for. */
+void tb_hop_look_again(struct tb_hop_state *s);
 /* It was not read to the end; its claim has ended. */
 void tb_hop_dropped(struct tb_hop_state *s, const struct tb_hop_aim *aim);
 

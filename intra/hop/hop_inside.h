@@ -89,8 +89,9 @@ struct tb_hop {
     bool conclusion_posted;
     enum tb_status lost; /* why; TB_OK: not */
     bool stop;           /* atomic: jobs that have not begun need not */
-    struct tb_fabric_job start, close, conclusion;
-    bool closed; /* under the fabric's lock */
+    struct tb_fabric_job start, close, conclusion, look;
+    bool look_posted; /* atomic: `look` is in the queue */
+    bool closed;      /* under the fabric's lock */
 
     struct tb_hop_stats stats; /* under the fabric's lock */
 };

@@ -63,7 +63,7 @@ static struct tb_land land_of(const struct tb_hop_slot *slot, uint32_t thread)
 {
     const struct tb_hop *hop = slot->hop;
     const struct tb_place *const *bases = hop->base.places;
-    struct tb_land l = {.place = slot_place(slot), .chunk = slot->aim.chunk};
+    struct tb_land l = {.place = slot_place(slot), .chunk = slot->aim.chunk, .foreign = hop->options.foreign};
     if (slot->codec == 0 && slot->aim.encoded == NULL) {
         l.beside = slot->bounces ? slot->near : NULL;
         return l;

@@ -307,7 +307,8 @@ static enum tb_status match_places(struct tb_hop *hop)
         if (source == NULL) continue;
         if (tb_source_check(source, o->places[i].place->manifest) != TB_OK)
             hop->source_status = TB_PEER_GARBLED;
-        hop->shards[n] = (struct tb_hop_shard){.source = source, .place = o->places[i].place};
+        hop->shards[n] =
+            (struct tb_hop_shard){.source = source, .place = o->places[i].place, .foreign = o->foreign};
         hop->targets[n] = o->places[i].place;
         hop->sources[n++] = source;
         const uint32_t chunks = o->places[i].place->manifest->chunk_count;
@@ -346,6 +347,24 @@ static enum tb_status hop_build(struct tb_hop *hop, const struct tb_hop_options 
     return status;
 }
 
+/* ---- proofs ---- */
+
+static void look_run(struct tb_fabric_job *job)
+{
+    struct tb_hop *hop = (struct tb_hop *)((char *)job - offsetof(struct tb_hop, look));
+    __atomic_store_n(&hop->look_posted, false, __ATOMIC_RELEASE); /* what comes from here on is a new one */
+    if (!tb_hop_life_is_open(hop->life)) return;
+    tb_hop_look_again(&hop->state);
+    tb_hop_pump(hop);
+}
+
+/* The queue runs this before a close that is posted behind it. */
+void tb_hop_proofs_came(struct tb_hop *hop)
+{
+    if (!__atomic_exchange_n(&hop->look_posted, true, __ATOMIC_ACQ_REL))
+        tb_fabric_post(hop->fabric, &hop->look);
+}
+
 enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options *options,
                            struct tb_hop **hop_out)
 {
@@ -356,6 +375,7 @@ enum tb_status tb_hop_open(struct tb_fabric *fabric, const struct tb_hop_options
     if (hop == NULL) return TB_SITE_NOMEM;
     hop->fabric = fabric;
     hop->conclusion.run = conclude;
+    hop->look.run = look_run;
     hop->options = *options;
     hop->idle_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_MS * TB_HEARTBEAT_MISSED;
     hop->open_ms = options->idle_ms != 0 ? options->idle_ms : TB_HEARTBEAT_OPEN_MS;

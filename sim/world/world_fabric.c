@@ -209,7 +209,8 @@ enum tb_status tb_hop_open(struct tb_fabric *f, const struct tb_hop_options *opt
             if (h->options.source[s].shard != options->places[i].shard) continue;
             h->shards[count] = (struct tb_hop_shard){.source = &h->options.source[s],
                                                      .place = options->places[i].place,
-                                                     .memory = h->memory[count]};
+                                                     .memory = h->memory[count],
+                                                     .foreign = options->foreign};
             TB_ASSERT(tb_hop_shard_words(h->shards[count].place->manifest->chunk_count) <= 8);
             count++;
         }
@@ -251,6 +252,11 @@ void tb_hop_close_counted(struct tb_hop *h, struct tb_hop_stats *last_out)
     aims_drop(h);
     tb_free(h->source_memory);
     tb_free(h);
+}
+
+void tb_hop_proofs_came(struct tb_hop *h)
+{
+    tb_hop_look_again(&h->core);
 }
 
 void tb_hop_close(struct tb_hop *h)
@@ -433,7 +439,7 @@ static enum tb_status decode(struct tb_hop *h, const struct tb_hop_aim *aim,
                              const struct tb_codec_coded *coded)
 {
     struct tb_place *place = h->shards[aim->shard_index].place;
-    struct tb_land l = {.place = place, .chunk = aim->chunk, .encoded = coded};
+    struct tb_land l = {.place = place, .chunk = aim->chunk, .encoded = coded, .foreign = h->options.foreign};
     const enum tb_status status = tb_codec_new(&l.codec); /* the one of all */
     TB_ASSERT(status == TB_OK);
     if (coded->form.on_base)

@@ -290,6 +290,23 @@ static enum tb_status take_manifest(struct worker *k, struct tb_wire_frame *f)
     return status;
 }
 
+static enum tb_status take_proofs(struct worker *k, struct tb_wire_frame *f)
+{
+    struct tb_msg_proofs m;
+    if (tb_msg_proofs_decode(&f->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    struct staged *st = find(k, world_version_find(&m.uid));
+    if (st == NULL || m.shard >= st->key.shard_count || st->memory[m.shard] == NULL) return TB_OK;
+    struct tb_manifest *to = &st->manifest[m.shard];
+    for (uint32_t i = 0; i < m.proofs.count / TB_BLAKE3_BYTES; i++) {
+        struct tb_blake3 proof;
+        memcpy(proof.bytes, m.proofs.bytes + (size_t)i * TB_BLAKE3_BYTES, sizeof proof.bytes);
+        if (m.first + i >= to->chunk_count) return TB_PEER_GARBLED;
+        tb_manifest_set_proof(to, m.first + i, &proof);
+    }
+    if (st->hop != NULL) tb_hop_proofs_came(st->hop);
+    return TB_OK;
+}
+
 /* ---- reading ---- */
 
 static void hop_told(void *user, struct tb_hop *hop, const struct tb_hop_event *event)
@@ -348,6 +365,7 @@ static enum tb_status take_plan(struct worker *k, struct tb_wire_frame *f)
                                      .place_count = st->key.shard_count,
                                      .base = &base,
                                      .shelf = k->encoded ? &st->shelf : NULL,
+                                     .foreign = m.foreign,
                                      .order_seed = k->index * 3,
                                      .fn = hop_told,
                                      .user = st};
@@ -530,6 +548,8 @@ static enum tb_status frame(struct client *c, struct tb_wire_frame *f)
         return take_manifests(k, f);
     case TB_MSG_MANIFEST:
         return take_manifest(k, f);
+    case TB_MSG_PROOFS:
+        return take_proofs(k, f);
     case TB_MSG_PLAN:
         return take_plan(k, f);
     case TB_MSG_GRANT:

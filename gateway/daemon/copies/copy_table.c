@@ -48,6 +48,7 @@ void tb_copy_free(struct tb_copy *copy)
     *at = copy->next;
     copy->d->copies_used.used--;
     tb_shard_files_free(&copy->files);
+    tb_free(copy->proofs_told);
     tb_free(copy->source);
     tb_free(copy);
 }

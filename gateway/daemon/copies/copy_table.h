@@ -64,13 +64,21 @@ enum tb_copy_user {
     TB_COPY_USED_BY_ANCHOR = 2,  /* it is being written to a disk */
 };
 
+/* Which proofs of a version's chunks were told to the workers that stage it. */
+struct tb_proofs_told {
+    uint32_t left;       /* that were not */
+    uint64_t word_count; /* of the bits of all shards, one behind another */
+    uint64_t words[];    /* twice: those that were told; room for those that are told next */
+};
+
 struct tb_copy {
     struct tb_copy *next;
     struct tb_daemon *d;
     struct tb_version_key key;
-    struct tb_arena_region *region; /* NULL: no space yet (its manifests are on their way) */
-    uint64_t export_id;             /* 0: not exported */
-    uint8_t *source;                /* its descriptor, for PLAN */
+    struct tb_arena_region *region;     /* NULL: no space yet (its manifests are on their way) */
+    uint64_t export_id;                 /* 0: not exported */
+    struct tb_proofs_told *proofs_told; /* NULL: nobody has staged it */
+    uint8_t *source;                    /* its descriptor, for PLAN */
     uint32_t source_bytes;
     struct tb_shelf shelf; /* encoded chunks, for workers that hold shelf_base */
     void *shelf_memory;    /* NULL: it has none */

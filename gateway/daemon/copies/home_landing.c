@@ -7,6 +7,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
 #include "gateway/daemon/copies/copy_shelf.h"
@@ -229,6 +230,8 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
+                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS &&
+                                                tb_arena_region_proven(copy->region),
                                      .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};

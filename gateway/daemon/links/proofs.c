@@ -73,6 +73,12 @@ static bool is_to_be_proven(const struct tb_copy *copy)
     return said_of(d, &copy->key.uid) != NULL || home_signs(d, &copy->key.model);
 }
 
+bool tb_proofs_come(const struct tb_copy *copy)
+{
+    if (tb_proofs_are_made(copy->d, &copy->key.model) || is_to_be_proven(copy)) return true;
+    return copy->region != NULL && tb_arena_region_proven(copy->region);
+}
+
 bool tb_proofs_may_offer(struct tb_copy *copy)
 {
     if (home_is_here(copy->d, &copy->key.model) || !is_to_be_proven(copy)) return true;

@@ -17,6 +17,9 @@ bool tb_peer_of_home(const struct tb_daemon *d, uint32_t peer, const struct tb_n
 bool tb_proofs_foreign(void *user, uint32_t peer, const struct tb_version_key *key);
 /* False: a peer could not judge its chunks yet, as home has not signed it or proofs lack. */
 bool tb_proofs_may_offer(struct tb_copy *copy);
+/* Its proofs are known, made here, or signed by its home. False: nobody will ever say them, as of a
+ * version of an unsigned peer, and its workers believe each other. */
+bool tb_proofs_come(const struct tb_copy *copy);
 /* May its chunks be asked of that peer? */
 bool tb_proofs_may_land(const struct tb_copy *copy, uint32_t peer);
 

@@ -23,6 +23,7 @@
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_news.h"
+#include "gateway/daemon/sessions/session_proofs.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -271,6 +272,7 @@ enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire
     for (uint32_t i = 0; i < view.key.shard_count; i++) {
         manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
     }
+    tb_worker_proofs_begin(s, copy);
     return TB_OK; /* the catalog's PLAN comes with settle, behind the manifests */
 }
 

@@ -11,6 +11,7 @@
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
@@ -23,14 +24,17 @@ struct plan_source {
     const struct tb_fabric_endpoint *endpoint;
     uint64_t export_id;
     struct tb_span source;
+    bool foreign; /* another worker's copy: its reader compares proofs (P1) */
 };
 
 static bool source_at_gateway(struct tb_daemon *d, const struct tb_id *uid, struct plan_source *out)
 {
     const struct tb_copy *copy = tb_copy_find(d, uid);
     if (copy == NULL || copy->export_id == 0) return false;
-    *out =
-        (struct plan_source){d->gateway, &d->endpoint, copy->export_id, {copy->source, copy->source_bytes}};
+    *out = (struct plan_source){.name = d->gateway,
+                                .endpoint = &d->endpoint,
+                                .export_id = copy->export_id,
+                                .source = {copy->source, copy->source_bytes}};
     return true;
 }
 
@@ -44,13 +48,24 @@ static const struct tb_worker_export *export_of(struct tb_worker_session *s, con
     return e != NULL && e->export_id == export_id ? e : NULL;
 }
 
+/* Of a version that is not here no more proofs come, and its workers have those that did. */
+static bool may_be_judged(struct tb_daemon *d, const struct tb_id *uid)
+{
+    const struct tb_copy *copy = tb_copy_find(d, uid);
+    return copy == NULL || tb_proofs_come(copy);
+}
+
 static bool source_at_worker(struct tb_daemon *d, const struct tb_id *owner, const struct tb_id *uid,
                              uint64_t export_id, struct plan_source *out)
 {
     struct tb_worker_session *s = tb_worker_find(d, owner);
     const struct tb_worker_export *e = s != NULL ? export_of(s, uid, export_id) : NULL;
     if (e == NULL || s->wire == NULL) return false;
-    *out = (struct plan_source){s->name, &s->endpoint, e->export_id, {e->source, e->source_bytes}};
+    *out = (struct plan_source){.name = s->name,
+                                .endpoint = &s->endpoint,
+                                .export_id = e->export_id,
+                                .source = {e->source, e->source_bytes},
+                                .foreign = e->shard == TB_CATALOG_ALL_SHARDS && may_be_judged(d, uid)};
     return true;
 }
 
@@ -69,6 +84,7 @@ static void plan_tell(struct tb_worker_session *reader, const struct tb_id *uid,
     m.tls = source->endpoint->tls;
     m.print = source->endpoint->fingerprint;
     m.source = source->source;
+    m.foreign = source->foreign;
     reader->d->counters.plans++;
     tb_log(TB_LOG_INFO, "plan", "worker=%s source=%s plan=%llu", reader->name.text, source->name.text,
            (unsigned long long)plan);

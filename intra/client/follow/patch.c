@@ -248,15 +248,17 @@ static bool encode(struct tb_patch_shard *sh, struct tb_patch_tool *t, const str
     return encoded && keep(&sh->chunks[k], &coded);
 }
 
-static enum tb_status decode_by_cores(const struct tb_patch_shard *sh, struct tb_patch_tool *t, uint32_t k,
-                                      const struct tb_codec_coded *coded, struct tb_digest *digest_out)
+static enum tb_status decode_by_cores(const struct tb_patch_shard *sh, struct tb_patch_tool *t,
+                                      struct tb_place_look *look, struct tb_digest *digest_out)
 {
-    const struct tb_chunk *chunk = &sh->manifest->chunks[k];
+    const struct tb_chunk *chunk = &sh->manifest->chunks[look->chunk];
     const struct tb_codec_output out = {t->made, chunk->bytes,
                                         tb_spread_gather(&sh->spread, chunk, t->gathered)};
-    const enum tb_status status = tb_codec_decode(t->codec, coded, &out);
-    if (status == TB_OK) *digest_out = tb_chunk_digest(sh->manifest, k, out.bytes);
-    return status;
+    const enum tb_status status = tb_codec_decode(t->codec, look->came.encoded, &out);
+    if (status != TB_OK) return status;
+    *digest_out = tb_chunk_digest(sh->manifest, look->chunk, out.bytes);
+    if (look->came.foreign) look->proof = tb_chunk_proof(sh->manifest, look->chunk, out.bytes);
+    return TB_OK;
 }
 
 /* Under the target's lock for a moment. The tensors may have gone when they are looked at. */
@@ -269,14 +271,14 @@ static enum tb_patch_side side_now(const struct tb_patch_shard *sh, const struct
 }
 
 /* The delta is decoded on the buffers' bytes, of which only the digest is kept. */
-static enum tb_status prove_by_cores(struct tb_patch_shard *sh, uint32_t k,
-                                     const struct tb_codec_coded *coded, struct tb_digest *digest_out)
+static enum tb_status prove_by_cores(struct tb_patch_shard *sh, struct tb_place_look *look,
+                                     struct tb_digest *digest_out)
 {
     struct tb_patch_tool *t = tool_take(sh->patch);
     enum tb_status status = TB_CHUNK_CODEC;
     if (t == NULL) return status;
     if (tb_patch_begin_look(sh->patch)) {
-        status = decode_by_cores(sh, t, k, coded, digest_out);
+        status = decode_by_cores(sh, t, look, digest_out);
         tb_patch_end_look(sh->patch);
     }
     tool_give(sh->patch, t);
@@ -300,7 +302,7 @@ static void look(void *user, struct tb_place_look *look)
         tb_patch_prove_by_device(sh, look);
         return;
     }
-    if (side == TB_PATCH_ON_HOST) status = prove_by_cores(sh, k, look->came.encoded, &digest);
+    if (side == TB_PATCH_ON_HOST) status = prove_by_cores(sh, look, &digest);
     tb_place_looked(look, status, &digest);
 }
 

@@ -136,6 +136,16 @@ static void end_proofs(void *user)
     tb_patch_end_look(patch);
 }
 
+/* The answer that place.h will give. Of a delta that it refuses nothing may be kept: the chunk
+ * comes whole, and its delta is made here. */
+static bool is_proven(const struct tb_patch_shard *sh, const struct tb_place_look *look,
+                      const struct tb_gpu_delta *delta)
+{
+    const bool foreign = look->came.foreign;
+    return tb_chunk_has_digest(sh->manifest, look->chunk, &delta->digest) &&
+           (!foreign || tb_chunk_has_proof(sh->manifest, look->chunk, &delta->proof));
+}
+
 /* On the GPU's thread. The chunk has the kept delta before place.h asks for it. */
 static void on_proven(struct tb_gpu_ask *asked, enum tb_status status)
 {
@@ -145,8 +155,8 @@ static void on_proven(struct tb_gpu_ask *asked, enum tb_status status)
     struct tb_place_look *look = mine->look;
     const struct tb_digest digest = delta->digest;
     const bool is_delta = status == TB_OK && delta->patched;
-    const uint32_t k = look->chunk;
-    if (is_delta && tb_chunk_has_digest(sh->manifest, k, &digest)) sh->chunks[k].kept = delta->kept;
+    look->proof = delta->proof; /* zero where nobody asked for it */
+    if (is_delta && is_proven(sh, look, delta)) sh->chunks[look->chunk].kept = delta->kept;
     tb_free(mine);
     tb_place_looked(look, is_delta ? TB_OK : TB_CHUNK_CODEC, &digest);
 }
@@ -167,7 +177,8 @@ static struct proof *new_proof(struct tb_patch_shard *sh, struct tb_place_look *
                                                .piece_count = count,
                                                .bytes = chunk->bytes,
                                                .form_bytes = (uint32_t)coded->count,
-                                               .form = coded->bytes}};
+                                               .form = coded->bytes,
+                                               .foreign = look->came.foreign}};
     return p;
 }
 

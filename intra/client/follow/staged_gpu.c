@@ -103,6 +103,7 @@ static void on_landed(struct tb_gpu_ask *asked, enum tb_status status)
     struct far_look *f = (struct far_look *)asked; /* its first member's first */
     struct tb_place_look *look = f->look;
     const struct tb_digest digest = f->landing.digest;
+    look->proof = f->landing.proof; /* zero where nobody asked for it */
     tb_free(f);
     tb_place_looked(look, status, &digest);
 }
@@ -119,6 +120,7 @@ static void look(void *user, struct tb_place_look *look)
     f->look = look;
     f->landing.asked.answer = on_landed;
     f->landing.from = look->came.beside;
+    f->landing.foreign = look->came.foreign;
     f->landing.at = tb_place_chunk(look->place, look->chunk, &f->landing.bytes);
     tb_gpu_stage_take(user, &f->landing);
 }

@@ -229,6 +229,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
                                      .base = &base,
                                      .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
                                      .feeds = st->export_id,
+                                     .foreign = m->foreign,
                                      .gpu = s->gpu,
                                      .order_seed = 0,
                                      .fn = hop_said,
@@ -297,6 +298,37 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_msg_plan *m
     if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
     if (keep_plan(st, m) != TB_OK || st->life != TB_STAGING_READING) return TB_OK;
     return follow_plan(s, st, st->kept_plan);
+}
+
+/* P1: no proof changes, so a gateway that says another one is not believed in anything. */
+static enum tb_status set_proofs(struct tb_manifest *manifest, uint32_t first, const struct tb_span *proofs)
+{
+    const uint32_t count = proofs->count / TB_BLAKE3_BYTES;
+    if (proofs->count == 0 || proofs->count % TB_BLAKE3_BYTES != 0) return TB_PEER_GARBLED;
+    if (first > manifest->chunk_count || count > manifest->chunk_count - first) return TB_PEER_GARBLED;
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_blake3 proof, known;
+        memcpy(proof.bytes, proofs->bytes + (size_t)i * TB_BLAKE3_BYTES, sizeof proof.bytes);
+        if (!tb_manifest_proof(manifest, first + i, &known))
+            tb_manifest_set_proof(manifest, first + i, &proof);
+        else if (!tb_blake3_equal(&proof, &known))
+            return TB_PEER_GARBLED;
+    }
+    return TB_OK;
+}
+
+/* Where the shard is not described, STAGE was asked again: all of it comes behind the answer. */
+enum tb_status tb_staging_proofs(struct tb_session *s, const struct tb_msg_proofs *m)
+{
+    TB_ASSERT_LOCKED(s);
+    struct tb_staging *st = tb_staging_find(s, &m->uid);
+    if (st == NULL || tb_staging_has_failed(st->life) || st->shards == NULL) return TB_OK;
+    if (m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
+    struct tb_staged_shard *sh = &st->shards[m->shard];
+    if (sh->manifest_memory.tables == NULL) return TB_OK;
+    const enum tb_status status = set_proofs(&sh->manifest, m->first, &m->proofs);
+    if (status == TB_OK && st->hop != NULL) tb_hop_proofs_came(st->hop);
+    return status;
 }
 
 /* ---- what happened meanwhile ---- */

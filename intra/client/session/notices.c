@@ -23,6 +23,13 @@ static enum tb_status on_manifest(struct tb_session *s, struct tb_reader *payloa
     return status == TB_OK ? tb_staging_manifest(s, &m) : status;
 }
 
+static enum tb_status on_proofs(struct tb_session *s, struct tb_reader *payload)
+{
+    struct tb_msg_proofs m;
+    const enum tb_status status = tb_msg_proofs_decode(payload, &m);
+    return status == TB_OK ? tb_staging_proofs(s, &m) : status;
+}
+
 static enum tb_status on_plan(struct tb_session *s, struct tb_reader *payload)
 {
     struct tb_msg_plan m;
@@ -124,6 +131,8 @@ enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
     switch (frame->type) {
     case TB_MSG_MANIFEST:
         return on_manifest(s, &frame->payload);
+    case TB_MSG_PROOFS:
+        return on_proofs(s, &frame->payload);
     case TB_MSG_PLAN:
         return on_plan(s, &frame->payload);
     case TB_MSG_GRANT:

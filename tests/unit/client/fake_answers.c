@@ -86,6 +86,7 @@ void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v
     snprintf(m.tcp.text, sizeof m.tcp.text, "%s", from->tcp);
     m.tls = from->tls;
     m.print = from->fingerprint;
+    m.foreign = chained || f->foreign;
     if (chained) {
         free(f->granting.source);
         f->granting.source = fake_copy_of(m.source.bytes, m.source.count); /* a later EXPORT names another */
@@ -104,6 +105,31 @@ static void on_granted(struct fake *f, const struct tb_msg_granted *m)
     FAKE_SEND(&f->sessions[f->granting.reader], TB_MSG_PLAN, 0, tb_msg_plan, &f->granting.plan,
               f->granting.plan.source.count);
     f->granting.plan.plan = 0;
+}
+
+void fake_know_proofs(struct fake_version *v)
+{
+    for (uint32_t i = 0; i < v->key.shard_count; i++) {
+        struct tb_manifest *sealed = &v->shards[i].manifest;
+        for (uint32_t k = 0; k < sealed->chunk_count; k++) {
+            const struct tb_chunk *c = &sealed->chunks[k];
+            const struct tb_blake3 proof = tb_blake3_of(v->shards[i].bytes + c->offset, c->bytes);
+            tb_manifest_set_proof(sealed, k, &proof);
+        }
+    }
+}
+
+void fake_send_proofs(struct fake_session *s, struct fake_version *v)
+{
+    fake_know_proofs(v);
+    for (uint32_t i = 0; i < v->key.shard_count; i++) {
+        const struct tb_manifest *sealed = &v->shards[i].manifest;
+        const struct tb_msg_proofs m = {
+            .uid = v->key.uid,
+            .shard = i,
+            .proofs = {(const uint8_t *)sealed->proofs, sealed->chunk_count * TB_BLAKE3_BYTES}};
+        if (sealed->chunk_count > 0) FAKE_SEND(s, TB_MSG_PROOFS, 0, tb_msg_proofs, &m, m.proofs.count);
+    }
 }
 
 static void on_stage(struct fake *f, uint32_t index, uint64_t request, const struct tb_msg_stage *m)
@@ -127,6 +153,7 @@ static void on_stage(struct fake *f, uint32_t index, uint64_t request, const str
             .digests = {(const uint8_t *)sh->manifest.digests, sh->manifest.chunk_count * TB_DIGEST_BYTES}};
         FAKE_SEND(s, TB_MSG_MANIFEST, 0, tb_msg_manifest, &manifest, sh->head_bytes + manifest.digests.count);
     }
+    if (!f->no_proofs) fake_send_proofs(s, v);
     if (!f->no_plan) fake_grant_and_plan(f, index, v);
 }
 

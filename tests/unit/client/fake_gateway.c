@@ -281,6 +281,18 @@ void fake_doubt(struct fake *f, uint32_t session, const struct tb_msg_doubt *m)
     fake_raw(f, session, TB_MSG_DOUBT, 0, bytes, (uint32_t)w.used);
 }
 
+static void proofs_job(struct fake *f, void *user)
+{
+    const struct telling *t = user;
+    fake_send_proofs(&f->sessions[t->session], fake_find_number(f, t->number));
+}
+
+void fake_proofs(struct fake *f, uint32_t session, uint64_t number)
+{
+    struct telling t = {.session = session, .number = number};
+    fake_run_job(f, proofs_job, &t);
+}
+
 static void plan_job(struct fake *f, void *user)
 {
     const struct telling *t = user;

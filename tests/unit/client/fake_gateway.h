@@ -108,6 +108,9 @@ struct fake {
     bool plans_again; /* HOP_LOST does, as with a catalog: a busy machine may hold a source up too long */
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool chain_stays; /* at the one that fake_chain_behind named, whatever is exported behind it */
+    bool foreign;     /* PLANs say of the gateway, too, that it is not believed about its bytes */
+    bool forges;      /* with `shelves`: the first delta of a step is to other bytes, of the right digest */
+    bool no_proofs;   /* none come with the manifests */
     bool garble_root; /* MANIFESTS with another root */
     bool bad_source;  /* PLAN with tables that do not fit */
     bool keep_hop;    /* the next fake_read stays a reader: */
@@ -166,6 +169,10 @@ void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request,
 void fake_doubt(struct fake *f, uint32_t session, const struct tb_msg_doubt *m);
 /* Answers the STAGE of a session again with a PLAN, from the gateway. */
 void fake_plan(struct fake *f, uint32_t session, uint64_t number);
+
+void fake_know_proofs(struct fake_version *v); /* of its bytes as they are */
+/* All proofs of that version, to the session of that index. */
+void fake_proofs(struct fake *f, uint32_t session, uint64_t number);
 
 /* Under `chain` it is read from this export of that session's. Under the lock. */
 void fake_chain_behind(struct fake_version *v, uint32_t session, uint64_t export_id,

@@ -34,6 +34,7 @@ void fake_wait_change(struct fake *f, time_t until);
 /* TB_PEER_GARBLED: it is nothing that a worker says. */
 enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_frame *frame);
 void fake_grant_and_plan(struct fake *f, uint32_t reader, struct fake_version *v);
+void fake_send_proofs(struct fake_session *s, struct fake_version *v);
 
 /* ---- fake_versions.c ---- */
 

@@ -11,6 +11,7 @@
 #include "intra/fabric/fabric_exports.h"
 #include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/source_descriptor.h"
+#include "tests/unit/forged_chunk.h"
 #include "unit/client/fake_inside.h"
 
 struct fake_version *fake_find(struct fake *f, const struct tb_id *uid)
@@ -190,15 +191,26 @@ void fake_let_go(struct fake *f)
     f->kept_hop = NULL;
 }
 
-static void shelve(struct tb_shelf *shelf, struct tb_codec *codec, const struct fake_shard *sh,
-                   const struct fake_shard *base, uint32_t first)
+/* The delta to it pays, and decodes to another chunk. */
+#define FORGED_BYTES 8192u
+static uint8_t *forged_of(const struct fake_shard *sh)
 {
+    uint8_t *bytes = fake_copy_of(sh->bytes, sh->manifest.chunks[0].bytes);
+    forge_chunk(bytes, FORGED_BYTES, 0x3f);
+    return bytes;
+}
+
+static void shelve(struct tb_shelf *shelf, struct tb_codec *codec, const struct fake_shard *sh,
+                   const struct fake_shard *base, uint32_t first, bool forges)
+{
+    uint8_t *forged = forges ? forged_of(sh) : NULL;
     const struct tb_manifest *m = &sh->manifest;
     const struct tb_codec_room room = {malloc(tb_codec_bound(TB_CODEC_SPARSE, TB_CHUNK_BYTES_MAX)),
                                        tb_codec_bound(TB_CODEC_SPARSE, TB_CHUNK_BYTES_MAX)};
     for (uint32_t k = 0; k < m->chunk_count; k++) {
         struct tb_codec_coded coded;
-        const struct tb_codec_input in = {.bytes = sh->bytes + m->chunks[k].offset,
+        const bool other = k == 0 && forged != NULL;
+        const struct tb_codec_input in = {.bytes = other ? forged : sh->bytes + m->chunks[k].offset,
                                           .count = m->chunks[k].bytes,
                                           .dtype = tb_layout_dtype_at(&m->layout, m->chunks[k].offset),
                                           .base = base->bytes + m->chunks[k].offset,
@@ -207,9 +219,10 @@ static void shelve(struct tb_shelf *shelf, struct tb_codec *codec, const struct 
         tb_shelf_put(shelf, first + k, coded.form.on_base ? &coded : NULL);
     }
     free(room.bytes);
+    free(forged);
 }
 
-static struct tb_export_buffer shelf_of(struct fake_version *v, const struct fake_version *base)
+static struct tb_export_buffer shelf_of(struct fake_version *v, const struct fake_version *base, bool forges)
 {
     uint32_t count = 0;
     uint64_t bytes = 0;
@@ -224,7 +237,7 @@ static struct tb_export_buffer shelf_of(struct fake_version *v, const struct fak
     tb_shelf_open(&shelf, &base->key.uid);
     CHECK_OK(tb_codec_new(&codec));
     for (uint32_t i = 0, first = 0; i < v->key.shard_count; first += v->shards[i++].manifest.chunk_count)
-        shelve(&shelf, codec, &v->shards[i], &base->shards[i], first);
+        shelve(&shelf, codec, &v->shards[i], &base->shards[i], first, forges && i == 0);
     tb_shelf_close(&shelf);
     tb_codec_free(codec);
     return (struct tb_export_buffer){
@@ -240,7 +253,7 @@ static void export_landed(struct fake *f, struct fake_version *v, const struct f
     v->export_id = ++f->next_export;
     const bool has_shelf = f->shelves && base != NULL;
     const struct tb_shelf_at at = {.buffer = v->key.shard_count};
-    if (has_shelf) buffers[v->key.shard_count] = shelf_of(v, base);
+    if (has_shelf) buffers[v->key.shard_count] = shelf_of(v, base, f->forges);
     const struct tb_export_options options = {.export_id = v->export_id,
                                               .buffers = buffers,
                                               .buffer_count = v->key.shard_count + has_shelf,

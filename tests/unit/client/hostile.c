@@ -2,7 +2,7 @@
  * the wire and comes back (P7, P10).
  *
  * Covers: intra/client/session/notices.c intra/client/session/connection.c
- * Covers: intra/client/follow/staging.c */
+ * Covers: intra/client/follow/staging.c intra/client/follow/staging_fill.c */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +37,8 @@ static void noise_of_every_type_drops_the_wire(void **state)
     subscriber_open(&w, 2, false);
     uint8_t noise[40];
     memset(noise, 0xee, sizeof noise);
-    const uint16_t types[] = {TB_MSG_MANIFEST,      TB_MSG_PLAN,  TB_MSG_GRANT, TB_MSG_GO,
-                              TB_MSG_VERSION_STATE, TB_MSG_HELLO, 999};
+    const uint16_t types[] = {TB_MSG_MANIFEST, TB_MSG_PLAN,          TB_MSG_GRANT, TB_MSG_GO,
+                              TB_MSG_PROOFS,   TB_MSG_VERSION_STATE, TB_MSG_HELLO, 999};
     for (uint32_t i = 0; i < sizeof types / sizeof types[0]; i++)
         expect_dropped(&w.f, types[i], 0, noise, sizeof noise);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000)); /* and it works as before */
@@ -125,6 +125,40 @@ static void manifests_out_of_bounds_drop_the_wire(void **state)
     subscriber_close(&w);
 }
 
+/* `count` bytes of proofs of shard 0, of which the first chunk has this one. */
+static void send_proofs(struct subscriber *w, struct tb_msg_proofs m, uint32_t count, uint8_t first)
+{
+    uint8_t proofs[3 * TB_BLAKE3_BYTES] = {first}, bytes[512];
+    struct tb_writer writer;
+    tb_writer_init(&writer, bytes, sizeof bytes);
+    m.proofs = (struct tb_span){proofs, count};
+    memcpy(m.uid.bytes, w->uid.bytes, 16);
+    tb_msg_proofs_encode(&m, &writer);
+    assert_true(!writer.full && count <= sizeof proofs);
+    expect_dropped(&w->f, TB_MSG_PROOFS, 0, bytes, (uint32_t)writer.used);
+}
+
+/* P1 P7: of shards and chunks that are not there, half a proof, none, and one that is another than
+ * before. */
+static void proofs_out_of_bounds_drop_the_wire(void **state)
+{
+    (void)state;
+    struct subscriber w;
+    subscriber_open(&w, 2, false);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    const uint32_t chunks = w.v->shards[0].manifest.chunk_count;
+    assert_in_range(chunks, 1, 2);
+    send_proofs(&w, (struct tb_msg_proofs){.shard = 2}, TB_BLAKE3_BYTES, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = chunks}, TB_BLAKE3_BYTES, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = UINT32_MAX}, TB_BLAKE3_BYTES, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = chunks - 1}, 2 * TB_BLAKE3_BYTES, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = 0}, TB_BLAKE3_BYTES - 1, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = 0}, 0, 1);
+    send_proofs(&w, (struct tb_msg_proofs){.first = 0}, TB_BLAKE3_BYTES, 1);
+    CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
+    subscriber_close(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +168,7 @@ int main(void)
         cmocka_unit_test(a_wrong_root_is_refused),
         cmocka_unit_test(a_source_that_does_not_fit_is_refused),
         cmocka_unit_test(manifests_out_of_bounds_drop_the_wire),
+        cmocka_unit_test(proofs_out_of_bounds_drop_the_wire),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

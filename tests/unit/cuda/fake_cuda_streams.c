@@ -209,8 +209,9 @@ static CUresult CUDAAPI e_cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesT
 
 /* ---- kernels: the same text, on cores ---- */
 
-#define KERNELS 4
-static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move"};
+#define KERNELS 5
+static const char *const kernel_names[KERNELS] = {"tb_digest", "tb_encode", "tb_patch", "tb_move",
+                                                  "tb_blake3"};
 
 static CUresult CUDAAPI e_cuModuleLoadData(CUmodule *module, const void *image)
 {
@@ -257,6 +258,20 @@ static void run_digests(void *arguments)
         struct tb_digest_job here = {fake_cuda_bytes_of(jobs[i].bytes, jobs[i].count), jobs[i].count,
                                      fake_cuda_bytes_of(jobs[i].digest, 16)};
         cores_digest(&here, 1, 1);
+    }
+    free(l);
+}
+
+static void run_proofs(void *arguments)
+{
+    struct launched *l = arguments;
+    const struct tb_blake3_job *jobs =
+        (const struct tb_blake3_job *)(const void *)fake_cuda_bytes_of(l->jobs, l->count * sizeof *jobs);
+    for (uint32_t i = 0; i < l->count; i++) {
+        MUST((uintptr_t)jobs[i].bytes % 16 == 0 && jobs[i].count > 0, "a chunk off its border, or none");
+        struct tb_blake3_job here = {fake_cuda_bytes_of(jobs[i].bytes, jobs[i].count), jobs[i].count,
+                                     fake_cuda_bytes_of(jobs[i].digest, 32)};
+        cores_blake3(&here, 1, 1);
     }
     free(l);
 }
@@ -312,7 +327,7 @@ static void run_moves(void *arguments)
 }
 
 static void (*const kernel_runs[KERNELS])(void *arguments) = {run_digests, run_encodes, run_patches,
-                                                              run_moves};
+                                                              run_moves, run_proofs};
 
 static int kernel_of(CUfunction f)
 {

@@ -152,6 +152,14 @@ static void check_form(const struct world *w, const struct step_of_chunk *s, con
     free(truth);
 }
 
+/* The device says the proof of a foreign chunk, and of no other. */
+static bool is_proven(const struct step_of_chunk *s, const struct tb_gpu_delta *delta)
+{
+    const struct tb_blake3 right =
+        delta->foreign ? tb_blake3_of(s->next, s->chunk->bytes) : (struct tb_blake3){{0}};
+    return tb_blake3_equal(&delta->proof, &right);
+}
+
 /* P1: the device encodes what the codec does, says what it comes to without a byte changed,
  * and then has it there. */
 static void a_device_encodes_proves_and_patches(void **state)
@@ -165,12 +173,15 @@ static void a_device_encodes_proves_and_patches(void **state)
         check_form(&w, &w.steps[i], &list[i]);
     assert_int_equal(list[w.count - 1].form_bytes, 0); /* it does not pay */
     struct tb_gpu_delta *steps = steps_of(&w, list);
+    for (uint32_t i = 0; i + 1 < w.count; i++)
+        steps[i].foreign = i % 3 != 1;
     CHECK_OK(gpu_prove(w.shard.memory, steps, w.count - 1));
     check_unchanged(&w);
     for (int written = 0; written < 2; written++) {
         for (uint32_t i = 0; i + 1 < w.count; i++) {
             const struct tb_digest truth = tb_digest_of(w.steps[i].next, w.steps[i].chunk->bytes);
             assert_true(steps[i].patched && tb_digest_equal(&steps[i].digest, &truth));
+            assert_true(is_proven(&w.steps[i], &steps[i]));
             assert_int_equal(device_holds(&w.steps[i], w.steps[i].next), written);
             steps[i].patched = false;
         }

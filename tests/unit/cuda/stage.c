@@ -121,6 +121,41 @@ static void what_lands_is_digested_where_it_stands(void **state)
     world_close(&w);
 }
 
+/* P1: of what comes from one who might forge it, the device also says the proof; whatever else is
+ * in its batch, and of any length. */
+static void what_is_foreign_is_proven_where_it_stands(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = {1, 240, 241, 1000, CHUNK, CHUNK + 4095};
+    struct world w;
+    world_open(&w, true);
+    for (size_t i = 0; i < 2 * sizeof lengths / sizeof lengths[0]; i++) {
+        const uint32_t bytes = lengths[i / 2];
+        const uint64_t offset = i % 2 == 0 ? 0 : 17;
+        struct tb_gpu_landing landing = {.at = tb_gpu_stage_base(w.stage) + offset,
+                                         .bytes = bytes,
+                                         .from = w.truth + offset,
+                                         .foreign = true};
+        const struct tb_blake3 none = {{0}}, right = tb_blake3_of(w.truth + offset, bytes);
+        const struct tb_digest digest = tb_digest_of(w.truth + offset, bytes);
+        CHECK_OK(gpu_land(w.stage, &landing));
+        assert_true(tb_blake3_equal(&landing.proof, &right));
+        assert_true(tb_digest_equal(&landing.digest, &digest));
+        landing.foreign = false;
+        landing.proof = none;
+        CHECK_OK(gpu_land(w.stage, &landing)); /* nobody asked for it */
+        assert_true(tb_blake3_equal(&landing.proof, &none));
+    }
+    fake_cuda_set_spoils(true);
+    struct tb_gpu_landing spoiled = {
+        .at = tb_gpu_stage_base(w.stage), .bytes = CHUNK, .from = w.truth, .foreign = true};
+    const struct tb_blake3 meant = tb_blake3_of(w.truth, CHUNK);
+    CHECK_OK(gpu_land(w.stage, &spoiled));
+    assert_false(tb_blake3_equal(&spoiled.proof, &meant)); /* of what stands there */
+    fake_cuda_set_spoils(false);
+    world_close(&w);
+}
+
 /* P1: where the device does not order a NIC's writes itself, what was digested before the flush is
  * what stood there before. A chunk off the kernel's border, and one that cores digest, are copied
  * first: behind the flush, too. */
@@ -312,6 +347,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_lands_is_digested_where_it_stands),
+        cmocka_unit_test(what_is_foreign_is_proven_where_it_stands),
         cmocka_unit_test(what_a_nic_wrote_is_flushed_before_it_is_digested),
         cmocka_unit_test(a_nic_is_given_the_stage_where_its_writes_are_seen),
         cmocka_unit_test(all_that_come_meanwhile_are_one_launch),

@@ -88,7 +88,14 @@ static void read_more(struct worker *w)
     if (got < 0) (void)uv_run(&w->home->d->loop, UV_RUN_ONCE); /* its tick ends the wait */
 }
 
-uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_out)
+static void note_plan(struct worker *w, uint32_t bytes)
+{
+    w->plans++;
+    w->plan_bytes = bytes < sizeof w->plan ? bytes : (uint32_t)sizeof w->plan;
+    memcpy(w->plan, w->in + TB_WIRE_HEADER_BYTES, w->plan_bytes);
+}
+
+static uint16_t next(struct worker *w, uint64_t request, bool notices, struct tb_reader *r_out)
 {
     static uint8_t payload[sizeof w->in];
     const tb_time_ns until = tb_time_add(tb_clock_now(), TB_SECONDS(60));
@@ -101,13 +108,23 @@ uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_o
             read_more(w);
             continue;
         }
-        w->plans += type == TB_MSG_PLAN;
+        if (type == TB_MSG_PLAN) note_plan(w, bytes - TB_WIRE_HEADER_BYTES);
         memcpy(payload, w->in + TB_WIRE_HEADER_BYTES, bytes - TB_WIRE_HEADER_BYTES);
         memmove(w->in, w->in + bytes, w->used -= bytes);
-        if (of != request) continue;
+        if (of != request && !(notices && of == 0)) continue;
         tb_reader_init(r_out, payload, bytes - TB_WIRE_HEADER_BYTES);
         return type;
     }
+}
+
+uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_out)
+{
+    return next(w, request, false, r_out);
+}
+
+uint16_t worker_notice(struct worker *w, uint64_t request, struct tb_reader *r_out)
+{
+    return next(w, request, true, r_out);
 }
 
 enum tb_status worker_reply(struct worker *w, uint64_t request)

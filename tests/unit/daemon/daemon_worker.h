@@ -10,7 +10,9 @@ struct worker {
     struct home *home;
     int fd;
     uint64_t requests;
-    uint32_t plans; /* PLAN frames that came */
+    uint32_t plans;     /* PLAN frames that came */
+    uint8_t plan[4096]; /* the payload of the last one */
+    uint32_t plan_bytes;
     uint32_t used;
     uint8_t in[1u << 20];
     struct tb_writer w;
@@ -29,6 +31,8 @@ void worker_send(struct worker *w);
 uint64_t worker_request(struct worker *w); /* a fresh number */
 /* The type of the frame that answers; its payload, borrowed until the next call. */
 uint16_t worker_answer(struct worker *w, uint64_t request, struct tb_reader *r_out);
+/* The next frame: the one that answers, or a notice before it. */
+uint16_t worker_notice(struct worker *w, uint64_t request, struct tb_reader *r_out);
 /* The status of a REPLY that answers. */
 enum tb_status worker_reply(struct worker *w, uint64_t request);
 /* Opens a run of the model "policy" under that key. */

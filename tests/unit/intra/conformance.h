@@ -23,6 +23,10 @@
     X(P6_a_dead_source_is_replaced)                                                                          \
     X(P4_two_hops_write_no_chunk_twice)                                                                      \
     X(P1_corrupted_bytes_are_never_held)                                                                     \
+    X(P1_forged_bytes_have_no_proof)                                                                         \
+    X(P1_forged_encoded_bytes_have_no_proof)                                                                 \
+    X(P1_forged_far_bytes_have_no_proof)                                                                     \
+    X(P1_foreign_chunks_wait_for_their_proofs)                                                               \
     X(P1_revoked_memory_is_nobodys_fault)                                                                    \
     X(P6_a_drain_lets_readers_finish)                                                                        \
     X(P1_a_closed_hop_is_silent)                                                                             \

@@ -15,6 +15,7 @@ static void look(void *user, struct tb_place_look *look)
     if (from != NULL) memcpy(at, from, c->bytes);
     atomic_fetch_add(from != NULL ? &f->brought : &f->found, 1);
     const struct tb_digest digest = tb_digest_of(at, c->bytes);
+    if (look->came.foreign) look->proof = tb_blake3_of(at, c->bytes);
     tb_place_looked(look, TB_OK, &digest);
 }
 

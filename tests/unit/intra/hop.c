@@ -242,6 +242,39 @@ static void P1_a_chunk_that_fails_is_read_once_more(void **state)
     world_fini(&w);
 }
 
+static void know_proof(struct world *w, uint32_t k)
+{
+    const struct tb_chunk *c = &w->cargo.manifest.chunks[k];
+    const struct tb_blake3 proof = tb_blake3_of(w->cargo.bytes + c->offset, c->bytes);
+    tb_manifest_set_proof(&w->cargo.manifest, k, &proof);
+}
+
+/* P1: what could not be judged when it comes is not asked for; what can goes on at once. */
+static void P1_a_foreign_chunk_is_asked_for_once_its_proof_is_known(void **state)
+{
+    (void)state;
+    struct world w;
+    struct tb_hop_aim aim;
+    world_init(&w, 8, 0);
+    w.shard.foreign = true;
+    know_proof(&w, 6);
+    see(&w, 2, 5);
+    assert_false(tb_hop_next(&w.s, &aim)); /* the source has not shown the one that could be judged */
+    know_proof(&w, 3);
+    assert_false(tb_hop_next(&w.s, &aim));
+    tb_hop_look_again(&w.s);
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 3);
+    arrive(&w, &aim);
+    assert_false(tb_hop_next(&w.s, &aim));
+    know_proof(&w, 2);
+    tb_hop_round_done(&w.s, w.now); /* as well */
+    assert_true(tb_hop_next(&w.s, &aim));
+    assert_int_equal(aim.chunk, 2);
+    arrive(&w, &aim);
+    world_fini(&w);
+}
+
 /* The twin: a chunk that was cut off is no failure, and is asked for as often as it takes. */
 static void P6_a_chunk_that_was_dropped_is_asked_again(void **state)
 {
@@ -474,6 +507,7 @@ int main(void)
         cmocka_unit_test(P6_large_chunks_are_pipelined),
         cmocka_unit_test(P6_a_nic_does_not_wait_for_digests),
         cmocka_unit_test(P1_a_chunk_that_fails_is_read_once_more),
+        cmocka_unit_test(P1_a_foreign_chunk_is_asked_for_once_its_proof_is_known),
         cmocka_unit_test(P6_a_chunk_that_was_dropped_is_asked_again),
         cmocka_unit_test(what_a_source_lost_is_asked_no_more),
         cmocka_unit_test(P7_bits_past_the_last_chunk_are_garbled),

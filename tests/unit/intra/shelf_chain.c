@@ -12,6 +12,7 @@
 #include "intra/hop/hop_shelf.h"
 #include "intra/transport/transport_words.h"
 #include "island.h"
+#include "tests/unit/forged_chunk.h"
 
 static const struct way tcp = {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .clear = true};
 static const struct tb_id v1 = {.bytes = {1}};
@@ -28,6 +29,7 @@ struct host {
     struct tb_hop *hop;
     tb_hop_encoded_fn encoded_chunks;        /* of the hop */
     uint32_t encoded_chunks_came, none_came; /* atomic */
+    bool foreign;                            /* its source is not believed about its bytes */
     bool hurries;                            /* the hop's patience is a hop's own; else a slow machine's */
 };
 
@@ -90,6 +92,7 @@ static void host_read(struct host *h, struct host *from, const struct tb_hop_bas
                                      .shelf = h->encoded_chunks == NULL ? &h->shelf : NULL,
                                      .encoded_chunks = h->encoded_chunks,
                                      .feeds = EXPORT_ID,
+                                     .foreign = h->foreign,
                                      .transport = TB_TRANSPORT_TCP,
                                      .shelf_ms = h->hurries ? 0 : 60000,
                                      .fn = host_event,
@@ -154,12 +157,13 @@ static void hold_all(struct host *h, uint32_t count)
         (void)tb_bitmap_set(h->hold.place.held, k);
 }
 
-static void shelve(struct scene *s, uint32_t k, bool damaged)
+/* `bytes` stand for those of chunk k. */
+static void shelve_bytes(struct scene *s, uint32_t k, const uint8_t *bytes, bool damaged)
 {
     struct tb_codec *codec = NULL;
     const struct tb_manifest *m = &s->cargo.manifest;
     const struct tb_chunk *c = &m->chunks[k];
-    const struct tb_codec_input in = {.bytes = s->cargo.bytes + c->offset,
+    const struct tb_codec_input in = {.bytes = bytes,
                                       .count = c->bytes,
                                       .dtype = tb_layout_dtype_at(&m->layout, c->offset),
                                       .base = s->base.bytes + c->offset,
@@ -175,6 +179,48 @@ static void shelve(struct scene *s, uint32_t k, bool damaged)
     tb_shelf_put(&s->source.shelf, k, coded.form.on_base ? &coded : NULL);
     free(room);
     tb_codec_free(codec);
+}
+
+static void shelve(struct scene *s, uint32_t k, bool damaged)
+{
+    shelve_bytes(s, k, s->cargo.bytes + s->cargo.manifest.chunks[k].offset, damaged);
+}
+
+/* A delta that decodes to other bytes of the right digest. The reader believes the source in
+ * nothing, so the chunk comes whole. Deltas of chunks whose proof is not known wait for it. */
+static void P1_a_forged_delta_has_no_proof(void **state)
+{
+    (void)state;
+    struct scene s;
+    scene_open(&s);
+    struct tb_manifest *m = &s.cargo.manifest;
+    tb_shelf_open(&s.source.shelf, &v1);
+    for (uint32_t k = 1; k < s.count; k++)
+        shelve(&s, k, false);
+    uint8_t *forged = malloc(m->chunks[0].bytes);
+    memcpy(forged, s.cargo.bytes, m->chunks[0].bytes);
+    forge_chunk(forged, m->chunks[0].bytes, s.cargo.bytes[0] ^ 1);
+    memcpy(s.base.bytes, forged, m->chunks[0].bytes); /* so that a delta to it pays */
+    s.base.bytes[8]++;
+    shelve_bytes(&s, 0, forged, false);
+    tb_shelf_close(&s.source.shelf);
+    hold_all(&s.source, s.count);
+    for (uint32_t k = 0; k + 1 < s.count; k++) {
+        const struct tb_blake3 proof = tb_blake3_of(s.cargo.bytes + m->chunks[k].offset, m->chunks[k].bytes);
+        tb_manifest_set_proof(m, k, &proof);
+    }
+    const struct tb_hop_base base = {.uid = v1, .places = s.bases};
+    s.last.foreign = true;
+    host_read(&s.last, &s.source, &base);
+    wait_until(tb_place_held_count(&s.last.hold.place) == s.count - 1);
+    const struct tb_chunk *c = &m->chunks[s.count - 1];
+    const struct tb_blake3 last = tb_blake3_of(s.cargo.bytes + c->offset, c->bytes);
+    tb_manifest_set_proof(m, s.count - 1, &last);
+    tb_hop_proofs_came(s.last.hop);
+    (void)host_ends(&s.last, &s.cargo);
+    assert_int_equal(told(&s.last.tale).encoded_chunks_bad, 1);
+    free(forged);
+    scene_close(&s);
 }
 
 /* One encoded chunk is damaged and one chunk has none: those two come whole, all others as encoded
@@ -398,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(P1_encoded_chunks_pass_a_reader_without_the_base),
+        cmocka_unit_test(P1_a_forged_delta_has_no_proof),
         cmocka_unit_test(P6_a_delta_is_a_thirtieth_for_each_of_eight),
         cmocka_unit_test(a_base_of_another_cut_is_not_read),
         cmocka_unit_test(nonsense_on_a_shelf_costs_the_shelf_alone),
