@@ -14,7 +14,7 @@
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
  *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
- *      CHUNK_BAD has encoded chunk; DOUBT and DOUBTED are new */
+ *      CHUNK_BAD has encoded chunk, MANIFESTS and SUBSCRIBE have said; DOUBT and DOUBTED are new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -179,7 +179,8 @@ TB_MESSAGE(tb_msg_unpublish, TB_MSG_UNPUBLISH_FIELDS)
     F(name, model) F(name, group) F(u32, member_index) F(u32, member_count) \
     F(id, active) /* after a reconnection: the active uid, or zero */ \
     F(u64, active_run_order) \
-    F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */
+    F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */ \
+    F(span, said) /* STATEMENT of home for the active version, as MANIFESTS brought it */
 TB_MESSAGE(tb_msg_subscribe, TB_MSG_SUBSCRIBE_FIELDS)
 
 #define TB_MSG_UNSUBSCRIBE_FIELDS(F) F(u32, subscription)
@@ -198,7 +199,9 @@ TB_MESSAGE(tb_msg_cancel, TB_MSG_CANCEL_FIELDS)
 #define TB_MSG_STAGE_FIELDS(F) F(u32, subscription) F(id, uid)
 TB_MESSAGE(tb_msg_stage, TB_MSG_STAGE_FIELDS)
 
-#define TB_MSG_MANIFESTS_FIELDS(F) F(key, key) F(u32, shard_count)
+#define TB_MSG_MANIFESTS_FIELDS(F) \
+    F(key, key) F(u32, shard_count) \
+    F(span, said) /* STATEMENT of home for the version; empty: the gateway has none */
 TB_MESSAGE(tb_msg_manifests, TB_MSG_MANIFESTS_FIELDS)
 
 #define TB_MSG_MANIFEST_FIELDS(F) F(id, uid) F(u32, shard) F(span, head) F(span, digests)

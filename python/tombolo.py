@@ -129,7 +129,7 @@ class PublishInfo(_Sized):
 class _SubscribeOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
                 ("group", c_char_p), ("registration", c_void_p), ("update", c_uint32), ("second", c_void_p),
-                ("stage_on_gpu", c_uint32)]
+                ("stage_on_gpu", c_uint32), ("home_ca", c_char_p)]
 
 
 class _WaitOptions(_Sized):
@@ -587,13 +587,14 @@ class Session:
         _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))
 
     def subscribe(self, model, *, group=None, member=(0, 1), registration=None, update=COPY, second=None,
-                  stage_on_gpu=False):
+                  stage_on_gpu=False, home_ca=None):
         """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere.
         stage_on_gpu: for COPY, versions are staged in the memory of the GPU that the registration's
-        tensors stand on."""
+        tensors stand on. home_ca: a file with the CA of the model's home; a version counts with
+        its home's signature alone then, and no gateway is believed."""
         options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
                                     registration=registration._handle if registration else None, update=update,
-                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu))
+                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu), home_ca=_text(home_ca))
         handle = c_void_p()
         _check(_lib.tb_subscribe(self._handle, byref(options), byref(handle)))
         return Subscription(self, handle, (registration, second))

@@ -495,6 +495,22 @@ enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **t
     return status;
 }
 
+enum tb_status tb_tls_new_trust(const char *ca_path, struct tb_tls **tls_out, char error_out[256])
+{
+    error_out[0] = '\0';
+    struct tb_tls *tls = NULL;
+    enum tb_status status = context_new(&tls);
+    if (status == TB_OK) status = ca_load(tls, ca_path, NULL, error_out);
+    ERR_clear_error();
+    if (status == TB_OK) {
+        *tls_out = tls;
+        return TB_OK;
+    }
+    if (error_out[0] == '\0') (void)say(error_out, "no memory for a TLS context");
+    tb_tls_free(tls);
+    return status;
+}
+
 /* Trust by print. */
 
 static bool ephemeral_name(X509 *cert)

@@ -57,6 +57,8 @@ static const struct tb_cli_option subscribe_options[] = {
     {"keep", TB_CLI_COUNT, "N", "with --follow: only the newest N versions stay in DIR; default: all"},
     {"on-version", TB_CLI_TEXT, "CMD", "with --follow: run by /bin/sh for each version; see above"},
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
+    {"home-ca", TB_CLI_FILE, "FILE",
+     "the CA of the model's home: only versions that it signed are taken, and no gateway is believed"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
     END,

@@ -157,7 +157,7 @@ def subscribed(to, context, name):
         connection.send(frame(SESSION_HELLO, session_hello(name=name), request=1))
         if connection.answer() != WELCOME:
             return None
-        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("group") + struct.pack("<II", 0, 1) + bytes(32), request=2))
+        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("group") + struct.pack("<II", 0, 1) + bytes(36), request=2))
         expect("SUBSCRIBE is answered", connection.answer(), REPLY)
         return struct.unpack_from("<i", connection.answered)[0]
 

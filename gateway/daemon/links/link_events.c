@@ -210,7 +210,10 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
                    enum tb_links_version_state state, enum tb_status *why)
 {
     const bool withdrawn = tb_withdrawal_believed(d, peer, key);
+    const bool ended = *why == TB_VERSION_BROKEN || *why == TB_VERSION_LOST;
     if (state == TB_LINKS_GONE && *why == TB_VERSION_WITHDRAWN && !withdrawn) *why = TB_SUPERSEDED;
+    /* P2 P3: a relay speaks of its own copy: it is a source no more, and the version stays. */
+    if (state == TB_LINKS_GONE && ended && !tb_end_believed(d, peer, &key->model)) *why = TB_SUPERSEDED;
     if (state != TB_LINKS_WITHDRAWN) return version_counts(d, peer, key, state);
     if (!withdrawn) unsigned_log(d, peer, key);
     return withdrawn;

@@ -73,7 +73,10 @@ static bool make_room(struct tb_statement_table *t, const struct tb_statement *w
             count++;
             if (oldest == NULL || is_older(&s->what, &oldest->what)) oldest = s;
         }
-    if (count < TB_STORE_SIGNED_MAX) return true;
+    if (count < TB_STORE_SIGNED_MAX) {
+        if (count + 1 > t->most) t->most = count + 1;
+        return true;
+    }
     t->refused++;
     if (is_older(what, &oldest->what)) return false;
     end(t, place(t, oldest->what.kind, tb_statement_id(&oldest->what)));
@@ -98,7 +101,7 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
     struct tb_said **first = &t->buckets[bucket_of(tb_statement_id(what))];
     s->next = *first;
     *first = s;
-    if (++t->count > t->most) t->most = t->count;
+    t->count++;
     return s;
 }
 

@@ -20,7 +20,8 @@ struct tb_said {
 
 struct tb_statement_table {
     struct tb_said *buckets[TB_STATEMENT_BUCKETS];
-    uint32_t count, most;
+    uint32_t count;
+    uint32_t most;    /* of one kind and model, ever */
     uint64_t refused; /* older ones that gave way, of a kind and a model */
 };
 

@@ -101,6 +101,7 @@ void tb_statements_tick(struct tb_daemon *d)
     tb_said_age(&d->said, is_needed, d);
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         d->said_failed[i] = 0;
+    d->shown_failed = 0;
 }
 
 /* ---- what peers bring ---- */
@@ -153,6 +154,41 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
     return tb_statement_keep(d, what_out, &signer.identity, said->bytes, said->count) != NULL;
 }
 
+/* P10: the first of a second. */
+static void shown_refused(struct tb_daemon *d, const struct tb_name *worker, const char *why)
+{
+    d->counters.statements_refused++;
+    if (d->shown_failed++ != 0) return;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "statement.refused");
+    tb_log_str(&l, "worker", worker->text);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "ignored");
+    tb_log_end(&l);
+}
+
+bool tb_statement_shown(struct tb_daemon *d, const struct tb_name *worker, const struct tb_name *model,
+                        const struct tb_span *said)
+{
+    struct tb_statement what;
+    struct tb_signer signer;
+    char error[256];
+    if (d->tls == NULL || said->count == 0 || d->shown_failed >= FAILED_MAX) return false;
+    if (tb_signed_peek(said->bytes, said->count, &what) != TB_OK || what.kind != TB_STATEMENT_VERSION ||
+        !tb_name_equal(&what.model, model)) {
+        shown_refused(d, worker, "it is no statement about a version of that model");
+        return false;
+    }
+    const struct tb_said *known = tb_said_find(&d->said, what.kind, &what.uid);
+    if (known != NULL) return false;
+    if (check(d, said->bytes, said->count, &what, &signer, error) != TB_OK) {
+        shown_refused(d, worker, error);
+        return false;
+    }
+    d->counters.statements_taken++;
+    return tb_statement_keep(d, &what, &signer.identity, said->bytes, said->count) != NULL;
+}
+
 bool tb_statement_to_say(void *user, const struct tb_links_said *which, struct tb_span *said_out)
 {
     const struct tb_daemon *d = user;
@@ -190,6 +226,15 @@ bool tb_withdrawal_believed(const struct tb_daemon *d, uint32_t peer, const stru
     return may_be_unsigned(d, peer, &key->model) || is_signed(d, TB_STATEMENT_WITHDRAWN, key);
 }
 
+bool tb_end_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    struct tb_name site;
+    TB_ASSERT(peer < d->config->peer_count);
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    if (p->is_unsigned || tb_name_equal(&p->of, &d->config->site)) return true;
+    return home_site(d, model, &site) && tb_name_equal(&p->of, &site);
+}
+
 static void at_least(struct tb_catalog_known_run *most, const struct tb_said *s)
 {
     if (s == NULL || s->what.run_order < most->order) return;
@@ -199,16 +244,29 @@ static void at_least(struct tb_catalog_known_run *most, const struct tb_said *s)
     if (s->what.number > most->number) most->number = s->what.number;
 }
 
-bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
+static bool lower(const struct tb_daemon *d, struct tb_catalog_known_run *told)
 {
-    TB_ASSERT(peer < d->config->peer_count);
     struct tb_catalog_known_run most = {.model = told->model};
-    if (told->order == 0 || d->config->peers[peer].is_unsigned) return false;
+    if (told->order == 0) return false;
     at_least(&most, tb_said_newest(&d->said, TB_STATEMENT_RUN, &told->model));
     at_least(&most, tb_said_newest(&d->said, TB_STATEMENT_VERSION, &told->model));
     if (told->order < most.order || (told->order == most.order && told->number <= most.number)) return false;
     *told = most;
     return true;
+}
+
+bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
+{
+    TB_ASSERT(peer < d->config->peer_count);
+    return !d->config->peers[peer].is_unsigned && lower(d, told);
+}
+
+bool tb_run_lower_of_worker(const struct tb_daemon *d, struct tb_catalog_known_run *told)
+{
+    struct tb_name home;
+    if (d->tls == NULL || !tb_home_of(d, &told->model, &home)) return false;
+    const uint32_t peer = tb_peer_index(d, &home);
+    return (peer == UINT32_MAX || !d->config->peers[peer].is_unsigned) && lower(d, told);
 }
 
 bool tb_root_fits(struct tb_daemon *d, const struct tb_version_key *key,

@@ -109,8 +109,9 @@ struct fake {
     bool chain;       /* PLANs name the worker that exported last, when there is one */
     bool chain_stays; /* at the one that fake_chain_behind named, whatever is exported behind it */
     bool garble_root; /* MANIFESTS with another root */
-    bool bad_source;  /* PLAN with tables that do not fit */
-    bool keep_hop;    /* the next fake_read stays a reader: */
+    struct tb_span said; /* MANIFESTS has it; the test's own */
+    bool bad_source;     /* PLAN with tables that do not fit */
+    bool keep_hop;       /* the next fake_read stays a reader: */
     struct tb_hop *kept_hop;
     struct {
         uint32_t reader; /* a session */

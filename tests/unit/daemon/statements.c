@@ -233,6 +233,63 @@ static void a_withdrawal_is_homes_too(void **state)
     end(&f);
 }
 
+/* P3: a relay's word on the end of a version is of its own copy. Home's is of all. */
+static void a_relay_ends_no_version(void **state)
+{
+    struct follower f;
+    enum tb_catalog_state is = TB_VERSION_OPEN;
+    (void)state;
+    begin(&f);
+    static const enum tb_status ends[] = {TB_VERSION_LOST, TB_VERSION_BROKEN};
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tb_version_key key = version_of(1 + i);
+        const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
+        brings(&f, f.middle, &s);
+        says(&f, WEST, &key, TB_LINKS_READY, TB_OK);
+        says(&f, WEST, &key, TB_LINKS_GONE, ends[i]);
+        assert_true(knows(&f, &key, &is));
+        assert_true(is != TB_VERSION_ENDED_LOST && is != TB_VERSION_ENDED_BROKEN);
+        says(&f, WEST, &key, TB_LINKS_READY, TB_OK);
+        assert_true(knows(&f, &key, &is));
+        assert_int_equal(is, TB_VERSION_READY);
+    }
+    const struct tb_version_key key = version_of(2);
+    says(&f, MIDDLE, &key, TB_LINKS_GONE, TB_VERSION_BROKEN);
+    assert_true(knows(&f, &key, &is));
+    assert_int_equal(is, TB_VERSION_ENDED_BROKEN);
+    end(&f);
+}
+
+/* A worker's word on a run counts as far as home signed, and it may show the signature. */
+static void a_run_that_a_worker_claims_needs_its_signature(void **state)
+{
+    struct follower f;
+    (void)state;
+    begin(&f);
+    const struct tb_name worker = {"w0"};
+    const struct tb_version_key key = version_of(5);
+    const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
+    struct tb_catalog_known_run told = {key.model, 1, 5, {{0}}};
+    static uint8_t bytes[TB_SIGNED_BYTES_MAX];
+    struct tb_writer w;
+    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_int_equal(told.order, 0);
+    const struct tb_tls *const by[] = {f.west, f.middle};
+    for (uint32_t i = 0; i < 2; i++) {
+        tb_writer_init(&w, bytes, sizeof bytes);
+        CHECK_OK(tb_signed_write(by[i], &s, &w));
+        const struct tb_span said = {.bytes = bytes, .count = (uint32_t)w.used};
+        assert_int_equal(tb_statement_shown(f.home.d, &worker, &key.model, &said), i == 1);
+    }
+    told = (struct tb_catalog_known_run){key.model, 1, 5, {{0}}};
+    assert_false(tb_run_lower_of_worker(f.home.d, &told));
+    told.number = 6;
+    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_int_equal(told.number, 5);
+    assert_int_equal(f.home.d->counters.statements_refused, 1);
+    end(&f);
+}
+
 /* P4: home signs each version once; a second word of it is for other bytes, and is not taken. */
 static void the_first_word_of_a_version_stays(void **state)
 {
@@ -366,6 +423,8 @@ int main(void)
         cmocka_unit_test(no_wrong_signature_counts),
         cmocka_unit_test(a_statement_is_of_its_version_alone),
         cmocka_unit_test(a_withdrawal_is_homes_too),
+        cmocka_unit_test(a_relay_ends_no_version),
+        cmocka_unit_test(a_run_that_a_worker_claims_needs_its_signature),
         cmocka_unit_test(the_first_word_of_a_version_stays),
         cmocka_unit_test(other_manifests_than_home_signed_are_refused),
         cmocka_unit_test(an_unsigned_peer_is_believed_where_the_operator_says_so),

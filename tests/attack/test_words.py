@@ -1,0 +1,92 @@
+"""Words that need the signature of a model's home: a gateway that offers a worker what the home never signed, and a worker that claims runs (P1, P2).
+
+Covers: intra/client/follow/home_word.c gateway/daemon/sessions/home_runs.c
+"""
+
+import os
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from certificates import URI  # noqa: E402
+from claims import Session  # noqa: E402
+from forger import east_of  # noqa: E402
+from harness import Rollout, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
+from sayings import RUN, VERSION, Key, now_ms, sealed, statement  # noqa: E402
+
+
+def refused(lab, site, uid, path, name, home_ca, *words):
+    reader = Rollout(lab, site, name, path, home_ca=home_ca)
+    why = reader.worker.refused("peer_identity", "stage", uid=uid)["error"]
+    expect(f"{name} is told why ({why})", [w for w in words if w not in why], [])
+    reader.worker.ok("close")
+
+
+@scenario
+def a_worker_believes_no_gateway(lab):
+    """P1: the gateway of west calls itself the home of `policy`, and one of north signs nothing. A worker that demands the signature of east
+    takes neither; without the demand it takes both. East's own version counts, at east and at a follower, by file too."""
+    path, ca = made(lab, "1M", 1)[0], lab.pki_dir("east") / "ca.crt"
+    east, south = lab.site("east"), lab.site("south")
+    east.peers["south"], south.peers["east"] = None, f"{lab.address}:{east.port}"
+    south.subscribe.append(("policy", ["east"]))
+    south.listen = False
+    for site in (east, south):
+        site.models["policy"] = dict(home="east", read=[f"unix:{os.getuid()}", "tombolo://south/*"])
+    false = lab.site("west")
+    false.models["policy"] = dict(home="west")
+    for site in (east, south, false):
+        site.start()
+    forged = Trainer(lab, false, path, names=("f0", "f1")).publish(1)
+    reader = Rollout(lab, false, "believer", path)
+    reader.stage(forged)
+    refused(lab, false, forged, path, "doubter", ca, "the signer's certificate")
+    uid = Trainer(lab, east, path).publish(1)
+    south.wait_holds(uid)
+    for site in (east, south):
+        reader = Rollout(lab, site, f"reader-{site.name}", path, home_ca=ca)
+        reader.stage(uid)
+        reader.activate(uid)
+        reader.check(path)
+    refused(lab, south, uid, path, "another-ca", lab.pki_dir("west") / "ca.crt", "the signer's certificate")
+    for good, status in ((ca, 0), (lab.pki_dir("west") / "ca.crt", 1)):
+        done = south.cli("subscribe", "policy", "--into", lab.dir / f"into-{status}", "--home-ca", good, check=False)
+        expect(f"tombolo subscribe --home-ca {good.parent.name} ({done.stderr})", done.returncode != 0, status != 0)
+    print("2 versions that the home did not sign, 0 staged")
+
+
+@scenario
+def a_worker_claims_no_run_that_home_did_not_sign(lab):
+    """P2: a home that lost its store hears of a worker which run is the newest. What its own key did not sign counts for nothing; with its
+    signature the worker's word counts, and the log says what is wrong with each other."""
+    forger, east = east_of(lab)
+    east.models["policy"].update(publish=[f"unix:{os.getuid()}"], read=["tombolo://east/worker/*"])
+    east.new_home = False
+    east.start()
+    uid, order = os.urandom(16), 2**19
+    own = forger.east.folder / "gw.crt", forger.east.key
+    key = Key(7, order=order, uid=uid)
+    worker = forger.east.issue("rank", (URI, b"tombolo://east/worker/rank")), forger.east.key
+    west = forger.west.folder / "gw.crt", forger.west.key
+    lies = {"nothing": b"", "random bytes": os.urandom(300), "signed by a worker": said(key, *worker), "signed by another site": said(key, *west),
+            "a run": said(key, *own, kind=RUN), "another model": said(key.but(model="theirs"), *own),
+            "a date before the certificate": said(key, *own, wall_ms=now_ms() - 10**10)}
+    for i, lie in enumerate(lies.values()):
+        liar = Session(lab, forger, east, f"liar-{i}")
+        expect("it subscribes", liar.subscribe("policy", f"g{i}", 0, 1, uid, order, 7, lie), 0)
+    wait_for("each was refused", lambda: len(east.daemon.logged("run.told_refused", "worker=liar-", "number=7", "status=unsigned")) == len(lies))
+    expect("none was told", east.daemon.logged("home.told"), [])
+    expect("forged signatures were refused", east.counters()["statements_refused"] >= 5, True)
+    honest = Session(lab, forger, east, "w1")
+    expect("it subscribes", honest.subscribe("policy", "own", 0, 1, uid, order, 7, said(key, *own)), 0)
+    wait_for("home's own word counts", lambda: east.daemon.logged("home.told", "worker=1", f"run={order} number=7"))
+    print(f"{len(lies)} claims that home did not sign, 0 believed")
+
+
+def said(key, certificate, private, kind=VERSION, **how):
+    """A statement as a worker shows it: the payload of STATEMENT without its length."""
+    return sealed(statement(kind, key, **how), certificate, private)[4:]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
