@@ -13,8 +13,9 @@
 /* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
- *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
- *      CHUNK_BAD has encoded chunk, MANIFESTS and SUBSCRIBE have said; DOUBT and DOUBTED are new */
+ *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry, blobs and
+ *      said, CHUNK_BAD has encoded chunk, MANIFESTS and SUBSCRIBE have said; DOUBT and DOUBTED are
+ *      new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -164,7 +165,8 @@ TB_MESSAGE(tb_msg_version, TB_MSG_VERSION_FIELDS)
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \
     F(id, base)      /* its shelf gets deltas against that version; zero: it has none */       \
-    F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
+    F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */        \
+    F(span, said)    /* STATEMENT of a publisher for this shard; empty: it is not signed */
 TB_MESSAGE(tb_msg_seal, TB_MSG_SEAL_FIELDS)
 
 /* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of

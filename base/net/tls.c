@@ -150,7 +150,7 @@ enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identi
     const char *text = uris == 1 ? uri_text(only) : NULL;
     struct tb_identity identity;
     enum tb_status status = text == NULL ? TB_BAD_ARGUMENT : tb_identity_parse(text, &identity);
-    if (status == TB_OK && identity.kind != TB_IDENTITY_GATEWAY && identity.kind != TB_IDENTITY_WORKER)
+    if (status == TB_OK && identity.kind == TB_IDENTITY_UNIX)
         status = TB_BAD_ARGUMENT; /* "unix:0" is for the kernel to say, not for a certificate */
     if (status == TB_OK) *identity_out = identity;
     GENERAL_NAMES_free(names);

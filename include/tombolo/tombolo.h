@@ -86,12 +86,17 @@ struct tb_session_options {
      * the first version is sealed, and staging once tb_subscribe has returned. 1: each call makes
      * its memory when it needs it, which takes half a second a GiB, and longer for a GPU. */
     uint32_t no_prepare;
+    /* A publisher's certificate and key (PEM; `tombolo pki issue --publisher`). All that this
+     * session publishes is signed with it, as models.NAME.publishers may demand. Read once, when
+     * the session opens. NULL: nothing is signed. */
+    const char *sign_cert;
+    const char *sign_key;
 };
 
 /* Returns when the gateway has answered. TB_GATEWAY_AWAY: it did not within open_timeout_ms;
- * TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL: it will not have us; TB_SITE_CONFIG: ca, cert
- * or key; TB_SITE_IO: no default host name, or no door can be opened here. *session_out is
- * untouched on failure. */
+ * TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL: it will not have us; TB_SITE_CONFIG: ca,
+ * cert, key, sign_cert or sign_key; TB_SITE_IO: no default host name, or no door can be opened
+ * here. *session_out is untouched on failure. */
 TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options,
                                        struct tb_session **session_out);
 /* Ends everything of the session: readers are cut off (they go on elsewhere), registrations,

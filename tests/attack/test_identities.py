@@ -50,7 +50,7 @@ def first_answer(to, context, kind, payload, **header):
         return None
 
 
-OTHERS = ["tombolo://west/other", "tombolo://west/gw2", "tombolo://north/gw", "tombolo://south/gw", "tombolo://east/gw", "tombolo://west/worker/gw",
+OTHERS = ["tombolo://west/publisher/gw", "tombolo://west/other", "tombolo://west/gw2", "tombolo://north/gw", "tombolo://south/gw", "tombolo://east/gw", "tombolo://west/worker/gw",
           "tombolo://west/worker", "tombolo://west/worker/"]
 
 
@@ -168,7 +168,7 @@ def no_wrong_identity_opens_a_session(lab):
     forger, east = east_of(lab)
     east.start()
     to, table = (lab.address, east.worker_port), Table()
-    others = ["tombolo://west/worker/w0", "tombolo://north/worker/w0", "tombolo://east/gw", "tombolo://west/gw", "tombolo://east/worker",
+    others = ["tombolo://west/worker/w0", "tombolo://east/publisher/w0", "tombolo://north/worker/w0", "tombolo://east/gw", "tombolo://west/gw", "tombolo://east/worker",
               "tombolo://east/worker/", "tombolo://east/worker/a/b"]
     for what, (certificate, key) in forger.certificates(forger.east, "east", "worker/w0", others).items():
         context = tls(forger.east.folder / "ca.crt", certificate, key)

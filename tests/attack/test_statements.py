@@ -85,6 +85,7 @@ def other_certificates(relay):
     pairs = {
         "west's own": (west.folder / "gw.crt", west.key), "the CA of west, for north": (west.issue("as-north", name), west.key),
         "a CA that nobody trusts": (stranger.folder / "gw.crt", stranger.key), "its own key": (north.sign_itself("itself", "tombolo://north/gw"), north.key),
+        "a publisher of north": (north.issue("press", (URI, b"tombolo://north/publisher/gw")), north.key),
         "a worker of north": (north.issue("rank", (URI, b"tombolo://north/worker/rank-0")), north.key),
         "a gateway of another site by north's CA": (north.issue("of-west", (URI, b"tombolo://west/gw")), north.key),
         "two names": (north.issue("two", name, (URI, b"tombolo://west/gw")), north.key), "no name": (north.issue("none"), north.key),

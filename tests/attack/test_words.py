@@ -1,6 +1,7 @@
 """Words that need the signature of a model's home: a gateway that offers a worker what the home never signed, and a worker that claims runs (P1, P2).
 
 Covers: intra/client/follow/home_word.c gateway/daemon/sessions/home_runs.c
+Covers: gateway/daemon/links/publisher_words.c intra/client/publish/publisher_word.c
 """
 
 import os
@@ -11,7 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
 from claims import Session  # noqa: E402
 from forger import east_of  # noqa: E402
-from harness import Rollout, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
+from harness import Rollout, Trainer, expect, made, main, read_and_compare, scenario, up, wait_for  # noqa: E402
 from sayings import RUN, VERSION, Key, now_ms, sealed, statement  # noqa: E402
 
 
@@ -81,6 +82,48 @@ def a_worker_claims_no_run_that_home_did_not_sign(lab):
     expect("it subscribes", honest.subscribe("policy", "own", 0, 1, uid, order, 7, said(key, *own)), 0)
     wait_for("home's own word counts", lambda: east.daemon.logged("home.told", "worker=1", f"run={order} number=7"))
     print(f"{len(lies)} claims that home did not sign, 0 believed")
+
+
+@scenario
+def no_version_is_taken_without_its_publisher(lab):
+    """P1: home and a follower demand a publisher's signature. A seal without it, or by another publisher, is refused and told why. A home that
+    takes one all the same, as a gateway in wrong hands would, gets it into no follower."""
+    east, west, _ = lab.east_west(through_link=False, publishers=["tombolo://east/publisher/trainer"])
+    pki = lab.pki_dir("east")
+    for name in ("trainer", "other"):
+        lab.tombolo("pki", "issue", "--dir", pki, "--publisher", name)
+    path = made(lab, "1M", 1)[0]
+    up(east, west)
+
+    def signs(stem):
+        return {"sign_cert": str(pki / f"{stem}.crt"), "sign_key": str(pki / f"{stem}.key")}
+
+    def refused(names, words, **how):
+        trainer = Trainer(lab, east, path, names=names, **how)
+        why = trainer.ranks[0].refused("peer_denied", "publish", model="policy", run=trainer.runs[0]["run"], number=1, shard=0, shards=2)["error"]
+        expect(f"it is told why ({why})", words in why, True)
+        for rank in trainer.ranks:
+            rank.ok("close")
+    refused(("a0", "a1"), "models.policy.publishers")
+    refused(("b0", "b1"), "models.policy.publishers does not list tombolo://east/publisher/other", **signs("other"))
+    trainer = Trainer(lab, east, path, names=("c0", "c1"), **signs("trainer"))
+    uid = trainer.publish(2)
+    west.wait_holds(uid)
+    read_and_compare(lab, west, uid, path)
+    for stem, good in (("other", False), ("gw", False), ("trainer", True)):
+        signing = [f"--{option.replace('_', '-')}={name}" for option, name in signs(stem).items()]
+        done = east.cli("publish", "policy", path, "--version", "9", *signing, check=False)
+        expect(f"tombolo publish, signed by {stem} ({done.stderr})", done.returncode == 0, good)
+    del east.models["policy"]["publishers"]
+    east.restart()
+    for rank in trainer.ranks:
+        rank.ok("close")
+    east.wait_link("west")
+    forged = Trainer(lab, east, path, names=("d0", "d1")).publish(10)
+    east.wait_holds(forged)
+    wait_for("west takes it not", lambda: west.daemon.logged("version.unsigned", "peer=east", "number=10"))
+    expect("west has none of it", west.version(forged), None)
+    print("5 versions without the publisher's signature, 0 believed")
 
 
 def said(key, certificate, private, kind=VERSION, **how):

@@ -96,6 +96,8 @@ static int do_open(const json_t *in, json_t *out)
         .spot = (uint32_t)number_of(in, "spot", 0),
         .open_timeout_ms = (uint32_t)number_of(in, "timeout_ms", 10000),
         .protect = (uint32_t)number_of(in, "protect", 0),
+        .sign_cert = text_of(in, "sign_cert"),
+        .sign_key = text_of(in, "sign_key"),
     };
     return tb_session_open(&options, &session);
 }

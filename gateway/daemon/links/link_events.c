@@ -287,8 +287,9 @@ static void links_statement(void *user, uint32_t peer, const struct tb_span *sai
     struct tb_daemon *d = user;
     struct tb_statement what;
     if (!tb_statement_heard(d, peer, said, &what)) return;
-    if (what.kind == TB_STATEMENT_VERSION) version_signed(d, &what);
-    const bool offered = what.kind == TB_STATEMENT_VERSION && tb_copy_find(d, &what.uid) != NULL;
+    const bool of_version = what.kind == TB_STATEMENT_VERSION || what.kind == TB_STATEMENT_SHARD;
+    if (of_version) version_signed(d, &what);
+    const bool offered = of_version && tb_copy_find(d, &what.uid) != NULL;
     if (offered) tb_links_tell_statement(d->links, &what.model, said);
     tb_daemon_wake(d);
 }

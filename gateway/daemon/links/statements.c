@@ -10,8 +10,10 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/publisher_words.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/rights.h"
 #include "gateway/store/store_load.h"
 
 /* P7: a check takes some 0.3 ms; a peer has so many of them fail in a second before it is heard no
@@ -35,6 +37,12 @@ static enum tb_status check(const struct tb_daemon *d, const uint8_t *bytes, siz
     const enum tb_status status = tb_signed_check(d->tls, bytes, count, what_out, signer_out, error_out);
     if (status != TB_OK) return status;
     const struct tb_identity *by = &signer_out->identity;
+    if (what_out->kind == TB_STATEMENT_SHARD) {
+        if (tb_rights_publisher(d->config, &what_out->model, by)) return TB_OK;
+        snprintf(error_out, 256, "a publisher of models.%.64s.publishers has to sign it",
+                 what_out->model.text);
+        return TB_PEER_IDENTITY;
+    }
     if (by->kind == TB_IDENTITY_GATEWAY && home_site(d, &what_out->model, &site) &&
         tb_name_equal(&by->site, &site))
         return TB_OK;
@@ -91,7 +99,7 @@ static bool is_needed(void *user, const struct tb_said *said)
 {
     const struct tb_daemon *d = user;
     struct tb_catalog_version_view v;
-    if (said->what.kind != TB_STATEMENT_VERSION) return true;
+    if (said->what.kind != TB_STATEMENT_VERSION && said->what.kind != TB_STATEMENT_SHARD) return true;
     if (tb_catalog_version_get(d->catalog, &said->what.uid, &v)) return true;
     return tb_said_newest(&d->said, TB_STATEMENT_VERSION, &said->what.model) == said;
 }
@@ -140,7 +148,8 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
         return false;
     }
     if (!tb_home_of(d, &what_out->model, &home)) return false;
-    const struct tb_said *known = tb_said_find(&d->said, what_out->kind, tb_statement_id(what_out));
+    const struct tb_id id = tb_statement_id(what_out);
+    const struct tb_said *known = tb_said_find(&d->said, what_out->kind, &id);
     if (known != NULL && known->what.wall_ms >= what_out->wall_ms) return false;
     if (check(d, said->bytes, said->count, what_out, &signer, error) != TB_OK) {
         refused(d, peer, error);
@@ -218,6 +227,9 @@ static bool is_signed(const struct tb_daemon *d, enum tb_statement_kind kind,
 
 bool tb_version_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
+    struct tb_name home;
+    const bool ours = tb_home_of(d, &key->model, &home) && tb_name_equal(&home, &d->site);
+    if (!ours && !tb_publishers_said(d, key)) return false;
     return may_be_unsigned(d, peer, &key->model) || is_signed(d, TB_STATEMENT_VERSION, key);
 }
 
@@ -273,6 +285,7 @@ bool tb_root_fits(struct tb_daemon *d, const struct tb_version_key *key,
                   const struct tb_manifest *const *manifests)
 {
     const struct tb_said *s = tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid);
+    if (!tb_publishers_fit(d, key, manifests)) return false;
     if (s == NULL) return true;
     const size_t bytes = tb_proof_scratch_bytes(manifests, key->shard_count);
     void *scratch = tb_malloc(bytes);

@@ -117,7 +117,9 @@ void tb_home_word_judge_all(struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(st->session);
     for (struct tb_subscription *sub = st->session->subscriptions; sub != NULL; sub = sub->next) {
-        struct tb_staged_use *use = tb_use_find(sub, &st->uid);
+        struct tb_staged_use *use = sub->uses;
+        while (use != NULL && use->staging != st)
+            use = use->next;
         /* One that has not asked is judged with the answer to its own STAGE. */
         if (use != NULL && use->answer == TB_OK) tb_home_word_judge(sub, use);
     }

@@ -1,7 +1,8 @@
 /* statements.c - a follower takes versions, withdrawals and runs on the word of the model's home
  * alone, whoever brings it (P1, P2). East follows `policy`, whose home is middle; west relays it.
  *
- * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c */
+ * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c
+ * Covers: gateway/daemon/links/publisher_words.c */
 #include "gateway/daemon/links/statements.h"
 
 #include <stddef.h>
@@ -27,26 +28,33 @@ struct follower {
     struct tb_tls *middle, *west; /* as those gateways have them */
 };
 
-static void begin_with(struct follower *f, const char *of_west)
+static void begin_as(struct follower *f, const char *of_model, const char *of_west)
 {
-    char rest[1536];
+    char rest[1792];
     world_init(&f->world);
     world_issue(&f->world, "east", "gw", "tombolo://east/gw");
     world_issue(&f->world, "middle", "gw", "tombolo://middle/gw");
     world_issue(&f->world, "middle", "rank", "tombolo://middle/worker/rank-0");
+    world_issue(&f->world, "middle", "trainer", "tombolo://middle/publisher/trainer");
+    world_issue(&f->world, "middle", "other", "tombolo://middle/publisher/other");
     world_issue(&f->world, "west", "gw", "tombolo://west/gw");
     snprintf(
         rest, sizeof rest,
-        "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\", ca: %s}, "
+        "{policy: {home: middle%s}}\npeers: {middle: {address: \"127.0.0.1:9\", ca: %s}, "
         "west: {address: \"127.0.0.1:9\", ca: %s%s}}\nsubscribe: [{model: policy, from: [west, middle]}]\n"
         "tls: {ca: %s, cert: %s, key: %s}\n",
-        world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"), of_west,
+        of_model, world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"), of_west,
         world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
         world_path(&f->world, "east", "gw.key"));
     home_new_with(&f->home, rest, false);
     home_start(&f->home);
     f->middle = world_tls(&f->world, "middle", "gw", "middle");
     f->west = world_tls(&f->world, "west", "gw", "west");
+}
+
+static void begin_with(struct follower *f, const char *of_west)
+{
+    begin_as(f, "", of_west);
 }
 
 static void begin(struct follower *f)
@@ -260,6 +268,50 @@ static void a_relay_ends_no_version(void **state)
     end(&f);
 }
 
+static struct tb_statement shard_of(const struct tb_version_key *key, uint32_t shard)
+{
+    struct tb_statement s = tb_statement_of(TB_STATEMENT_SHARD, key);
+    s.root = tb_blake3_of("head", 4);
+    s.wall_ms = tb_clock_wall_ms();
+    s.shard = shard;
+    return s;
+}
+
+/* P1: home signed it, and a version counts once each of its shards has a publisher's signature. */
+static void a_version_needs_its_publishers(void **state)
+{
+    struct follower f;
+    (void)state;
+    begin_as(&f, ", publishers: [\"tombolo://middle/publisher/trainer\"]", "");
+    struct tb_tls *trainer = world_tls(&f.world, "middle", "trainer", "middle");
+    struct tb_tls *other = world_tls(&f.world, "middle", "other", "middle");
+    struct tb_version_key key = version_of(7);
+    key.shard_count = 2;
+    const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key), first = shard_of(&key, 0),
+                              second = shard_of(&key, 1);
+    struct tb_version_key of_another = key;
+    of_another.run_order++;
+    const struct tb_statement wrong = shard_of(&of_another, 1);
+    brings(&f, f.middle, &s);
+    brings(&f, trainer, &first);
+    brings(&f, other, &second);
+    brings(&f, f.middle, &second);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_false(knows(&f, &key, NULL));
+    brings(&f, trainer, &wrong);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_false(knows(&f, &key, NULL));
+    tb_said_free(&f.home.d->said);
+    brings(&f, f.middle, &s);
+    brings(&f, trainer, &first);
+    brings(&f, trainer, &second);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_true(knows(&f, &key, NULL));
+    tb_tls_free(trainer);
+    tb_tls_free(other);
+    end(&f);
+}
+
 /* A worker's word on a run counts as far as home signed, and it may show the signature. */
 static void a_run_that_a_worker_claims_needs_its_signature(void **state)
 {
@@ -424,6 +476,7 @@ int main(void)
         cmocka_unit_test(a_statement_is_of_its_version_alone),
         cmocka_unit_test(a_withdrawal_is_homes_too),
         cmocka_unit_test(a_relay_ends_no_version),
+        cmocka_unit_test(a_version_needs_its_publishers),
         cmocka_unit_test(a_run_that_a_worker_claims_needs_its_signature),
         cmocka_unit_test(the_first_word_of_a_version_stays),
         cmocka_unit_test(other_manifests_than_home_signed_are_refused),
