@@ -117,6 +117,7 @@ void tb_write_name(struct tb_writer *w, const struct tb_name *name)
 static const char scheme[] = "tombolo://";
 static const char unix_prefix[] = "unix:";
 static const char worker[] = "worker";
+static const char publisher[] = "publisher";
 
 /* Decimal without sign or leading zero, so that one identity has one spelling. */
 static bool uid_parse(const char *text, uint32_t *uid_out)
@@ -140,14 +141,17 @@ static enum tb_status uri_parse(const char *site, struct tb_identity *identity_o
     const char *second = slash + 1;
     const char *third = strchr(second, '/');
     if (third == NULL) {
-        if (strcmp(second, worker) == 0) return TB_BAD_ARGUMENT;
+        if (strcmp(second, worker) == 0 || strcmp(second, publisher) == 0) return TB_BAD_ARGUMENT;
         identity_out->kind = TB_IDENTITY_GATEWAY;
         return tb_name_set(&identity_out->name, second);
     }
-    if ((size_t)(third - second) != sizeof worker - 1 || memcmp(second, worker, sizeof worker - 1) != 0) {
+    const size_t bytes = (size_t)(third - second);
+    if (bytes == sizeof worker - 1 && memcmp(second, worker, bytes) == 0)
+        identity_out->kind = TB_IDENTITY_WORKER;
+    else if (bytes == sizeof publisher - 1 && memcmp(second, publisher, bytes) == 0)
+        identity_out->kind = TB_IDENTITY_PUBLISHER;
+    else
         return TB_BAD_ARGUMENT;
-    }
-    identity_out->kind = TB_IDENTITY_WORKER;
     return tb_name_set(&identity_out->name, third + 1);
 }
 
@@ -186,7 +190,8 @@ static void put_uid(char *to, uint32_t uid)
     put(to, at);
 }
 
-_Static_assert(sizeof scheme + TB_NAME_BYTES_MAX + 1 + sizeof worker + TB_NAME_BYTES_MAX <= TB_URI_BYTES_MAX,
+_Static_assert(sizeof scheme + TB_NAME_BYTES_MAX + 1 + sizeof publisher + TB_NAME_BYTES_MAX <=
+                   TB_URI_BYTES_MAX,
                "the longest identity fits");
 
 void tb_identity_format(const struct tb_identity *identity, char out[TB_URI_BYTES_MAX])
@@ -201,15 +206,16 @@ void tb_identity_format(const struct tb_identity *identity, char out[TB_URI_BYTE
         return;
     case TB_IDENTITY_GATEWAY:
     case TB_IDENTITY_WORKER:
+    case TB_IDENTITY_PUBLISHER:
         break;
     }
-    TB_ASSERT(identity->kind == TB_IDENTITY_GATEWAY || identity->kind == TB_IDENTITY_WORKER);
     TB_ASSERT(strnlen(identity->site.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
     TB_ASSERT(strnlen(identity->name.text, TB_NAME_BYTES_MAX + 1) <= TB_NAME_BYTES_MAX);
     at = put(at, scheme);
     at = put(at, identity->site.text);
     at = put(at, "/");
     if (identity->kind == TB_IDENTITY_WORKER) at = put(put(at, worker), "/");
+    if (identity->kind == TB_IDENTITY_PUBLISHER) at = put(put(at, publisher), "/");
     put(at, identity->name.text);
 }
 

@@ -42,13 +42,20 @@ void tb_write_name(struct tb_writer *w, const struct tb_name *name);
 /* The identity of a peer: the one URI in its certificate, or the credentials of a unix socket.
  *   tombolo://SITE/GATEWAY          a gateway
  *   tombolo://SITE/worker/NAME      a worker ("worker" is therefore no gateway's name)
+ *   tombolo://SITE/publisher/NAME   a key that signs versions, and opens no connection (likewise)
  *   unix:UID                        a process on the gateway's host */
-enum tb_identity_kind { TB_IDENTITY_NONE, TB_IDENTITY_GATEWAY, TB_IDENTITY_WORKER, TB_IDENTITY_UNIX };
+enum tb_identity_kind {
+    TB_IDENTITY_NONE,
+    TB_IDENTITY_GATEWAY,
+    TB_IDENTITY_WORKER,
+    TB_IDENTITY_UNIX,
+    TB_IDENTITY_PUBLISHER
+};
 
 struct tb_identity {
     enum tb_identity_kind kind;
-    struct tb_name site; /* GATEWAY, WORKER */
-    struct tb_name name; /* GATEWAY, WORKER */
+    struct tb_name site; /* all but UNIX */
+    struct tb_name name; /* likewise */
     uint32_t uid;        /* UNIX */
 };
 

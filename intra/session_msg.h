@@ -13,8 +13,9 @@
 /* Another number is refused, with TB_PEER_PROTOCOL. HELLO begins with it in every protocol, and
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
- *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry and blobs,
- *      CHUNK_BAD has encoded chunk, PLAN has foreign; DOUBT, DOUBTED and PROOFS are new */
+ *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry, blobs and
+ *      said, CHUNK_BAD has encoded chunk, PLAN has foreign, MANIFESTS and SUBSCRIBE have said; DOUBT,
+ *      DOUBTED and PROOFS are new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -166,7 +167,8 @@ TB_MESSAGE(tb_msg_version, TB_MSG_VERSION_FIELDS)
     F(span, digests) /* chunk_count x 16 */                                                    \
     F(span, source)  /* tb_source_encode of this one shard */                                  \
     F(id, base)      /* its shelf gets deltas against that version; zero: it has none */       \
-    F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */
+    F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */        \
+    F(span, said)    /* STATEMENT of a publisher for this shard; empty: it is not signed */
 TB_MESSAGE(tb_msg_seal, TB_MSG_SEAL_FIELDS)
 
 /* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of
@@ -181,7 +183,8 @@ TB_MESSAGE(tb_msg_unpublish, TB_MSG_UNPUBLISH_FIELDS)
     F(name, model) F(name, group) F(u32, member_index) F(u32, member_count) \
     F(id, active) /* after a reconnection: the active uid, or zero */ \
     F(u64, active_run_order) \
-    F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */
+    F(u64, active_number) /* a gateway that lost its memory cannot know how new it is */ \
+    F(span, said) /* STATEMENT of home for the active version, as MANIFESTS brought it */
 TB_MESSAGE(tb_msg_subscribe, TB_MSG_SUBSCRIBE_FIELDS)
 
 #define TB_MSG_UNSUBSCRIBE_FIELDS(F) F(u32, subscription)
@@ -200,7 +203,9 @@ TB_MESSAGE(tb_msg_cancel, TB_MSG_CANCEL_FIELDS)
 #define TB_MSG_STAGE_FIELDS(F) F(u32, subscription) F(id, uid)
 TB_MESSAGE(tb_msg_stage, TB_MSG_STAGE_FIELDS)
 
-#define TB_MSG_MANIFESTS_FIELDS(F) F(key, key) F(u32, shard_count)
+#define TB_MSG_MANIFESTS_FIELDS(F) \
+    F(key, key) F(u32, shard_count) \
+    F(span, said) /* STATEMENT of home for the version; empty: the gateway has none */
 TB_MESSAGE(tb_msg_manifests, TB_MSG_MANIFESTS_FIELDS)
 
 #define TB_MSG_MANIFEST_FIELDS(F) F(id, uid) F(u32, shard) F(span, head) F(span, digests)

@@ -92,7 +92,8 @@ class _SessionOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("threads", c_uint32), ("gateway", c_char_p), ("name", c_char_p), ("host", c_char_p),
                 ("rack", c_char_p), ("ca", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("fabric_address", c_char_p),
                 ("pace_bytes_per_s", c_uint64), ("spot", c_uint32), ("open_timeout_ms", c_uint32),
-                ("no_verbs", c_uint32), ("protect", c_uint32), ("no_prepare", c_uint32)]
+                ("no_verbs", c_uint32), ("protect", c_uint32), ("no_prepare", c_uint32),
+                ("sign_cert", c_char_p), ("sign_key", c_char_p)]
 
 
 class _TensorDesc(ctypes.Structure):
@@ -129,7 +130,7 @@ class PublishInfo(_Sized):
 class _SubscribeOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
                 ("group", c_char_p), ("registration", c_void_p), ("update", c_uint32), ("second", c_void_p),
-                ("stage_on_gpu", c_uint32)]
+                ("stage_on_gpu", c_uint32), ("home_ca", c_char_p)]
 
 
 class _WaitOptions(_Sized):
@@ -434,11 +435,12 @@ class Session:
 
     def __init__(self, gateway, *, name=None, host=None, rack=None, ca=None, cert=None, key=None, fabric_address=None, threads=0,
                  pace_bytes_per_s=0, spot=False, open_timeout_ms=0, no_verbs=False,
-                 protect=False, no_prepare=False):
+                 protect=False, no_prepare=False, sign_cert=None, sign_key=None):
         options = _SessionOptions(gateway=_text(gateway), name=_text(name), host=_text(host), rack=_text(rack), ca=_text(ca),
                                   cert=_text(cert), key=_text(key), fabric_address=_text(fabric_address), threads=threads,
                                   pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms,
-                                  no_verbs=int(no_verbs), protect=int(protect), no_prepare=int(no_prepare))
+                                  no_verbs=int(no_verbs), protect=int(protect), no_prepare=int(no_prepare),
+                                  sign_cert=_text(sign_cert), sign_key=_text(sign_key))
         self._handle = None
         self._views = []   # of its subscriptions
         self._buffers = [] # weak references
@@ -587,13 +589,14 @@ class Session:
         _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))
 
     def subscribe(self, model, *, group=None, member=(0, 1), registration=None, update=COPY, second=None,
-                  stage_on_gpu=False):
+                  stage_on_gpu=False, home_ca=None):
         """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere.
         stage_on_gpu: for COPY, versions are staged in the memory of the GPU that the registration's
-        tensors stand on."""
+        tensors stand on. home_ca: a file with the CA of the model's home; a version counts with
+        its home's signature alone then, and no gateway is believed."""
         options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
                                     registration=registration._handle if registration else None, update=update,
-                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu))
+                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu), home_ca=_text(home_ca))
         handle = c_void_p()
         _check(_lib.tb_subscribe(self._handle, byref(options), byref(handle)))
         return Subscription(self, handle, (registration, second))

@@ -238,7 +238,7 @@ static bool fill_leaf(X509 *cert, EVP_PKEY *key, const struct ca *ca, const stru
                       struct span span)
 {
     char uri[TB_URI_BYTES_MAX], names[TB_URI_BYTES_MAX + 8];
-    TB_ASSERT(identity->kind == TB_IDENTITY_GATEWAY || identity->kind == TB_IDENTITY_WORKER);
+    TB_ASSERT(identity->kind != TB_IDENTITY_NONE && identity->kind != TB_IDENTITY_UNIX);
     tb_identity_format(identity, uri);
     snprintf(names, sizeof names, "URI:%s", uri);
     return begin_cert(cert, key, identity->name.text, span) &&
@@ -348,8 +348,8 @@ enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct
     error_out[0] = '\0';
     if (!tb_name_valid(file_stem) || strcmp(file_stem, "ca") == 0)
         return say(TB_BAD_ARGUMENT, error_out, "the file name is a plain name and not \"ca\"");
-    if (identity->kind != TB_IDENTITY_GATEWAY && identity->kind != TB_IDENTITY_WORKER)
-        return say(TB_BAD_ARGUMENT, error_out, "certificates are for gateways and workers");
+    if (identity->kind == TB_IDENTITY_NONE || identity->kind == TB_IDENTITY_UNIX)
+        return say(TB_BAD_ARGUMENT, error_out, "certificates are for gateways, workers and publishers");
     if (valid_s <= 0 || valid_s > (int64_t)36500 * DAY_S || start_offset_s < -(int64_t)36500 * DAY_S ||
         start_offset_s > (int64_t)36500 * DAY_S)
         return say(TB_BAD_ARGUMENT, error_out, "the time of validity is out of range");
@@ -360,4 +360,18 @@ enum tb_status tb_pki_issue(const char *dir, const char *file_stem, const struct
     if (status == TB_OK) status = issue(dir, file_stem, identity, span, &ca, error_out);
     ca_free(&ca);
     return status;
+}
+
+enum tb_status tb_pki_site(const char *dir, struct tb_name *site_out, char error_out[256])
+{
+    error_out[0] = '\0';
+    if (begin_openssl(error_out) != TB_OK) return TB_SITE_NOMEM;
+    struct ca ca;
+    char text[TB_NAME_BYTES_MAX + 2] = "";
+    enum tb_status status = ca_read(dir, &ca, error_out);
+    if (status == TB_OK)
+        (void)X509_NAME_get_text_by_NID(X509_get_subject_name(ca.cert), NID_commonName, text, sizeof text);
+    ca_free(&ca);
+    if (status != TB_OK || tb_name_set(site_out, text) == TB_OK) return status;
+    return say(TB_BAD_FILE, error_out, "%.150s/ca.crt does not name its site", dir);
 }

@@ -12,9 +12,9 @@
 /* DIR/ca.crt and DIR/ca.key. TB_CONFLICT when one is there already (it is left alone); TB_SITE_IO.
  * `error_out` gets a sentence. */
 TB_MUST_USE enum tb_status tb_pki_init(const char *dir, const char *site, unsigned days, char error_out[256]);
-/* DIR/NAME.crt and DIR/NAME.key, signed by DIR/ca.key, for tombolo://SITE/GATEWAY or
- * tombolo://SITE/worker/NAME. start_offset_s and days may make a certificate that has expired
- * already: tests need one.
+/* DIR/NAME.crt and DIR/NAME.key, signed by DIR/ca.key, for tombolo://SITE/GATEWAY,
+ * tombolo://SITE/worker/NAME or tombolo://SITE/publisher/NAME. start_offset_s and days may make a
+ * certificate that has expired already: tests need one.
  *   TB_NOT_FOUND     there is no CA, or not its key
  *   TB_BAD_FILE      what is there is no certificate with its key
  *   TB_CONFLICT      one of the files is there already (it is left alone)
@@ -23,5 +23,7 @@ TB_MUST_USE enum tb_status tb_pki_init(const char *dir, const char *site, unsign
 TB_MUST_USE enum tb_status tb_pki_issue(const char *dir, const char *file_stem,
                                         const struct tb_identity *identity, int64_t start_offset_s,
                                         int64_t valid_s, char error_out[256]);
+/* The site whose CA stands there. Statuses as above. */
+TB_MUST_USE enum tb_status tb_pki_site(const char *dir, struct tb_name *site_out, char error_out[256]);
 
 #endif

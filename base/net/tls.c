@@ -150,7 +150,7 @@ enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identi
     const char *text = uris == 1 ? uri_text(only) : NULL;
     struct tb_identity identity;
     enum tb_status status = text == NULL ? TB_BAD_ARGUMENT : tb_identity_parse(text, &identity);
-    if (status == TB_OK && identity.kind != TB_IDENTITY_GATEWAY && identity.kind != TB_IDENTITY_WORKER)
+    if (status == TB_OK && identity.kind == TB_IDENTITY_UNIX)
         status = TB_BAD_ARGUMENT; /* "unix:0" is for the kernel to say, not for a certificate */
     if (status == TB_OK) *identity_out = identity;
     GENERAL_NAMES_free(names);
@@ -485,6 +485,22 @@ enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struct tb_tls **t
     struct tb_tls *tls = NULL;
     enum tb_status status = context_new(&tls);
     if (status == TB_OK) status = files_use(tls, files, error_out);
+    ERR_clear_error();
+    if (status == TB_OK) {
+        *tls_out = tls;
+        return TB_OK;
+    }
+    if (error_out[0] == '\0') (void)say(error_out, "no memory for a TLS context");
+    tb_tls_free(tls);
+    return status;
+}
+
+enum tb_status tb_tls_new_trust(const char *ca_path, struct tb_tls **tls_out, char error_out[256])
+{
+    error_out[0] = '\0';
+    struct tb_tls *tls = NULL;
+    enum tb_status status = context_new(&tls);
+    if (status == TB_OK) status = ca_load(tls, ca_path, NULL, error_out);
     ERR_clear_error();
     if (status == TB_OK) {
         *tls_out = tls;

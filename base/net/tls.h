@@ -34,6 +34,9 @@ TB_MUST_USE enum tb_status tb_tls_new_ca(const struct tb_tls_files *files, struc
  * restriction in itself, as X.509 name constraints.) */
 TB_MUST_USE enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site,
                                               const char *ca_path, char error_out[256]);
+/* Trust alone, for signatures (signed.h): it has no certificate, and opens no connection. */
+TB_MUST_USE enum tb_status tb_tls_new_trust(const char *ca_path, struct tb_tls **tls_out,
+                                            char error_out[256]);
 /* A fresh P-256 key and self-signed certificate in memory; peers are checked by
  * fingerprint only. */
 TB_MUST_USE enum tb_status tb_tls_new_ephemeral(struct tb_tls **tls_out);

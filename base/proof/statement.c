@@ -26,9 +26,11 @@ static bool fits_its_kind(const struct tb_statement *s)
     if (s->kind < TB_STATEMENT_RUN || s->kind >= TB_STATEMENT_KINDS) return false;
     const bool of_version = s->kind != TB_STATEMENT_RUN;
     if ((s->shard_count == 0) == of_version || s->shard_count > TB_STATEMENT_SHARDS_MAX) return false;
-    if (digest_is_zero(&s->digest) ? s->kind == TB_STATEMENT_VERSION : !of_version) return false;
+    const bool of_bytes = s->kind == TB_STATEMENT_VERSION || s->kind == TB_STATEMENT_SHARD;
+    if (digest_is_zero(&s->digest) ? of_bytes : !of_version) return false;
+    if (s->kind == TB_STATEMENT_SHARD ? s->shard >= s->shard_count : s->shard != 0) return false;
     return tb_id_is_zero(&s->uid) != of_version && (of_version || s->number == 0) &&
-           root_is_zero(&s->root) == (s->kind != TB_STATEMENT_VERSION);
+           root_is_zero(&s->root) != of_bytes;
 }
 
 static bool is_valid(const struct tb_statement *s)
@@ -52,6 +54,7 @@ void tb_statement_encode(const struct tb_statement *statement, struct tb_writer 
     tb_write_u64(w, statement->wall_ms);
     tb_write_u32(w, statement->shard_count);
     tb_write_bytes(w, statement->digest.bytes, sizeof statement->digest.bytes);
+    if (statement->kind == TB_STATEMENT_SHARD) tb_write_u32(w, statement->shard);
     TB_ASSERT(w->used - before <= TB_STATEMENT_BYTES_MAX);
 }
 
@@ -72,6 +75,7 @@ enum tb_status tb_statement_decode(const void *bytes, size_t count, struct tb_st
     s.wall_ms = tb_read_u64(&r);
     s.shard_count = tb_read_u32(&r);
     tb_read_bytes(&r, s.digest.bytes, sizeof s.digest.bytes);
+    if (s.kind == TB_STATEMENT_SHARD) s.shard = tb_read_u32(&r);
     if (!tb_reader_ended(&r) || !is_valid(&s)) return TB_PEER_GARBLED;
     *statement_out = s;
     return TB_OK;
@@ -82,5 +86,20 @@ bool tb_statement_equal(const struct tb_statement *a, const struct tb_statement 
     return a->kind == b->kind && tb_name_equal(&a->model, &b->model) && tb_id_equal(&a->uid, &b->uid) &&
            tb_id_equal(&a->run, &b->run) && a->run_order == b->run_order && a->number == b->number &&
            memcmp(a->root.bytes, b->root.bytes, sizeof a->root.bytes) == 0 && a->wall_ms == b->wall_ms &&
-           a->shard_count == b->shard_count && tb_digest_equal(&a->digest, &b->digest);
+           a->shard_count == b->shard_count && a->shard == b->shard &&
+           tb_digest_equal(&a->digest, &b->digest);
+}
+
+struct tb_id tb_statement_shard_id(const struct tb_id *uid, uint32_t shard)
+{
+    struct tb_id id = *uid;
+    for (uint32_t i = 0; i < 4; i++)
+        id.bytes[i] ^= (uint8_t)(shard >> 8 * i);
+    return id;
+}
+
+struct tb_id tb_statement_id(const struct tb_statement *what)
+{
+    if (what->kind == TB_STATEMENT_SHARD) return tb_statement_shard_id(&what->uid, what->shard);
+    return what->kind == TB_STATEMENT_RUN ? what->run : what->uid;
 }

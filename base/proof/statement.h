@@ -2,11 +2,12 @@
  * Pure.
  *
  * A site believes three things about a model only from its home: that a run was opened, that a
- * version has this root, and that a version was withdrawn. A relay can hold a statement back. It
- * cannot change it.
+ * version has this root, and that a version was withdrawn. A publisher signs each shard that it
+ * made. A relay can hold a statement back. It cannot change it.
  *
  * As bytes: "tombolo statement 1" with its NUL, u8 kind, model, uid, run, u64 run order,
- * u64 number, root, u64 milliseconds since 1970, u32 shards, digest. Numbers are little-endian. A
+ * u64 number, root, u64 milliseconds since 1970, u32 shards, digest; of a
+ * SHARD u32 which. Numbers are little-endian. A
  * model is a u16 length and as many bytes. A statement has one spelling: a field that its kind does
  * not use is zero. */
 #ifndef TB_BASE_PROOF_STATEMENT_H
@@ -26,6 +27,7 @@ enum tb_statement_kind {
     TB_STATEMENT_RUN = 1,
     TB_STATEMENT_VERSION,   /* this version is ready, and its bytes have this root */
     TB_STATEMENT_WITHDRAWN, /* this version must not be used any more. No root */
+    TB_STATEMENT_SHARD,     /* a publisher made this shard of the version; its root, and its digest */
     TB_STATEMENT_KINDS
 };
 
@@ -41,7 +43,12 @@ struct tb_statement {
      * digest. */
     uint32_t shard_count;
     struct tb_digest digest;
+    uint32_t shard; /* SHARD alone: which */
 };
+
+/* Of a run, of a version, or of one of its shards: one statement of a kind has it. */
+struct tb_id tb_statement_id(const struct tb_statement *what);
+struct tb_id tb_statement_shard_id(const struct tb_id *uid, uint32_t shard);
 
 /* Asserts that the statement is one that decode would take. */
 void tb_statement_encode(const struct tb_statement *statement, struct tb_writer *w);

@@ -46,9 +46,19 @@ struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint3
     return tb_blake3_end(&all);
 }
 
+struct tb_blake3 tb_proof_shard(const void *head, size_t bytes)
+{
+    static const char shard_magic[] = "tombolo shard 1";
+    struct tb_blake3_state all;
+    tb_blake3_begin(&all);
+    tb_blake3_update(&all, shard_magic, sizeof shard_magic);
+    tb_blake3_update(&all, head, bytes);
+    return tb_blake3_end(&all);
+}
+
 struct tb_statement tb_statement_of(enum tb_statement_kind kind, const struct tb_version_key *key)
 {
-    TB_ASSERT(kind == TB_STATEMENT_VERSION || kind == TB_STATEMENT_WITHDRAWN);
+    TB_ASSERT(kind != TB_STATEMENT_RUN);
     return (struct tb_statement){.kind = kind,
                                  .model = key->model,
                                  .uid = key->uid,
@@ -62,7 +72,8 @@ struct tb_statement tb_statement_of(enum tb_statement_kind kind, const struct tb
 bool tb_statement_fits(const struct tb_statement *s, const struct tb_version_key *key)
 {
     const bool no_digest =
-        s->kind == TB_STATEMENT_WITHDRAWN && tb_digest_equal(&s->digest, &(struct tb_digest){{0}});
+        s->kind == TB_STATEMENT_SHARD ||
+        (s->kind == TB_STATEMENT_WITHDRAWN && tb_digest_equal(&s->digest, &(struct tb_digest){{0}}));
     return s->kind != TB_STATEMENT_RUN && tb_name_equal(&s->model, &key->model) &&
            tb_id_equal(&s->uid, &key->uid) && tb_id_equal(&s->run, &key->run) &&
            s->run_order == key->run_order && s->number == key->number && s->shard_count == key->shard_count &&

@@ -40,6 +40,8 @@ static const struct tb_cli_option publish_options[] = {
      "start a run, with the key of --run or a made one, and shut out the run before"},
     {"shard", TB_CLI_TEXT, "I/N", "this process gives shard I (from 0) of N; needs --run"},
     {"codec", TB_CLI_TEXT, "NAME", "how chunks go to the gateway: raw (default) or zstd"},
+    {"sign-cert", TB_CLI_FILE, "FILE", "a publisher's certificate (tombolo pki issue --publisher)"},
+    {"sign-key", TB_CLI_FILE, "FILE", "its key: the version is signed, as models.NAME.publishers demands"},
     {"exclude", TB_CLI_TEXT, "GLOB", "leave out files of a folder whose name matches"},
     {"hold", TB_CLI_FLAG, NULL, "stay and serve after the version is kept, until interrupted"},
     {"control", TB_CLI_FILE, "PATH", "for progress alone: the gateway's control socket"},
@@ -57,6 +59,8 @@ static const struct tb_cli_option subscribe_options[] = {
     {"keep", TB_CLI_COUNT, "N", "with --follow: only the newest N versions stay in DIR; default: all"},
     {"on-version", TB_CLI_TEXT, "CMD", "with --follow: run by /bin/sh for each version; see above"},
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
+    {"home-ca", TB_CLI_FILE, "FILE",
+     "the CA of the model's home: only versions that it signed are taken, and no gateway is believed"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -101,6 +105,8 @@ static const struct tb_cli_option pki_init_options[] = {
 };
 
 static const struct tb_cli_option pki_issue_options[] = {
+    {"publisher", TB_CLI_TEXT, "NAME",
+     "for a publisher of this site, in place of IDENTITY: it signs versions"},
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key are and the new files go (needed)"},
     {"out", TB_CLI_TEXT, "STEM", "STEM.crt and STEM.key in DIR; default: the last part of the identity"},
     {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
@@ -230,10 +236,11 @@ static const struct tb_cli_command commands[] = {
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",
      "tombolo pki init --dir pki/east --site east", pki_init_options, 0, 0, tb_cli_pki_init},
-    {"pki issue", "IDENTITY", "make a key and a certificate for a gateway or a worker",
-     "IDENTITY is tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME, and the site must be the "
-     "authority's. Writes STEM.crt and STEM.key (mode 0600).",
-     "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
+    {"pki issue", "[IDENTITY]", "make a key and a certificate for a gateway, a worker or a publisher",
+     "IDENTITY is tombolo://SITE/GATEWAY, tombolo://SITE/worker/NAME or tombolo://SITE/publisher/NAME, and "
+     "the site must be the authority's. A publisher signs versions (tombolo publish --sign-key) and opens "
+     "no connection. Writes STEM.crt and STEM.key (mode 0600).",
+     "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 0, 1, tb_cli_pki_issue},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "
      "anything. Errors would end a start: wrong keys and values, certificates, the store's and the "

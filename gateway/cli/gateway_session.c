@@ -81,7 +81,8 @@ static int open_session(struct tb_session_options *options, uint32_t ms, struct 
     return status;
 }
 
-int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out)
+static int open_as(const struct tb_cli_call *call, const char *sign_cert, const char *sign_key,
+                   struct tb_session **session_out)
 {
     const char *gateway = option_or_environment(call, "gateway", "TOMBOLO_GATEWAY");
     const uint64_t seconds = tb_cli_number(call, "timeout", UINT64_MAX);
@@ -92,6 +93,8 @@ int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_
         .cert = option_or_environment(call, "cert", "TOMBOLO_CERT"),
         .key = option_or_environment(call, "key", "TOMBOLO_KEY"),
         .fabric_address = tb_cli_text(call, "fabric-address"),
+        .sign_cert = sign_cert,
+        .sign_key = sign_key,
     };
     in_json = tb_cli_given(call, "json");
     const int status = open_session(&options, SOON_MS, session_out);
@@ -100,6 +103,16 @@ int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_
     TB_ASSERT(ms > 0 && ms <= LATER_MS);
     say_waiting(call, ms);
     return open_session(&options, ms, session_out);
+}
+
+int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out)
+{
+    return open_as(call, NULL, NULL, session_out);
+}
+
+int tb_gateway_open_publisher(const struct tb_cli_call *call, struct tb_session **session_out)
+{
+    return open_as(call, tb_cli_text(call, "sign-cert"), tb_cli_text(call, "sign-key"), session_out);
 }
 
 enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status)

@@ -21,6 +21,8 @@ bool tb_signals_caught(void);
  * likewise. A gateway that does not answer within a second is told of on a terminal and tried for
  * ten more, should it be starting; --timeout may be less. A signal ends the process meanwhile. */
 TB_MUST_USE int tb_gateway_open(const struct tb_cli_call *call, struct tb_session **session_out);
+/* The same with --sign-cert and --sign-key, which the command has to have. */
+TB_MUST_USE int tb_gateway_open_publisher(const struct tb_cli_call *call, struct tb_session **session_out);
 /* Says why that failed, and what to do. */
 enum tb_cli_exit tb_gateway_unopened(const struct tb_cli_call *call, int status);
 

@@ -64,25 +64,47 @@ enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
                          site, dir);
 }
 
+/* Of the argument, or of --publisher at the site whose CA stands in DIR. */
+static enum tb_cli_exit identity_of(const struct tb_cli_call *call, const char *dir,
+                                    struct tb_identity *identity_out)
+{
+    char error[256] = "";
+    const char *publisher = tb_cli_text(call, "publisher");
+    if ((publisher != NULL) == (call->argument_count == 1))
+        return tb_say_usage(call->command->name, tb_cli_given(call, "json"),
+                            "IDENTITY or --publisher NAME is needed, and one of them alone");
+    if (publisher == NULL) {
+        if (tb_identity_parse(call->arguments[0], identity_out) == TB_OK &&
+            identity_out->kind != TB_IDENTITY_UNIX)
+            return TB_CLI_DONE;
+        return tb_say_failure(call, TB_BAD_ARGUMENT,
+                              "\"%s\" is not tombolo://SITE/GATEWAY, tombolo://SITE/worker/NAME or "
+                              "tombolo://SITE/publisher/NAME",
+                              call->arguments[0]);
+    }
+    *identity_out = (struct tb_identity){.kind = TB_IDENTITY_PUBLISHER};
+    if (tb_name_set(&identity_out->name, publisher) != TB_OK)
+        return tb_say_failure(call, TB_BAD_ARGUMENT, "--publisher: a name is 1 to 64 of A-Z a-z 0-9 . _ -");
+    const enum tb_status s = tb_pki_site(dir, &identity_out->site, error);
+    return s == TB_OK ? TB_CLI_DONE : tb_say_failure(call, s, "%s", error);
+}
+
 enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
 {
-    TB_ASSERT(call->argument_count == 1); /* the table of commands says so */
-    char error[256] = "";
+    char error[256] = "", uri[TB_URI_BYTES_MAX];
     struct tb_identity identity;
     if (need(call, "dir") != TB_CLI_DONE) return TB_CLI_USAGE;
     const char *dir = tb_cli_text(call, "dir");
     const uint64_t days = tb_cli_number(call, "days", ISSUE_DAYS_DEFAULT);
     if (days < 1 || days > DAYS_MAX)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
-    if (tb_identity_parse(call->arguments[0], &identity) != TB_OK || identity.kind == TB_IDENTITY_UNIX)
-        return tb_say_failure(call, TB_BAD_ARGUMENT,
-                              "\"%s\" is not tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME",
-                              call->arguments[0]);
+    const enum tb_cli_exit named = identity_of(call, dir, &identity);
+    if (named != TB_CLI_DONE) return named;
+    tb_identity_format(&identity, uri);
     const int64_t start_s = tb_cli_signed(call, "start-days", 0) * 86400;
     const char *stem = tb_cli_given(call, "out") ? tb_cli_text(call, "out") : identity.name.text;
     const enum tb_status s = tb_pki_issue(dir, stem, &identity, start_s, (int64_t)days * 86400, error);
     if (s != TB_OK) return refused(call, s, error, "say --out NAME, then move both new files over the old");
-    return tb_say_result(
-        call, json_pack("{s:s, s:s, s:s}", "identity", call->arguments[0], "dir", dir, "name", stem),
-        "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);
+    return tb_say_result(call, json_pack("{s:s, s:s, s:s}", "identity", uri, "dir", dir, "name", stem),
+                         "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);
 }

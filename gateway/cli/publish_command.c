@@ -290,7 +290,7 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
         return tb_say_failure(call, s, "%s", error.text);
     }
     tb_signals_catch();
-    const int opened = tb_gateway_open(call, &p.session);
+    const int opened = tb_gateway_open_publisher(call, &p.session);
     if (opened == TB_OK) {
         code = publish_session(&p);
         tb_session_close(p.session);

@@ -209,7 +209,8 @@ static enum tb_cli_exit subscribe_session(struct tb_following *f)
     const struct tb_subscribe_options options = {.struct_bytes = sizeof options,
                                                  .member_count = 1,
                                                  .model = f->model,
-                                                 .group = tb_cli_text(f->call, "group")};
+                                                 .group = tb_cli_text(f->call, "group"),
+                                                 .home_ca = tb_cli_text(f->call, "home-ca")};
     const int s = tb_subscribe(f->session, &options, &f->subscription);
     if (s != TB_OK) return tb_follow_failed(f, s, "subscribing");
     const enum tb_cli_exit code = follow(f);

@@ -53,6 +53,8 @@ struct tb_config_model {
     uint32_t read_count;
     const char *may_fence[TB_CONFIG_LIST_MAX]; /* models.NAME.may_fence */
     uint32_t may_fence_count;
+    const char *publishers[TB_CONFIG_LIST_MAX]; /* models.NAME.publishers: patterns */
+    uint32_t publishers_count;
     const char *groups[TB_CONFIG_LIST_MAX]; /* models.NAME.groups: patterns */
     uint32_t groups_count;
     struct tb_name durable[TB_CONFIG_LIST_MAX]; /* models.NAME.durable: sites, of peers */

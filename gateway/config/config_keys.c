@@ -236,6 +236,11 @@ const struct config_key config_keys[] = {
      .why =
          "Publishers that may open a new run over a run that another identity opened, and so shut that one "
          "out. Without it each publisher may shut out only its own runs."},
+    {LIST_OF_MODEL(publishers), .path = "publishers", .type = CONFIG_IDENTITIES,
+     .why =
+         "Publishers, such as tombolo://east/publisher/trainer, one of which has to have signed each shard "
+         "of a version. A home refuses a seal without it, a follower such a version. Without it nothing is "
+         "demanded."},
     {LIST_OF_MODEL(groups), .path = "groups", .type = CONFIG_IDENTITIES,
      .why = "Identities whose workers share reader groups, such as tombolo://west/worker/rollout-* and "
             "unix:1000: the ranks of one engine. A group that another identity opens is that identity's "

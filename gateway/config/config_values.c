@@ -99,7 +99,8 @@ bool tb_config_identity_valid(const char *text)
 
 const char config_name_rule[] = "a name is 1 to 64 of A-Z a-z 0-9 . _ -";
 const char config_identity_rule[] = "an identity is unix:UID, unix:*, tombolo://SITE/GATEWAY, "
-                                    "tombolo://SITE/worker/NAME, or the last two cut short with *";
+                                    "tombolo://SITE/worker/NAME, "
+                                    "tombolo://SITE/publisher/NAME, or the last three cut short with *";
 
 static void set_number(const struct config_key *key, uint64_t n, void *at)
 {

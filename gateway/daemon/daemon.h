@@ -95,6 +95,7 @@ struct tb_daemon {
     struct tb_withdrawn withdrawn;
     struct tb_statement_table said;           /* what homes signed */
     uint32_t said_failed[TB_CONFIG_LIST_MAX]; /* statements of that peer that were refused in this second */
+    uint32_t shown_failed;                    /* the same of those that workers showed */
     tb_time_ns unsigned_said_at;              /* the log was told that this home could not sign */
     tb_time_ns unsigned_told_at[TB_CONFIG_LIST_MAX]; /* the log was told of a peer's unsigned versions */
     struct tb_home_runs *home_runs;                  /* of models whose home is here */

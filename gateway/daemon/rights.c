@@ -56,6 +56,18 @@ bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model
     return false;
 }
 
+bool tb_rights_publisher(const struct tb_config *config, const struct tb_name *model,
+                         const struct tb_identity *identity)
+{
+    if (identity->kind != TB_IDENTITY_PUBLISHER) return false;
+    for (uint32_t i = 0; i < config->model_count; i++) {
+        const struct tb_config_model *m = &config->models[i];
+        if (!tb_name_equal(&m->name, model)) continue;
+        return m->publishers_count == 0 || listed(m->publishers, m->publishers_count, identity);
+    }
+    return false;
+}
+
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity)
 {
     for (uint32_t i = 0; i < config->model_count; i++) {

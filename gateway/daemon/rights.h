@@ -22,6 +22,9 @@ void tb_rights_group_owner(const struct tb_config *config, const struct tb_name 
 /* May fence runs of the model that another identity opened. */
 bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model,
                      const struct tb_identity *identity);
+/* A publisher that may sign versions of the model: any, where none is demanded. */
+bool tb_rights_publisher(const struct tb_config *config, const struct tb_name *model,
+                         const struct tb_identity *identity);
 /* Either, of some model. */
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity);
 

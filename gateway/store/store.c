@@ -264,7 +264,8 @@ enum tb_status tb_store_signed(struct tb_store *s, const struct tb_store_signed 
     const struct tb_statement *what = &said->what;
     TB_ASSERT(said->bytes != NULL && said->count > 0);
     tb_store_bind_u64(st, 1, (uint64_t)what->kind);
-    tb_store_bind_id(st, 2, what->kind == TB_STATEMENT_RUN ? &what->run : &what->uid);
+    const struct tb_id id = tb_statement_id(what);
+    tb_store_bind_id(st, 2, &id);
     tb_store_bind_text(st, 3, what->model.text);
     tb_store_bind_u64(st, 4, what->run_order);
     tb_store_bind_u64(st, 5, what->number);

@@ -86,12 +86,17 @@ struct tb_session_options {
      * the first version is sealed, and staging once tb_subscribe has returned. 1: each call makes
      * its memory when it needs it, which takes half a second a GiB, and longer for a GPU. */
     uint32_t no_prepare;
+    /* A publisher's certificate and key (PEM; `tombolo pki issue --publisher`). All that this
+     * session publishes is signed with it, as models.NAME.publishers may demand. Read once, when
+     * the session opens. NULL: nothing is signed. */
+    const char *sign_cert;
+    const char *sign_key;
 };
 
 /* Returns when the gateway has answered. TB_GATEWAY_AWAY: it did not within open_timeout_ms;
- * TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL: it will not have us; TB_SITE_CONFIG: ca, cert
- * or key; TB_SITE_IO: no default host name, or no door can be opened here. *session_out is
- * untouched on failure. */
+ * TB_PEER_DENIED, TB_PEER_IDENTITY, TB_PEER_PROTOCOL: it will not have us; TB_SITE_CONFIG: ca,
+ * cert, key, sign_cert or sign_key; TB_SITE_IO: no default host name, or no door can be opened
+ * here. *session_out is untouched on failure. */
 TB_API TB_MUST_USE int tb_session_open(const struct tb_session_options *options,
                                        struct tb_session **session_out);
 /* Ends everything of the session: readers are cut off (they go on elsewhere), registrations,
@@ -408,12 +413,17 @@ struct tb_subscribe_options {
      * answers TB_BAD_STATE until tb_stage has brought it again. Run over a mock of the driver alone
      * so far: no GPU has run it. */
     uint32_t stage_on_gpu;
+    /* A PEM file with the CAs of the model's home. Its signature is demanded then: tb_stage checks
+     * certificates, date, and that the manifests are those that were signed, and believes no
+     * gateway. NULL: the gateway is believed. A version without the signature, or with another, is
+     * not staged: TB_PEER_IDENTITY, and tb_last_error says why. */
+    const char *home_ca;
 };
 
-/* TB_PEER_DENIED (no right to the model, or the group is another identity's: the gateway's
- * models.NAME.groups), TB_NOT_FOUND (model not configured), TB_CONFLICT: another count for the
- * group, or the index is taken; TB_TIMEOUT, TB_GATEWAY_AWAY after 30 s. On failure nothing is left
- * of it, here or at the gateway. */
+/* TB_SITE_CONFIG: home_ca cannot be read. TB_PEER_DENIED (no right to the model, or the group is
+ * another identity's: the gateway's models.NAME.groups), TB_NOT_FOUND (model not configured),
+ * TB_CONFLICT: another count for the group, or the index is taken; TB_TIMEOUT, TB_GATEWAY_AWAY
+ * after 30 s. On failure nothing is left of it, here or at the gateway. */
 TB_API TB_MUST_USE int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                                     struct tb_subscription **subscription_out);
 /* Leaves the group. Staged memory goes, and so does the memory that a released version left.

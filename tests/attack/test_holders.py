@@ -10,37 +10,12 @@ import struct
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from certificates import URI  # noqa: E402
+from claims import Session  # noqa: E402
 from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
-from hostile import HELLO, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, frame, link_hello, session_hello, span, text, tls  # noqa: E402
+from hostile import HELLO, PEER_DENIED, PING, PONG, REPLY, Connection, frame, link_hello, span, text, tls  # noqa: E402
 
-RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, EXPORT, STATUS, STATUS_TEXT = 5, 6, 12, 16, 17, 19, 31, 32
-
-
-class Session:
-    """A worker's session that says what it likes."""
-
-    def __init__(self, lab, forger, site, name):
-        forger.east.issue(name, (URI, f"tombolo://east/worker/{name}".encode()))
-        context = tls(forger.east.folder / "ca.crt", forger.east.folder / f"{name}.crt", forger.east.key)
-        self.connection = Connection((lab.address, site.worker_port), context)
-        self.requests = 0
-        self.asked(SESSION_HELLO, session_hello(name, f"host-{name}"), WELCOME)
-
-    def asked(self, kind, payload, answer=REPLY):
-        """The status of the answer."""
-        self.requests += 1
-        self.connection.send(frame(kind, payload, request=self.requests))
-        expect("the kind of the answer", self.connection.answer(passing=set(range(1, 64)) - {answer}), answer)
-        return struct.unpack_from("<i", self.connection.answered)[0] if answer == REPLY else 0
-
-    def subscribe(self, model, group, index, count, active=bytes(16), run=0, number=0):
-        return self.asked(SUBSCRIBE, struct.pack("<I", 1) + text(model) + text(group) + struct.pack("<II", index, count) + active + struct.pack("<QQ", run, number))
-
-    def claims_whole(self, uid):
-        """A notice; what is asked after it is answered after it was heard."""
-        self.connection.send(frame(EXPORT, uid + struct.pack("<QIB", 1, 2**20, 1) + span(b"")))
+RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, STATUS, STATUS_TEXT = 5, 6, 12, 16, 17, 31, 32
 
 
 def slow_home(lab):

@@ -50,7 +50,7 @@ def first_answer(to, context, kind, payload, **header):
         return None
 
 
-OTHERS = ["tombolo://west/other", "tombolo://west/gw2", "tombolo://north/gw", "tombolo://south/gw", "tombolo://east/gw", "tombolo://west/worker/gw",
+OTHERS = ["tombolo://west/publisher/gw", "tombolo://west/other", "tombolo://west/gw2", "tombolo://north/gw", "tombolo://south/gw", "tombolo://east/gw", "tombolo://west/worker/gw",
           "tombolo://west/worker", "tombolo://west/worker/"]
 
 
@@ -157,7 +157,7 @@ def subscribed(to, context, name):
         connection.send(frame(SESSION_HELLO, session_hello(name=name), request=1))
         if connection.answer() != WELCOME:
             return None
-        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("group") + struct.pack("<II", 0, 1) + bytes(32), request=2))
+        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("group") + struct.pack("<II", 0, 1) + bytes(36), request=2))
         expect("SUBSCRIBE is answered", connection.answer(), REPLY)
         return struct.unpack_from("<i", connection.answered)[0]
 
@@ -168,7 +168,7 @@ def no_wrong_identity_opens_a_session(lab):
     forger, east = east_of(lab)
     east.start()
     to, table = (lab.address, east.worker_port), Table()
-    others = ["tombolo://west/worker/w0", "tombolo://north/worker/w0", "tombolo://east/gw", "tombolo://west/gw", "tombolo://east/worker",
+    others = ["tombolo://west/worker/w0", "tombolo://east/publisher/w0", "tombolo://north/worker/w0", "tombolo://east/gw", "tombolo://west/gw", "tombolo://east/worker",
               "tombolo://east/worker/", "tombolo://east/worker/a/b"]
     for what, (certificate, key) in forger.certificates(forger.east, "east", "worker/w0", others).items():
         context = tls(forger.east.folder / "ca.crt", certificate, key)

@@ -112,7 +112,7 @@ def broken_frames_of_a_worker(lab):
     ended = attack(east, opened, session_seeds(), SESSION_INPUTS, 11)
     survived(east, before, "session", SESSION_INPUTS, ended)
     with opened() as connection:
-        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("g2") + struct.pack("<II", 0, 1) + bytes(32), request=2))
+        connection.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("g2") + struct.pack("<II", 0, 1) + bytes(36), request=2))
         expect("a right request is answered", connection.answer(), REPLY)
 
 

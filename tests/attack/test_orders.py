@@ -139,8 +139,9 @@ def workers_frame(chance, uids):
         (4, b""), (5, model + text(chance.choice(("", "k", "k2"))) + bytes([chance.few(2)]) + chance.u64s(0, 1)),
         (7, model + chance.id() + chance.u64s(0, 1, 9) + chance.u32s(1, 2)), (10, uid + chance.u32s(0, 1, 0xffffffff) + chance.u32s(0, 10)),
         (9, other + chance.u32s(0, 1) + bytes([chance.few(2)]) + chance.u64s(1, 2) + bytes([chance.few(2)]) + span(chance.randbytes(90)) + span(chance.randbytes(32)) +
-         span(chance.randbytes(40)) + bytes(16) + span(b"")),
-        (11, subscription + model + text(chance.choice(("g", "h"))) + chance.u32s(0, 1) + chance.u32s(1, 2) + chance.choice((bytes(16), other)) + chance.u64s(0, 1) + chance.u64s(0, 3)),
+         span(chance.randbytes(40)) + bytes(16) + span(b"") + span(chance.randbytes(chance.few(2) * 30))),
+        (11, subscription + model + text(chance.choice(("g", "h"))) + chance.u32s(0, 1) + chance.u32s(1, 2) + chance.choice((bytes(16), other)) + chance.u64s(0, 1) + chance.u64s(0, 3) +
+         span(chance.randbytes(chance.few(2) * 30))),
         (12, subscription), (13, bytes([chance.few(4)]) + model + chance.u64s(0, 1) + chance.u64s(0, 2) + bytes(16) + chance.u32s(0, 20)),
         (14, uid + text(chance.choice(("", "west", "south"))) + bytes([chance.few(3)]) + chance.u32s(0, 20)), (15, chance.u64s(1, 5)), (16, subscription + other),
         (19, other + chance.u64s(0, 1, 7) + chance.u32s(0, 3) + bytes([chance.few(2)]) + span(chance.randbytes(40))), (22, chance.id() + status),

@@ -22,7 +22,7 @@ from hostile import PING, PONG, frame, text  # noqa: E402
 from sayings import RUN, VERSION, WITHDRAWN, Key, now_ms, openssl, sealed, statement  # noqa: E402
 
 F_SUBSCRIBE, F_VERSION, F_GONE, F_RUN_TOLD, F_STATEMENT = 5, 7, 8, 30, 38
-GONE_WITHDRAWN = 604  # of include/tombolo/status.h
+GONE_WITHDRAWN, GONE_LOST, GONE_BROKEN = 604, 602, 603  # of include/tombolo/status.h
 
 
 class Relay:
@@ -85,6 +85,7 @@ def other_certificates(relay):
     pairs = {
         "west's own": (west.folder / "gw.crt", west.key), "the CA of west, for north": (west.issue("as-north", name), west.key),
         "a CA that nobody trusts": (stranger.folder / "gw.crt", stranger.key), "its own key": (north.sign_itself("itself", "tombolo://north/gw"), north.key),
+        "a publisher of north": (north.issue("press", (URI, b"tombolo://north/publisher/gw")), north.key),
         "a worker of north": (north.issue("rank", (URI, b"tombolo://north/worker/rank-0")), north.key),
         "a gateway of another site by north's CA": (north.issue("of-west", (URI, b"tombolo://west/gw")), north.key),
         "two names": (north.issue("two", name, (URI, b"tombolo://west/gw")), north.key), "no name": (north.issue("none"), north.key),
@@ -168,6 +169,24 @@ def no_forged_withdrawal_is_believed(lab):
     if relay.became(one, "withdrawn"):  # it came before: what is durable becomes so in order
         raise Failed("a withdrawal was believed that home did not sign")
     print(f"{len(lies) + 1} forged withdrawals, 0 believed")
+
+
+@scenario
+def a_relay_ends_no_version(lab):
+    """P3: a relay says that a version is broken, or lost. It is a source no more, and the version stays: announced
+    again it is there. North, its home, may say so."""
+    relay = Relay(lab)
+    keys = {GONE_LOST: Key(1), GONE_BROKEN: Key(2)}
+    relay.connect()
+    for why, key in keys.items():
+        relay.say(relay.signed(VERSION, key), (F_VERSION, key.frame()))
+        wait_for("it is known", lambda k=key: relay.became(k, "ready"))
+        relay.say((F_GONE, key.uid + why.to_bytes(4, "little")))
+        expect("it ended", relay.became(key, "lost") + relay.became(key, "broken"), [])
+        expect("a source is left", [s["site"] for s in (relay.knows(key) or {"sites": []})["sites"] if s["known"]], [])
+        relay.say((F_VERSION, key.frame()))
+        wait_for("it is offered again", lambda k=key: (relay.knows(k) or {}).get("state") == "ready")
+    print(f"{len(keys)} forged ends, 0 believed")
 
 
 @scenario

@@ -168,7 +168,7 @@ class Site:
             lines.append(f"  {model}:")
             lines.append(f"    home: {m['home']}")
             lines.append(f"    keep: {m.get('keep', 2)}")
-            lines += [f"    {k}: {m[k] if isinstance(m[k], str) else json.dumps(m[k])}" for k in ("policy", "weight", "durable", "groups", "may_fence") if k in m]
+            lines += [f"    {k}: {m[k] if isinstance(m[k], str) else json.dumps(m[k])}" for k in ("policy", "weight", "durable", "groups", "may_fence", "publishers") if k in m]
             lines += signing.of_model(self, m)
             lines.append(f"    publish: {json.dumps(m.get('publish', [f'unix:{me}']))}")
             lines.append(f"    read: {json.dumps(m.get('read', [f'unix:{me}'] + [f'tombolo://{s}/*' for s in ('east', 'west', 'north')]))}")
@@ -486,12 +486,12 @@ class Trainer:
 class Rollout:
     """A worker that follows a model into registered memory."""
 
-    def __init__(self, lab, site, name, path, group=None, index=0, count=1, host=None, model="policy", update=0, **open_with):
+    def __init__(self, lab, site, name, path, group=None, index=0, count=1, host=None, model="policy", update=0, home_ca=None, **open_with):
         self.rows = safetensors_table(path)
         self.model = model
         self.worker = Worker(lab, name, site, host=host, **open_with)
         self.worker.ok("register", tensors=self.rows)
-        self.worker.ok("subscribe", model=model, group=group or f"group-{name}", index=index, count=count, memory=0, update=update)
+        self.worker.ok("subscribe", model=model, group=group or f"group-{name}", index=index, count=count, memory=0, update=update, **({"home_ca": str(home_ca)} if home_ca else {}))
 
     def stage(self, uid, **fields):
         return self.worker.ok("stage", uid=uid, **fields)

@@ -96,6 +96,8 @@ static int do_open(const json_t *in, json_t *out)
         .spot = (uint32_t)number_of(in, "spot", 0),
         .open_timeout_ms = (uint32_t)number_of(in, "timeout_ms", 10000),
         .protect = (uint32_t)number_of(in, "protect", 0),
+        .sign_cert = text_of(in, "sign_cert"),
+        .sign_key = text_of(in, "sign_key"),
     };
     return tb_session_open(&options, &session);
 }
@@ -308,6 +310,7 @@ static int do_subscribe(const json_t *in, json_t *out)
         .registration = bare ? NULL : memories[handle_of(in, "memory")].registration,
         .update = (uint32_t)number_of(in, "update", TB_UPDATE_COPY),
         .second = json_object_get(in, "second") ? memories[handle_of(in, "second")].registration : NULL,
+        .home_ca = text_of(in, "home_ca"),
     };
     return tb_subscribe(session, &options, &subscriptions[handle_of(in, "subscription")]);
 }

@@ -252,6 +252,19 @@ static void withdrawals_users(struct tb_daemon *d, json_t *users)
         user_add(users, d->withdrawn.rows[i].key.model.text, 1);
 }
 
+static struct usage statements(struct tb_daemon *d)
+{
+    return (struct usage){
+        .used = d->said.most, .most = d->said.most, .bound = TB_STORE_SIGNED_MAX, .refused = d->said.refused};
+}
+
+static void statements_users(struct tb_daemon *d, json_t *users)
+{
+    for (uint32_t b = 0; b < TB_STATEMENT_BUCKETS; b++)
+        for (const struct tb_said *s = d->said.buckets[b]; s != NULL; s = s->next)
+            user_add(users, s->what.model.text, 1);
+}
+
 static struct usage sources(struct tb_daemon *d)
 {
     return of_gauge(&d->source_bytes, tb_worker_sources_max());
@@ -323,6 +336,7 @@ static const struct {
     {"held_replies", held_replies, held_replies_users},
     {"control_clients", control_clients, control_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
+    {"statements", statements, statements_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
 };

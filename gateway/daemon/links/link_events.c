@@ -221,7 +221,10 @@ static bool counts(struct tb_daemon *d, uint32_t peer, const struct tb_version_k
                    enum tb_links_version_state state, enum tb_status *why)
 {
     const bool withdrawn = tb_withdrawal_believed(d, peer, key);
+    const bool ended = *why == TB_VERSION_BROKEN || *why == TB_VERSION_LOST;
     if (state == TB_LINKS_GONE && *why == TB_VERSION_WITHDRAWN && !withdrawn) *why = TB_SUPERSEDED;
+    /* P2 P3: a relay speaks of its own copy: it is a source no more, and the version stays. */
+    if (state == TB_LINKS_GONE && ended && !tb_end_believed(d, peer, &key->model)) *why = TB_SUPERSEDED;
     if (state != TB_LINKS_WITHDRAWN) return version_counts(d, peer, key, state);
     if (!withdrawn) unsigned_log(d, peer, key);
     return withdrawn;
@@ -306,12 +309,13 @@ static void links_statement(void *user, uint32_t peer, const struct tb_span *sai
     struct tb_daemon *d = user;
     struct tb_statement what;
     if (!tb_statement_heard(d, peer, said, &what)) return;
+    const bool of_version = what.kind == TB_STATEMENT_VERSION || what.kind == TB_STATEMENT_SHARD;
+    if (of_version) version_signed(d, &what);
     if (what.kind == TB_STATEMENT_VERSION) {
-        version_signed(d, &what);
         tb_catalog_version_awaits(d->catalog, tb_clock_now(), &what.uid, false);
         tb_proofs_signed(d, &what.uid);
     }
-    const bool offered = what.kind == TB_STATEMENT_VERSION && tb_copy_find(d, &what.uid) != NULL;
+    const bool offered = of_version && tb_copy_find(d, &what.uid) != NULL;
     if (offered) tb_links_tell_statement(d->links, &what.model, said);
     tb_daemon_wake(d);
 }

@@ -8,21 +8,22 @@
 #include "base/fault.h"
 #include "gateway/store/store.h"
 
-const struct tb_id *tb_statement_id(const struct tb_statement *what)
-{
-    return what->kind == TB_STATEMENT_RUN ? &what->run : &what->uid;
-}
-
 static uint32_t bucket_of(const struct tb_id *id)
 {
     return id->bytes[0] % TB_STATEMENT_BUCKETS;
+}
+
+static bool is_it(const struct tb_said *s, enum tb_statement_kind kind, const struct tb_id *id)
+{
+    const struct tb_id its = tb_statement_id(&s->what);
+    return s->what.kind == kind && tb_id_equal(&its, id);
 }
 
 static struct tb_said **place(struct tb_statement_table *t, enum tb_statement_kind kind,
                               const struct tb_id *id)
 {
     struct tb_said **at = &t->buckets[bucket_of(id)];
-    while (*at != NULL && ((*at)->what.kind != kind || !tb_id_equal(tb_statement_id(&(*at)->what), id)))
+    while (*at != NULL && !is_it(*at, kind, id))
         at = &(*at)->next;
     return at;
 }
@@ -31,7 +32,7 @@ const struct tb_said *tb_said_find(const struct tb_statement_table *t, enum tb_s
                                    const struct tb_id *id)
 {
     const struct tb_said *s = t->buckets[bucket_of(id)];
-    while (s != NULL && (s->what.kind != kind || !tb_id_equal(tb_statement_id(&s->what), id)))
+    while (s != NULL && !is_it(s, kind, id))
         s = s->next;
     return s;
 }
@@ -73,10 +74,14 @@ static bool make_room(struct tb_statement_table *t, const struct tb_statement *w
             count++;
             if (oldest == NULL || is_older(&s->what, &oldest->what)) oldest = s;
         }
-    if (count < TB_STORE_SIGNED_MAX) return true;
+    if (count < TB_STORE_SIGNED_MAX) {
+        if (count + 1 > t->most) t->most = count + 1;
+        return true;
+    }
     t->refused++;
     if (is_older(what, &oldest->what)) return false;
-    end(t, place(t, oldest->what.kind, tb_statement_id(&oldest->what)));
+    const struct tb_id id = tb_statement_id(&oldest->what);
+    end(t, place(t, oldest->what.kind, &id));
     return true;
 }
 
@@ -86,7 +91,8 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
     TB_ASSERT(count > 0);
     struct tb_said *s = tb_malloc(sizeof *s + count);
     if (s == NULL) return NULL;
-    struct tb_said **at = place(t, what->kind, tb_statement_id(what));
+    const struct tb_id id = tb_statement_id(what);
+    struct tb_said **at = place(t, what->kind, &id);
     if (*at != NULL) {
         end(t, at);
     } else if (!make_room(t, what)) {
@@ -95,10 +101,10 @@ const struct tb_said *tb_said_put(struct tb_statement_table *t, const struct tb_
     }
     *s = (struct tb_said){.what = *what, .by = *by, .count = count};
     memcpy(s->bytes, bytes, count);
-    struct tb_said **first = &t->buckets[bucket_of(tb_statement_id(what))];
+    struct tb_said **first = &t->buckets[bucket_of(&id)];
     s->next = *first;
     *first = s;
-    if (++t->count > t->most) t->most = t->count;
+    t->count++;
     return s;
 }
 

@@ -20,12 +20,11 @@ struct tb_said {
 
 struct tb_statement_table {
     struct tb_said *buckets[TB_STATEMENT_BUCKETS];
-    uint32_t count, most;
+    uint32_t count;
+    uint32_t most;    /* of one kind and model, ever */
     uint64_t refused; /* older ones that gave way, of a kind and a model */
 };
 
-/* Of a run, else the uid of a version. */
-const struct tb_id *tb_statement_id(const struct tb_statement *what);
 const struct tb_said *tb_said_find(const struct tb_statement_table *t, enum tb_statement_kind kind,
                                    const struct tb_id *id);
 /* The newest of that kind and model, by run and number; NULL: none. */

@@ -10,8 +10,10 @@
 #include "gateway/catalog/views.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/publisher_words.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
+#include "gateway/daemon/rights.h"
 #include "gateway/store/store_load.h"
 
 /* P7: a check takes some 0.3 ms; a peer has so many of them fail in a second before it is heard no
@@ -34,6 +36,12 @@ static enum tb_status check(const struct tb_daemon *d, const uint8_t *bytes, siz
     const enum tb_status status = tb_signed_check(d->tls, bytes, count, what_out, signer_out, error_out);
     if (status != TB_OK) return status;
     const struct tb_identity *by = &signer_out->identity;
+    if (what_out->kind == TB_STATEMENT_SHARD) {
+        if (tb_rights_publisher(d->config, &what_out->model, by)) return TB_OK;
+        snprintf(error_out, 256, "a publisher of models.%.64s.publishers has to sign it",
+                 what_out->model.text);
+        return TB_PEER_IDENTITY;
+    }
     if (by->kind == TB_IDENTITY_GATEWAY && tb_home_site(d, &what_out->model, &site) &&
         tb_name_equal(&by->site, &site))
         return TB_OK;
@@ -90,7 +98,7 @@ static bool is_needed(void *user, const struct tb_said *said)
 {
     const struct tb_daemon *d = user;
     struct tb_catalog_version_view v;
-    if (said->what.kind != TB_STATEMENT_VERSION) return true;
+    if (said->what.kind != TB_STATEMENT_VERSION && said->what.kind != TB_STATEMENT_SHARD) return true;
     if (tb_catalog_version_get(d->catalog, &said->what.uid, &v)) return true;
     return tb_said_newest(&d->said, TB_STATEMENT_VERSION, &said->what.model) == said;
 }
@@ -100,6 +108,7 @@ void tb_statements_tick(struct tb_daemon *d)
     tb_said_age(&d->said, is_needed, d);
     for (uint32_t i = 0; i < d->config->peer_count; i++)
         d->said_failed[i] = 0;
+    d->shown_failed = 0;
 }
 
 /* ---- what peers bring ---- */
@@ -138,7 +147,8 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
         return false;
     }
     if (!tb_home_of(d, &what_out->model, &home)) return false;
-    const struct tb_said *known = tb_said_find(&d->said, what_out->kind, tb_statement_id(what_out));
+    const struct tb_id id = tb_statement_id(what_out);
+    const struct tb_said *known = tb_said_find(&d->said, what_out->kind, &id);
     if (known != NULL && known->what.wall_ms >= what_out->wall_ms) return false;
     if (check(d, said->bytes, said->count, what_out, &signer, error) != TB_OK) {
         refused(d, peer, error);
@@ -150,6 +160,41 @@ bool tb_statement_heard(struct tb_daemon *d, uint32_t peer, const struct tb_span
     }
     d->counters.statements_taken++;
     return tb_statement_keep(d, what_out, &signer.identity, said->bytes, said->count) != NULL;
+}
+
+/* P10: the first of a second. */
+static void shown_refused(struct tb_daemon *d, const struct tb_name *worker, const char *why)
+{
+    d->counters.statements_refused++;
+    if (d->shown_failed++ != 0) return;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "statement.refused");
+    tb_log_str(&l, "worker", worker->text);
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "ignored");
+    tb_log_end(&l);
+}
+
+bool tb_statement_shown(struct tb_daemon *d, const struct tb_name *worker, const struct tb_name *model,
+                        const struct tb_span *said)
+{
+    struct tb_statement what;
+    struct tb_signer signer;
+    char error[256];
+    if (d->tls == NULL || said->count == 0 || d->shown_failed >= FAILED_MAX) return false;
+    if (tb_signed_peek(said->bytes, said->count, &what) != TB_OK || what.kind != TB_STATEMENT_VERSION ||
+        !tb_name_equal(&what.model, model)) {
+        shown_refused(d, worker, "it is no statement about a version of that model");
+        return false;
+    }
+    const struct tb_said *known = tb_said_find(&d->said, what.kind, &what.uid);
+    if (known != NULL) return false;
+    if (check(d, said->bytes, said->count, &what, &signer, error) != TB_OK) {
+        shown_refused(d, worker, error);
+        return false;
+    }
+    d->counters.statements_taken++;
+    return tb_statement_keep(d, &what, &signer.identity, said->bytes, said->count) != NULL;
 }
 
 bool tb_statement_to_say(void *user, const struct tb_links_said *which, struct tb_span *said_out)
@@ -181,12 +226,24 @@ static bool is_signed(const struct tb_daemon *d, enum tb_statement_kind kind,
 
 bool tb_version_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
+    struct tb_name home;
+    const bool ours = tb_home_of(d, &key->model, &home) && tb_name_equal(&home, &d->site);
+    if (!ours && !tb_publishers_said(d, key)) return false;
     return may_be_unsigned(d, peer, &key->model) || is_signed(d, TB_STATEMENT_VERSION, key);
 }
 
 bool tb_withdrawal_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_version_key *key)
 {
     return may_be_unsigned(d, peer, &key->model) || is_signed(d, TB_STATEMENT_WITHDRAWN, key);
+}
+
+bool tb_end_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_name *model)
+{
+    struct tb_name site;
+    TB_ASSERT(peer < d->config->peer_count);
+    const struct tb_config_peer *p = &d->config->peers[peer];
+    if (p->is_unsigned || tb_name_equal(&p->of, &d->config->site)) return true;
+    return home_site(d, model, &site) && tb_name_equal(&p->of, &site);
 }
 
 static void at_least(struct tb_catalog_known_run *most, const struct tb_said *s)
@@ -198,11 +255,10 @@ static void at_least(struct tb_catalog_known_run *most, const struct tb_said *s)
     if (s->what.number > most->number) most->number = s->what.number;
 }
 
-bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
+static bool lower(const struct tb_daemon *d, struct tb_catalog_known_run *told)
 {
-    TB_ASSERT(peer < d->config->peer_count);
     struct tb_catalog_known_run most = {.model = told->model};
-    if (told->order == 0 || d->config->peers[peer].is_unsigned) return false;
+    if (told->order == 0) return false;
     at_least(&most, tb_said_newest(&d->said, TB_STATEMENT_RUN, &told->model));
     at_least(&most, tb_said_newest(&d->said, TB_STATEMENT_VERSION, &told->model));
     if (told->order < most.order || (told->order == most.order && told->number <= most.number)) return false;
@@ -210,10 +266,25 @@ bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_kn
     return true;
 }
 
+bool tb_run_lower(const struct tb_daemon *d, uint32_t peer, struct tb_catalog_known_run *told)
+{
+    TB_ASSERT(peer < d->config->peer_count);
+    return !d->config->peers[peer].is_unsigned && lower(d, told);
+}
+
+bool tb_run_lower_of_worker(const struct tb_daemon *d, struct tb_catalog_known_run *told)
+{
+    struct tb_name home;
+    if (d->tls == NULL || !tb_home_of(d, &told->model, &home)) return false;
+    const uint32_t peer = tb_peer_index(d, &home);
+    return (peer == UINT32_MAX || !d->config->peers[peer].is_unsigned) && lower(d, told);
+}
+
 bool tb_root_fits(struct tb_daemon *d, const struct tb_version_key *key,
                   const struct tb_manifest *const *manifests)
 {
     const struct tb_said *s = tb_said_find(&d->said, TB_STATEMENT_VERSION, &key->uid);
+    if (!tb_publishers_fit(d, key, manifests)) return false;
     if (s == NULL) return true;
     const size_t bytes = tb_proof_scratch_bytes(manifests, key->shard_count);
     void *scratch = tb_malloc(bytes);

@@ -214,17 +214,42 @@ void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links
         follower_told(d, peer, model, run);
 }
 
-/* P8: a reader's word shuts no run out, except where the store is doubted anyway. */
-void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order, uint64_t number)
+/* P10 */
+static void worker_refused(struct tb_daemon *d, const struct tb_name *worker,
+                           const struct tb_catalog_known_run *said,
+                           const struct tb_catalog_known_run *lowered)
 {
-    const uint32_t model = model_find(d, name);
-    const struct tb_catalog_known_run told = {*name, run_order, number, {{0}}};
-    if (model == UINT32_MAX || run_order == 0) return;
+    d->counters.reports_refused++;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "run.told_refused");
+    tb_log_str(&l, "worker", worker->text);
+    tb_log_str(&l, "model", said->model.text);
+    tb_log_u64(&l, "run", said->order);
+    tb_log_u64(&l, "number", said->number);
+    tb_log_u64(&l, "signed_run", lowered->order);
+    tb_log_u64(&l, "signed_number", lowered->number);
+    tb_log_str(&l, "status", "unsigned");
+    tb_log_end(&l);
+}
+
+/* P8: a reader's word shuts no run out, except where the store is doubted anyway. P2: it counts as
+ * far as home signed. */
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
+                         const struct tb_catalog_known_run *said)
+{
+    const uint32_t model = model_find(d, &said->model);
+    struct tb_catalog_known_run told = *said, known = {.order = 0};
+    if (model == UINT32_MAX || said->order == 0) return;
     const struct model_runs *m = &d->home_runs->models[model];
     if (m->home && !m->doubted) return;
+    (void)tb_catalog_known_run(d->catalog, &said->model, &known);
+    const bool news =
+        said->order > known.order || (said->order == known.order && said->number > known.number);
+    if (tb_run_lower_of_worker(d, &told) && news) worker_refused(d, worker, said, &told);
+    if (told.order == 0) return;
     if (tb_catalog_run_told(d->catalog, tb_clock_now(), &told, m->doubted) != TB_OK) return;
-    tb_log(TB_LOG_INFO, "home.told", "model=%s worker=1 run=%llu number=%llu", name->text,
-           (unsigned long long)run_order, (unsigned long long)number);
+    tb_log(TB_LOG_INFO, "home.told", "model=%s worker=1 run=%llu number=%llu", told.model.text,
+           (unsigned long long)told.order, (unsigned long long)told.number);
     for (uint32_t peer = 0; !m->home && peer < d->config->peer_count; peer++)
         if (tb_name_equal(&d->config->models[model].home, &d->config->peers[peer].site))
             tell_peer(d, peer, model);

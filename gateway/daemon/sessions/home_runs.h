@@ -5,6 +5,7 @@
 #include "base/ident.h"
 #include "base/net/wire.h"
 #include "base/time.h"
+#include "gateway/catalog/models.h"
 #include "wan/link/links.h"
 
 struct tb_daemon;
@@ -19,9 +20,9 @@ void tb_home_runs_up(struct tb_daemon *d, uint32_t peer); /* a session with it b
 void tb_home_runs_doubt(struct tb_daemon *d);
 void tb_home_runs_asked(struct tb_daemon *d, uint32_t peer, const struct tb_name *model);
 void tb_home_runs_told(struct tb_daemon *d, uint32_t peer, const struct tb_links_run *run);
-/* A worker computes with that version of the model. */
-void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *name, uint64_t run_order,
-                         uint64_t number);
+/* A worker says that it computes with a version of that run and number. */
+void tb_home_runs_worker(struct tb_daemon *d, const struct tb_name *worker,
+                         const struct tb_catalog_known_run *said);
 /* True: the request is not to be handled now. It was refused, or it waits for peers and is
  * handled again. `frame` is as it came. */
 bool tb_home_runs_holds(struct tb_worker_session *s, const struct tb_name *model,

@@ -19,6 +19,7 @@
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_follow.h"
@@ -83,7 +84,11 @@ enum tb_status tb_worker_subscribe_frame(struct tb_worker_session *s, struct tb_
             return TB_OK;
         }
     }
-    if (status == TB_OK) tb_home_runs_worker(s->d, &m.model, m.active_run_order, m.active_number);
+    if (status == TB_OK) {
+        const struct tb_catalog_known_run said = {m.model, m.active_run_order, m.active_number, {{0}}};
+        (void)tb_statement_shown(s->d, &s->name, &m.model, &m.said);
+        tb_home_runs_worker(s->d, &s->name, &said);
+    }
     const char *why =
         status == TB_CONFLICT ? "the group has another member count, or the index is taken" : "";
     tb_worker_reply(s, frame->request, status, why);
@@ -206,6 +211,16 @@ static void manifest_send(struct tb_worker_session *s, const struct tb_id *uid, 
     tb_wire_end(s->wire);
 }
 
+/* A claim of a number that this gateway does not know: home signed that run up to it. */
+static bool is_signed(const struct tb_daemon *d, const struct tb_id *uid,
+                      const struct tb_catalog_obstacle_view *claim)
+{
+    struct tb_catalog_version_view v;
+    if (!tb_catalog_version_get(d->catalog, uid, &v)) return false;
+    struct tb_catalog_known_run said = {v.key.model, claim->run_order, claim->number, {{0}}};
+    return !tb_run_lower_of_worker(d, &said);
+}
+
 /* Says in words why a request was answered TB_BAD_STATE. */
 static void obstacle_text(const struct tb_worker_session *s, uint32_t subscription, const struct tb_id *uid,
                           char why[160])
@@ -224,8 +239,8 @@ static void obstacle_text(const struct tb_worker_session *s, uint32_t subscripti
     case TB_OBSTACLE_UNKNOWN:
         snprintf(
             why, 160,
-            "this worker says it computes from %llu:%llu, unknown here: wait for it, or close this worker",
-            run, number);
+            "this worker says it computes from %llu:%llu, unknown here%s: wait for it, or close this worker",
+            run, number, is_signed(s->d, uid, &o) ? "" : " and not signed by its home");
         break;
     case TB_OBSTACLE_ATTEMPT:
         snprintf(why, 160, "group %.64s stages version %llu:%llu: tb_wait gives that one", o.group.text, run,
@@ -267,8 +282,11 @@ enum tb_status tb_worker_stage_frame(struct tb_worker_session *s, struct tb_wire
         tb_worker_reply(s, frame->request, status, why);
         return TB_OK;
     }
-    const struct tb_msg_manifests reply = {view.key, view.key.shard_count};
-    TB_WORKER_SEND(s, TB_MSG_MANIFESTS, frame->request, &reply, TB_WORKER_SMALL, tb_msg_manifests_encode);
+    struct tb_msg_manifests reply = {view.key, view.key.shard_count, {0}};
+    const struct tb_said *said = tb_said_find(&d->said, TB_STATEMENT_VERSION, &m.uid);
+    if (said != NULL) reply.said = (struct tb_span){.bytes = said->bytes, .count = said->count};
+    TB_WORKER_SEND(s, TB_MSG_MANIFESTS, frame->request, &reply, TB_WORKER_SMALL + reply.said.count,
+                   tb_msg_manifests_encode);
     for (uint32_t i = 0; i < view.key.shard_count; i++) {
         manifest_send(s, &m.uid, i, tb_arena_place(copy->region, i)->manifest);
     }

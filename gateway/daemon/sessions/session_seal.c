@@ -19,6 +19,7 @@
 #include "gateway/daemon/copies/shard_files.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/proofs.h"
+#include "gateway/daemon/links/publisher_words.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_seal.h"
@@ -206,6 +207,8 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
     if (!tb_catalog_version_get(d->catalog, &seal->m.uid, &view)) return TB_NOT_FOUND;
     enum tb_status status = tb_worker_may(s, &view.key.model, true);
     if (status != TB_OK) return status;
+    status = tb_publisher_check(d, &view.key, seal->m.shard, &seal->manifest, &seal->m.said, seal->why);
+    if (status != TB_OK) return status;
     const struct tb_catalog_seal c = {.session = s->id,
                                       .uid = seal->m.uid,
                                       .shard = seal->m.shard,
@@ -240,6 +243,7 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
         if (!sealed) tb_worker_exports_drop(s, &seal->m.uid, seal->m.shard);
         return status;
     }
+    tb_publisher_keep(d, &seal->m.said);
     if (!tb_copy_is_ready(seal->copy) &&
         tb_shard_files_put(&seal->copy->files, seal->copy->key.shard_count, seal->m.shard, seal->files))
         seal->files = NULL;

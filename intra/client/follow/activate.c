@@ -160,6 +160,8 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     if (st->life != TB_STAGING_WHOLE)
         return tb_fail(TB_AGAIN, "version %llu is not whole here: %u of %u chunks",
                        (unsigned long long)st->key.number, tb_staging_held_chunks(st), st->total_chunks);
+    const int word = tb_home_word_verdict(sub, use, true);
+    if (word != TB_OK) return word;
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
     return matched == TB_OK ? tb_use_tied(sub, use) : matched;
 }
@@ -251,6 +253,10 @@ static void became_active(struct tb_subscription *sub, const struct tb_staging *
     sub->active_run_order = st->key.run_order;
     sub->active_number = st->key.number;
     sub->active_withdrawn = false;
+    tb_home_word_drop(&sub->active_word);
+    const struct tb_span said = {.bytes = st->word.bytes, .count = st->word.count};
+    /* For want of memory it is not shown. */
+    if (tb_home_word_keep(&sub->active_word, &said) != TB_OK) TB_ASSERT(sub->active_word.bytes == NULL);
 }
 
 /* The gateway came back without the version, so that it refused to hear that it is staged here: it

@@ -61,6 +61,8 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
                        sub->group.text, (unsigned long long)st->key.number);
     }
     int status = TB_AGAIN;
+    const int word = tb_home_word_verdict(sub, use, false);
+    if (word != TB_OK) return word;
     if (tb_staging_has_failed(st->life))
         status = cannot_stage(st, st->status, st->why);
     else if (use->ended != TB_OK)
@@ -163,6 +165,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         status = look(sub, use);
     }
     if (status == TB_OK) status = judge_answer(use);
+    if (status == TB_OK) status = tb_home_word_verdict(sub, use, true);
     if (status == TB_OK) status = tb_use_tied(sub, use);
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */

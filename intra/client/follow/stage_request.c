@@ -36,12 +36,18 @@ static void ask_again_later(struct tb_session *s, const struct tb_staging *st)
             if (use->staging == st) use->unheard = true;
 }
 
-/* Whom the gateway counts for this version, and for no other any more. */
-static void hear_answer(struct tb_session *s, const struct tb_request *request)
+static struct tb_subscription *asker(const struct tb_session *s, const struct tb_request *request)
 {
     struct tb_subscription *sub = s->subscriptions;
     while (sub != NULL && sub->number != request->number)
         sub = sub->next;
+    return sub;
+}
+
+/* Whom the gateway counts for this version, and for no other any more. */
+static void hear_answer(struct tb_session *s, const struct tb_request *request)
+{
+    struct tb_subscription *sub = asker(s, request);
     struct tb_staged_use *use = sub == NULL ? NULL : tb_use_find(sub, &request->uid);
     if (use == NULL) return; /* released meanwhile */
     use->answer = request->status;
@@ -49,6 +55,14 @@ static void hear_answer(struct tb_session *s, const struct tb_request *request)
     for (struct tb_staged_use *other = sub->uses; other != NULL; other = other->next)
         if (request->status == TB_OK && other != use && other->answer != TB_AGAIN) other->asked = false;
     tb_session_changed(s, true);
+}
+
+/* The answer brought the home's word, also where another subscription staged the version before. */
+static void judge_word(struct tb_session *s, const struct tb_request *request)
+{
+    struct tb_subscription *sub = asker(s, request);
+    struct tb_staged_use *use = sub == NULL ? NULL : tb_use_find(sub, &request->uid);
+    if (use != NULL) tb_home_word_judge(sub, use);
 }
 
 static void on_manifests(struct tb_session *s, struct tb_request *request, void *user)
@@ -71,6 +85,8 @@ static void on_manifests(struct tb_session *s, struct tb_request *request, void 
     enum tb_status status = TB_PEER_GARBLED;
     if (tb_id_equal(&m.key.uid, &st->uid) && m.key.shard_count == m.shard_count)
         status = keep_key(st, &m.key);
+    if (status == TB_OK) status = tb_home_word_keep(&st->word, &m.said);
+    if (status == TB_OK) judge_word(s, request);
     if (status != TB_OK)
         tb_staging_fail(st, status, "the gateway described another version than was asked for");
     /* Asked again, after a group broke or by another subscription: the gateway has to hear that it

@@ -23,6 +23,10 @@ struct tb_staged_use {
     enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */
     bool copies_made;
+    /* Of a subscription that demands the home's signature: it was checked, or why it fails. */
+    bool proven;
+    enum tb_status refused; /* TB_OK: it does not fail so far */
+    char refused_why[TB_TEXT_BYTES_MAX + 1];
     bool tied_compared; /* tensors of one memory have the same bytes in the version */
 };
 

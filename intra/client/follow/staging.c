@@ -32,6 +32,7 @@ static void free_staging(struct tb_staging *st)
     tb_free(st->wanted);
     tb_free(st->source);
     tb_free(st->base_places);
+    tb_home_word_drop(&st->word);
     tb_free(st->kept_plan);
     tb_staging_unpin(st);
     tb_gpu_stage_close(st->stage);
@@ -178,6 +179,7 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_man
     }
     TB_ASSERT(st->life == TB_STAGING_MANIFESTS && st->manifests_here < st->key.shard_count);
     if (++st->manifests_here < st->key.shard_count) return TB_OK;
+    tb_home_word_judge_all(st);
     tb_staging_step(&st->life, TB_STAGING_SUBMITTED);
     if (tb_crew_submit(s->crew, tb_staging_prepare, st) == TB_OK) return TB_OK;
     tb_staging_step(&st->life, TB_STAGING_UNPLACED);

@@ -8,6 +8,7 @@
 #include "base/layout/layouts.h"
 #include "base/layout/place.h"
 #include "base/layout/shelf.h"
+#include "intra/client/follow/home_word.h"
 #include "intra/client/follow/staging_life.h"
 #include "intra/client/memory/registration.h"
 #include "intra/fabric/fabric.h"
@@ -52,6 +53,7 @@ struct tb_staging {
     char why[TB_TEXT_BYTES_MAX + 1];
     struct tb_id uid;
     struct tb_version_key key;
+    struct tb_home_word word; /* of its home, as the gateway passed it on */
     uint32_t uses;
     uint32_t manifests_here;
     struct tb_staged_shard *shards; /* key.shard_count */

@@ -24,7 +24,7 @@
 
 struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_subscription *sub)
 {
-    struct tb_request *request = tb_request_new(s, TB_MSG_SUBSCRIBE, TB_MSG_REPLY, 0);
+    struct tb_request *request = tb_request_new(s, TB_MSG_SUBSCRIBE, TB_MSG_REPLY, sub->active_word.count);
     if (request == NULL) return NULL;
     struct tb_msg_subscribe m = {.subscription = sub->number,
                                  .model = sub->model,
@@ -35,6 +35,7 @@ struct tb_request *tb_subscribe_request(struct tb_session *s, const struct tb_su
         m.active = sub->active;
         m.active_run_order = sub->active_run_order;
         m.active_number = sub->active_number;
+        m.said = (struct tb_span){.bytes = sub->active_word.bytes, .count = sub->active_word.count};
     }
     tb_msg_subscribe_encode(&m, &request->payload);
     return request;
@@ -124,7 +125,9 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
         status = tb_tied_may_subscribe(o->registration, o->second);
         tb_session_unlock(s);
     }
-    return status == TB_OK ? check_stage_on_gpu(o) : status;
+    if (status == TB_OK) status = check_stage_on_gpu(o);
+    if (status == TB_OK && o->home_ca != NULL) status = tb_home_trust_open(o->home_ca, &sub->home_trust);
+    return status;
 }
 
 static void enter_subscription(struct tb_session *s, struct tb_request *request, void *user)
@@ -182,6 +185,14 @@ static int subscribe(struct tb_session *s, const struct tb_subscribe_options *o,
     return TB_OK;
 }
 
+static void free_subscription(struct tb_subscription *sub)
+{
+    if (sub == NULL) return;
+    tb_home_word_drop(&sub->active_word);
+    tb_tls_free(sub->home_trust);
+    tb_free(sub);
+}
+
 int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *options,
                  struct tb_subscription **subscription_out)
 {
@@ -197,7 +208,7 @@ int tb_subscribe(struct tb_session *session, const struct tb_subscribe_options *
     if (status == TB_OK)
         *subscription_out = sub;
     else
-        tb_free(sub);
+        free_subscription(sub);
     tb_session_leave(session);
     return status;
 }
@@ -233,7 +244,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
     TB_ASSERT(sub->second == NULL || sub->second->subscriptions > 0);
     if (sub->registration != NULL) sub->registration->subscriptions--;
     if (sub->second != NULL) sub->second->subscriptions--;
-    tb_free(sub);
+    free_subscription(sub);
     tb_spare_drop_unwanted(s);
 }
 

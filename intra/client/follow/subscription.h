@@ -3,6 +3,7 @@
 #define TB_INTRA_CLIENT_SUBSCRIPTION_H
 
 #include "base/ident.h"
+#include "intra/client/follow/home_word.h"
 #include "intra/client/session/request.h"
 #include "intra/session_msg.h"
 
@@ -30,7 +31,9 @@ struct tb_subscription {
     struct tb_id active;
     uint64_t active_run_order, active_number;
     bool active_withdrawn;
-    struct tb_msg_updated updated; /* what the last switch took; uid zero: there was none */
+    struct tb_home_word active_word; /* of the active version */
+    struct tb_tls *home_trust;       /* NULL: the gateway is believed */
+    struct tb_msg_updated updated;   /* what the last switch took; uid zero: there was none */
     struct tb_staged_use *uses;
 };
 

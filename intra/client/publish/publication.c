@@ -59,6 +59,7 @@ static void free_publication(struct tb_session *s, struct tb_publication *p)
     tb_free(p->devices);
     tb_layouts_release(s->layouts, &p->manifest_memory);
     tb_free(p->head);
+    tb_free(p->said);
     tb_free(p->source);
     tb_free(p);
 }

@@ -66,6 +66,10 @@ struct tb_publication {
     size_t head_bytes;
     uint8_t *source; /* encoded */
     size_t source_bytes;
+    uint64_t run_order;
+    uint32_t shard_count;
+    uint8_t *said; /* the publisher's signature; NULL: it has none */
+    size_t said_bytes;
 };
 
 struct tb_publication *tb_publication_find(struct tb_session *s, const struct tb_id *uid, uint32_t shard);

@@ -22,6 +22,7 @@
 #include "intra/client/publish/publication_watch.h"
 #include "intra/client/publish/publish_pass.h"
 #include "intra/client/publish/publish_prepare.h"
+#include "intra/client/publish/publisher_word.h"
 #include "intra/client/publish/shadow_claim.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
@@ -283,7 +284,8 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     tb_session_unlock(w->s);
     p->manifest.root = tb_manifest_root(&p->manifest);
     p->encoded_bytes = encoded_bytes(p);
-    return encode_head(p);
+    const int head = encode_head(p);
+    return head == TB_OK ? tb_publisher_sign(w->s, p) : head;
 }
 
 static void sealed(struct tb_session *s, struct tb_request *request, void *user)
@@ -426,7 +428,9 @@ static struct tb_publication *claim(const struct publishing *w, const struct tb_
         p->uid = key->uid;
         p->model = w->model;
         p->run = key->run;
+        p->run_order = key->run_order;
         p->number = key->number;
+        p->shard_count = key->shard_count;
         p->shard = w->o->shard_index;
         p->in_place = w->o->mode == TB_PUBLISH_IN_PLACE;
         p->retry = w->o->retry != 0;

@@ -16,6 +16,7 @@
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/shadow.h"
 #include "intra/client/publish/publication.h"
+#include "intra/client/publish/publisher_word.h"
 #include "intra/client/session/connection.h"
 #include "intra/client/session/request.h"
 #include "tombolo/version.h"
@@ -83,6 +84,7 @@ static void free_session(struct tb_session *s)
 {
     TB_ASSERT(s->requests == NULL && s->stagings == NULL && s->publications == NULL);
     if (s->eventfd >= 0) close(s->eventfd);
+    tb_publisher_close(s);
     tb_layouts_free(s->layouts);
     tb_session_lock_fini(s);
     tb_free(s);
@@ -111,6 +113,7 @@ static int session_new(const struct tb_session_options *o, struct tb_session **s
     int status = s->eventfd >= 0 ? set_names(s, o) : tb_fail(TB_SITE_IO, "eventfd: %s", strerror(errno));
     s->layouts = tb_layouts_new();
     if (status == TB_OK && s->layouts == NULL) status = tb_fail(TB_SITE_NOMEM, "no memory for a session");
+    if (status == TB_OK) status = tb_publisher_open(s, o);
     if (status == TB_OK && tb_crew_new(o->threads, &s->crew) != TB_OK)
         status = tb_fail(TB_SITE_NOMEM, "no thread for the pool could be started");
     if (status == TB_OK)

@@ -72,6 +72,7 @@ struct tb_session {
     struct tb_run_opened *runs;
     struct tb_shadow *shadows;
     struct tb_publication *publications;
+    struct tb_tls *publisher; /* its key signs what is published; NULL: nothing is signed */
     struct tb_subscription *subscriptions;
     struct tb_staging *stagings;
     struct tb_spare spare;

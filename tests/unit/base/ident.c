@@ -95,8 +95,9 @@ static void names_on_the_wire(void **state)
 static void identities_have_one_spelling(void **state)
 {
     (void)state;
-    static const char *const good[] = {"tombolo://east/gw-0", "tombolo://east/worker/rollout.7", "unix:0",
-                                       "unix:4294967295", "tombolo://worker/gw"};
+    static const char *const good[] = {
+        "tombolo://east/gw-0", "tombolo://east/worker/rollout.7", "unix:0", "unix:4294967295",
+        "tombolo://worker/gw", "tombolo://east/publisher/trainer"};
     struct tb_identity identity;
     char text[TB_URI_BYTES_MAX];
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
@@ -116,6 +117,8 @@ static void other_spellings_are_refused(void **state)
         "tombolo://east/",
         "tombolo:///gw",
         "tombolo://east/worker", /* no gateway may be called so */
+        "tombolo://east/publisher",
+        "tombolo://east/publishers/a",
         "tombolo://east/worker/",
         "tombolo://east/worker/a/b",
         "tombolo://east/Worker/a",
@@ -152,19 +155,20 @@ static void the_longest_identity_fits(void **state)
     char n[TB_NAME_BYTES_MAX + 1];
     memset(n, 'n', TB_NAME_BYTES_MAX);
     n[TB_NAME_BYTES_MAX] = '\0';
-    snprintf(text, sizeof text, "tombolo://%s/worker/%s", n, n);
+    snprintf(text, sizeof text, "tombolo://%s/publisher/%s", n, n);
     CHECK_OK(tb_identity_parse(text, &identity));
     tb_identity_format(&identity, back);
     assert_string_equal(back, text);
-    snprintf(text, sizeof text, "tombolo://%s/worker/%sn", n, n);
+    snprintf(text, sizeof text, "tombolo://%s/publisher/%sn", n, n);
     CHECK_STATUS(tb_identity_parse(text, &identity), TB_BAD_ARGUMENT);
 }
 
 static void equality_looks_at_all_that_counts(void **state)
 {
     (void)state;
-    static const char *const all[] = {"tombolo://a/x",        "tombolo://a/y", "tombolo://b/x",
-                                      "tombolo://a/worker/x", "unix:1",        "unix:2"};
+    static const char *const all[] = {"tombolo://a/x",          "tombolo://a/y", "tombolo://b/x",
+                                      "tombolo://a/worker/x",   "unix:1",        "unix:2",
+                                      "tombolo://a/publisher/x"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (size_t j = 0; j < sizeof all / sizeof all[0]; j++) {
             struct tb_identity a;

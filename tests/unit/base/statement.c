@@ -16,7 +16,8 @@ static struct tb_statement example(enum tb_statement_kind kind)
     s.number = 20;
     s.shard_count = 4;
     s.digest = (struct tb_digest){{9}};
-    if (kind == TB_STATEMENT_VERSION) s.root = tb_blake3_of("root", 4);
+    if (kind == TB_STATEMENT_VERSION || kind == TB_STATEMENT_SHARD) s.root = tb_blake3_of("root", 4);
+    if (kind == TB_STATEMENT_SHARD) s.shard = 3;
     return s;
 }
 
@@ -46,7 +47,7 @@ static void each_kind_comes_back(void **state)
 static void the_longest_fits(void **state)
 {
     (void)state;
-    struct tb_statement s = example(TB_STATEMENT_VERSION);
+    struct tb_statement s = example(TB_STATEMENT_SHARD);
     uint8_t bytes[TB_STATEMENT_BYTES_MAX];
     memset(s.model.text, 'm', TB_NAME_BYTES_MAX);
     s.run_order = TB_STATEMENT_ORDER_MAX;
@@ -93,6 +94,9 @@ static void what_its_kind_does_not_use_is_garbled(void **state)
         {TB_STATEMENT_VERSION, 88, 4, 0, "a version has shards"},
         {TB_STATEMENT_VERSION, 88, 4, 0xff, "more shards than a version has"},
         {TB_STATEMENT_VERSION, 92, 16, 0, "a version has a digest"},
+        {TB_STATEMENT_SHARD, 48, 32, 0, "a shard has a root"},
+        {TB_STATEMENT_SHARD, 92, 16, 0, "a shard has a digest"},
+        {TB_STATEMENT_SHARD, 108, 1, 4, "a shard behind the last"},
         {TB_STATEMENT_WITHDRAWN, 88, 4, 0, "a version that was withdrawn has shards"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

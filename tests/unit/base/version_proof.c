@@ -116,8 +116,10 @@ static void a_statement_fits_its_version_alone(void **state)
         wrong[4].shard_count++;
         wrong[5].root.bytes[0]++;
         CHECK_OK(tb_name_set(&wrong[6].model, "other"));
+        const bool own_digest = kind == TB_STATEMENT_SHARD; /* of the shard, not of the version */
         for (size_t i = 0; i < 7; i++)
-            if (tb_statement_fits(&s, &wrong[i])) fail_msg("kind %d fits key %zu", (int)kind, i);
+            if (tb_statement_fits(&s, &wrong[i]) != (own_digest && i == 5))
+                fail_msg("kind %d fits key %zu", (int)kind, i);
     }
 }
 

@@ -141,9 +141,9 @@ static void on_stage(struct fake *f, uint32_t index, uint64_t request, const str
         return;
     }
     s->staging = m->uid;
-    struct tb_msg_manifests answer = {.key = v->key, .shard_count = v->key.shard_count};
+    struct tb_msg_manifests answer = {.key = v->key, .shard_count = v->key.shard_count, .said = f->said};
     if (f->garble_root) answer.key.root.bytes[3] ^= 1;
-    FAKE_SEND(s, TB_MSG_MANIFESTS, request, tb_msg_manifests, &answer, 0);
+    FAKE_SEND(s, TB_MSG_MANIFESTS, request, tb_msg_manifests, &answer, answer.said.count);
     for (uint32_t i = 0; i < v->key.shard_count; i++) {
         const struct fake_shard *sh = &v->shards[i];
         const struct tb_msg_manifest manifest = {

@@ -112,8 +112,9 @@ struct fake {
     bool forges;      /* with `shelves`: the first delta of a step is to other bytes, of the right digest */
     bool no_proofs;   /* none come with the manifests */
     bool garble_root; /* MANIFESTS with another root */
-    bool bad_source;  /* PLAN with tables that do not fit */
-    bool keep_hop;    /* the next fake_read stays a reader: */
+    struct tb_span said; /* MANIFESTS has it; the test's own */
+    bool bad_source;     /* PLAN with tables that do not fit */
+    bool keep_hop;       /* the next fake_read stays a reader: */
     struct tb_hop *kept_hop;
     struct {
         uint32_t reader; /* a session */

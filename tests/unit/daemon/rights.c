@@ -112,6 +112,35 @@ static void a_fence_is_a_right_of_its_own(void **state)
     assert_false(tb_rights_fence(&config, &other, &heir));
 }
 
+/* P2: a publisher signs for the models that list it. Where none is listed any may; a gateway or a
+ * worker never. */
+static void publishers_alone_sign_shards(void **state)
+{
+    (void)state;
+    static struct tb_config config;
+    config.model_count = 2;
+    name(&config.models[0].name, "policy");
+    name(&config.models[1].name, "open");
+    config.models[0].publishers[0] = "tombolo://east/publisher/t-*";
+    config.models[0].publishers_count = 1;
+    static const struct {
+        const char *who;
+        bool policy, open;
+    } rows[] = {{"tombolo://east/publisher/t-1", true, true},
+                {"tombolo://east/publisher/u", false, true},
+                {"tombolo://west/publisher/t-1", false, true},
+                {"tombolo://east/gw", false, false},
+                {"tombolo://east/worker/t-1", false, false}};
+    struct tb_name policy, open, other;
+    name(&policy, "policy"), name(&open, "open"), name(&other, "other");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct tb_identity who = identity(rows[i].who);
+        assert_int_equal(tb_rights_publisher(&config, &policy, &who), rows[i].policy);
+        assert_int_equal(tb_rights_publisher(&config, &open, &who), rows[i].open);
+        assert_false(tb_rights_publisher(&config, &other, &who));
+    }
+}
+
 static void owned(const struct tb_config *config, const char *model, const char *who, const char *owner)
 {
     struct tb_name m;
@@ -147,6 +176,7 @@ int main(void)
         cmocka_unit_test(patterns_match_these_and_no_others),
         cmocka_unit_test(denied_by_default),
         cmocka_unit_test(a_fence_is_a_right_of_its_own),
+        cmocka_unit_test(publishers_alone_sign_shards),
         cmocka_unit_test(a_group_has_one_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,8 @@
 /* statements.c - a follower takes versions, withdrawals and runs on the word of the model's home
  * alone, whoever brings it (P1, P2). East follows `policy`, whose home is middle; west relays it.
  *
- * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c */
+ * Covers: gateway/daemon/links/statements.c gateway/daemon/links/link_events.c
+ * Covers: gateway/daemon/links/publisher_words.c */
 #include "gateway/daemon/links/statements.h"
 
 #include <stddef.h>
@@ -27,26 +28,33 @@ struct follower {
     struct tb_tls *middle, *west; /* as those gateways have them */
 };
 
-static void begin_with(struct follower *f, const char *of_west)
+static void begin_as(struct follower *f, const char *of_model, const char *of_west)
 {
-    char rest[1536];
+    char rest[1792];
     world_init(&f->world);
     world_issue(&f->world, "east", "gw", "tombolo://east/gw");
     world_issue(&f->world, "middle", "gw", "tombolo://middle/gw");
     world_issue(&f->world, "middle", "rank", "tombolo://middle/worker/rank-0");
+    world_issue(&f->world, "middle", "trainer", "tombolo://middle/publisher/trainer");
+    world_issue(&f->world, "middle", "other", "tombolo://middle/publisher/other");
     world_issue(&f->world, "west", "gw", "tombolo://west/gw");
     snprintf(
         rest, sizeof rest,
-        "{policy: {home: middle}}\npeers: {middle: {address: \"127.0.0.1:9\", ca: %s}, "
+        "{policy: {home: middle%s}}\npeers: {middle: {address: \"127.0.0.1:9\", ca: %s}, "
         "west: {address: \"127.0.0.1:9\", ca: %s%s}}\nsubscribe: [{model: policy, from: [west, middle]}]\n"
         "tls: {ca: %s, cert: %s, key: %s}\n",
-        world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"), of_west,
+        of_model, world_path(&f->world, "middle", "ca.crt"), world_path(&f->world, "west", "ca.crt"), of_west,
         world_path(&f->world, "east", "ca.crt"), world_path(&f->world, "east", "gw.crt"),
         world_path(&f->world, "east", "gw.key"));
     home_new_with(&f->home, rest, false);
     home_start(&f->home);
     f->middle = world_tls(&f->world, "middle", "gw", "middle");
     f->west = world_tls(&f->world, "west", "gw", "west");
+}
+
+static void begin_with(struct follower *f, const char *of_west)
+{
+    begin_as(f, "", of_west);
 }
 
 static void begin(struct follower *f)
@@ -244,6 +252,107 @@ static void a_withdrawal_is_homes_too(void **state)
     end(&f);
 }
 
+/* P3: a relay's word on the end of a version is of its own copy. Home's is of all. */
+static void a_relay_ends_no_version(void **state)
+{
+    struct follower f;
+    enum tb_catalog_state is = TB_VERSION_OPEN;
+    (void)state;
+    begin(&f);
+    static const enum tb_status ends[] = {TB_VERSION_LOST, TB_VERSION_BROKEN};
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct tb_version_key key = version_of(1 + i);
+        const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
+        brings(&f, f.middle, &s);
+        says(&f, WEST, &key, TB_LINKS_READY, TB_OK);
+        says(&f, WEST, &key, TB_LINKS_GONE, ends[i]);
+        assert_true(knows(&f, &key, &is));
+        assert_true(is != TB_VERSION_ENDED_LOST && is != TB_VERSION_ENDED_BROKEN);
+        says(&f, WEST, &key, TB_LINKS_READY, TB_OK);
+        assert_true(knows(&f, &key, &is));
+        assert_int_equal(is, TB_VERSION_READY);
+    }
+    const struct tb_version_key key = version_of(2);
+    says(&f, MIDDLE, &key, TB_LINKS_GONE, TB_VERSION_BROKEN);
+    assert_true(knows(&f, &key, &is));
+    assert_int_equal(is, TB_VERSION_ENDED_BROKEN);
+    end(&f);
+}
+
+static struct tb_statement shard_of(const struct tb_version_key *key, uint32_t shard)
+{
+    struct tb_statement s = tb_statement_of(TB_STATEMENT_SHARD, key);
+    s.root = tb_blake3_of("head", 4);
+    s.wall_ms = tb_clock_wall_ms();
+    s.shard = shard;
+    return s;
+}
+
+/* P1: home signed it, and a version counts once each of its shards has a publisher's signature. */
+static void a_version_needs_its_publishers(void **state)
+{
+    struct follower f;
+    (void)state;
+    begin_as(&f, ", publishers: [\"tombolo://middle/publisher/trainer\"]", "");
+    struct tb_tls *trainer = world_tls(&f.world, "middle", "trainer", "middle");
+    struct tb_tls *other = world_tls(&f.world, "middle", "other", "middle");
+    struct tb_version_key key = version_of(7);
+    key.shard_count = 2;
+    const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key), first = shard_of(&key, 0),
+                              second = shard_of(&key, 1);
+    struct tb_version_key of_another = key;
+    of_another.run_order++;
+    const struct tb_statement wrong = shard_of(&of_another, 1);
+    brings(&f, f.middle, &s);
+    brings(&f, trainer, &first);
+    brings(&f, other, &second);
+    brings(&f, f.middle, &second);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_false(knows(&f, &key, NULL));
+    brings(&f, trainer, &wrong);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_false(knows(&f, &key, NULL));
+    tb_said_free(&f.home.d->said);
+    brings(&f, f.middle, &s);
+    brings(&f, trainer, &first);
+    brings(&f, trainer, &second);
+    says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
+    assert_true(knows(&f, &key, NULL));
+    tb_tls_free(trainer);
+    tb_tls_free(other);
+    end(&f);
+}
+
+/* A worker's word on a run counts as far as home signed, and it may show the signature. */
+static void a_run_that_a_worker_claims_needs_its_signature(void **state)
+{
+    struct follower f;
+    (void)state;
+    begin(&f);
+    const struct tb_name worker = {"w0"};
+    const struct tb_version_key key = version_of(5);
+    const struct tb_statement s = said_of(TB_STATEMENT_VERSION, &key);
+    struct tb_catalog_known_run told = {key.model, 1, 5, {{0}}};
+    static uint8_t bytes[TB_SIGNED_BYTES_MAX];
+    struct tb_writer w;
+    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_int_equal(told.order, 0);
+    const struct tb_tls *const by[] = {f.west, f.middle};
+    for (uint32_t i = 0; i < 2; i++) {
+        tb_writer_init(&w, bytes, sizeof bytes);
+        CHECK_OK(tb_signed_write(by[i], &s, &w));
+        const struct tb_span said = {.bytes = bytes, .count = (uint32_t)w.used};
+        assert_int_equal(tb_statement_shown(f.home.d, &worker, &key.model, &said), i == 1);
+    }
+    told = (struct tb_catalog_known_run){key.model, 1, 5, {{0}}};
+    assert_false(tb_run_lower_of_worker(f.home.d, &told));
+    told.number = 6;
+    assert_true(tb_run_lower_of_worker(f.home.d, &told));
+    assert_int_equal(told.number, 5);
+    assert_int_equal(f.home.d->counters.statements_refused, 1);
+    end(&f);
+}
+
 /* P4: home signs each version once; a second word of it is for other bytes, and is not taken. */
 static void the_first_word_of_a_version_stays(void **state)
 {
@@ -383,6 +492,9 @@ int main(void)
         cmocka_unit_test(no_wrong_signature_counts),
         cmocka_unit_test(a_statement_is_of_its_version_alone),
         cmocka_unit_test(a_withdrawal_is_homes_too),
+        cmocka_unit_test(a_relay_ends_no_version),
+        cmocka_unit_test(a_version_needs_its_publishers),
+        cmocka_unit_test(a_run_that_a_worker_claims_needs_its_signature),
         cmocka_unit_test(the_first_word_of_a_version_stays),
         cmocka_unit_test(other_manifests_than_home_signed_are_refused),
         cmocka_unit_test(an_unsigned_peer_is_believed_where_the_operator_says_so),

@@ -26,6 +26,19 @@ void tb_link_say(struct tb_link *l, enum tb_statement_kind kind, const struct tb
     if (o->ops->statement_of(o->user, &which, &said)) say_to_peer(l, &said);
 }
 
+void tb_link_say_shards(struct tb_link *l, const struct tb_version_key *key)
+{
+    const struct tb_links_options *o = &l->links->options;
+    struct tb_span said;
+    if (o->ops->statement_of == NULL || tb_link_protocol(l) < TB_LINK_PROTOCOL_SIGNED) return;
+    for (uint32_t i = 0; i < key->shard_count; i++) {
+        const struct tb_links_said which = {TB_STATEMENT_SHARD, key->model,
+                                            tb_statement_shard_id(&key->uid, i)};
+        if (!o->ops->statement_of(o->user, &which, &said)) return; /* all of them are signed, or none */
+        say_to_peer(l, &said);
+    }
+}
+
 void tb_link_tell_withdrawn(struct tb_link *l, const struct tb_version_key *key)
 {
     if (!tb_link_is_up(l) || !tb_link_granted(l, &key->model)) return;

@@ -49,6 +49,7 @@ void tb_link_announce(struct tb_link *l, struct tb_offer *o)
     if (!tb_link_is_up(l) || p->announced == tb_link_session_seq(l) || !tb_link_granted(l, &o->key.model))
         return;
     if (!is_home_of(l, &o->key.model)) tb_link_say(l, TB_STATEMENT_VERSION, &o->key.model, &o->key.uid);
+    if (!is_home_of(l, &o->key.model)) tb_link_say_shards(l, &o->key);
     const bool pushed = tb_link_may_read(l, o) && tb_link_push(l, o);
     p->announced = tb_link_session_seq(l);
     tb_link_send_version(l, &o->key, o->bytes, TB_FRAME_VERSION_READY);
