@@ -48,6 +48,14 @@ static const struct tb_cli_option publish_options[] = {
     END,
 };
 
+static const struct tb_cli_option verify_options[] = {
+    {"live", TB_CLI_FLAG, NULL, "the memory that workers compute from (needed)"},
+    {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},
+    {"timeout", TB_CLI_SECONDS, "TIME", "so long workers may take, at most 10m; default 60s"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option subscribe_options[] = {
     {"into", TB_CLI_FILE, "DIR", "where versions are written, each in a folder (needed)"},
     {"version", TB_CLI_TEXT, "N|R:N", "this version; R:N names one of run R"},
@@ -57,6 +65,8 @@ static const struct tb_cli_option subscribe_options[] = {
     {"keep", TB_CLI_COUNT, "N", "with --follow: only the newest N versions stay in DIR; default: all"},
     {"on-version", TB_CLI_TEXT, "CMD", "with --follow: run by /bin/sh for each version; see above"},
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
+    {"prove", TB_CLI_FLAG, NULL,
+     "with --follow: the newest version stays in memory, and is compared with what was sealed"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -168,6 +178,15 @@ static const struct tb_cli_command commands[] = {
      "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
      "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
      "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
+    {"verify", "MODEL", "whether workers compute from the bytes that were sealed",
+     "With --live each worker of this site that follows MODEL digests the tensors that it computes from, "
+     "and compares them with the version's manifest. A worker does so at a low rate, and goes on "
+     "meanwhile. The table has a row for each: proven; proven by box, where its boxes of tensors cover "
+     "no whole chunk and were compared with digests of the staged bytes; differs, with tensor, shard and "
+     "chunk; not provable, with the reason; no answer within --timeout; away. A tensor that differs is "
+     "also an alarm in the gateway's log, live.differs. Exits with 8 where bytes differ, else with 4 where "
+     "a worker did not answer. Workers that are not provable leave the exit code 0: --json counts them.",
+     "tombolo verify policy --live --timeout 5m", verify_options, 1, 1, tb_cli_verify},
     {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
      "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "

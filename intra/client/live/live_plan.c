@@ -290,49 +290,53 @@ void tb_live_plan_drop(struct tb_live_plan *plan)
 
 /* ---- names ---- */
 
-static const char *want_name(const struct tb_live_plan *plan, uint32_t piece)
-{
-    TB_ASSERT(piece < plan->piece_count);
-    return plan->registration->wants[plan->pieces[piece].want].name;
-}
+struct names {
+    char *out;
+    size_t cap, used;
+    uint32_t left; /* that did not fit */
+    const char *last;
+};
 
-static const char *staged_name(const struct tb_live_plan *plan, const struct tb_live_unit *unit,
-                               uint64_t offset)
-{
-    const struct tb_layout *layout = &plan->staging->shards[unit->shard].manifest.layout;
-    const uint32_t tensor = tb_layout_tensor_at(layout, offset);
-    return tensor < layout->tensor_count ? layout->tensors[tensor].name : "(blobs)";
-}
+#define MORE_BYTES 24u /* ", and 4294967295 more" */
 
-/* Whole letters of UTF-8, at most `cap` - 1 bytes. */
-static size_t copy_name(char *out, size_t cap, const char *name)
+/* Whole letters of UTF-8, and room for MORE_BYTES behind them. */
+static void add_name(struct names *n, const char *name)
 {
+    if (n->last != NULL && strcmp(n->last, name) == 0) return;
     size_t count = strlen(name);
-    if (count > cap - 1) {
-        count = cap - 1;
-        while (count > 0 && ((unsigned char)name[count] & 0xc0) == 0x80)
-            count--;
+    const size_t comma = n->last != NULL ? 2 : 0, room = n->cap - MORE_BYTES - n->used;
+    if (n->left > 0 || (comma > 0 && comma + count > room)) {
+        n->left++;
+        return;
     }
-    memcpy(out, name, count);
-    out[count] = '\0';
-    return count;
+    if (count > room) count = room; /* the first alone is cut */
+    while (count < strlen(name) && count > 0 && ((unsigned char)name[count] & 0xc0) == 0x80)
+        count--;
+    memcpy(n->out + n->used, ", ", comma);
+    memcpy(n->out + n->used + comma, name, count);
+    n->used += comma + count;
+    n->last = name;
 }
 
-void tb_live_unit_name(const struct tb_live_plan *plan, const struct tb_live_unit *unit, char *out, size_t cap)
+static void add_staged(struct names *n, const struct tb_live_plan *plan, const struct tb_live_unit *unit)
 {
-    const char *first, *last;
-    TB_ASSERT(cap >= 16);
-    if (plan->staging != NULL) {
-        const struct tb_chunk *chunk = &plan->staging->shards[unit->shard].manifest.chunks[unit->chunk];
-        first = staged_name(plan, unit, chunk->offset);
-        last = staged_name(plan, unit, chunk->offset + chunk->bytes - 1);
-    } else {
-        first = want_name(plan, unit->first);
-        last = want_name(plan, unit->first + unit->count - 1);
-    }
-    const bool one = strcmp(first, last) == 0;
-    const size_t used = copy_name(out, one ? cap : cap / 2 - 2, first);
-    if (one) return;
-    memcpy(out + used, "..", 2);
-    (void)copy_name(out + used + 2, cap / 2, last);
+    const struct tb_manifest *m = &plan->staging->shards[unit->shard].manifest;
+    const struct tb_chunk *chunk = &m->chunks[unit->chunk];
+    const struct tb_layout *layout = &m->layout;
+    if (chunk->offset >= layout->bytes) add_name(n, "(blobs)");
+    for (uint32_t i = tb_layout_tensor_at(layout, chunk->offset);
+         i < layout->tensor_count && layout->tensors[i].offset < chunk->offset + chunk->bytes; i++)
+        add_name(n, layout->tensors[i].name);
+}
+
+void tb_live_unit_names(const struct tb_live_plan *plan, const struct tb_live_unit *unit, char *out,
+                        size_t cap)
+{
+    TB_ASSERT(cap > 2 * MORE_BYTES);
+    struct names n = {.out = out, .cap = cap};
+    if (plan->staging != NULL) add_staged(&n, plan, unit);
+    for (uint32_t i = unit->first; i < unit->first + unit->count; i++)
+        add_name(&n, plan->registration->wants[plan->pieces[i].want].name);
+    out[n.used] = '\0';
+    if (n.left > 0) (void)snprintf(out + n.used, cap - n.used, ", and %u more", n.left);
 }

@@ -44,8 +44,8 @@ struct tb_live_plan *tb_live_plan_new(const struct tb_staging *st, const struct 
                                       const struct tb_box_copies *copies);
 /* One reference less. NULL is fine. */
 void tb_live_plan_drop(struct tb_live_plan *plan);
-/* The name of the unit's tensor. Where a chunk has several: the first and the last one. */
-void tb_live_unit_name(const struct tb_live_plan *plan, const struct tb_live_unit *unit, char *out,
-                       size_t cap);
+/* The name of the unit's tensor; of a chunk that has several: of each, as far as there is room. */
+void tb_live_unit_names(const struct tb_live_plan *plan, const struct tb_live_unit *unit, char *out,
+                        size_t cap);
 
 #endif

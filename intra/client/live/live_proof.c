@@ -310,7 +310,7 @@ static void differs(struct tb_subscription *sub, const struct tb_live_plan *plan
     m->verdict = TB_MSG_PROVEN_DIFFERS;
     m->shard = plan->units[at].shard;
     m->chunk = plan->units[at].chunk;
-    tb_live_unit_name(plan, &plan->units[at], m->tensor.text, sizeof m->tensor.text);
+    tb_live_unit_names(plan, &plan->units[at], m->tensor.text, sizeof m->tensor.text);
     alarm_raise(sub, m);
 }
 
