@@ -198,8 +198,9 @@ static const struct tb_cli_command commands[] = {
      "while it runs nothing else of MODEL crosses. Exits with 8 when no chunk matches.",
      "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},
     {"status", "", "the state of this site's gateway",
-     "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
-     control_options, 0, 0, tb_cli_status},
+     "Shows arena, links, models and sessions of this site's gateway, and for each worker which version it "
+     "serves and how long ago it was proven.",
+     "tombolo status --json", control_options, 0, 0, tb_cli_status},
     {"streams", "", "links and their streams: their speed and their limits",
      "For each link of this site's gateway: goodput, how many of its streams are used, parcels that "
      "wait, bytes that went twice because they were late (hedged), streams lost and replaced, and the "

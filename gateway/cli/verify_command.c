@@ -9,8 +9,8 @@
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/options.h"
 
-#define TIMEOUT_S     60u  /* for the workers */
-#define TIMEOUT_S_MAX 600u /* as the gateway takes it */
+#define TIMEOUT_S     60u    /* for the workers */
+#define TIMEOUT_S_MAX 600u   /* as the gateway takes it */
 #define MORE_MS       10000u /* for the gateway's own answer */
 
 static const char *why_text(const char *why)

@@ -13,8 +13,8 @@
  * Threads: a session and its handles may be used from any thread. Calls on one subscription are
  * made one at a time, and tb_unregister is the last call on a registration. No call may be made
  * from a signal handler. The library owns one thread a session and a pool for passes over bytes
- * (default: the cores allowed to the process), and once something is proven (enum tb_prove) a thread
- * of low priority.
+ * (default: the cores allowed to the process). Once something is proven (enum tb_prove) it owns a
+ * thread of low priority, too.
  *
  * Time: blocking calls take `timeout_ms`. 0 asks once (TB_AGAIN), UINT32_MAX waits for ever, and
  * tb_cancel wakes them. The drain time is the gateway's `drain_ms`, 10 s as a rule: so long may

@@ -47,8 +47,8 @@ static enum tb_status batch_begin(void *user, const struct tb_cuda_batch *b, uin
     const uint32_t bytes = run->look->bytes;
     const bool is_small = bytes < TB_KERNEL_DIGEST_MIN;
     enum tb_status status = gather(run, lane, at);
-    host->jobs[0] = (struct tb_digest_job){
-        .bytes = at, .count = is_small ? 0 : bytes, .digest = slate->digests[0].bytes};
+    host->jobs[0] =
+        (struct tb_digest_job){.bytes = at, .count = is_small ? 0 : bytes, .digest = slate->digests[0].bytes};
     if (status == TB_OK && is_small)
         status = tb_cuda_copy(run->m, lane, (struct tb_gpu_move){host->small[0], at, bytes});
     if (status == TB_OK && run->look->prove) tb_cuda_prove(run->m, lane, 0);

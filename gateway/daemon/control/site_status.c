@@ -531,9 +531,17 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
-    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
-    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {"verify", tb_verify_command},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_withdraw_command},
+    {"pin", tb_pin_command},
+    {"unpin", tb_unpin_command},
+    {"rollback", tb_rollback_command},
+    {"limit", tb_limit_command},
+    {"adopt", tb_adopt_command},
+    {"verify", tb_verify_command},
     {NULL, NULL},
 };

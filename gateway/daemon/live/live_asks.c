@@ -1,7 +1,7 @@
 /* live_asks.c - see live_asks.h.
  *
- * P8: the answer goes to operators alone, by the control socket. Each row is what one session said of
- * its own subscription; nobody speaks for another. */
+ * P8: the answer goes to operators alone, by the control socket. A row has the words of one session
+ * about its own subscription; nobody speaks for another. */
 #include "gateway/daemon/live/live_asks.h"
 
 #include <inttypes.h>
@@ -20,10 +20,10 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
-#define ERROR_BYTES     256 /* as control.h has it */
-#define TIMEOUT_MS      60000
-#define TIMEOUT_MS_MAX  600000
-#define AGE_MS_MAX      UINT64_C(86400000) /* of what a worker says: a day */
+#define ERROR_BYTES    256 /* as control.h has it */
+#define TIMEOUT_MS     60000
+#define TIMEOUT_MS_MAX 600000
+#define AGE_MS_MAX     UINT64_C(86400000) /* of what a worker says: a day */
 
 enum row_state { ROW_ASKED, ROW_ANSWERED, ROW_AWAY, ROW_LEFT };
 
@@ -51,8 +51,7 @@ struct tb_live_ask {
 
 static const char *row_name(const struct row *r)
 {
-    static const char *const names[] = {
-        [ROW_ASKED] = "no answer", [ROW_AWAY] = "away", [ROW_LEFT] = "left"};
+    static const char *const names[] = {[ROW_ASKED] = "no answer", [ROW_AWAY] = "away", [ROW_LEFT] = "left"};
     return r->state == ROW_ANSWERED ? tb_msg_verdict_name(r->proof.verdict) : names[r->state];
 }
 

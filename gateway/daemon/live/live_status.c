@@ -1,5 +1,6 @@
-/* live_status.c - see live_status.h. P10: a worker speaks for its own bytes alone, so each row is of
- * the session that said it. */
+/* live_status.c - see live_status.h.
+ *
+ * P10: a worker speaks for its own bytes alone, so each row is of the session that said it. */
 #include "gateway/daemon/live/live_status.h"
 
 #include <stdio.h>

@@ -25,7 +25,7 @@ struct tb_staged_use {
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */
     bool copies_made;
     struct tb_live_plan *live; /* until it is active; NULL: not made */
-    bool tied_compared; /* tensors of one memory have the same bytes in the version */
+    bool tied_compared;        /* tensors of one memory have the same bytes in the version */
 };
 
 struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid);

@@ -1,8 +1,8 @@
 /* live_plan.c - see live_plan.h.
  *
  * A copy of boxes.h says where bytes of a shard went. Copies that are one range of packed bytes are
- * sorted by where they begin; a chunk is covered when they fill it without a hole. Each copy that no
- * covered chunk took all of becomes a box. */
+ * sorted by where they begin; a chunk is covered when they fill it without a hole. A copy becomes a
+ * box unless covered chunks took all of it. */
 #include "intra/client/live/live_plan.h"
 
 #include <stdio.h>
@@ -106,8 +106,7 @@ static struct tb_live_unit *add_unit(struct making *m, uint32_t shard, uint32_t 
 {
     struct tb_live_plan *plan = m->plan;
     struct tb_live_unit *unit = &plan->units[plan->unit_count++];
-    *unit = (struct tb_live_unit){
-        .shard = shard, .chunk = chunk, .first = plan->piece_count, .bytes = bytes};
+    *unit = (struct tb_live_unit){.shard = shard, .chunk = chunk, .first = plan->piece_count, .bytes = bytes};
     plan->bytes += bytes;
     return unit;
 }

@@ -1,8 +1,8 @@
 /* live_plan.h - the digests that the tensors of one active version must have where a rollout
  * computes from them.
  *
- * A plan is a list of units. A unit is a chunk of the version that the registered tensors cover, and
- * its digest is the manifest's. Or it is a box: a piece of a tensor that covers no whole chunk. Its
+ * A plan is a list of units. A unit is a chunk of the version that the registered tensors cover.
+ * Its digest is the manifest's. Or it is a box: a piece of a tensor that covers no whole chunk. Its
  * digest was taken from the staged bytes, whose chunks were compared with the manifest before.
  *
  * A plan knows tensors by their number in the registration, not by address: the memory may move. */
@@ -17,8 +17,8 @@ struct tb_registration;
 struct tb_staging;
 
 struct tb_live_unit {
-    uint32_t shard, chunk;   /* of a box: of its first byte */
-    uint32_t first, count;   /* pieces; of a staged unit none */
+    uint32_t shard, chunk; /* of a box: of its first byte */
+    uint32_t first, count; /* pieces; of a staged unit none */
     uint64_t bytes;
     bool box;
     struct tb_live_sum sum; /* that it must have */

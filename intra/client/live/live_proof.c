@@ -1,9 +1,9 @@
 /* live_proof.c - see live_proof.h.
  *
- * The engine comes first. A switch waits for a stride of 256 KiB at most: the buffers are locked for
- * reading so long and no longer, and between two strides the thread rests, nine times as long as the
- * stride took in background, once as long when somebody waits for the answer. Buffers that were
- * written since the activation end the run. */
+ * The engine comes first. The buffers are locked for reading during a stride of 256 KiB and no
+ * longer, so a switch waits for that at most. Between two strides the thread rests: in background
+ * nine times as long as the stride took, and once as long when somebody waits for the answer.
+ * Buffers that were written since the activation end the run. */
 #include "intra/client/live/live_proof.h"
 
 #include <inttypes.h>
@@ -331,8 +331,7 @@ static void step(struct tb_session *s, struct tb_subscription *sub, tb_time_ns *
 {
     struct tb_live *l = &sub->live;
     const uint32_t at = l->at;
-    struct looking k = {
-        .s = s, .sub = sub, .plan = l->plan, .rest = l->asked ? REST_ASKED : REST_BACKGROUND};
+    struct looking k = {.s = s, .sub = sub, .plan = l->plan, .rest = l->asked ? REST_ASKED : REST_BACKGROUND};
     struct tb_registration *r = k.plan->registration;
     TB_ASSERT(!l->inside && at <= k.plan->unit_count);
     l->inside = true;

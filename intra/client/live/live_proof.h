@@ -1,5 +1,5 @@
-/* live_proof.h - proof of what a subscription computes from: its plan, the run that compares it, and
- * what the last run found.
+/* live_proof.h - proof of the bytes that a subscription computes from: its plan, the run that
+ * compares it, and the result of the last run.
  *
  * A run takes the plan's units one after another. The prover's thread (prover.h) calls tb_live_step
  * for each; all other calls are any thread's. All of them under the session's lock. */
@@ -17,14 +17,14 @@ struct tb_subscription;
 
 /* A member of the subscription. */
 struct tb_live {
-    struct tb_live_plan *plan;     /* of the active version; NULL: there is none, `why` */
+    struct tb_live_plan *plan; /* of the active version; NULL: there is none, `why` */
     enum tb_msg_unprovable why;
     bool running;
-    bool asked;                    /* by the gateway; else in background */
-    bool inside;                   /* a unit is looked at now, without the lock */
-    bool leaving;                  /* the subscription ends, or its staging goes */
-    uint64_t ask;                  /* the question that the run answers; 0: none */
-    uint32_t at;                   /* the next unit */
+    bool asked;   /* by the gateway; else in background */
+    bool inside;  /* a unit is looked at now, without the lock */
+    bool leaving; /* the subscription ends, or its staging goes */
+    uint64_t ask; /* the question that the run answers; 0: none */
+    uint32_t at;  /* the next unit */
     tb_time_ns began, last_at;
     struct tb_msg_proven run, last; /* so far; of the run that ended last: uid zero: none did */
 };

@@ -1,6 +1,6 @@
-/* prover.h - the thread of a session that compares what rollouts compute from with what was sealed.
- * It begins with the first run, has the lowest priority that still runs on a busy machine, and rests
- * most of the time. A shell. */
+/* prover.h - the thread of a session that compares the bytes that rollouts compute from with the
+ * sealed ones. It begins with the first run, has a low priority, and rests most of the time. A
+ * shell. */
 #ifndef TB_INTRA_CLIENT_PROVER_H
 #define TB_INTRA_CLIENT_PROVER_H
 

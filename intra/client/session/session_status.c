@@ -190,7 +190,7 @@ static void put_update(struct text *t, const struct tb_msg_updated *u)
         (unsigned long long)u->patched_bytes, u->fetched_chunks);
 }
 
-/* What the last run over the tensors that it computes from found. */
+/* The result of the last run over the tensors that it computes from. */
 static void put_proof(struct text *t, const struct tb_live *l)
 {
     const struct tb_msg_proven *m = &l->last;
@@ -205,9 +205,9 @@ static void put_proof(struct text *t, const struct tb_live *l)
         "\"box_bytes\":%llu,\"blake3_bytes\":%llu,\"left_bytes\":%llu,\"bad\":%u,\"tensor\":",
         tb_msg_verdict_name(m->verdict), tb_msg_unprovable_name(m->why),
         (unsigned long long)(tb_time_since(l->last_at, tb_clock_now()) / 1000000000u),
-        (unsigned)(tb_time_since(l->last_at, tb_clock_now()) / 1000000u % 1000), (unsigned long long)m->took_ms,
-        (unsigned long long)m->bytes, (unsigned long long)m->box_bytes, (unsigned long long)m->blake3_bytes,
-        (unsigned long long)m->left_bytes, m->bad);
+        (unsigned)(tb_time_since(l->last_at, tb_clock_now()) / 1000000u % 1000),
+        (unsigned long long)m->took_ms, (unsigned long long)m->bytes, (unsigned long long)m->box_bytes,
+        (unsigned long long)m->blake3_bytes, (unsigned long long)m->left_bytes, m->bad);
     put_string(t, m->tensor.text);
     put_char(t, '}');
 }

@@ -1,6 +1,6 @@
-/* P1 P10: a worker compares what it computes from with what was sealed: chunk by chunk, or box by
- * box. A byte that changed is an alarm that names the tensor, and what cannot be proven is said to be
- * so.
+/* P1 P10: a worker compares the bytes that it computes from with the sealed ones, by chunks or by
+ * boxes. A byte that changed is an alarm that names the tensor. A result that says "not
+ * provable" says why.
  *
  * Covers: intra/client/live/live_proof.c intra/client/live/live_plan.c
  * Covers: intra/client/live/live_digest.c intra/client/live/prover.c */

@@ -1,5 +1,6 @@
-/* P1: what a rollout computes from on a GPU is digested by the GPU, and by cores where it has no
- * kernels. The driver is none (fake_cuda.h); its device memory ends whoever touches it from the host.
+/* P1: the tensors of a rollout on a GPU are digested by the GPU, and by cores where it has no
+ * kernels. The driver is none (fake_cuda.h): a touch of its device memory from the host ends the
+ * process.
  *
  * Covers: intra/cuda/cuda_look.c intra/client/live/live_digest.c */
 #include <stdlib.h>
@@ -75,7 +76,8 @@ static void a_look_is_what_cores_say(void **state)
     (void)state;
     static const struct {
         uint64_t first, run, rows, stride;
-    } looks[] = {{0, 1, 1, 1}, {3, 200, 1, 200}, {0, 1000001, 1, 1000001}, {64, 48, 3, 4096}, {16, 4096, 500, 4608}};
+    } looks[] = {
+        {0, 1, 1, 1}, {3, 200, 1, 200}, {0, 1000001, 1, 1000001}, {64, 48, 3, 4096}, {16, 4096, 500, 4608}};
     struct world w;
     world_open(&w, &fake_device_with_kernels);
     uint8_t *packed = malloc(GPU_WORKER_BIG);
@@ -84,8 +86,10 @@ static void a_look_is_what_cores_say(void **state)
                                               .bytes = looks[i].run,
                                               .rows = looks[i].rows,
                                               .stride = looks[i].stride};
-        struct tb_gpu_look look = {
-            .pieces = &piece, .piece_count = 1, .bytes = (uint32_t)(looks[i].run * looks[i].rows), .prove = true};
+        struct tb_gpu_look look = {.pieces = &piece,
+                                   .piece_count = 1,
+                                   .bytes = (uint32_t)(looks[i].run * looks[i].rows),
+                                   .prove = true};
         for (uint64_t row = 0; row < looks[i].rows; row++)
             memcpy(packed + row * looks[i].run, w.rank.big_truth + looks[i].first + row * looks[i].stride,
                    looks[i].run);

@@ -9,8 +9,8 @@
 #include "tests/unit/check.h"
 #include "tests/unit/daemon/daemon_worker.h"
 
-#define READS     "{policy: {home: east, read: [\"unix:*\"]}}"
-#define PATIENCE  "60000"
+#define READS    "{policy: {home: east, read: [\"unix:*\"]}}"
+#define PATIENCE "60000"
 
 struct world {
     struct home h;
@@ -169,8 +169,7 @@ static void requests_are_bounded(void **state)
 {
     (void)state;
     static const char *const wrong[] = {"{}", "{\"model\": \"policy\", \"timeout_ms\": 0}",
-                                        "{\"model\": \"policy\", \"timeout_ms\": 600001}",
-                                        "{\"model\": 7}"};
+                                        "{\"model\": \"policy\", \"timeout_ms\": 600001}", "{\"model\": 7}"};
     struct world w;
     world_open(&w);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
