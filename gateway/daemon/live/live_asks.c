@@ -149,6 +149,8 @@ static struct tb_live_ask *ask_new(struct tb_daemon *d, const struct tb_name *mo
     const uint32_t rows = members < TB_LIVE_ROWS_MAX ? members : TB_LIVE_ROWS_MAX;
     struct tb_live_ask *a = tb_calloc(1, sizeof *a + (size_t)rows * sizeof a->rows[0]);
     if (a == NULL) return NULL;
+    /* An answer to a question of this gateway's process before is none to this one. */
+    if (d->live.last == 0) d->live.last = tb_clock_wall_ms();
     a->number = ++d->live.last;
     a->model = *model;
     a->left_out = members - rows;

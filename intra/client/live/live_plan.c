@@ -5,6 +5,7 @@
  * box unless covered chunks took all of it. */
 #include "intra/client/live/live_plan.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +14,18 @@
 #include "base/assert.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/memory/thread_crew.h"
+#include "intra/client/session/session.h"
 
 /* One copy that is one range of packed bytes. */
 struct range {
     uint32_t shard, copy;
     uint64_t from, bytes;
+};
+
+/* A unit that is one, and the copy that it is of. */
+struct box {
+    uint32_t unit, copy;
 };
 
 struct making {
@@ -27,6 +35,9 @@ struct making {
     struct range *ranges;
     uint32_t range_count;
     uint64_t *used; /* of each copy: bytes that chunks took */
+    struct box *boxes;
+    uint32_t box_count;
+    atomic_bool failed; /* some box has no digest */
     struct tb_live_plan *plan;
 };
 
@@ -200,8 +211,9 @@ static enum tb_status staged_sum(const struct making *m, const struct tb_box_cop
     return tb_live_sum_pieces(&from, kind, sum_out);
 }
 
-static bool take_box(struct making *m, const struct tb_box_copy *c)
+static bool take_box(struct making *m, uint32_t copy)
 {
+    const struct tb_box_copy *c = &m->copies->list[copy];
     const struct tb_staged_shard *sh = &m->st->shards[c->shard];
     const uint32_t k = chunk_at(&sh->manifest, c->from);
     if (m->st->patch != NULL || !is_proven(sh, c)) { /* the staging has deltas, not the bytes */
@@ -213,16 +225,28 @@ static bool take_box(struct making *m, const struct tb_box_copy *c)
     m->plan->box_bytes += unit->bytes;
     if (!add_pieces(m, c, 0, unit->bytes)) return false;
     unit->count = m->plan->piece_count - unit->first;
-    return staged_sum(m, c, tb_live_sum_of(&sh->manifest, k).proof, &unit->sum) == TB_OK;
+    m->boxes[m->box_count++] = (struct box){m->plan->unit_count - 1, copy};
+    return true;
+}
+
+static void digest_box(void *user, uint32_t piece, uint32_t slot)
+{
+    (void)slot;
+    struct making *m = user;
+    const struct box *b = &m->boxes[piece];
+    struct tb_live_unit *unit = &m->plan->units[b->unit];
+    const bool kind = tb_live_sum_of(&m->st->shards[unit->shard].manifest, unit->chunk).proof;
+    if (staged_sum(m, &m->copies->list[b->copy], kind, &unit->sum) != TB_OK) atomic_store(&m->failed, true);
 }
 
 static bool take_boxes(struct making *m)
 {
     for (uint32_t i = 0; i < m->copies->count; i++) {
         const struct tb_box_copy *c = &m->copies->list[i];
-        if (m->used[i] < c->rows * c->run && !take_box(m, c)) return false;
+        if (m->used[i] < c->rows * c->run && !take_box(m, i)) return false;
     }
-    return true;
+    if (m->box_count > 0) tb_crew_run(m->st->session->crew, m->box_count, digest_box, m);
+    return !atomic_load(&m->failed);
 }
 
 /* ---- a plan ---- */
@@ -239,11 +263,13 @@ static bool of_registration(struct making *m)
 {
     m->ranges = tb_calloc((size_t)m->copies->count + 1, sizeof *m->ranges);
     m->used = tb_calloc((size_t)m->copies->count + 1, sizeof *m->used);
-    const bool room = m->ranges != NULL && m->used != NULL;
+    m->boxes = tb_calloc((size_t)m->copies->count + 1, sizeof *m->boxes);
+    const bool room = m->ranges != NULL && m->used != NULL && m->boxes != NULL;
     if (room) list_ranges(m);
     const bool made = room && take_chunks(m) && take_boxes(m);
     tb_free(m->ranges);
     tb_free(m->used);
+    tb_free(m->boxes);
     return made;
 }
 
