@@ -57,12 +57,12 @@ static const char *row_name(const struct row *r)
 
 static json_t *row_json(const struct row *r)
 {
-    const bool answered = r->state == ROW_ANSWERED;
+    const bool said = r->state == ROW_ANSWERED;
     return json_pack("{s:s, s:s, s:I, s:s, s:o, s:o, s:o}", "worker", r->worker.text, "group", r->group.text,
                      "rank", (json_int_t)r->index, "state", row_name(r), "run",
                      r->run_order != 0 ? json_integer((json_int_t)r->run_order) : json_null(), "number",
                      r->run_order != 0 ? json_integer((json_int_t)r->number) : json_null(), "proof",
-                     answered ? tb_live_proof_json(&r->proof) : json_null());
+                     said ? tb_live_proof_json(&r->proof) : json_null());
 }
 
 static bool reply_fill(const struct tb_live_ask *a, json_t *reply)
