@@ -3,6 +3,7 @@
 
 #include "base/assert.h"
 #include "intra/cuda_part_deltas.h"
+#include "intra/cuda_part_looks.h"
 #include "intra/cuda_part_stage.h"
 #include "intra/cuda_part_trays.h"
 
@@ -65,6 +66,12 @@ enum tb_status tb_gpu_move(struct tb_gpu_memory *m, const struct tb_gpu_rows *mo
 enum tb_status tb_gpu_pass(struct tb_gpu_memory *m, const struct tb_gpu_pass *pass)
 {
     (void)m, (void)pass;
+    return TB_BAD_STATE;
+}
+
+enum tb_status tb_gpu_look(struct tb_gpu_memory *m, struct tb_gpu_look *look)
+{
+    (void)m, (void)look;
     return TB_BAD_STATE;
 }
 

@@ -15,7 +15,7 @@
  *   2: VERSION has classes, SEAL has base
  *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry, blobs and
  *      said, CHUNK_BAD has encoded chunk, PLAN has foreign, MANIFESTS and SUBSCRIBE have said; DOUBT,
- *      DOUBTED and PROOFS are new */
+ *      DOUBTED, PROOFS, PROVE and PROVEN are new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 
@@ -78,6 +78,8 @@ enum tb_msg_type {
     TB_MSG_DOUBTED,        /* -> notice, answers DOUBT: what the digest said, and what was done */
     /* <- notice, behind the MANIFEST of the shard: proofs of its chunks, as they become known */
     TB_MSG_PROOFS,
+    TB_MSG_PROVE,          /* <- notice: digest what that subscription computes from, and answer */
+    TB_MSG_PROVEN,         /* -> notice: what the digests said; answers PROVE, or by itself */
     TB_MSG_TYPE_END
 };
 
@@ -295,6 +297,49 @@ static inline const char *tb_msg_way_name(uint8_t way)
     F(u32, subscription) F(id, uid) F(u8, way) F(u64, stall_ns) F(u64, staged_bytes) \
     F(u64, copied_bytes) F(u64, patched_bytes) F(u32, fetched_chunks)
 TB_MESSAGE(tb_msg_updated, TB_MSG_UPDATED_FIELDS)
+
+#define TB_MSG_PROVE_FIELDS(F) F(u64, ask) /* above 0; a later one replaces it */ F(u32, subscription)
+TB_MESSAGE(tb_msg_prove, TB_MSG_PROVE_FIELDS)
+
+/* The result of a worker's digests of what it computes from. */
+enum tb_msg_verdict {
+    TB_MSG_PROVEN_WHOLE = 1, /* all of it is what was sealed, chunk by chunk */
+    TB_MSG_PROVEN_BY_BOX,    /* likewise; some of it is compared with digests of the staged bytes */
+    TB_MSG_PROVEN_DIFFERS,
+    TB_MSG_PROVEN_NOT, /* it cannot be proven: tb_msg_unprovable */
+    TB_MSG_PROVEN_END
+};
+static inline const char *tb_msg_verdict_name(uint8_t verdict)
+{
+    static const char *const names[] = {"unknown", "proven", "proven by box", "differs", "not provable"};
+    return names[verdict < TB_MSG_PROVEN_END ? verdict : 0];
+}
+enum tb_msg_unprovable {
+    TB_MSG_PROVABLE,
+    TB_MSG_UNPROVABLE_REPACKED,   /* the engine says that it writes to the tensors */
+    TB_MSG_UNPROVABLE_IDLE,       /* no version is active */
+    TB_MSG_UNPROVABLE_RELEASED,   /* it was computed from where it was staged, and that was released */
+    TB_MSG_UNPROVABLE_WRITTEN,    /* a switch is under way, or the memory was suspended since */
+    TB_MSG_UNPROVABLE_UNDIGESTED, /* the registered boxes were staged as a patch */
+    TB_MSG_UNPROVABLE_REFUSED,    /* no memory, a device refused, or a mapped file was cut short */
+    TB_MSG_UNPROVABLE_END
+};
+static inline const char *tb_msg_unprovable_name(uint8_t why)
+{
+    static const char *const names[] = {"",        "repacked",   "idle",   "released",
+                                        "written", "undigested", "refused"};
+    return names[why < TB_MSG_UNPROVABLE_END ? why : 0];
+}
+
+/* Not `done`: something differs, the first of it is named, and the rest is still looked at. */
+#define TB_MSG_PROVEN_FIELDS(F)                                                                 \
+    F(u64, ask) /* 0: nobody asked */ F(u32, subscription) F(id, uid) F(bool, done)             \
+    F(u8, verdict) F(u8, why) F(u64, bytes) /* that were compared; of them: */                  \
+    F(u64, box_bytes) F(u64, blake3_bytes) F(u64, left_bytes) /* in boxes without a digest */   \
+    F(u64, took_ms) F(u64, age_ms) /* of the result, when it is told */                         \
+    F(u32, bad) /* chunks and boxes that differ; of the first: */                               \
+    F(u32, shard) F(u32, chunk) F(text, tensor)
+TB_MESSAGE(tb_msg_proven, TB_MSG_PROVEN_FIELDS)
 
 #define TB_MSG_RELEASE_FIELDS(F) F(id, uid)
 TB_MESSAGE(tb_msg_release, TB_MSG_RELEASE_FIELDS)

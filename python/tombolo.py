@@ -31,7 +31,8 @@ WAIT_FOREVER = 0xFFFFFFFF
 SHADOW, IN_PLACE = 0, 1
 MINIMUM, EXACT, LATEST, NEXT = 0, 1, 2, 3
 HOLDS, ACTIVATED = 0, 1
-COPY, SWITCH, PATCH = 0, 1, 2 # how a version gets into the registered buffers
+COPY, SWITCH, PATCH = 0, 1, 2  # how a version gets into the registered buffers
+PROVE_ASKED, PROVE_ALWAYS, PROVE_NEVER = 0, 1, 2  # when what is computed from is compared with what was sealed
 
 OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
 BAD_ARGUMENT, BAD_STATE = -501, -502
@@ -130,7 +131,7 @@ class PublishInfo(_Sized):
 class _SubscribeOptions(_Sized):
     _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
                 ("group", c_char_p), ("registration", c_void_p), ("update", c_uint32), ("second", c_void_p),
-                ("stage_on_gpu", c_uint32), ("home_ca", c_char_p)]
+                ("stage_on_gpu", c_uint32), ("prove", c_uint32), ("home_ca", c_char_p)]
 
 
 class _WaitOptions(_Sized):
@@ -589,14 +590,19 @@ class Session:
         _check(_lib.tb_unpublish(self._handle, byref(uid), drain_ms))
 
     def subscribe(self, model, *, group=None, member=(0, 1), registration=None, update=COPY, second=None,
-                  stage_on_gpu=False, home_ca=None):
+                  stage_on_gpu=False, prove=PROVE_ASKED, home_ca=None):
         """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere.
         stage_on_gpu: for COPY, versions are staged in the memory of the GPU that the registration's
         tensors stand on. home_ca: a file with the CA of the model's home; a version counts with
-        its home's signature alone then, and no gateway is believed."""
+        its home's signature alone then, and no gateway is believed.
+        prove: when the tensors that are computed from are compared with what was sealed.
+        PROVE_ASKED: when an operator asks (`tombolo verify MODEL --live`). PROVE_ALWAYS: also in
+        background behind each activation. PROVE_NEVER: the engine writes to the tensors itself, as
+        one does that repacks weights; a worker that is asked says that it is not provable."""
         options = _SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=_text(group),
                                     registration=registration._handle if registration else None, update=update,
-                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu), home_ca=_text(home_ca))
+                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu),
+                                    prove=prove, home_ca=_text(home_ca))
         handle = c_void_p()
         _check(_lib.tb_subscribe(self._handle, byref(options), byref(handle)))
         return Subscription(self, handle, (registration, second))

@@ -337,6 +337,23 @@ enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *sess
     return TB_OK;
 }
 
+enum tb_status tb_catalog_proven(struct tb_catalog *c, const struct tb_id *session, uint32_t subscription,
+                                 const struct tb_catalog_proof *proof, bool *alarm_out)
+{
+    const uint32_t s = tb_catalog_session_find(c, session);
+    *alarm_out = false;
+    if (s == NONE) return TB_PEER_LEASE;
+    const uint32_t i = tb_member_find(c, s, subscription);
+    if (i == NONE) return TB_NOT_FOUND;
+    struct member *m = member_at(c, i);
+    if (!tb_id_equal(&m->active.uid, &proof->uid)) return TB_BAD_STATE; /* zero: it computes from none */
+    const bool same = m->proof.bad > 0 && tb_id_equal(&m->proof.uid, &proof->uid) &&
+                      strcmp(m->proof.tensor, proof->tensor) == 0;
+    *alarm_out = proof->bad > 0 && !same;
+    m->proof = *proof;
+    return TB_OK;
+}
+
 bool tb_catalog_update_get(const struct tb_catalog *c, const struct tb_id *session, const struct tb_id *uid,
                            struct tb_catalog_update *out)
 {

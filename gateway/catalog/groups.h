@@ -95,6 +95,23 @@ struct tb_catalog_update {
 TB_MUST_USE enum tb_status tb_catalog_updated(struct tb_catalog *c, const struct tb_id *session,
                                               uint32_t subscription, const struct tb_catalog_update *update);
 
+/* The result of a worker's own digests of the bytes that it computes from. For people: no decision
+ * uses it. */
+struct tb_catalog_proof {
+    struct tb_id uid;
+    tb_time_ns at;        /* the digests were complete */
+    uint8_t verdict, why; /* enum tb_msg_verdict, enum tb_msg_unprovable, or a later release's */
+    uint64_t bytes, box_bytes, blake3_bytes, left_bytes, took_ms;
+    uint32_t bad, shard, chunk;       /* of the first that differs */
+    char tensor[TB_CATALOG_TEXT_MAX]; /* likewise; cut */
+};
+
+/* Of what the member is active in, else TB_BAD_STATE. *alarm_out: it differs, and the proof before
+ * did not say so of that tensor and version. */
+TB_MUST_USE enum tb_status tb_catalog_proven(struct tb_catalog *c, const struct tb_id *session,
+                                             uint32_t subscription, const struct tb_catalog_proof *proof,
+                                             bool *alarm_out);
+
 /* Why a member that stages or activates a version gets TB_BAD_STATE. */
 enum tb_catalog_obstacle {
     TB_OBSTACLE_NONE,      /* no such member */

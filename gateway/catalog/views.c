@@ -153,9 +153,11 @@ bool tb_catalog_member_at(const struct tb_catalog *c, uint32_t *cursor, struct t
                                            .session = session_at(c, m->session)->info.id,
                                            .active = m->active.uid,
                                            .staging = m->staging.uid,
+                                           .subscription = m->subscription,
                                            .index = m->index,
                                            .staged_whole = member_whole(c, m)};
     if (tb_which_is(&m->active, &m->update.uid)) out->update = m->update;
+    if (tb_id_equal(&m->active.uid, &m->proof.uid)) out->proof = m->proof;
     return true;
 }
 

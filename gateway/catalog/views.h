@@ -59,7 +59,9 @@ struct tb_catalog_member_view {
     struct tb_name model, group, worker;
     struct tb_id session, active, staging;
     struct tb_catalog_update update; /* how it got to `active`; uid zero: nothing was said of that */
-    uint32_t index;
+    /* of `active`, or of none where that is zero; at 0: nothing was said of that */
+    struct tb_catalog_proof proof;
+    uint32_t subscription, index;
     bool staged_whole;
 };
 

@@ -50,6 +50,14 @@ static const struct tb_cli_option publish_options[] = {
     END,
 };
 
+static const struct tb_cli_option verify_options[] = {
+    {"live", TB_CLI_FLAG, NULL, "the memory that workers compute from (needed)"},
+    {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},
+    {"timeout", TB_CLI_SECONDS, "TIME", "so long workers may take, at most 10m; default 60s"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option subscribe_options[] = {
     {"into", TB_CLI_FILE, "DIR", "where versions are written, each in a folder (needed)"},
     {"version", TB_CLI_TEXT, "N|R:N", "this version; R:N names one of run R"},
@@ -61,6 +69,8 @@ static const struct tb_cli_option subscribe_options[] = {
     {"group", TB_CLI_TEXT, "NAME", "name of the reader group of one; default: a made name"},
     {"home-ca", TB_CLI_FILE, "FILE",
      "the CA of the model's home: only versions that it signed are taken, and no gateway is believed"},
+    {"prove", TB_CLI_FLAG, NULL,
+     "with --follow: the newest version stays in memory, and is compared with what was sealed"},
     GATEWAY_OPTIONS,
     COMMON_OPTIONS,
     END,
@@ -184,6 +194,15 @@ static const struct tb_cli_command commands[] = {
      "wait for a newer version get this one, and each group switches together. A follow of `tombolo "
      "subscribe` sets its link `latest` back. A worker decides for itself when it asks for a version.",
      "tombolo rollback policy 1:11", control_options, 2, 2, tb_cli_rollback},
+    {"verify", "MODEL", "whether workers compute from the bytes that were sealed",
+     "With --live each worker of this site that follows MODEL digests the tensors that it computes from, "
+     "and compares them with the version's manifest. A worker does so at a low rate, and goes on "
+     "meanwhile. The table has a row for each: proven; proven by box, where its boxes of tensors cover "
+     "no whole chunk and were compared with digests of the staged bytes; differs, with tensor, shard and "
+     "chunk; not provable, with the reason; no answer within --timeout; away. A tensor that differs is "
+     "also an alarm in the gateway's log, live.differs. Exits with 8 where bytes differ, else with 4 where "
+     "a worker did not answer. Workers that are not provable leave the exit code 0: --json counts them.",
+     "tombolo verify policy --live --timeout 5m", verify_options, 1, 1, tb_cli_verify},
     {"adopt", "MODEL DIR", "take a version's chunks from files here, instead of over the link",
      "For a site that begins, or comes back from a reboot, with a copy of the model on a disk. The "
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "
@@ -195,8 +214,9 @@ static const struct tb_cli_command commands[] = {
      "while it runs nothing else of MODEL crosses. Exits with 8 when no chunk matches.",
      "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},
     {"status", "", "the state of this site's gateway",
-     "Shows arena, links, models and sessions of this site's gateway.", "tombolo status --json",
-     control_options, 0, 0, tb_cli_status},
+     "Shows arena, links, models and sessions of this site's gateway, and for each worker which version it "
+     "serves and how long ago it was proven.",
+     "tombolo status --json", control_options, 0, 0, tb_cli_status},
     {"streams", "", "links and their streams: their speed and their limits",
      "For each link of this site's gateway: goodput, how many of its streams are used, parcels that "
      "wait, bytes that went twice because they were late (hedged), streams lost and replaced, and the "

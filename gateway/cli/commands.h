@@ -17,6 +17,7 @@ enum tb_cli_exit tb_cli_rollback(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_versions(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_status(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_verify(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);

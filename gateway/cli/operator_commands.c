@@ -243,6 +243,27 @@ static void print_updates(const json_t *session)
     }
 }
 
+/* "serving  w0  policy 3:20, proven 0.4 s ago" */
+static void print_serving(const json_t *session)
+{
+    const json_t *serving = json_object_get(session, "serving");
+    for (size_t i = 0; i < json_array_size(serving); i++) {
+        const json_t *row = json_array_get(serving, i), *proof = json_object_get(row, "proof");
+        (void)printf("serving  %-16s %s ", tb_text_of(session, "name").text, tb_text_of(row, "model").text);
+        if (json_is_integer(json_object_get(row, "run")))
+            (void)printf("%" PRIu64 ":%" PRIu64, tb_count_of(row, "run"), tb_count_of(row, "number"));
+        else
+            (void)printf("a version not known here");
+        if (!json_is_object(proof)) {
+            (void)printf(", not proven yet\n");
+            continue;
+        }
+        (void)printf(", %s", tb_text_of(proof, "verdict").text);
+        if (tb_count_of(proof, "bad") > 0) (void)printf(" in tensor %s", tb_text_of(proof, "tensor").text);
+        (void)printf(" %s ago\n", tb_show_seconds(tb_number_of(proof, "age_s")).text);
+    }
+}
+
 static void print_sessions(const json_t *sessions)
 {
     for (size_t i = 0; i < json_array_size(sessions); i++) {
@@ -251,6 +272,7 @@ static void print_sessions(const json_t *sessions)
                      tb_text_of(s, "identity").text,
                      json_is_false(json_object_get(s, "connected")) ? "  away" : "");
         print_updates(s);
+        print_serving(s);
     }
 }
 

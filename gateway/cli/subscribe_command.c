@@ -209,6 +209,8 @@ static enum tb_cli_exit subscribe_session(struct tb_following *f)
     const struct tb_subscribe_options options = {.struct_bytes = sizeof options,
                                                  .member_count = 1,
                                                  .model = f->model,
+                                                 .prove = tb_cli_given(f->call, "prove") ? TB_PROVE_ALWAYS
+                                                                                         : TB_PROVE_ASKED,
                                                  .group = tb_cli_text(f->call, "group"),
                                                  .home_ca = tb_cli_text(f->call, "home-ca")};
     const int s = tb_subscribe(f->session, &options, &f->subscription);
@@ -229,6 +231,7 @@ static enum tb_cli_exit check_options(const struct tb_cli_call *call)
     if (kinds > 1) why = "--version, --latest and --follow exclude each other";
     if (!tb_cli_given(call, "follow") && (tb_cli_given(call, "keep") || tb_cli_given(call, "on-version")))
         why = "--keep and --on-version need --follow";
+    if (!tb_cli_given(call, "follow") && tb_cli_given(call, "prove")) why = "--prove needs --follow";
     if (tb_cli_given(call, "keep") && tb_cli_number(call, "keep", 0) == 0) why = "--keep takes 1 or more";
     if (version != NULL && !tb_cli_version_of(version, &run, &number)) why = "--version takes N or R:N";
     if (why == NULL) return TB_CLI_DONE;

@@ -20,6 +20,8 @@ struct tb_following {
     struct tb_subscription *subscription;
     struct tb_deadline deadline;
     struct tb_uid done; /* the version handled last */
+    struct tb_uid kept; /* --prove: the version that stays staged */
+    bool any_kept;
     bool any_done;
     struct tb_version_info newest; /* of those that were put in place here */
     bool any_newest;

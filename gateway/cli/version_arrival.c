@@ -9,6 +9,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "gateway/cli/options.h"
 #include "gateway/cli/subscribe_run.h"
 #include "gateway/cli/unbundle.h"
 
@@ -258,13 +259,24 @@ static enum tb_taken use_staged(struct tb_following *f, struct tb_taking *t)
     return s == TB_OK ? TB_TAKEN : fetch_failed(f, t, s, "activating");
 }
 
+/* With --prove the version before goes in its stead, and this one stays to be looked at. */
+static int release(struct tb_following *f, const struct tb_taking *t, enum tb_taken taken)
+{
+    const struct tb_uid before = f->kept;
+    if (!tb_cli_given(f->call, "prove") || taken != TB_TAKEN) return tb_release(f->subscription, &t->v->uid);
+    const bool any = f->any_kept;
+    f->kept = t->v->uid;
+    f->any_kept = true;
+    return any ? tb_release(f->subscription, &before) : TB_OK;
+}
+
 static enum tb_taken fetch(struct tb_following *f, struct tb_taking *t)
 {
     (void)snprintf(f->what, sizeof f->what, "fetching %" PRIu64, t->v->number);
     int s = stage(f, t->v);
     if (s != TB_OK) return fetch_failed(f, t, s, f->what);
     const enum tb_taken taken = use_staged(f, t);
-    s = tb_release(f->subscription, &t->v->uid);
+    s = release(f, t, taken);
     return s == TB_OK || taken != TB_TAKEN ? taken : fetch_failed(f, t, s, "releasing");
 }
 

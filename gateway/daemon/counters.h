@@ -17,7 +17,7 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
     g->used += count;
     if (g->used > g->most) g->most = g->used;
 }
-#define TB_DAEMON_TABLES 40u
+#define TB_DAEMON_TABLES 42u
 
 /* The log was told this of a table. */
 struct tb_table_told {
@@ -39,7 +39,7 @@ struct tb_table_told {
     X(statements_signed) X(statements_unsigned) X(statements_taken) X(statements_refused)  \
     X(versions_unsigned) X(roots_refused)                                                  \
     X(runs_refused) X(runs_below)                                                          \
-    X(lives_changed) X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
+    X(lives_changed) X(verify_bad) X(live_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \
     X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks) X(crossings_failed)
 

@@ -39,6 +39,7 @@
 #include "gateway/daemon/links/proofs.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
+#include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -212,6 +213,7 @@ static void tick(uv_timer_t *timer)
     tb_anchors_tick(d, now);
     tb_adopt_tick(d, now);
     tb_home_runs_tick(d, now);
+    tb_live_tick(d, now);
     if (now - d->polled_at >= POLL_NS) {
         d->polled_at = now;
         tb_crossings_poll(d);
@@ -594,6 +596,7 @@ void tb_daemon_close(struct tb_daemon *d)
     verifier_end(d);
     tb_sessions_shut(d);
     tb_sessions_close(d);
+    tb_live_close(d);
     tb_control_close(d->control);
     d->control = NULL;
     tb_limits_close(d);

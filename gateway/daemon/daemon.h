@@ -29,6 +29,7 @@
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
+#include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"
@@ -98,6 +99,7 @@ struct tb_daemon {
     uint32_t shown_failed;                    /* the same of those that workers showed */
     tb_time_ns unsigned_said_at;              /* the log was told that this home could not sign */
     tb_time_ns unsigned_told_at[TB_CONFIG_LIST_MAX]; /* the log was told of a peer's unsigned versions */
+    struct tb_live_asks live;                        /* operators that ask workers for proofs */
     struct tb_home_runs *home_runs;                  /* of models whose home is here */
     bool new_home; /* the operator says that no other site remembers a run (tombolod --new-home) */
     struct tb_grant_table grants; /* tokens that workers were asked to accept */

@@ -13,7 +13,8 @@
  * Threads: a session and its handles may be used from any thread. Calls on one subscription are
  * made one at a time, and tb_unregister is the last call on a registration. No call may be made
  * from a signal handler. The library owns one thread a session and a pool for passes over bytes
- * (default: the cores allowed to the process).
+ * (default: the cores allowed to the process). Once something is proven (enum tb_prove) it owns a
+ * thread of low priority, too.
  *
  * Time: blocking calls take `timeout_ms`. 0 asks once (TB_AGAIN), UINT32_MAX waits for ever, and
  * tb_cancel wakes them. The drain time is the gateway's `drain_ms`, 10 s as a rule: so long may
@@ -393,6 +394,18 @@ enum tb_update {
     TB_UPDATE_PATCH = 2
 };
 
+/* When the library digests the tensors that a rollout computes from, and compares them with what
+ * was sealed (`tombolo verify MODEL --live`). A thread of its own does it, chunk by chunk, at a low
+ * rate and priority; a switch waits for 256 KiB at most. A tensor that differs leaves a line in the
+ * log, live.differs, here and at the gateway. */
+enum tb_prove {
+    TB_PROVE_ASKED = 0,  /* when an operator asks */
+    TB_PROVE_ALWAYS = 1, /* and in background behind each activation */
+    /* The engine writes to the registered tensors behind an activation, as one does that repacks
+     * its weights. Asked, the worker says that it is not provable. */
+    TB_PROVE_NEVER = 2
+};
+
 struct tb_subscribe_options {
     uint32_t struct_bytes;
     uint32_t member_count; /* of the group; 1 for a group of one */
@@ -413,6 +426,7 @@ struct tb_subscribe_options {
      * answers TB_BAD_STATE until tb_stage has brought it again. Run over a mock of the driver alone
      * so far: no GPU has run it. */
     uint32_t stage_on_gpu;
+    uint32_t prove; /* enum tb_prove */
     /* A PEM file with the CAs of the model's home. Its signature is demanded then: tb_stage checks
      * certificates, date, and that the manifests are those that were signed, and believes no
      * gateway. NULL: the gateway is believed. A version without the signature, or with another, is

@@ -377,6 +377,14 @@ static enum tb_status do_updated(struct site *s, unsigned n)
     return tb_catalog_updated(s->c, &id, n % 3, &update);
 }
 
+static enum tb_status do_proven(struct site *s, unsigned n)
+{
+    const struct tb_id id = session_of(PICK(given_sessions)), uid = id_of(PICK(given_uids));
+    const struct tb_catalog_proof proof = {.uid = uid, .at = 1, .verdict = 1};
+    bool alarms;
+    return tb_catalog_proven(s->c, &id, n % 3, &proof, &alarms);
+}
+
 static enum tb_status do_release(struct site *s, unsigned n)
 {
     const struct tb_id id = session_of(PICK(given_sessions)), uid = id_of(PICK(given_uids));
@@ -546,6 +554,7 @@ const struct event given_events[] = {
     {"activate", do_activate, 4 * 4 * 3, 0},
     {"activated", do_activated, 4 * 4 * 3, 0},
     {"updated", do_updated, 4 * 4 * 3, 0},
+    {"proven", do_proven, 4 * 4 * 3, 0},
     {"release", do_release, 4 * 4, 0},
     {"wait", do_wait, 3 * 2 * 6 * 4 * 3 * 2, 0},
     {"cancel", do_cancel, 3, 0},

@@ -16,7 +16,7 @@
     X(msg_plan) X(msg_grant) X(msg_hop_lost) X(msg_chunk_bad) X(msg_doubt)       \
     X(msg_doubted) X(msg_progress) X(msg_go) X(msg_activate) X(msg_activated)    \
     X(msg_release) X(msg_version_state) X(msg_status) X(msg_status_text)             \
-    X(hop_request) X(hop_answer) X(msg_granted) X(msg_updated) X(msg_proofs)
+    X(hop_request) X(hop_answer) X(msg_granted) X(msg_updated) X(msg_proofs) X(msg_prove) X(msg_proven)
 /* clang-format on */
 
 MESSAGES(FUZZ_WALK)

@@ -486,12 +486,14 @@ class Trainer:
 class Rollout:
     """A worker that follows a model into registered memory."""
 
-    def __init__(self, lab, site, name, path, group=None, index=0, count=1, host=None, model="policy", update=0, home_ca=None, **open_with):
-        self.rows = safetensors_table(path)
+    def __init__(self, lab, site, name, path, group=None, index=0, count=1, host=None, model="policy", update=0, prove=0, rows=None,
+                 home_ca=None, **open_with):
+        self.rows = rows or safetensors_table(path)
         self.model = model
         self.worker = Worker(lab, name, site, host=host, **open_with)
         self.worker.ok("register", tensors=self.rows)
-        self.worker.ok("subscribe", model=model, group=group or f"group-{name}", index=index, count=count, memory=0, update=update, **({"home_ca": str(home_ca)} if home_ca else {}))
+        self.worker.ok("subscribe", model=model, group=group or f"group-{name}", index=index, count=count, memory=0, update=update,
+                       prove=prove, **({"home_ca": str(home_ca)} if home_ca else {}))
 
     def stage(self, uid, **fields):
         return self.worker.ok("stage", uid=uid, **fields)

@@ -123,8 +123,9 @@ def python_after_the_end_and_in_other_memory(lab):
     refused("too small", lambda: sealed.resume([bytearray(4095), bytearray()]))
     sealed.resume([elsewhere, bytearray()])
     weights[:] = bytes(4096) # nobody reads here any more
+    expect_error("a kind of proof that there is not", tombolo.Error, "bad_argument", lambda: session.subscribe("policy", prove=3))
     expect_error("to stage on the GPU of nothing", tombolo.Error, "bad_argument", lambda: session.subscribe("policy", stage_on_gpu=True))
-    subscription = session.subscribe("policy")
+    subscription = session.subscribe("policy", prove=tombolo.PROVE_ALWAYS)
     version = session.wait("policy", timeout_ms=30000)
     subscription.stage(version.uid, timeout_ms=30000)
     items = {item.name: bytes(item.bytes) for item in subscription.items(version.uid)}

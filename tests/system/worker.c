@@ -311,6 +311,7 @@ static int do_subscribe(const json_t *in, json_t *out)
         .update = (uint32_t)number_of(in, "update", TB_UPDATE_COPY),
         .second = json_object_get(in, "second") ? memories[handle_of(in, "second")].registration : NULL,
         .home_ca = text_of(in, "home_ca"),
+        .prove = (uint32_t)number_of(in, "prove", TB_PROVE_ASKED),
     };
     return tb_subscribe(session, &options, &subscriptions[handle_of(in, "subscription")]);
 }

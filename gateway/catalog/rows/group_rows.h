@@ -27,6 +27,7 @@ struct member {
     uint32_t subscription;
     struct which active;
     struct tb_catalog_update update; /* that was told last; maybe of what was active before */
+    struct tb_catalog_proof proof;   /* likewise */
     struct which staging;
     struct which ended; /* the last attempt that ended before go */
     enum tb_status ended_status;

@@ -16,6 +16,7 @@
 #include "gateway/daemon/links/peer_limits.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
+#include "gateway/daemon/live/live_status.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "wan/link/links_stats.h"
@@ -243,6 +244,8 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
     switch (l->state.reason) {
     case TB_LAG_UP_TO_DATE:
     case TB_LAG_NOT_ACTIVATING:
+        (void)tb_live_evidence(d, &l->model->name, out, TB_EVIDENCE_BYTES);
+        break;
     case TB_LAG_NO_SUBSCRIBER:
         break;
     case TB_LAG_STORE:

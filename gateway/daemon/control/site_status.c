@@ -27,6 +27,8 @@
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_limits.h"
+#include "gateway/daemon/live/live_asks.h"
+#include "gateway/daemon/live/live_status.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -254,6 +256,7 @@ static json_t *sessions_json(struct tb_daemon *d)
         set_text(o, "identity", v.session.identity);
         put(o, "since_s", json_real(s != NULL ? (double)(tb_clock_wall_ms() - s->since_wall_ms) / 1e3 : 0));
         session_models(d, &v.session.id, o);
+        put(o, "serving", tb_live_serving_json(d, &v.session.id));
         put(o, "lease_left_s", json_real(seconds(tb_time_since(tb_clock_now(), v.lease_until))));
         put(o, "connected", json_boolean(v.attached));
         append(list, o);
@@ -531,8 +534,17 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
-    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
-    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_withdraw_command},
+    {"pin", tb_pin_command},
+    {"unpin", tb_unpin_command},
+    {"rollback", tb_rollback_command},
+    {"limit", tb_limit_command},
+    {"adopt", tb_adopt_command},
+    {"verify", tb_verify_command},
+    {NULL, NULL},
 };

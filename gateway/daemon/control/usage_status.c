@@ -16,6 +16,7 @@
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/counters.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/home_runs.h"
@@ -316,6 +317,19 @@ static void door_readers_users(struct tb_daemon *d, json_t *users)
     }
 }
 
+static struct usage live_asks(struct tb_daemon *d)
+{
+    return of_gauge(&d->live.gauge, TB_LIVE_ASKS_MAX);
+}
+
+static void live_asks_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const struct tb_name *model;
+    while ((model = tb_live_ask_at(d, &cursor)) != NULL)
+        user_add(users, model->text, 1);
+}
+
 static const struct {
     const char *name;
     struct usage (*look)(struct tb_daemon *d);
@@ -337,6 +351,7 @@ static const struct {
     {"control_clients", control_clients, control_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
     {"statements", statements, statements_users},
+    {"live_asks", live_asks, live_asks_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
 };

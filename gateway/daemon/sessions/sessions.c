@@ -16,6 +16,7 @@
 #include "base/net/wire.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/daemon/copies/copies.h"
+#include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_grant.h"
@@ -222,6 +223,7 @@ static const frame_fn frame_fns[TB_MSG_TYPE_END] = {
     [TB_MSG_HOP_LOST] = tb_worker_hop_lost_frame,
     [TB_MSG_CHUNK_BAD] = tb_worker_chunk_bad_frame,
     [TB_MSG_DOUBTED] = tb_worker_doubted_frame,
+    [TB_MSG_PROVEN] = tb_worker_proven_frame,
     [TB_MSG_PROGRESS] = tb_worker_progress_frame,
     [TB_MSG_ACTIVATE] = tb_worker_activate_frame,
     [TB_MSG_ACTIVATED] = tb_worker_activated_frame,

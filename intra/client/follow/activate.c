@@ -16,6 +16,8 @@
 #include "intra/client/follow/staging_places.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
+#include "intra/client/live/live_proof.h"
+#include "intra/client/live/prover.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/tied_tensors_bytes.h"
 #include "intra/client/session/request.h"
@@ -163,6 +165,7 @@ static int may_activate(struct tb_subscription *sub, struct tb_staged_use *use)
     const int word = tb_home_word_verdict(sub, use, true);
     if (word != TB_OK) return word;
     if (is_suspended(sub)) return tb_fail(TB_BAD_STATE, "the registration is suspended: tb_resume first");
+    if (matched == TB_OK) tb_live_prepare(sub, use); /* as a rule tb_stage has done it */
     return matched == TB_OK ? tb_use_tied(sub, use) : matched;
 }
 
@@ -292,6 +295,8 @@ static int activate(struct tb_session *s, struct tb_subscription *sub, const str
     if (status == TB_OK) status = tb_registration_missing(sub->second);
     if (status != TB_OK) return status;
     became_active(sub, use->staging);
+    tb_live_activated(sub, use);
+    if (sub->live.running) tb_prover_wake(s);
     info->buffer = sub->second == NULL ? 0 : sub->buffer;
     info->stall_ns = tb_time_since(began, tb_clock_now());
     activated_notice(s, sub, uid, info);

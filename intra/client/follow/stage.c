@@ -14,6 +14,7 @@
 #include "intra/client/follow/staging_notices.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
+#include "intra/client/live/live_proof.h"
 #include "intra/client/memory/tied_tensors_bytes.h"
 #include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
@@ -169,6 +170,7 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     if (status == TB_OK) status = tb_use_tied(sub, use);
     if (status == TB_OK && sub->update == TB_UPDATE_SWITCH)
         (void)tb_use_fill(sub, use); /* or the switch does it */
+    if (status == TB_OK) tb_live_prepare(sub, use);
     if (status == TB_OK || keeps_bytes(use, status)) return status;
     tb_staging_give_back(s, use->staging); /* P6: or its group would wait for this member */
     tb_use_drop(sub, use, 0);

@@ -68,6 +68,8 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
         }
     }
     struct tb_staging *st = use->staging;
+    tb_live_released(sub, st);
+    tb_live_plan_drop(use->live);
     tb_free(use->copies.list);
     tb_free(use);
     TB_ASSERT(st->uses > 0);

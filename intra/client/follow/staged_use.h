@@ -5,6 +5,7 @@
 #include "base/time.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/subscription.h"
+#include "intra/client/live/live_plan.h"
 #include "intra/client/memory/boxes.h"
 
 /* A subscription's hold on a staging. */
@@ -23,6 +24,7 @@ struct tb_staged_use {
     enum tb_status ended;        /* TB_OK, or why this attempt ended: group broken, withdrawn ... */
     struct tb_box_copies copies; /* what activate does; made when the manifests are here */
     bool copies_made;
+    struct tb_live_plan *live; /* until it is active; NULL: not made */
     /* Of a subscription that demands the home's signature: it was checked, or why it fails. */
     bool proven;
     enum tb_status refused; /* TB_OK: it does not fail so far */

@@ -13,6 +13,7 @@
 #include "intra/client/follow/stage.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
+#include "intra/client/live/live_proof.h"
 #include "intra/client/memory/registration.h"
 #include "intra/client/memory/tied_tensors_bytes.h"
 #include "intra/client/session/request.h"
@@ -66,6 +67,8 @@ static int check_update(const struct tb_session *s, const struct tb_subscribe_op
         return tb_fail(TB_BAD_ARGUMENT, "without a registration there is nothing to update");
     if ((o->update == TB_UPDATE_SWITCH) != (o->second != NULL))
         return tb_fail(TB_BAD_ARGUMENT, "TB_UPDATE_SWITCH, and it alone, takes a second registration");
+    if (o->prove > TB_PROVE_NEVER)
+        return tb_fail(TB_BAD_ARGUMENT, "prove %u is none of enum tb_prove", o->prove);
     if (o->second == NULL) return TB_OK;
     if (o->second->session != s || o->second == o->registration)
         return tb_fail(TB_BAD_ARGUMENT, "the second registration is of another session, or the first again");
@@ -118,6 +121,8 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     sub->second = o->second;
     sub->update = o->update;
     sub->stage_on_gpu = o->stage_on_gpu != 0;
+    sub->prove = o->prove;
+    sub->live.why = TB_MSG_UNPROVABLE_IDLE;
     sub->buffer = 1; /* the first version goes into the other one */
     int status = check_update(s, o);
     if (status == TB_OK && o->registration != NULL) {
@@ -228,6 +233,7 @@ static void end_subscription(struct tb_subscription *sub, bool wait)
 {
     TB_ASSERT_LOCKED(sub->session);
     struct tb_session *s = sub->session;
+    tb_live_end(sub);
     while (sub->uses != NULL) {
         struct tb_staged_use *use = sub->uses;
         if (wait) tb_use_tell_release(s, use->staging);
@@ -280,6 +286,8 @@ void tb_subscriptions_check(const struct tb_session *s)
         TB_ASSERT(sub->member_index < sub->member_count);
         TB_ASSERT((sub->update == TB_UPDATE_SWITCH) == (sub->second != NULL));
         TB_ASSERT(sub->buffer <= 1);
+        TB_ASSERT(sub->prove <= TB_PROVE_NEVER);
+        TB_ASSERT(!sub->live.running || sub->live.plan != NULL);
         if (sub->registration == NULL) TB_ASSERT(!sub->stage_on_gpu && tb_id_is_zero(&sub->filled));
         for (const struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
             if (!use->copies_made) TB_ASSERT(use->copies.list == NULL);

@@ -4,6 +4,7 @@
 
 #include "base/ident.h"
 #include "intra/client/follow/home_word.h"
+#include "intra/client/live/live_proof.h"
 #include "intra/client/session/request.h"
 #include "intra/session_msg.h"
 
@@ -20,6 +21,8 @@ struct tb_subscription {
     struct tb_registration *registration;
     uint32_t update; /* enum tb_update */
     bool stage_on_gpu;
+    uint32_t prove; /* enum tb_prove */
+    struct tb_live live;
     struct tb_registration *second;
     uint32_t buffer;     /* SWITCH: which one is in use */
     struct tb_id filled; /* SWITCH: the version in the other one; zero: none */

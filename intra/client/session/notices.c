@@ -10,6 +10,8 @@
 #include "intra/client/follow/staging_fill.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
+#include "intra/client/live/live_proof.h"
+#include "intra/client/live/prover.h"
 #include "intra/client/publish/chunk_recheck.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/session/request.h"
@@ -125,6 +127,19 @@ static enum tb_status on_doubt(struct tb_session *s, struct tb_reader *payload)
     return status;
 }
 
+/* One that has just left does not answer. */
+static enum tb_status on_prove(struct tb_session *s, struct tb_reader *payload)
+{
+    struct tb_msg_prove m;
+    const enum tb_status status = tb_msg_prove_decode(payload, &m);
+    if (status != TB_OK) return status;
+    if (m.ask == 0) return TB_PEER_GARBLED;
+    for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+        if (sub->number == m.subscription) tb_live_begin(sub, m.ask);
+    tb_prover_wake(s);
+    return TB_OK;
+}
+
 enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
 {
     TB_ASSERT_LOCKED(s);
@@ -143,6 +158,8 @@ enum tb_status tb_notice(struct tb_session *s, struct tb_wire_frame *frame)
         return on_version_state(s, &frame->payload);
     case TB_MSG_DOUBT:
         return on_doubt(s, &frame->payload);
+    case TB_MSG_PROVE:
+        return on_prove(s, &frame->payload);
     default:
         return TB_PEER_GARBLED;
     }

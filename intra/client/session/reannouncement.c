@@ -15,6 +15,7 @@
 #include "intra/client/follow/staging_notices.h"
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
+#include "intra/client/live/live_proof.h"
 #include "intra/client/publish/publication.h"
 #include "intra/client/publish/publication_messages.h"
 #include "intra/client/session/request.h"
@@ -137,8 +138,10 @@ void tb_announce(struct tb_session *s, bool same)
     struct tb_request *waiting = s->requests;
     s->requests = farewells;
     if (!same) announce_publications(s);
-    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next)
+    for (struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
         post(s, tb_subscribe_request(s, sub), log_refusal);
+        tb_live_tell_again(sub);
+    }
     announce_stagings(s);
     struct tb_request **at = &s->requests;
     while (*at != NULL)

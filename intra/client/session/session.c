@@ -172,6 +172,7 @@ void tb_session_close(struct tb_session *session)
      * kernel's to free. */
     if (s == NULL || s->pid != getpid()) return;
     tb_session_wait_for_calls(s);
+    tb_prover_end(s);
     /* Hops and tasks of the pool wake the session thread: they end before its loop does. */
     tb_subscriptions_free(s);
     tb_publications_free(s);

@@ -7,6 +7,7 @@
 
 #include "base/damage_reports.h"
 #include "base/layout/layouts.h"
+#include "intra/client/live/prover.h"
 #include "intra/client/memory/reserve.h"
 #include "intra/client/memory/spare_memory.h"
 #include "intra/client/memory/thread_crew.h"
@@ -79,6 +80,7 @@ struct tb_session {
     struct tb_reserve *reserves; /* memory that is prepared; those asked for last are first */
     struct tb_reserve_counts reserve_counts;
     struct tb_doubts doubts; /* of what this process serves */
+    struct tb_prover prover;
     struct tb_watch watches[TB_WATCHES_MAX];
 };
 

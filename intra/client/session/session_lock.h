@@ -12,6 +12,7 @@
  *             the task that looks at mapped files              1
  *             the task that prepares memory                    1
  *             pieces of a pass, a copy, a switch, an encoding  leaf locks
+ *   prover    digests of what a rollout computes from          1; 2 by trylock alone
  *   fabric    events of a hop (hop_said)                       note_lock
  *             chunks that land in a patch (patch.c)            2 by trylock alone, leaf locks
  *   signal    a handler (file_guard.c, seal_protection.c)      none: it calls tb_session_wake alone

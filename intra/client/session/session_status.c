@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "intra/client/follow/staged_gpu.h"
 #include "intra/client/follow/staging.h"
 #include "intra/client/follow/staging_table.h"
@@ -189,6 +190,28 @@ static void put_update(struct text *t, const struct tb_msg_updated *u)
         (unsigned long long)u->patched_bytes, u->fetched_chunks);
 }
 
+/* The result of the last run over the tensors that it computes from. */
+static void put_proof(struct text *t, const struct tb_live *l)
+{
+    const struct tb_msg_proven *m = &l->last;
+    if (tb_id_is_zero(&m->uid) && !m->done) {
+        put(t, ",\"proof\":null");
+        return;
+    }
+    put(t, ",\"proof\":{");
+    put_uid(t, &m->uid);
+    put(t,
+        ",\"verdict\":\"%s\",\"why\":\"%s\",\"age_s\":%llu.%03u,\"took_ms\":%llu,\"bytes\":%llu,"
+        "\"box_bytes\":%llu,\"blake3_bytes\":%llu,\"left_bytes\":%llu,\"bad\":%u,\"tensor\":",
+        tb_msg_verdict_name(m->verdict), tb_msg_unprovable_name(m->why),
+        (unsigned long long)(tb_time_since(l->last_at, tb_clock_now()) / 1000000000u),
+        (unsigned)(tb_time_since(l->last_at, tb_clock_now()) / 1000000u % 1000),
+        (unsigned long long)m->took_ms, (unsigned long long)m->bytes, (unsigned long long)m->box_bytes,
+        (unsigned long long)m->blake3_bytes, (unsigned long long)m->left_bytes, m->bad);
+    put_string(t, m->tensor.text);
+    put_char(t, '}');
+}
+
 static void put_subscriptions(struct text *t, const struct tb_session *s)
 {
     static const char *const updates[] = {"copy", "switch", "patch"};
@@ -199,6 +222,7 @@ static void put_subscriptions(struct text *t, const struct tb_session *s)
             sub == s->subscriptions ? "" : ",", sub->model.text, sub->group.text, sub->member_index,
             sub->member_count, sub->registration == NULL ? "staged" : updates[sub->update]);
         put_update(t, &sub->updated);
+        put_proof(t, &sub->live);
         put_char(t, '}');
     }
     put(t, "]");

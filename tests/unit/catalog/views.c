@@ -159,11 +159,55 @@ static void every_row_can_be_looked_at(void **state)
     site_close(&s);
 }
 
+/* Likewise, and an alarm is one for each tensor and version. */
+static void what_a_member_proved_can_be_looked_at(void **state)
+{
+    (void)state;
+    struct site s;
+    east_open(&s, 8);
+    come(&s, "rank");
+    come(&s, "a");
+    CHECK_OK(run_open(&s, "rank", "k", 100));
+    publish_whole(&s, "rank", 5);
+    publish_whole(&s, "rank", 6);
+    CHECK_OK(join(&s, "a", "g", 0, 1));
+    CHECK_OK(staged(&s, "a", 5));
+    switch_to(&s, "a", 5);
+    const struct tb_id a = session_of("a"), nobody = session_of("nobody");
+    struct tb_catalog_proof p = {.uid = id_of(5), .at = 7, .verdict = 3, .bad = 1, .tensor = "t"};
+    const struct tb_catalog_proof of_six = {.uid = id_of(6), .at = 7, .verdict = 1};
+    bool alarms = true;
+    CHECK_STATUS(tb_catalog_proven(s.c, &nobody, 1, &p, &alarms), TB_PEER_LEASE);
+    CHECK_STATUS(tb_catalog_proven(s.c, &a, 2, &p, &alarms), TB_NOT_FOUND);
+    CHECK_STATUS(tb_catalog_proven(s.c, &a, 1, &of_six, &alarms), TB_BAD_STATE);
+    assert_false(alarms);
+    CHECK_OK(tb_catalog_proven(s.c, &a, 1, &p, &alarms));
+    assert_true(alarms);
+    CHECK_OK(tb_catalog_proven(s.c, &a, 1, &p, &alarms));
+    assert_false(alarms); /* it was told */
+    p.tensor[0] = 'u';
+    CHECK_OK(tb_catalog_proven(s.c, &a, 1, &p, &alarms));
+    assert_true(alarms);
+    uint32_t cursor = 0;
+    struct tb_catalog_member_view member;
+    assert_true(tb_catalog_member_at(s.c, &cursor, &member));
+    assert_int_equal(member.subscription, 1);
+    assert_int_equal(member.proof.at, 7);
+    assert_string_equal(member.proof.tensor, "u");
+    CHECK_OK(staged(&s, "a", 6));
+    switch_to(&s, "a", 6);
+    cursor = 0;
+    assert_true(tb_catalog_member_at(s.c, &cursor, &member));
+    assert_int_equal(member.proof.at, 0); /* it computes from another */
+    site_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lag_in_versions_bytes_and_seconds),
         cmocka_unit_test(how_a_member_was_updated_can_be_looked_at),
+        cmocka_unit_test(what_a_member_proved_can_be_looked_at),
         cmocka_unit_test(a_worker_is_active_in_one_version),
         cmocka_unit_test(every_row_can_be_looked_at),
     };

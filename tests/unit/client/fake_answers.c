@@ -414,6 +414,14 @@ static enum tb_status on_notice(struct fake *f, uint32_t index, struct tb_wire_f
         f->updated = m;
         return f->older ? TB_PEER_GARBLED : TB_OK;
     }
+    case TB_MSG_PROVEN: {
+        DECODE(tb_msg_proven, m);
+        if (m.done)
+            f->proven = m;
+        else
+            f->alarm = m;
+        return TB_OK;
+    }
     case TB_MSG_DOUBTED: {
         DECODE(tb_msg_doubted, m);
         f->doubted = m;

@@ -293,6 +293,30 @@ void fake_proofs(struct fake *f, uint32_t session, uint64_t number)
     fake_run_job(f, proofs_job, &t);
 }
 
+struct tb_msg_proven fake_wait_proven(struct fake *f, uint64_t ask)
+{
+    const time_t until = time(NULL) + FAKE_BOUND_S;
+    pthread_mutex_lock(&f->lock);
+    while (!f->proven.done || f->proven.ask != ask)
+        fake_wait_change(f, until);
+    const struct tb_msg_proven m = f->proven;
+    f->proven.done = false;
+    pthread_mutex_unlock(&f->lock);
+    return m;
+}
+
+struct tb_msg_proven fake_prove(struct fake *f, uint32_t session, uint32_t subscription)
+{
+    static uint64_t asks;
+    uint8_t bytes[64];
+    struct tb_writer w;
+    const struct tb_msg_prove m = {.ask = ++asks, .subscription = subscription};
+    tb_writer_init(&w, bytes, sizeof bytes);
+    tb_msg_prove_encode(&m, &w);
+    fake_raw(f, session, TB_MSG_PROVE, 0, bytes, (uint32_t)w.used);
+    return fake_wait_proven(f, m.ask);
+}
+
 static void plan_job(struct fake *f, void *user)
 {
     const struct telling *t = user;

@@ -125,6 +125,7 @@ struct fake {
     struct tb_msg_hop_lost hop_lost;
     struct tb_msg_progress progress;
     struct tb_msg_doubted doubted;
+    struct tb_msg_proven proven, alarm; /* the newest that is done; that is not */
     struct tb_msg_activated activated;
     struct tb_msg_updated updated;
     struct tb_msg_export exported; /* its span is not kept */
@@ -168,6 +169,10 @@ void fake_raw(struct fake *f, uint32_t session, uint16_t type, uint64_t request,
               uint32_t count);
 /* A reader says that this chunk of what the session serves is damaged. */
 void fake_doubt(struct fake *f, uint32_t session, const struct tb_msg_doubt *m);
+/* Asks the session what it computes from there. Returns the answer. */
+struct tb_msg_proven fake_prove(struct fake *f, uint32_t session, uint32_t subscription);
+/* The answer to that question. */
+struct tb_msg_proven fake_wait_proven(struct fake *f, uint64_t ask);
 /* Answers the STAGE of a session again with a PLAN, from the gateway. */
 void fake_plan(struct fake *f, uint32_t session, uint64_t number);
 

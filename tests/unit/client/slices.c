@@ -72,6 +72,30 @@ static void publish_column_slice(struct tb_session *s, uint64_t number, uint32_t
     free(memory);
 }
 
+static uint32_t index_of(struct fake *f, const char *name)
+{
+    uint32_t at = 0;
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < FAKE_SESSIONS_MAX; i++)
+        if (f->sessions[i].wire != NULL && strcmp(f->sessions[i].hello.name.text, name) == 0) at = i;
+    pthread_mutex_unlock(&f->lock);
+    return at;
+}
+
+/* P1: rows of columns are proven as they stand, by chunks or by boxes; one byte that changed is
+ * seen. */
+static void check_proven(struct fake *f, uint16_t *memory, uint64_t elements)
+{
+    struct tb_msg_proven m = fake_prove(f, index_of(f, "reader"), 1);
+    assert_true(m.verdict == (m.box_bytes > 0 ? TB_MSG_PROVEN_BY_BOX : TB_MSG_PROVEN_WHOLE));
+    assert_int_equal(m.bytes, 2 * elements);
+    memory[elements - 1] ^= 0x100;
+    m = fake_prove(f, index_of(f, "reader"), 1);
+    assert_int_equal(m.verdict, TB_MSG_PROVEN_DIFFERS);
+    assert_string_equal(m.tensor.text, "w");
+    memory[elements - 1] ^= 0x100;
+}
+
 /* A rank's columns, and nothing else, out of what two ranks published; what was staged
  * beyond its own is little. */
 static void read_columns(struct fake *f, uint64_t first, uint64_t columns, double excess_max)
@@ -97,6 +121,7 @@ static void read_columns(struct fake *f, uint64_t first, uint64_t columns, doubl
     const double own = 2.0 * ROWS * (double)columns;
     assert_true((double)info.staged_bytes <= own * (1 + excess_max));
     assert_int_equal(info.copied_bytes, 2 * ROWS * columns);
+    check_proven(f, memory, ROWS * columns);
     tb_session_close(s);
     free(memory);
 }
