@@ -30,6 +30,7 @@
 #include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/sessions/grant_table.h"
+#include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
@@ -75,6 +76,7 @@ struct tb_daemon {
     struct tb_control *control;
     struct tb_listener *session_unix, *session_tls;
 
+    struct tb_session_limits session_limits;
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
     uint32_t session_count;  /* connections, and sessions that are away */

@@ -22,6 +22,8 @@ void tb_rights_group_owner(const struct tb_config *config, const struct tb_name 
 /* May fence runs of the model that another identity opened. */
 bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model,
                      const struct tb_identity *identity);
+/* Some model. */
+bool tb_rights_publishes(const struct tb_config *config, const struct tb_identity *identity);
 /* Either, of some model. */
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity);
 

@@ -36,7 +36,7 @@ static int open_catalog(void **state)
     c = tb_catalog_init(memory, &limits, &config, 1);
     const struct tb_catalog_model model = {
         .name = name_of("policy"), .home = name_of("east"), .is_home = true};
-    CHECK_OK(tb_catalog_model_set(c, 1, &model));
+    CHECK_OK(tb_catalog_model_add(c, &model));
     return 0;
 }
 
