@@ -196,7 +196,8 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned), the facts behind it, and the expected time "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, share-spent), the facts behind it, and the "
+     "expected time "
      "as a "
      "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},

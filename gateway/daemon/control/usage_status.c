@@ -224,7 +224,8 @@ static struct usage control_clients(struct tb_daemon *d)
 {
     struct tb_control_usage u = {0};
     if (d->control != NULL) tb_control_usage(d->control, &u);
-    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
+    return (struct usage){
+        .used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused, .spent = u.spent};
 }
 
 static struct usage exports(struct tb_daemon *d)

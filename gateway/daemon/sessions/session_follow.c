@@ -326,6 +326,7 @@ enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_w
 {
     struct tb_msg_hop_lost m;
     if (tb_msg_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (!tb_worker_may_report(s, &m.uid)) return TB_OK;
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
            (unsigned long long)m.plan, tb_status_name(tb_msg_status_get(m.status_negated)));
