@@ -233,7 +233,7 @@ static bool clients_refuse(struct tb_control *control)
     control->refused += full;
     if (full && !control->full)
         tb_log(TB_LOG_WARN, "control.refused", "reason=too_many_clients clients=%u", control->client_count);
-    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 2);
+    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 4);
     return full;
 }
 
@@ -248,6 +248,9 @@ static bool share_refuse(struct tb_control *control, int fd, uint64_t *owner_out
     if (tb_share_room(&control->shares, *owner_out, cred.uid == geteuid() || cred.uid == 0)) return false;
     control->refused++;
     control->spent++;
+    if (!control->full)
+        tb_log(TB_LOG_WARN, "control.refused", "reason=share_spent uid=%u", (unsigned)cred.uid);
+    control->full = true;
     return true;
 }
 
