@@ -19,7 +19,7 @@ static _Atomic int log_fd = STDERR_FILENO;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-/* Whose lines this thread writes; both NULL: ours. */
+/* The party whose lines this thread writes; both NULL: ours. */
 static _Thread_local const struct tb_identity *log_identity;
 static _Thread_local const char *log_stranger;
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;

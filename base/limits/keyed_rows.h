@@ -28,7 +28,7 @@ uint64_t tb_key_of_text(const char *text);
 /* 1.., of two keys. */
 uint64_t tb_key_join(uint64_t a, uint64_t b);
 
-/* What leaks away at per_s a second: `milli` thousandths at *at become fewer now. */
+/* A count leaks away at per_s a second: `milli` thousandths at *at become fewer now. */
 static inline uint64_t tb_leak(uint64_t milli, uint64_t per_s, tb_time_ns *at, tb_time_ns now)
 {
     const uint64_t ms = tb_time_since(*at, now) / TB_MS(1);
@@ -37,8 +37,8 @@ static inline uint64_t tb_leak(uint64_t milli, uint64_t per_s, tb_time_ns *at, t
     return milli > less ? milli - less : 0;
 }
 
-/* `rows` are `count` rows, a multiple of TB_KEYED_WAYS, of row_bytes each. The row of the key; NULL:
- * it has none. */
+/* `rows` are `count` rows, a multiple of TB_KEYED_WAYS, of row_bytes each. The row of the key;
+ * NULL: it has none. */
 void *tb_keyed_find(void *rows, uint32_t count, size_t row_bytes, uint64_t key);
 /* The row of the key: the one that is there, or a zeroed one with the key. `needed` says whether a
  * row may not be given to another key. NULL: all places of the key are needed. */

@@ -71,8 +71,8 @@ void tb_wire_detach(struct tb_wire *w, tb_wire_detached_fn then, void *user);
 struct tb_writer *tb_wire_begin(struct tb_wire *w, uint16_t type, uint64_t request, size_t payload_max);
 void tb_wire_end(struct tb_wire *w);
 
-/* From now on a frame may have so many bytes, frame_bytes_max at most. The last quarter of the budget
- * is for wires that are preferred. */
+/* From now on a frame may have so many bytes, frame_bytes_max at most. The last quarter of the
+ * budget is for wires that are preferred. */
 void tb_wire_allow(struct tb_wire *w, uint32_t frame_bytes, bool preferred);
 /* When the last whole frame came, or the last TB_WIRE_PART_BYTES of one that is under way; 0: no
  * frame is under way. */

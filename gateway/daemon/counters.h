@@ -34,7 +34,8 @@ struct tb_table_told {
  * rises. */
 /* clang-format off */
 #define TB_COUNTERS(X)                                                                     \
-    X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied) X(shut_outs) X(shares_spent) X(lines_suppressed)  \
+    X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)  \
+    X(shut_outs) X(shares_spent) X(lines_suppressed)                                       \
     X(seals) X(seals_refused)                                                              \
     X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken)                 \
     X(versions_withdrawn) X(versions_abandoned)                                            \

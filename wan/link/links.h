@@ -210,7 +210,8 @@ struct tb_links_options {
     uint32_t hedge_permille;
     uint64_t manifest_bytes_max; /* of one version's manifests in memory [256 MiB] */
     enum tb_choice_wish codec;   /* of what is sent [raw] */
-    /* Memory for frames that are not whole yet, shared with others of the same thread; NULL: no bound */
+    /* Memory for frames that are not whole yet, shared with others of the same thread; NULL: none
+     * is counted */
     struct tb_wire_budget *partial;
     uint32_t handshakes_open;     /* unfinished, of one address that is no peer's [32] */
     uint32_t handshakes_failed;   /* likewise, that fail in a second [10] */

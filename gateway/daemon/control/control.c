@@ -237,7 +237,8 @@ static bool clients_refuse(struct tb_control *control)
     return full;
 }
 
-/* P7: one user has a quarter of the clients. The gateway's own user, and root, find the last ones. */
+/* P7: one user has a quarter of the clients. The last quarter is for root and for the gateway's
+ * own user. */
 static bool share_refuse(struct tb_control *control, int fd, uint64_t *owner_out)
 {
     struct ucred cred;

@@ -407,7 +407,7 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
     return true;
 }
 
-/* What strangers and workers without a right can fill: no promise is at risk, as a quarter is kept
+/* Strangers, and workers without a right, can fill these: no promise is at risk, as a quarter is kept
  * for publishers and peers. */
 static bool is_of_strangers(const char *table)
 {
@@ -419,18 +419,16 @@ static bool is_of_strangers(const char *table)
     return false;
 }
 
-static void tell(struct tb_daemon *d, const char *event, enum tb_log_level level, const struct usage *u)
+static void tell(struct tb_daemon *d, struct tb_log_line *l, const struct usage *u)
 {
     char who[TB_CATALOG_TEXT_MAX];
     const uint64_t rows = most_of(d, u->name, who);
-    struct tb_log_line l;
-    tb_log_begin(&l, level, event);
-    tb_log_str(&l, "table", u->name);
-    tb_log_u64(&l, "used", u->used);
-    tb_log_u64(&l, "bound", u->bound);
-    tb_log_str(&l, "most_used_by", who);
-    tb_log_u64(&l, "its_rows", rows);
-    tb_log_end(&l);
+    tb_log_str(l, "table", u->name);
+    tb_log_u64(l, "used", u->used);
+    tb_log_u64(l, "bound", u->bound);
+    tb_log_str(l, "most_used_by", who);
+    tb_log_u64(l, "its_rows", rows);
+    tb_log_end(l);
 }
 
 /* One refusal is told; the next once a quarter of the table is free again. */
@@ -444,7 +442,9 @@ static void tell_full(struct tb_daemon *d, struct tb_table_told *told, const str
     if (!fresh || told->full) return;
     told->full = true;
     d->counters.tables_full++;
-    tell(d, "table.full", is_of_strangers(u->name) ? TB_LOG_WARN : TB_LOG_ERROR, u);
+    struct tb_log_line l;
+    tb_log_begin(&l, is_of_strangers(u->name) ? TB_LOG_WARN : TB_LOG_ERROR, "table.full");
+    tell(d, &l, u);
 }
 
 /* P10: somebody had its share, and asked for more. */
@@ -456,7 +456,9 @@ static void tell_spent(struct tb_daemon *d, struct tb_table_told *told, const st
     told->spent = u->spent;
     if (!fresh || (told->spent_at != 0 && tb_time_since(told->spent_at, now) < SPENT_TOLD_EVERY)) return;
     told->spent_at = now;
-    tell(d, "share.spent", TB_LOG_WARN, u);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "share.spent");
+    tell(d, &l, u);
 }
 
 static void tell_both(struct tb_daemon *d, struct tb_table_told *told, const struct usage *u)

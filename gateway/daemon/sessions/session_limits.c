@@ -13,8 +13,7 @@
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
-/* P7. What a connection may send before it is welcomed, and what it may send without a right to
- * publish. Manifests are what is long, and only publishers send them. */
+/* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
 #define READER_BYTES (256u << 10)
 
 enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct tb_config *config)

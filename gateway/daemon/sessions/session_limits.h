@@ -32,7 +32,7 @@ struct tb_session_limits {
     uint32_t unfinished; /* over TLS, from session.networks */
 };
 
-/* Whose a connection is, before it said anything. */
+/* The party of a connection, before it said anything. */
 struct tb_session_door {
     uint64_t uid_owner; /* of a share of connections; 0: none */
     uint64_t handshake; /* the address whose unfinished handshake it is; 0: none */

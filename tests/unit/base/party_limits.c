@@ -1,7 +1,7 @@
 /* P7 P10: what one address, identity or stranger may do in a second or a minute: handshakes that
  * fail, frames that are garbled, lines in the log.
- * Covers: base/limits/keyed_rows.c base/limits/handshake_limits.c base/limits/glitch_budget.c
- * base/limits/line_limits.c */
+ * Covers: base/limits/keyed_rows.c base/limits/handshake_limits.c
+ * Covers: base/limits/glitch_budget.c base/limits/line_limits.c */
 #include "base/limits/glitch_budget.h"
 #include "base/limits/handshake_limits.h"
 #include "base/limits/line_limits.h"
@@ -176,7 +176,7 @@ static void lines_of_a_party_are_few_and_summed(void **state)
     assert_false(tb_line_sum_due(&lines, at + 10 * TB_LINE_TELL_EVERY, &sum));
 }
 
-/* The rest of a millisecond is not lost: lines that come all the time still get their two a second. */
+/* The rest of a millisecond is not lost: lines that come all the time get their two a second. */
 static void lines_that_come_all_the_time_are_two_a_second(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* P7: one identity takes a quarter of the sessions, waits, groups and members, and a publisher finds
- * a row whatever the others take.
+/* P7: one identity takes a quarter of the sessions, waits, groups and members, and a publisher
+ * finds a row whatever the others take.
  * Covers: gateway/catalog/rows/tables.c gateway/catalog/rows/session_rows.c */
 #include <stdio.h>
 #include <stdlib.h>

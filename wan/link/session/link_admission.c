@@ -10,8 +10,6 @@
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/session/link_conn.h"
-#include "wan/link/session/link_control.h"
-#include "wan/link/session/link_session_life.h"
 
 #define STRANGERS_MAX (LINK_CONNS_MAX / 4 * 3)
 
@@ -90,15 +88,13 @@ static void shut_out_tell(struct tb_link *l)
     tb_log_end(&line);
 }
 
-void tb_link_glitched(struct tb_link_conn *c)
+bool tb_link_glitched(struct tb_link_conn *c)
 {
     struct tb_link *l = c->link;
-    if (l == NULL || c->glitched) return;
+    if (l == NULL || c->glitched) return false;
     c->glitched = true;
-    if (!tb_glitch_note(&l->links->admission->glitches, key_of(l), TB_GLITCH_GARBLED, tb_clock_now())) return;
-    shut_out_tell(l);
-    if (tb_link_is_up(l) && tb_link_control(l) != c) tb_link_drop(l, TB_PEER_DENIED);
-    for (struct tb_link_conn *other = l->links->conns; other != NULL; other = other->next)
-        if (other != c && other->link == l && other->wire != NULL && !other->is_session)
-            tb_link_conn_close(other, TB_PEER_DENIED);
+    const bool shut =
+        tb_glitch_note(&l->links->admission->glitches, key_of(l), TB_GLITCH_GARBLED, tb_clock_now());
+    if (shut) shut_out_tell(l);
+    return shut;
 }

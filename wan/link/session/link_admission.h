@@ -29,7 +29,8 @@ bool tb_link_admit(struct tb_links *ls, const struct tb_address *from, uint64_t 
 /* The connection's handshake is over: a peer showed who it is, or it failed. */
 void tb_link_admitted(struct tb_link_conn *c, bool good);
 bool tb_link_is_shut_out(struct tb_link *l);
-/* The peer broke the protocol on that connection; a connection counts once. */
-void tb_link_glitched(struct tb_link_conn *c);
+/* The peer broke the protocol on that connection; a connection counts once. True: it is shut out
+ * now, and its connections are to end. */
+bool tb_link_glitched(struct tb_link_conn *c);
 
 #endif

@@ -304,11 +304,22 @@ static enum tb_status dispatch(struct tb_link_conn *c, struct tb_wire_frame *f)
     return handlers[f->type](c->link, f);
 }
 
+/* Its other connections end, too. */
+static void glitched(struct tb_link_conn *c)
+{
+    struct tb_link *l = c->link;
+    if (!tb_link_glitched(c)) return;
+    if (tb_link_is_up(l) && tb_link_control(l) != c) tb_link_drop(l, TB_PEER_DENIED);
+    for (struct tb_link_conn *other = l->links->conns; other != NULL; other = other->next)
+        if (other != c && other->link == l && other->wire != NULL && !other->is_session)
+            tb_link_conn_close(other, TB_PEER_DENIED);
+}
+
 static void on_wrong_frame(struct tb_link_conn *c, const struct tb_wire_frame *f, enum tb_status status)
 {
     if (status == TB_PEER_GARBLED) {
         log_garbled(c, f->type);
-        tb_link_glitched(c);
+        glitched(c);
     }
     c->fault_told = true;
     if (c->is_session)
@@ -358,7 +369,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
     const bool said_no = c->fault_told; /* BYE, or what broke the protocol: that is told */
     log_of(c);
-    if (why == TB_PEER_GARBLED) tb_link_glitched(c);
+    if (why == TB_PEER_GARBLED) glitched(c);
     if (was_session)
         tb_link_session_end(l, why);
     else if (l == NULL && !c->ended && !closing)
