@@ -1,6 +1,7 @@
 /* log.c - log lines: escaped, bounded, one write(2) each. */
 #include "base/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -8,12 +9,21 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
+#include "base/ident.h"
+#include "base/limits/line_limits.h"
 #include "base/utf8.h"
 
 static _Atomic int log_most = TB_LOG_INFO;
 static _Atomic int log_fd = STDERR_FILENO;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+/* The party whose lines this thread writes; both NULL: ours. */
+static _Thread_local const struct tb_identity *log_identity;
+static _Thread_local const char *log_stranger;
+static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct tb_line_limits limits;
 
 /* Kept free at the end of every line: what says that it was cut, and the newline. */
 static const char cut_mark[] = " cut=true\n";
@@ -58,6 +68,72 @@ static bool put_text(struct tb_log_line *l, const char *text)
     return put(l, text, strlen(text));
 }
 
+void tb_log_of_identity(const struct tb_identity *identity)
+{
+    log_identity = identity;
+    log_stranger = NULL;
+}
+
+void tb_log_of_stranger(const char *address)
+{
+    log_identity = NULL;
+    log_stranger = address;
+}
+
+void tb_log_of_us(void)
+{
+    log_identity = NULL;
+    log_stranger = NULL;
+}
+
+/* The address without its port. */
+static void stranger_text(char out[TB_LINE_TEXT_MAX])
+{
+    (void)snprintf(out, TB_LINE_TEXT_MAX, "%.*s", (int)TB_LINE_TEXT_MAX - 1, log_stranger);
+    char *port = strrchr(out, ':');
+    if (port != NULL) *port = '\0';
+}
+
+static bool may_write(const char *event)
+{
+    char party[TB_LINE_TEXT_MAX > TB_URI_BYTES_MAX ? TB_LINE_TEXT_MAX : TB_URI_BYTES_MAX] = "";
+    const bool stranger = log_stranger != NULL;
+    if (log_identity == NULL && !stranger) return true;
+    if (stranger)
+        stranger_text(party);
+    else
+        tb_identity_format(log_identity, party);
+    pthread_mutex_lock(&limits_lock);
+    const bool taken = tb_line_take(&limits, event, party, stranger, tb_clock_now());
+    pthread_mutex_unlock(&limits_lock);
+    return taken;
+}
+
+void tb_log_tick(void)
+{
+    struct tb_line_sum sum;
+    for (bool due = true; due;) {
+        pthread_mutex_lock(&limits_lock);
+        due = tb_line_sum_due(&limits, tb_clock_now(), &sum);
+        pthread_mutex_unlock(&limits_lock);
+        if (!due) return;
+        struct tb_log_line l;
+        tb_log_begin(&l, TB_LOG_WARN, "log.suppressed");
+        tb_log_str(&l, "lines_of", sum.event);
+        tb_log_str(&l, "identity", sum.party);
+        tb_log_u64(&l, "lines", sum.lines);
+        tb_log_end(&l);
+    }
+}
+
+uint64_t tb_log_suppressed(void)
+{
+    pthread_mutex_lock(&limits_lock);
+    const uint64_t lines = limits.suppressed;
+    pthread_mutex_unlock(&limits_lock);
+    return lines;
+}
+
 void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event)
 {
     TB_ASSERT((size_t)level < sizeof level_names / sizeof level_names[0]);
@@ -65,6 +141,7 @@ void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *ev
     l->level = level;
     l->cut = false;
     l->on = (int)level <= atomic_load_explicit(&log_most, memory_order_relaxed);
+    if (l->on && level != TB_LOG_DEBUG) l->on = may_write(event);
     if (!l->on) return;
     put_text(l, level_names[level]);
     put_text(l, " ");

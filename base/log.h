@@ -20,6 +20,17 @@
 
 enum tb_log_level { TB_LOG_ERROR, TB_LOG_WARN, TB_LOG_INFO, TB_LOG_DEBUG };
 
+/* Lines from here on are of that party, on this thread, and few of each event are written
+ * (base/limits/line_limits.h). The rest is counted, and told in one line. The pointer is kept until
+ * the next of these calls. */
+struct tb_identity;
+void tb_log_of_identity(const struct tb_identity *identity);
+void tb_log_of_stranger(const char *address); /* with its port, which does not count */
+void tb_log_of_us(void);
+/* Each second: sums that are due (log.suppressed). */
+void tb_log_tick(void);
+uint64_t tb_log_suppressed(void); /* lines, ever */
+
 struct tb_log_line {
     char text[4096];
     size_t used;

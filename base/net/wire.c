@@ -33,7 +33,9 @@ struct tb_wire {
     struct tb_chan *chan;
     const struct tb_wire_ops *ops;
     void *user;
-    uint32_t frame_bytes_max;
+    uint32_t frame_bytes_max, frame_bytes_now;
+    struct tb_wire_budget *budget;
+    bool preferred;
     uint64_t queue_bytes_max;
     uint64_t queued_bytes;
     struct block *first;    /* being sent */
@@ -55,7 +57,7 @@ struct tb_wire {
     size_t in_used;
     size_t in_cap;
     size_t in_told; /* of in_used: when on_frame or on_part was called last */
-    tb_time_ns heard_at;
+    tb_time_ns heard_at, moved_at;
 };
 
 /* Ends. */
@@ -86,6 +88,32 @@ void tb_wire_finish(struct tb_wire *w, enum tb_status why, uint32_t linger_ms)
     end_if_sent(w);
 }
 
+/* The buffer for what comes has so many bytes now, 0 for none. False: no memory, or the budget is
+ * spent. */
+static bool in_resize(struct tb_wire *w, size_t cap)
+{
+    struct tb_wire_budget *b = w->budget;
+    TB_ASSERT(b == NULL || b->used >= w->in_cap);
+    const uint64_t used = b != NULL ? b->used - w->in_cap + cap : 0;
+    const uint64_t most = b == NULL ? 0 : w->preferred ? b->bound : b->bound / 4 * 3;
+    if (b != NULL && cap > w->in_cap && used > most) {
+        b->refused++;
+        return false;
+    }
+    uint8_t *in = NULL;
+    if (cap == 0)
+        tb_free(w->in);
+    else
+        in = tb_realloc(w->in, cap);
+    if (cap != 0 && in == NULL) return false;
+    w->in = in;
+    w->in_cap = cap;
+    if (b == NULL) return true;
+    b->used = used;
+    if (used > b->most) b->most = used;
+    return true;
+}
+
 static void wire_free(struct tb_wire *w)
 {
     while (w->first != NULL) {
@@ -94,7 +122,7 @@ static void wire_free(struct tb_wire *w)
         w->first = next;
     }
     tb_free(w->spare);
-    tb_free(w->in);
+    (void)in_resize(w, 0);
     tb_free(w);
 }
 
@@ -160,6 +188,7 @@ static enum tb_status take_frames(struct tb_wire *w, size_t *used_out)
            w->in_used - at >= TB_WIRE_HEADER_BYTES) {
         const uint32_t bytes = frame_bytes(w->in + at);
         if (bytes > w->frame_bytes_max) return TB_PEER_GARBLED;
+        if (bytes > w->frame_bytes_now) return TB_TOO_LARGE;
         if (w->in_used - at - TB_WIRE_HEADER_BYTES < bytes) break;
         status = take_frame(w, w->in + at, bytes);
         at += TB_WIRE_HEADER_BYTES + bytes;
@@ -174,12 +203,7 @@ static bool in_room(struct tb_wire *w)
 {
     TB_ASSERT(w->in_used <= w->in_cap);
     if (w->in_used < w->in_cap) return true;
-    const size_t cap = w->in_cap == 0 ? IN_BYTES_MIN : w->in_cap * 2;
-    uint8_t *more = tb_realloc(w->in, cap);
-    if (more == NULL) return false;
-    w->in = more;
-    w->in_cap = cap;
-    return true;
+    return in_resize(w, w->in_cap == 0 ? IN_BYTES_MIN : w->in_cap * 2);
 }
 
 static void in_settle(struct tb_wire *w, size_t used)
@@ -188,9 +212,7 @@ static void in_settle(struct tb_wire *w, size_t used)
     w->in_used -= used;
     memmove(w->in, w->in + used, w->in_used);
     if (w->in_used > 0 || w->in_cap <= IN_BYTES_KEEP) return;
-    tb_free(w->in);
-    w->in = NULL;
-    w->in_cap = 0;
+    (void)in_resize(w, 0);
 }
 
 /* Frames that were whole, or enough of one that is not. */
@@ -200,6 +222,7 @@ static void in_tell(struct tb_wire *w, size_t used)
     TB_ASSERT(told || w->in_told <= w->in_used);
     if (!told && w->in_used - w->in_told < TB_WIRE_PART_BYTES) return;
     w->in_told = w->in_used;
+    w->moved_at = w->heard_at;
     if (!told && w->ops->on_part != NULL) w->ops->on_part(w, w->user);
 }
 
@@ -215,6 +238,7 @@ static void on_readable(struct tb_chan *c, void *user)
         return; /* not yet, or closed */
     w->heard_at = tb_clock_now();
     if (w->finishing) return;
+    if (w->in_used == 0) w->moved_at = w->heard_at; /* a frame begins */
     w->in_used += got;
     TB_ASSERT(w->in_used <= w->in_cap);
     const enum tb_status status = take_frames(w, &used);
@@ -394,6 +418,9 @@ static struct tb_wire *wire_new(const struct tb_wire_options *options, struct tb
     w->ops = options->ops;
     w->user = options->user;
     w->frame_bytes_max = options->frame_bytes_max != 0 ? options->frame_bytes_max : FRAME_BYTES_MAX_DEFAULT;
+    w->frame_bytes_now = w->frame_bytes_max;
+    if (options->frame_bytes_now != 0) tb_wire_allow(w, options->frame_bytes_now, false);
+    w->budget = options->budget;
     w->queue_bytes_max = options->queue_bytes_max != 0 ? options->queue_bytes_max : QUEUE_BYTES_MAX_DEFAULT;
     w->heard_at = tb_clock_now();
     *chan_out = options->chan;
@@ -432,9 +459,25 @@ enum tb_status tb_wire_accept(const struct tb_wire_options *options, int fd, str
     return status;
 }
 
+uint64_t tb_wire_in_bytes(const struct tb_wire *w)
+{
+    return w->in_cap;
+}
+
 uint64_t tb_wire_queued_bytes(const struct tb_wire *w)
 {
     return w->queued_bytes;
+}
+
+void tb_wire_allow(struct tb_wire *w, uint32_t frame_bytes, bool preferred)
+{
+    w->preferred = preferred;
+    w->frame_bytes_now = frame_bytes < w->frame_bytes_max ? frame_bytes : w->frame_bytes_max;
+}
+
+tb_time_ns tb_wire_moved_at(const struct tb_wire *w)
+{
+    return w->in_used > 0 ? w->moved_at : 0;
 }
 
 tb_time_ns tb_wire_heard_at(const struct tb_wire *w)

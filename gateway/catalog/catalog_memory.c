@@ -73,18 +73,29 @@ static void carve_table(struct carver *k, struct table *t, const char *name, uin
                         .name = name};
 }
 
+/* A table that identities share. */
+static void carve_shared(struct carver *k, struct table *t, const char *name, uint32_t cap, size_t row_bytes)
+{
+    carve_table(k, t, name, cap, row_bytes);
+    const size_t bytes = tb_share_places(cap) * sizeof(struct tb_share);
+    struct tb_share *places = bytes != 0 ? carve(k, bytes) : NULL;
+    if (places == NULL) return; /* not divided, or only measured */
+    memset(places, 0, bytes);
+    tb_share_init(&t->shares, places, cap);
+}
+
 static void carve_all(struct carver *k, struct tb_catalog *c)
 {
     const struct tb_catalog_limits *l = &c->limits;
     carve_table(k, &c->models, "models", l->models, sizeof(struct model));
     carve_table(k, &c->runs, "runs", l->runs, sizeof(struct run));
     carve_table(k, &c->versions, "versions", l->versions, sizeof(struct version));
-    carve_table(k, &c->sessions, "sessions", l->sessions, sizeof(struct session));
+    carve_shared(k, &c->sessions, "sessions", l->sessions, sizeof(struct session));
     carve_table(k, &c->references, "references", l->references + l->site_references,
                 sizeof(struct reference));
-    carve_table(k, &c->groups, "groups", l->groups, sizeof(struct group));
-    carve_table(k, &c->members, "members", l->members, sizeof(struct member));
-    carve_table(k, &c->waits, "waits", l->waits, sizeof(struct wait));
+    carve_shared(k, &c->groups, "groups", l->groups, sizeof(struct group));
+    carve_shared(k, &c->members, "members", l->members, sizeof(struct member));
+    carve_shared(k, &c->waits, "waits", l->waits, sizeof(struct wait));
     carve_table(k, &c->sites, "sites", l->sites, sizeof(struct site));
     carve_table(k, &c->records, "records", l->records, sizeof(struct record));
     c->shards = carve(k, (size_t)l->versions * l->shards * sizeof(struct shard));

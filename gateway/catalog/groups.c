@@ -52,11 +52,12 @@ static enum tb_status free_index(struct tb_catalog *c, uint32_t group, uint32_t 
     return TB_OK;
 }
 
-static uint32_t group_get(struct tb_catalog *c, uint32_t model, const struct tb_catalog_member *q)
+static uint32_t group_get(struct tb_catalog *c, uint32_t model, uint32_t session,
+                          const struct tb_catalog_member *q)
 {
     uint32_t i = group_find(c, model, &q->group);
     if (i != NONE) return i;
-    i = tb_table_new(&c->groups);
+    i = tb_table_new_for(c, &c->groups, session);
     if (i == NONE) return NONE;
     struct group *g = group_at(c, i);
     g->model = model;
@@ -106,11 +107,11 @@ enum tb_status tb_catalog_subscribe(struct tb_catalog *c, tb_time_ns now, const 
         const enum tb_status freed = free_index(c, known, q->index, session);
         if (freed != TB_OK) return freed;
     }
-    const uint32_t i = tb_table_new(&c->members);
+    const uint32_t i = tb_table_new_for(c, &c->members, session);
     if (i == NONE) return tb_catalog_settle(c, tb_catalog_refuse_full(c, &c->members));
     struct member *m = member_at(c, i);
     m->group = NONE;
-    const uint32_t group = group_get(c, model, q);
+    const uint32_t group = group_get(c, model, session, q);
     if (group == NONE) {
         tb_table_free(&c->members, i);
         return tb_catalog_settle(c, tb_catalog_refuse_full(c, &c->groups));

@@ -11,6 +11,7 @@ struct tb_catalog_session {
     struct tb_name host;
     struct tb_name rack; /* empty: unknown */
     bool spot;
+    bool publishes;           /* some model: the rows that are reserved are for it too */
     uint64_t nic_bytes_per_s; /* of its host, each way; 0: not known, and one reader at a time */
 };
 

@@ -85,8 +85,12 @@ bool tb_catalog_table_at(const struct tb_catalog *c, uint32_t *cursor, struct tb
 {
     if (*cursor >= USAGES) return false;
     const struct table *t = table_at(c, (*cursor)++);
-    *out = (struct tb_catalog_table){
-        .name = t->name, .used = t->used, .most = t->most, .bound = t->cap, .refused = t->refused};
+    *out = (struct tb_catalog_table){.name = t->name,
+                                     .used = t->used,
+                                     .most = t->most,
+                                     .bound = t->cap,
+                                     .refused = t->refused,
+                                     .spent = t->spent};
     return true;
 }
 

@@ -8,6 +8,7 @@ struct tb_catalog_table {
     const char *name;           /* "versions", "sessions", ... */
     uint32_t used, most, bound; /* rows now; at once so far; at most */
     uint64_t refused;           /* requests for which there was no row */
+    uint64_t spent;             /* of them: there was a row, and the owner had its share */
 };
 /* The tables in turn: begin with *cursor 0. False: that was the last. */
 bool tb_catalog_table_at(const struct tb_catalog *c, uint32_t *cursor, struct tb_catalog_table *out);

@@ -24,7 +24,7 @@ enum tb_status tb_catalog_wait(struct tb_catalog *c, tb_time_ns now, const struc
     if (!of_site && tb_model_find(c, &q->model) == NONE) return TB_NOT_FOUND;
     if (of_site && tb_version_find(c, &q->uid) == NONE) return TB_NOT_FOUND;
     if (tb_wait_find(c, q->handle) != NONE) return TB_CONFLICT;
-    const uint32_t i = tb_table_new(&c->waits);
+    const uint32_t i = session == NONE ? tb_table_new(&c->waits) : tb_table_new_for(c, &c->waits, session);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->waits);
     struct wait *w = wait_at(c, i);
     w->q = *q;

@@ -85,6 +85,7 @@ static const struct tb_bound fixed[] = {
     {"parked_seal_bytes", UINT64_C(256) << 20},
     {"store_rows", 256},
     {"held_replies", 4096},
+    {"partial_frame_bytes", UINT64_C(512) << 20},
     {"control_clients", 64},
     {"withdrawals", 1024},
     {"live_asks", 16},

@@ -77,41 +77,45 @@ struct tb_config {
     const char *session_listen; /* session.listen "address:port" for workers over TLS; NULL: none */
     uint32_t session_lease_ms;  /* session.lease_ms 500 to 600000 [10000] */
     uint32_t session_max;       /* session.max 16 to 100000 [1024] */
-    const char *store_path;     /* store.path [/var/lib/tombolo/store.sqlite] */
-    uint32_t store_slow_ms;     /* store.slow_ms 100 to 600000 [5000] */
-    const char *arena_path;     /* arena.path [/dev/shm/tombolo.arena] */
-    uint64_t arena_bytes;       /* arena.bytes (required) "512MiB", "2TiB" */
-    bool arena_reverify;        /* arena.reverify [true] */
-    const char *anchor_dir;     /* anchor.dir; NULL: none */
-    uint32_t anchor_every;      /* anchor.every, versions [1] */
-    uint64_t anchor_rate;       /* anchor.bytes_per_s [256MiB] */
-    const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
-    const char *link_listen;                 /* link.listen; NULL: dial only */
-    uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */
-    uint32_t link_threads;                   /* link.threads 0 to 64 [0: cores, at most 32] */
-    uint32_t link_heartbeat_ms;              /* [1000] */
-    uint32_t link_down_ms;                   /* [3000] */
-    uint32_t link_stream_idle_ms;            /* [5000] */
-    uint32_t link_retry_min_ms;              /* [100] */
-    uint32_t link_retry_max_ms;              /* [5000] */
-    enum tb_choice_wish link_codec;          /* link.codec auto, raw, zstd, planes or sparse [auto] */
-    uint32_t link_encoded_percent;           /* link.encoded_percent 0 to 50 [5] */
-    uint32_t link_protocol_max;              /* link.protocol_max 1 to 2 [2] */
-    const char *link_congestion;             /* link.congestion: auto, system, or a name [auto] */
-    bool link_own_records;                   /* link.own_records [true]: of TLS, on data streams */
-    struct tb_name fabric_host;              /* fabric.host; empty: the machine's boot id */
-    const char *fabric_listen;               /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
-    bool fabric_trusted;                     /* fabric.trusted [false]: tcp inside the site in clear */
-    uint32_t fabric_fan_out;                 /* fabric.fan_out 0 to 16 [0: by rates] */
-    uint64_t fabric_nic;                     /* fabric.nic_bytes_per_s; 0: as hosts say [0] */
-    uint32_t fabric_threads;                 /* fabric.threads 0 to 64 [0: half of the cores, at most 8] */
-    uint64_t fabric_pace;                    /* fabric.pace_bytes_per_s; 0: none [0] */
-    bool fabric_verbs;                       /* fabric.verbs [true]: RDMA where both ends have it */
-    bool fabric_encoded;                     /* fabric.encoded [true]: deltas inside the site */
-    const char *dns_servers;                 /* dns.servers "127.0.0.1:5353"; NULL: the system's */
-    uint32_t drain_ms;                       /* drain_ms [10000] */
-    uint32_t pin_max_s;                      /* pin_max_s [600] */
-    enum tb_log_level log_level;             /* log.level error warn info debug [info] */
+    const char *session_networks[TB_CONFIG_LIST_MAX]; /* session.networks: texts of base/networks.h */
+    uint32_t session_networks_count;
+    uint32_t handshakes_open, handshakes_failed; /* limits.* [32, 10] */
+    uint32_t garbled_frames, cancelled_requests; /* limits.* [20, 1000] */
+    const char *store_path;                      /* store.path [/var/lib/tombolo/store.sqlite] */
+    uint32_t store_slow_ms;                      /* store.slow_ms 100 to 600000 [5000] */
+    const char *arena_path;                      /* arena.path [/dev/shm/tombolo.arena] */
+    uint64_t arena_bytes;                        /* arena.bytes (required) "512MiB", "2TiB" */
+    bool arena_reverify;                         /* arena.reverify [true] */
+    const char *anchor_dir;                      /* anchor.dir; NULL: none */
+    uint32_t anchor_every;                       /* anchor.every, versions [1] */
+    uint64_t anchor_rate;                        /* anchor.bytes_per_s [256MiB] */
+    const char *tls_ca, *tls_cert, *tls_key;     /* tls.* (required when there are peers or session.listen) */
+    const char *link_listen;                     /* link.listen; NULL: dial only */
+    uint32_t link_streams;                       /* link.streams 1 to 64; 0: auto [auto] */
+    uint32_t link_threads;                       /* link.threads 0 to 64 [0: cores, at most 32] */
+    uint32_t link_heartbeat_ms;                  /* [1000] */
+    uint32_t link_down_ms;                       /* [3000] */
+    uint32_t link_stream_idle_ms;                /* [5000] */
+    uint32_t link_retry_min_ms;                  /* [100] */
+    uint32_t link_retry_max_ms;                  /* [5000] */
+    enum tb_choice_wish link_codec;              /* link.codec auto, raw, zstd, planes or sparse [auto] */
+    uint32_t link_encoded_percent;               /* link.encoded_percent 0 to 50 [5] */
+    uint32_t link_protocol_max;                  /* link.protocol_max 1 to 2 [2] */
+    const char *link_congestion;                 /* link.congestion: auto, system, or a name [auto] */
+    bool link_own_records;                       /* link.own_records [true]: of TLS, on data streams */
+    struct tb_name fabric_host;                  /* fabric.host; empty: the machine's boot id */
+    const char *fabric_listen;   /* fabric.listen "address:port" for tcp readers [127.0.0.1:0] */
+    bool fabric_trusted;         /* fabric.trusted [false]: tcp inside the site in clear */
+    uint32_t fabric_fan_out;     /* fabric.fan_out 0 to 16 [0: by rates] */
+    uint64_t fabric_nic;         /* fabric.nic_bytes_per_s; 0: as hosts say [0] */
+    uint32_t fabric_threads;     /* fabric.threads 0 to 64 [0: half of the cores, at most 8] */
+    uint64_t fabric_pace;        /* fabric.pace_bytes_per_s; 0: none [0] */
+    bool fabric_verbs;           /* fabric.verbs [true]: RDMA where both ends have it */
+    bool fabric_encoded;         /* fabric.encoded [true]: deltas inside the site */
+    const char *dns_servers;     /* dns.servers "127.0.0.1:5353"; NULL: the system's */
+    uint32_t drain_ms;           /* drain_ms [10000] */
+    uint32_t pin_max_s;          /* pin_max_s [600] */
+    enum tb_log_level log_level; /* log.level error warn info debug [info] */
     struct tb_config_peer peers[TB_CONFIG_LIST_MAX];
     uint32_t peer_count;
     struct tb_config_model models[TB_CONFIG_LIST_MAX];

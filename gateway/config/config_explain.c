@@ -108,6 +108,7 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
         break;
     case CONFIG_NAMES:
     case CONFIG_IDENTITIES:
+    case CONFIG_NETWORKS:
     case CONFIG_SCHEDULE:
         print_list(key, base, to);
         return;

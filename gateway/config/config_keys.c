@@ -8,6 +8,9 @@
 #include "wan/frame/frame.h"
 
 #define ROOT(field) CONFIG_ROOT, .offset = offsetof(struct tb_config, field)
+#define LIST_OF_ROOT(field)                                                                                  \
+    CONFIG_ROOT, .offset = offsetof(struct tb_config, field),                                                \
+                 .count_offset = offsetof(struct tb_config, field##_count)
 #define PEER(field) CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field)
 #define LIST_OF_PEER(field, count)                                                                           \
     CONFIG_PEER, .offset = offsetof(struct tb_config_peer, field),                                           \
@@ -54,6 +57,24 @@ const struct config_key config_keys[] = {
      .max = 100000, .unit = "sessions",
      .why = "Workers of this site at once; the next one is refused. Each takes two descriptors: the limit of "
             "open files is raised to what it needs, or the start says that it may not."},
+    {LIST_OF_ROOT(session_networks), .path = "session.networks", .type = CONFIG_NETWORKS,
+     .why = "Networks of this site's workers, such as [10.0.0.0/8, \"2001:db8::/32\"]. Their handshakes are "
+            "not counted by address, so any number of workers behind one address return at once."},
+    {ROOT(handshakes_open), .path = "limits.handshakes_open", .type = CONFIG_NUMBER, .fallback = "32",
+     .min = 1, .max = 4096, .unit = "handshakes",
+     .why = "Connections that one address may have open at session.listen, and at link.listen, before they "
+            "showed who they are. Addresses of peers and of session.networks have no such limit."},
+    {ROOT(handshakes_failed), .path = "limits.handshakes_failed", .type = CONFIG_NUMBER, .fallback = "10",
+     .min = 1, .max = 100000, .unit = "a second",
+     .why = "Handshakes of one address that may fail in a second, and a quarter of those of all addresses. "
+            "Beyond that its connections are closed unread. Handshakes that succeed do not count."},
+    {ROOT(garbled_frames), .path = "limits.garbled_frames", .type = CONFIG_NUMBER, .fallback = "20", .min = 2,
+     .max = 1000000, .unit = "a minute",
+     .why = "Frames that break the protocol, of one identity over all its connections. Each ends its "
+            "connection; with so many the identity is shut out, for 10 s at first and 10 minutes at most."},
+    {ROOT(cancelled_requests), .path = "limits.cancelled_requests", .type = CONFIG_NUMBER, .fallback = "1000",
+     .min = 10, .max = 100000000, .unit = "a minute",
+     .why = "Requests that one identity may cancel before it is shut out likewise."},
     {ROOT(store_path), .path = "store.path", .type = CONFIG_PATH, .fallback = "/var/lib/tombolo/store.sqlite",
      .why = "Runs, versions, pointers and the audit trail. A few MB, on a disk that survives a reboot."},
     {ROOT(store_slow_ms), .path = "store.slow_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100,
@@ -283,6 +304,7 @@ const char *tb_config_type_text(enum config_type type)
         [CONFIG_LEVEL] = "log level",
         [CONFIG_NAMES] = "list of names",
         [CONFIG_IDENTITIES] = "list of identities",
+        [CONFIG_NETWORKS] = "list of networks",
         [CONFIG_POLICY] = "policy",
         [CONFIG_RATE] = "rate",
         [CONFIG_SCHEDULE] = "list of windows",

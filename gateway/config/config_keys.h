@@ -32,6 +32,7 @@ enum config_type {
     CONFIG_LEVEL,      /* enum tb_log_level */
     CONFIG_NAMES,      /* struct tb_name[max], count behind */
     CONFIG_IDENTITIES, /* const char *[TB_CONFIG_LIST_MAX], count behind */
+    CONFIG_NETWORKS,   /* likewise; base/networks.h parses them */
     CONFIG_POLICY,     /* bool: every, or latest */
     CONFIG_RATE,       /* uint64_t, bits a second; 200Mbit, none */
     CONFIG_SCHEDULE,   /* struct tb_rate_window[TB_RATE_WINDOWS_MAX], count behind */

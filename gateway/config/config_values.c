@@ -98,6 +98,7 @@ bool tb_config_identity_valid(const char *text)
 }
 
 const char config_name_rule[] = "a name is 1 to 64 of A-Z a-z 0-9 . _ -";
+const char config_network_rule[] = "a network is ADDRESS/BITS with zeros behind the bits, or one address";
 const char config_identity_rule[] = "an identity is unix:UID, unix:*, tombolo://SITE/GATEWAY, "
                                     "tombolo://SITE/worker/NAME, "
                                     "tombolo://SITE/publisher/NAME, or the last three cut short with *";
@@ -192,7 +193,7 @@ const char *tb_config_set_scalar(struct config_reading *r, const struct config_k
         return tb_log_level_parse(text, at) ? NULL : "is none of error, warn, info, debug";
     default:
         TB_ASSERT(key->type != CONFIG_NAMES && key->type != CONFIG_IDENTITIES &&
-                  key->type != CONFIG_SCHEDULE);
+                  key->type != CONFIG_NETWORKS && key->type != CONFIG_SCHEDULE);
         if (!text_valid(key->type, text))
             return key->type == CONFIG_ADDRESS ? "is not ADDRESS:PORT, such as 0.0.0.0:7400 or [::]:7400"
                    : key->type == CONFIG_DIAL

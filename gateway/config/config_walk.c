@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/networks.h"
 #include "base/system_calls.h"
 
 #define KEYS_MAX       128
@@ -26,7 +27,8 @@ struct walk {
 
 static bool is_list(enum config_type type)
 {
-    return type == CONFIG_NAMES || type == CONFIG_IDENTITIES || type == CONFIG_SCHEDULE;
+    return type == CONFIG_NAMES || type == CONFIG_IDENTITIES || type == CONFIG_NETWORKS ||
+           type == CONFIG_SCHEDULE;
 }
 
 static const char *dot(const struct walk *w)
@@ -71,11 +73,13 @@ static void set_item(struct walk *w, const struct config_key *key, const struct 
         return;
     }
     const char **texts = (const char **)(void *)(base + key->offset);
-    if (tb_config_identity_valid(item->text))
+    const bool is_network = key->type == CONFIG_NETWORKS;
+    struct tb_network network;
+    if (is_network ? tb_network_parse(item->text, &network) : tb_config_identity_valid(item->text))
         texts[(*count)++] = tb_config_keep_text(w->r, item->text);
     else
         tb_config_complain(w->r, item, "%s%s%s: \"%.80s\": %s", w->shown, dot(w), key->path, item->text,
-                           config_identity_rule);
+                           is_network ? config_network_rule : config_identity_rule);
 }
 
 static void set_list(struct walk *w, const struct config_key *key, const struct config_node *node)

@@ -6,10 +6,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/time.h"
+
 /* How full a list of this folder's is. */
 struct tb_gauge {
     uint64_t used, most; /* now; at once so far */
     uint64_t refused;    /* for want of room */
+    uint64_t spent;      /* for want of its owner's share of it */
 };
 
 static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
@@ -21,8 +24,10 @@ static inline void tb_gauge_add(struct tb_gauge *g, uint64_t count)
 
 /* The log was told this of a table. */
 struct tb_table_told {
-    uint64_t refused; /* requests, when it was looked last */
-    bool full;        /* the line stands */
+    uint64_t refused;    /* requests, when it was looked last */
+    uint64_t spent;      /* likewise, of shares */
+    bool full;           /* the line stands */
+    tb_time_ns spent_at; /* the last line of shares; 0: none */
 };
 
 /* Counters of the status page: each only grows. docs/operations.md says what to do when one
@@ -30,6 +35,7 @@ struct tb_table_told {
 /* clang-format off */
 #define TB_COUNTERS(X)                                                                     \
     X(sessions_opened) X(sessions_refused) X(sessions_garbled) X(sessions_lost) X(denied)  \
+    X(shut_outs) X(shares_spent) X(lines_suppressed)                                       \
     X(seals) X(seals_refused)                                                              \
     X(versions_ready) X(versions_kept) X(versions_lost) X(versions_broken)                 \
     X(versions_withdrawn) X(versions_abandoned)                                            \

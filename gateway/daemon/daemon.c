@@ -231,6 +231,8 @@ static void tick(uv_timer_t *timer)
         tb_proofs_tick(d);
         tb_persist_tick(d);
         tb_usage_tick(d);
+        tb_log_tick();
+        d->counters.lines_suppressed = tb_log_suppressed();
         tb_crossings_hear_again(d);
         d->room_freed = true; /* as far as anybody here knows */
         tb_sessions_tick(d, tb_clock_wall_ms() / 1000);
@@ -481,6 +483,11 @@ static enum tb_status loop_open(struct tb_daemon *d)
     return pthread_mutex_init(&d->hop_lock, NULL) == 0 ? TB_OK : TB_SITE_NOMEM;
 }
 
+static enum tb_status session_limits_open(struct tb_daemon *d)
+{
+    return tb_session_limits_open(&d->session_limits, d->config);
+}
+
 enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
 {
     TB_ASSERT(d->config == NULL && d->catalog == NULL); /* a daemon is opened once */
@@ -491,9 +498,10 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,       descriptors_raise,   host_name,      tls_open,     store_open,     arena_open,
-        tb_anchors_open, encoded_chunks_open, home_runs_open, catalog_open, tb_limits_open, tb_found_open,
-        persist_open,    fabric_open,         resolver_open,  links_open,   control_open,   tb_sessions_open,
+        loop_open,           descriptors_raise, host_name,           tls_open,         store_open,
+        arena_open,          tb_anchors_open,   encoded_chunks_open, home_runs_open,   catalog_open,
+        tb_limits_open,      tb_found_open,     persist_open,        fabric_open,      resolver_open,
+        session_limits_open, links_open,        control_open,        tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -627,6 +635,7 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_free(d->catalog_memory);
     uv_walk(&d->loop, close_handle, NULL);
     uv_run(&d->loop, UV_RUN_DEFAULT);
+    tb_session_limits_close(&d->session_limits);
     if (uv_loop_close(&d->loop) != 0 || d->left) d->fault = true;
     pthread_mutex_destroy(&d->hop_lock);
 }

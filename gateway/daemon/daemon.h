@@ -31,6 +31,7 @@
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/sessions/grant_table.h"
+#include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
@@ -76,6 +77,7 @@ struct tb_daemon {
     struct tb_control *control;
     struct tb_listener *session_unix, *session_tls;
 
+    struct tb_session_limits session_limits;
     struct tb_worker_session *sessions;
     struct tb_worker_session *session_buckets[TB_SESSION_BUCKETS];
     uint32_t session_count;  /* connections, and sessions that are away */

@@ -68,6 +68,13 @@ bool tb_rights_publisher(const struct tb_config *config, const struct tb_name *m
     return false;
 }
 
+bool tb_rights_publishes(const struct tb_config *config, const struct tb_identity *identity)
+{
+    for (uint32_t i = 0; i < config->model_count; i++)
+        if (tb_rights_may(config, &config->models[i].name, identity, true)) return true;
+    return false;
+}
+
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity)
 {
     for (uint32_t i = 0; i < config->model_count; i++) {

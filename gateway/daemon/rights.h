@@ -25,6 +25,8 @@ bool tb_rights_fence(const struct tb_config *config, const struct tb_name *model
 /* A publisher that may sign versions of the model: any, where none is demanded. */
 bool tb_rights_publisher(const struct tb_config *config, const struct tb_name *model,
                          const struct tb_identity *identity);
+/* Some model. */
+bool tb_rights_publishes(const struct tb_config *config, const struct tb_identity *identity);
 /* Either, of some model. */
 bool tb_rights_any(const struct tb_config *config, const struct tb_identity *identity);
 

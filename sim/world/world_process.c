@@ -117,6 +117,30 @@ bool tb_log_level_parse(const char *text, enum tb_log_level *level_out)
     return false;
 }
 
+/* No party is limited here: the checks read all lines. */
+void tb_log_of_identity(const struct tb_identity *identity)
+{
+    (void)identity;
+}
+
+void tb_log_of_stranger(const char *address)
+{
+    (void)address;
+}
+
+void tb_log_of_us(void)
+{
+}
+
+void tb_log_tick(void)
+{
+}
+
+uint64_t tb_log_suppressed(void)
+{
+    return 0;
+}
+
 void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event)
 {
     l->level = level;

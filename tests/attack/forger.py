@@ -48,6 +48,7 @@ def east_of(lab):
     east.peers.update(west=None, north=None)
     east.extra["session"] = {"listen": f"{lab.address}:{east.worker_port}"}
     east.extra["fabric"] = {"listen": f"{lab.address}:0"}
+    east.extra["limits"] = {"handshakes_open": 4096, "handshakes_failed": 100000, "garbled_frames": 1000000}  # thousands are tried here
     return forger, east
 
 

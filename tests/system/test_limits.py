@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from harness import Cores, Failed, Skipped, Trainer, Veth, WallClock, expect, made, main, scenario, up, wait_for
+from harness import CRAWL, Cores, Failed, Skipped, Trainer, Veth, WallClock, Worker, expect, made, main, safetensors_table, scenario, up, wait_for
 from lagging import causes, says
 
 
@@ -363,6 +363,37 @@ def models_share_a_link_by_weight(lab):
     east.cli("limit", "west", "--rate", "none")
     west.wait_holds(heavy)
     west.wait_holds(light, "other")
+
+
+@scenario
+@causes("share-spent")
+def lag_while_its_peer_has_its_share(lab):
+    """P10 P7: sixteen versions of other models cross from one peer, as many as it may have under way. The next one says
+    that it waits for a share, and comes when one is over (P6)."""
+    east, west, link = lab.east_west()
+    others = [f"m{i}" for i in range(16)]
+    for m in others:
+        for s in (east, west):
+            s.models[m] = dict(home="east")
+        west.subscribe.append((m, ["east"]))
+    for s in (east, west):
+        s.extra["link"] = {"codec": "raw", "heartbeat_ms": 60000, "down_ms": 600000, "stream_idle_ms": 600000, "streams": 1}
+    up(east, west)
+    link.bytes_per_s = CRAWL
+    path = made(lab, "2M", 1)[0]
+    rank = Worker(lab, "rank", east)
+    rank.ok("register", tensors=safetensors_table(path), file=str(path))
+
+    def publishes(model):
+        run = rank.ok("run", model=model, key="k")["run"]
+        return rank.ok("publish", model=model, run=run, number=1, shard=0, shards=1)["uid"]
+    for m in others:
+        publishes(m)
+    wait_for("all of them have begun", lambda: len(west.daemon.logged("crossing.begun")) >= 16)
+    uid = publishes("policy")
+    says(west, "share-spent", "16 of 16 versions cross from east", head="1:1", versions=1)
+    link.bytes_per_s = 0
+    west.wait_holds(uid)
 
 
 if __name__ == "__main__":

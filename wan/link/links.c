@@ -17,6 +17,7 @@
 #include "wan/link/path/link_dial.h"
 #include "wan/link/path/link_path.h"
 #include "wan/link/path/link_segment.h"
+#include "wan/link/session/link_admission.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/session/link_frames.h"
@@ -167,6 +168,7 @@ static void on_handle_closed(uv_handle_t *handle)
     void (*closed)(void *) = ls->closed;
     void *user = ls->closed_user;
     tb_tls_free(ls->options.tls);
+    tb_free(ls->admission);
     tb_free(ls->links);
     tb_free(ls);
     if (closed != NULL) closed(user);
@@ -220,7 +222,9 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
     ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
-    if (ls->links == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0) goto undo_memory;
+    ls->admission = tb_link_admission_new(&ls->options);
+    if (ls->links == NULL || ls->admission == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0)
+        goto undo_memory;
     uv_timer_init(options->loop, &ls->clock);
     ls->on_clock = on_clock;
     ls->wire_ops = &tb_links_wire_ops;
@@ -238,6 +242,7 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
 
 undo_memory:
     tb_tls_free(ls->options.tls);
+    tb_free(ls->admission);
     tb_free(ls->links);
     tb_free(ls);
     return status;

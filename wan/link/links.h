@@ -31,6 +31,7 @@
 #include "base/net/resolve.h"
 #include "base/net/signed.h"
 #include "base/net/tls.h"
+#include "base/net/wire.h"
 #include "base/site_state.h"
 #include "base/time.h"
 #include "wan/link/links_known.h"
@@ -223,8 +224,14 @@ struct tb_links_options {
     /* Of the bytes that a crossing sent, that may go again on another stream when they are late, in
      * thousandths [20]; TB_LINKS_HEDGE_NONE. */
     uint32_t hedge_permille;
-    uint64_t manifest_bytes_max;  /* of one version's manifests in memory [256 MiB] */
-    enum tb_choice_wish codec;    /* of what is sent [raw] */
+    uint64_t manifest_bytes_max; /* of one version's manifests in memory [256 MiB] */
+    enum tb_choice_wish codec;   /* of what is sent [raw] */
+    /* Memory for frames that are not whole yet, shared with others of the same thread; NULL: none
+     * is counted */
+    struct tb_wire_budget *partial;
+    uint32_t handshakes_open;     /* unfinished, of one address that is no peer's [32] */
+    uint32_t handshakes_failed;   /* likewise, that fail in a second [10] */
+    uint32_t garbled_frames;      /* of a peer in a minute, before it is shut out [20] */
     struct tb_resolver *resolver; /* on the same loop; needed when an address is a name; outlives the links */
 };
 

@@ -10,6 +10,7 @@
 #include "wan/link/links_table_counts.h"
 #include "wan/stream/stream.h"
 
+struct tb_link_admission;
 struct tb_link_conn;
 struct tb_division;
 struct tb_link;
@@ -24,8 +25,8 @@ struct tb_shared_places;
 /* The counters of one table. */
 struct tb_links_table_use {
     uint32_t most;
-    uint64_t refused;
-    struct tb_name full; /* the peer that was refused last; of offers: none */
+    uint64_t refused, spent; /* spent: of them, for want of a share */
+    struct tb_name full;     /* the peer that was refused last; of offers: none */
 };
 
 struct tb_links {
@@ -57,6 +58,7 @@ struct tb_links {
     struct tb_shared_places *retiring; /* shares on which some stream may still have a hand */
     struct tb_retired *retired;
     uint64_t strangers;
+    struct tb_link_admission *admission;
     tb_time_ns full_told_at; /* that a connection was not accepted, for want of room; 0: never */
     bool closing;
     void (*closed)(void *user);

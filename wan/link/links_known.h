@@ -76,4 +76,9 @@ void tb_links_choice(const struct tb_links *links, uint32_t peer, struct tb_choi
 unsigned tb_links_classes(const struct tb_links *links, const struct tb_name *model,
                           const struct tb_choice_pace *pace);
 
+/* Landings from that peer that are under way; TB_LINKS_LANDINGS_MAX at most. */
+uint32_t tb_links_landings(const struct tb_links *links, uint32_t peer);
+/* The landing of that version waits, as so many of the peer are under way. */
+bool tb_links_landing_waits(const struct tb_links *links, uint32_t peer, const struct tb_id *uid);
+
 #endif

@@ -66,6 +66,9 @@ void tb_links_options_fill(struct tb_links_options *o)
     if (o->records_max == 0) o->records_max = RECORDS_MAX;
     if (o->manifest_bytes_max == 0) o->manifest_bytes_max = TB_MANIFESTS_BYTES_MAX;
     TB_ASSERT(o->threads > 0 && o->lane < o->lane_count);
+    o->handshakes_open = or_default(o->handshakes_open, 32);
+    o->handshakes_failed = or_default(o->handshakes_failed, 10);
+    o->garbled_frames = or_default(o->garbled_frames, 20);
 }
 
 enum tb_status tb_links_refuse(char error_out[256], const char *what, const char *which)

@@ -29,6 +29,7 @@ struct tb_links_usage {
     const char *name;           /* static */
     uint32_t used, most, bound; /* rows now; at once so far; at most */
     uint64_t refused;           /* for want of a row */
+    uint64_t spent;             /* of them: there was a row, and its peer or address had its share */
 };
 
 void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct tb_links_usage *usage_out);

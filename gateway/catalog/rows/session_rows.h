@@ -25,7 +25,11 @@ static inline struct session *session_at(const struct tb_catalog *c, uint32_t i)
 }
 
 uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id);
-/* NONE: the table is full. */
+/* The owner, in shares, of rows of that identity. */
+uint64_t tb_identity_owner(const char *identity);
+/* A row of the share of that session's identity. NONE: the table is full, or the share spent. */
+uint32_t tb_table_new_for(struct tb_catalog *c, struct table *t, uint32_t session);
+/* NONE: the table is full, or the identity's share spent. */
 uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info);
 /* With its waits, memberships and references. `tell`: SESSION_LOST is marked. */
 void tb_catalog_session_end(struct tb_catalog *c, uint32_t session, bool tell);

@@ -22,15 +22,17 @@ static void check_row(const struct row *row)
 /* How many of the rows are in the list of rows with todos, as each says itself. */
 static uint32_t check_rows(const struct table *t)
 {
-    uint32_t live = 0, dirty = 0;
+    uint32_t live = 0, dirty = 0, owned = 0;
     for (uint32_t i = 0; i < t->high; i++) {
         const struct row *row = tb_table_row(t, i);
         if (!row->live) continue;
         check_row(row);
         live++;
         dirty += row->dirty;
+        owned += t->shares.places != NULL && row->owner != TB_SHARE_OURS;
     }
     TB_ASSERT(live == t->used);
+    TB_ASSERT(owned == t->shares.used); /* each row is of one share, and counted there */
     return dirty;
 }
 

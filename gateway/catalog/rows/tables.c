@@ -23,6 +23,19 @@ uint32_t tb_table_new(struct table *t)
     return index;
 }
 
+uint32_t tb_table_new_of(struct table *t, uint64_t owner, bool preferred)
+{
+    if (!tb_share_room(&t->shares, owner, preferred)) {
+        t->spent += t->used < t->cap;
+        return NONE;
+    }
+    const uint32_t index = tb_table_new(t);
+    if (index == NONE) return NONE;
+    tb_table_row(t, index)->owner = owner;
+    tb_share_take(&t->shares, owner);
+    return index;
+}
+
 static void dirty_remove(struct table *t, uint32_t index)
 {
     struct row *row = tb_table_row(t, index);
@@ -57,6 +70,7 @@ void tb_table_free(struct table *t, uint32_t index)
     struct row *row = tb_table_row(t, index);
     TB_ASSERT(row->live && t->used > 0);
     dirty_remove(t, index);
+    tb_share_give(&t->shares, row->owner);
     row->live = false;
     t->used--;
     row->todos = 0;

@@ -15,6 +15,7 @@
 #define TB_GATEWAY_TABLES_H
 
 #include "base/assert.h"
+#include "base/limits/share_table.h"
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/todos.h"
 
@@ -26,6 +27,7 @@ struct row {
     uint32_t next, previous; /* in the dirty list, or (next) in the free list */
     uint32_t todos;          /* bits: 1 << enum tb_catalog_todo_kind */
     uint32_t held;           /* those that wait for a detached session */
+    uint64_t owner;          /* whose share it is of; TB_SHARE_OURS: nobody's */
     bool live;
     bool dirty; /* in the dirty list */
     bool dead;  /* live only until its todos are told; counts for nothing */
@@ -38,9 +40,11 @@ struct table {
     uint32_t high;       /* rows at and above were never used */
     uint32_t used, most; /* rows that are live; as many as there ever were at once */
     uint64_t refused;    /* requests for which there was no row */
+    uint64_t spent;      /* requests whose owner had its share */
     uint32_t free_first;
     uint32_t dirty_first, dirty_last;
     const char *name;
+    struct tb_share_table shares; /* of identities */
 };
 
 /* Here, because walks over tables are most of what a catalog of thousands does. */
@@ -51,6 +55,8 @@ static inline struct row *tb_table_row(const struct table *t, uint32_t index)
 }
 /* A zeroed live row, or NONE when the table is full. */
 uint32_t tb_table_new(struct table *t);
+/* Likewise, of the owner's share. NONE also where its share is spent. */
+uint32_t tb_table_new_of(struct table *t, uint64_t owner, bool preferred);
 void tb_table_free(struct table *t, uint32_t index);
 /* The first live row that is not dead, from `index` on; NONE. */
 static inline uint32_t tb_table_next(const struct table *t, uint32_t index)

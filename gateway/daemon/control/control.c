@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/limits/share_table.h"
 #include "base/log.h"
 #include "base/net/chan.h"
 #include "base/net/chan_bytes.h"
@@ -24,7 +26,8 @@ struct client {
     struct tb_control *control;
     struct tb_chan *chan;
     struct client *next;
-    json_t *later; /* a reply that is not to go out yet; NULL: none */
+    uint64_t owner; /* its user: of a share of clients */
+    json_t *later;  /* a reply that is not to go out yet; NULL: none */
     uint64_t ticket;
     char *reply; /* what is still to be written; jansson's memory */
     size_t reply_bytes, reply_sent;
@@ -40,7 +43,9 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count, client_most;
-    uint64_t refused;            /* clients */
+    uint64_t refused, spent; /* clients; spent: of them, for want of their user's share */
+    struct tb_share_table shares;
+    struct tb_share places[2 * CLIENTS_MAX];
     bool full;                   /* told */
     uint64_t tickets;            /* given out */
     const struct client *asking; /* whose request is being answered; NULL: none is */
@@ -211,6 +216,7 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     *at = c->next;
     TB_ASSERT(control->client_count > 0);
     control->client_count--;
+    tb_share_give(&control->shares, c->owner);
     free(c->reply);
     json_decref(c->later);
     tb_free(c);
@@ -227,15 +233,35 @@ static bool clients_refuse(struct tb_control *control)
     control->refused += full;
     if (full && !control->full)
         tb_log(TB_LOG_WARN, "control.refused", "reason=too_many_clients clients=%u", control->client_count);
-    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 2);
+    control->full = full || (control->full && control->client_count >= CLIENTS_MAX / 4);
     return full;
+}
+
+/* P7: one user has a quarter of the clients. The last quarter is for root and for the gateway's
+ * own user. */
+static bool share_refuse(struct tb_control *control, int fd, uint64_t *owner_out)
+{
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    *owner_out = TB_SHARE_OURS;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return true;
+    *owner_out = (uint64_t)cred.uid + 1;
+    if (tb_share_room(&control->shares, *owner_out, cred.uid == geteuid() || cred.uid == 0)) return false;
+    control->refused++;
+    control->spent++;
+    if (!control->full)
+        tb_log(TB_LOG_WARN, "control.refused", "reason=share_spent uid=%u", (unsigned)cred.uid);
+    control->full = true;
+    return true;
 }
 
 static void control_accept(void *user, int fd, const struct tb_address *from)
 {
     (void)from;
     struct tb_control *control = user;
-    struct client *c = clients_refuse(control) ? NULL : tb_calloc(1, sizeof *c);
+    uint64_t owner;
+    const bool refused = clients_refuse(control) || share_refuse(control, fd, &owner);
+    struct client *c = refused ? NULL : tb_calloc(1, sizeof *c);
     if (c == NULL) {
         close(fd);
         return;
@@ -246,6 +272,8 @@ static void control_accept(void *user, int fd, const struct tb_address *from)
         tb_free(c);
         return;
     }
+    c->owner = owner;
+    tb_share_take(&control->shares, owner);
     c->next = control->clients;
     control->clients = c;
     if (++control->client_count > control->client_most) control->client_most = control->client_count;
@@ -266,6 +294,8 @@ enum tb_status tb_control_open(uv_loop_t *loop, const char *path, const struct t
     control->loop = loop;
     control->commands = commands;
     control->user = user;
+    TB_ASSERT(tb_share_places(CLIENTS_MAX) == 2 * CLIENTS_MAX);
+    tb_share_init(&control->shares, control->places, CLIENTS_MAX);
     s = tb_listen(loop, &address, 0660, control_accept, control, &control->listener);
     if (s != TB_OK) {
         const int error = errno;
@@ -331,7 +361,8 @@ void tb_control_usage(const struct tb_control *control, struct tb_control_usage 
     *usage_out = (struct tb_control_usage){.clients = control->client_count,
                                            .most = control->client_most,
                                            .max = CLIENTS_MAX,
-                                           .refused = control->refused};
+                                           .refused = control->refused,
+                                           .spent = control->spent};
 }
 
 const struct tb_identity *tb_control_client_at(const struct tb_control *control, uint32_t *cursor)

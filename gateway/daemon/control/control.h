@@ -49,7 +49,7 @@ void tb_control_close(struct tb_control *control);
 /* Its clients: now, at once so far, at most; and those for which there was no place. */
 struct tb_control_usage {
     uint32_t clients, most, max;
-    uint64_t refused;
+    uint64_t refused, spent; /* spent: of them, as their user had its share */
 };
 void tb_control_usage(const struct tb_control *control, struct tb_control_usage *usage_out);
 /* The identity of each client, by turns; NULL: that was the last. */

@@ -19,6 +19,7 @@
 #include "gateway/daemon/live/live_status.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
+#include "wan/link/links_limits.h"
 #include "wan/link/links_stats.h"
 
 static double seconds_since(tb_time_ns at)
@@ -132,6 +133,13 @@ static void of_table(struct tb_daemon *d, const struct tb_name *model, char out[
         if (strcmp(t.name, versions) == 0)
             (void)snprintf(out, TB_EVIDENCE_BYTES, "%u of %u rows of %s are used, %u of them by %.64s",
                            t.used, t.bound, versions, rows, most);
+}
+
+static void of_share(struct tb_daemon *d, const struct tb_site_lag *l, char out[TB_EVIDENCE_BYTES])
+{
+    TB_ASSERT(l->source != UINT32_MAX);
+    (void)snprintf(out, TB_EVIDENCE_BYTES, "%u of %u versions cross from %s",
+                   tb_links_landings(d->links, l->source), TB_LINKS_LANDINGS_MAX, tb_peer_site(d, l->source));
 }
 
 static bool lands(const struct tb_copy *c, const struct tb_site_lag *l)
@@ -279,6 +287,9 @@ void tb_evidence_here(struct tb_daemon *d, const struct tb_site_lag *l, char out
     case TB_LAG_PINNED:
         of_operator(d, l, out);
         break;
+    case TB_LAG_SHARE:
+        of_share(d, l, out);
+        return;
     case TB_LAG_MANIFESTS:
         of_asking(d, l, out);
         break;

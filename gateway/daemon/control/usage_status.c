@@ -28,9 +28,12 @@
 #include "wan/link/links_table_counts.h"
 #include "wan/send/encoded_chunks.h"
 
+#define SPENT_TOLD_EVERY TB_SECONDS(10)
+
 struct usage {
     const char *name;
     uint64_t used, most, bound, refused;
+    uint64_t spent; /* of those refused: its user had its share, and there was room */
 };
 
 /* Of each of its users, by identity, model or peer: how many rows it has. A failed allocation
@@ -67,7 +70,8 @@ static uint64_t users_most(const json_t *users, char who_out[TB_CATALOG_TEXT_MAX
 static struct usage of_gauge(const struct tb_gauge *g, uint64_t bound)
 {
     TB_ASSERT(g->used <= g->most);
-    return (struct usage){.used = g->used, .most = g->most, .bound = bound, .refused = g->refused};
+    return (struct usage){
+        .used = g->used, .most = g->most, .bound = bound, .refused = g->refused, .spent = g->spent};
 }
 
 /* ---- of this folder: each says how full it is, and who uses most of it ---- */
@@ -81,6 +85,20 @@ static void connections_users(struct tb_daemon *d, json_t *users)
 {
     for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
         user_add_identity(users, &s->identity, 1);
+}
+
+/* Of workers and of links: what came of frames that are not whole yet. */
+static struct usage partial_frames(struct tb_daemon *d)
+{
+    const struct tb_wire_budget *b = &d->session_limits.partial;
+    return (struct usage){
+        .used = b->used, .most = b->most, .bound = TB_PARTIAL_BYTES_MAX, .refused = b->refused};
+}
+
+static void partial_frames_users(struct tb_daemon *d, json_t *users)
+{
+    for (const struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
+        if (s->wire != NULL) user_add_identity(users, &s->identity, tb_wire_in_bytes(s->wire));
 }
 
 static struct usage worker_exports(struct tb_daemon *d)
@@ -207,7 +225,8 @@ static struct usage control_clients(struct tb_daemon *d)
 {
     struct tb_control_usage u = {0};
     if (d->control != NULL) tb_control_usage(d->control, &u);
-    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
+    return (struct usage){
+        .used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused, .spent = u.spent};
 }
 
 static struct usage exports(struct tb_daemon *d)
@@ -348,6 +367,7 @@ static const struct {
     {"parked_seal_bytes", parked_seals, parked_users},
     {"store_rows", store_rows, store_rows_users},
     {"held_replies", held_replies, held_replies_users},
+    {"partial_frame_bytes", partial_frames, partial_frames_users},
     {"control_clients", control_clients, control_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
     {"statements", statements, statements_users},
@@ -401,7 +421,7 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
 {
     struct tb_catalog_table t;
     if (tb_catalog_table_at(d->catalog, &at->catalog, &t)) {
-        *out = (struct usage){t.name, t.used, t.most, t.bound, t.refused};
+        *out = (struct usage){t.name, t.used, t.most, t.bound, t.refused, t.spent};
         return true;
     }
     if (at->own < OWN) {
@@ -412,29 +432,68 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
     if (at->links >= TB_LINKS_TABLES_COUNT || tb_links_now(d) == NULL) return false;
     struct tb_links_usage u;
     tb_links_usage(d->links, (enum tb_links_table)at->links++, &u);
-    *out = (struct usage){u.name, u.used, u.most, u.bound, u.refused};
+    *out = (struct usage){u.name, u.used, u.most, u.bound, u.refused, u.spent};
     return true;
+}
+
+/* Strangers, and workers without a right, can fill these: no promise is at risk, as a quarter is kept
+ * for publishers and peers. */
+static bool is_of_strangers(const char *table)
+{
+    static const char *const tables[] = {
+        "connections", "sessions",         "members",         "groups",
+        "waits",       "link_connections", "control_clients", "partial_frame_bytes"};
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+        if (strcmp(tables[i], table) == 0) return true;
+    return false;
+}
+
+static void tell(struct tb_daemon *d, struct tb_log_line *l, const struct usage *u)
+{
+    char who[TB_CATALOG_TEXT_MAX];
+    const uint64_t rows = most_of(d, u->name, who);
+    tb_log_str(l, "table", u->name);
+    tb_log_u64(l, "used", u->used);
+    tb_log_u64(l, "bound", u->bound);
+    tb_log_str(l, "most_used_by", who);
+    tb_log_u64(l, "its_rows", rows);
+    tb_log_end(l);
 }
 
 /* One refusal is told; the next once a quarter of the table is free again. */
 static void tell_full(struct tb_daemon *d, struct tb_table_told *told, const struct usage *u)
 {
-    const bool fresh = u->refused > told->refused;
-    told->refused = u->refused;
+    TB_ASSERT(u->spent <= u->refused);
+    const uint64_t refused = u->refused - u->spent;
+    const bool fresh = refused > told->refused;
+    told->refused = refused;
     if (!fresh && u->used <= u->bound / 4 * 3) told->full = false;
     if (!fresh || told->full) return;
     told->full = true;
-    char who[TB_CATALOG_TEXT_MAX];
-    const uint64_t rows = most_of(d, u->name, who);
     d->counters.tables_full++;
     struct tb_log_line l;
-    tb_log_begin(&l, TB_LOG_ERROR, "table.full");
-    tb_log_str(&l, "table", u->name);
-    tb_log_u64(&l, "used", u->used);
-    tb_log_u64(&l, "bound", u->bound);
-    tb_log_str(&l, "most_used_by", who);
-    tb_log_u64(&l, "its_rows", rows);
-    tb_log_end(&l);
+    tb_log_begin(&l, is_of_strangers(u->name) ? TB_LOG_WARN : TB_LOG_ERROR, "table.full");
+    tell(d, &l, u);
+}
+
+/* P10: somebody had its share, and asked for more. */
+static void tell_spent(struct tb_daemon *d, struct tb_table_told *told, const struct usage *u)
+{
+    const tb_time_ns now = tb_clock_now();
+    const bool fresh = u->spent > told->spent;
+    d->counters.shares_spent += u->spent - told->spent;
+    told->spent = u->spent;
+    if (!fresh || (told->spent_at != 0 && tb_time_since(told->spent_at, now) < SPENT_TOLD_EVERY)) return;
+    told->spent_at = now;
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_WARN, "share.spent");
+    tell(d, &l, u);
+}
+
+static void tell_both(struct tb_daemon *d, struct tb_table_told *told, const struct usage *u)
+{
+    tell_full(d, told, u);
+    tell_spent(d, told, u);
 }
 
 void tb_usage_tick(struct tb_daemon *d)
@@ -442,17 +501,17 @@ void tb_usage_tick(struct tb_daemon *d)
     struct usage u;
     struct cursor at = {0};
     for (uint32_t i = 0; i < TB_DAEMON_TABLES && usage_at(d, &at, &u); i++)
-        tell_full(d, &d->tables_told[i], &u);
+        tell_both(d, &d->tables_told[i], &u);
     /* Otherwise TB_DAEMON_TABLES is too small, and the log hears nothing of some full tables. */
     TB_ASSERT(!usage_at(d, &at, &u));
 }
 
 static bool append(json_t *list, const struct usage *u)
 {
-    return json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I}", "table", u->name, "used",
+    return json_array_append_new(list, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "table", u->name, "used",
                                                  (json_int_t)u->used, "most", (json_int_t)u->most, "bound",
-                                                 (json_int_t)u->bound, "refused", (json_int_t)u->refused)) ==
-           0;
+                                                 (json_int_t)u->bound, "refused", (json_int_t)u->refused,
+                                                 "shares_spent", (json_int_t)u->spent)) == 0;
 }
 
 json_t *tb_status_tables(struct tb_daemon *d)

@@ -66,6 +66,7 @@ enum tb_lag_reason tb_lag_reason_of(const struct tb_lag_facts *f)
     if (f->no_memory) return TB_LAG_RECEIVER_MEMORY;
     if (f->spent) return TB_LAG_BUDGET;
     if (f->asked) return TB_LAG_MANIFESTS;
+    if (f->share_spent) return TB_LAG_SHARE;
     if (!f->begun) return f->base_crosses ? TB_LAG_BASE : TB_LAG_QUEUED;
     if (f->still) return f->mtu ? TB_LAG_MTU : TB_LAG_STALLED;
     return pace(f);

@@ -47,7 +47,8 @@
     X(TB_LAG_MTU, "mtu", "small packets pass on the link, large ones never do")                              \
     X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")   \
     X(TB_LAG_PINNED, "pinned",                                                                               \
-      "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")
+      "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")                 \
+    X(TB_LAG_SHARE, "share-spent", "as many versions as one peer may have under way cross from it already")
 
 enum tb_lag_reason {
 #define TB_LAG_ENUM(name, text, why) name,
@@ -78,6 +79,7 @@ struct tb_lag_facts {
     bool bad_chunks;       /* since something of it was held last */
     bool no_memory;        /* the gateway could not take its manifests, or a buffer */
     bool spent;            /* the day's bytes to here, of each that could send it */
+    bool share_spent;      /* its landing waits, as its peer has as many under way as it may have */
     bool asked;            /* for its manifests */
     bool begun;            /* chunks of it move */
     bool base_crosses;     /* an older version of the model crosses, and this one goes as a delta on it */

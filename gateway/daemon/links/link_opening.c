@@ -105,6 +105,10 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
         .retry_max_ms = retry_max_ms(config),
         .codec = config->link_codec,
         .encoded_chunks = d->encoded_chunks,
+        .partial = &d->session_limits.partial,
+        .handshakes_open = config->handshakes_open,
+        .handshakes_failed = config->handshakes_failed,
+        .garbled_frames = config->garbled_frames,
         .protocol_max = config->link_protocol_max,
         .resolver = d->resolver,
     };

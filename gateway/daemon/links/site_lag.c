@@ -273,6 +273,7 @@ static void facts_of_link(struct tb_daemon *d, struct tb_site_lag *l)
     const struct tb_links_stats *stats = tb_site_link(d, l->source);
     l->facts.holdup = stats->peer_holdup;
     l->facts.window_small = stats->receive_wanted_bytes > 0;
+    l->facts.share_spent = l->copy != NULL && tb_links_landing_waits(d->links, l->source, &l->head);
     l->facts.mtu = stats->up && stats->why == TB_LINKS_WHY_MTU;
     /* If chunks move all the same, they come from another lane or were on their way. */
     if (l->facts.begun && !l->facts.still) return;

@@ -182,6 +182,7 @@ enum tb_status tb_worker_cancel_frame(struct tb_worker_session *s, struct tb_wir
 {
     struct tb_msg_cancel m;
     if (tb_msg_cancel_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (tb_session_glitch(s, TB_GLITCH_CANCELLED)) return TB_OK;
     for (const struct tb_pending_wait *w = s->waits; w != NULL; w = w->next) {
         if (w->request != m.request) continue;
         tb_catalog_cancel(s->d->catalog, tb_clock_now(), w->handle);
@@ -345,6 +346,7 @@ enum tb_status tb_worker_hop_lost_frame(struct tb_worker_session *s, struct tb_w
 {
     struct tb_msg_hop_lost m;
     if (tb_msg_hop_lost_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (!tb_worker_may_report(s, &m.uid)) return TB_OK;
     s->d->counters.hops_lost++;
     tb_log(TB_LOG_WARN, "hop.lost", "worker=%s plan=%llu status=%s action=replan", s->name.text,
            (unsigned long long)m.plan, tb_status_name(tb_msg_status_get(m.status_negated)));

@@ -9,6 +9,7 @@
 #include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/copies/repair.h"
 #include "gateway/daemon/sessions/session_repair.h"
+#include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
@@ -23,6 +24,24 @@ static void written_to(struct tb_worker_session *s, const struct tb_msg_chunk_ba
         status = tb_catalog_chunk_bad(d->catalog, tb_clock_now(), &m->uid, m->shard, m->chunk, &s->id);
     tb_log(TB_LOG_ERROR, "publish.written_to", "rank=%s shard=%u chunk=%u status=%s", s->name.text, m->shard,
            m->chunk, tb_status_name(status));
+}
+
+/* P8: of a version that is unknown here there is nothing to lose, and a worker without the right to
+ * read it says nothing of its chunks. */
+bool tb_worker_may_report(struct tb_worker_session *s, const struct tb_id *uid)
+{
+    struct tb_catalog_version_view view;
+    return tb_catalog_version_get(s->d->catalog, uid, &view) &&
+           tb_worker_may(s, &view.key.model, false) == TB_OK;
+}
+
+/* Of its own memory: it sealed that shard, or has the right to. */
+static bool may_report_own(struct tb_worker_session *s, const struct tb_msg_chunk_bad *m)
+{
+    struct tb_catalog_version_view view;
+    if (tb_worker_export_find(s, &m->uid, m->shard) != NULL) return true;
+    return tb_catalog_version_get(s->d->catalog, &m->uid, &view) &&
+           tb_worker_may(s, &view.key.model, true) == TB_OK;
 }
 
 /* The holder is asked to look: this gateway itself, or the worker that the plan names. */
@@ -50,6 +69,7 @@ enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_
     struct tb_daemon *d = s->d;
     struct tb_msg_chunk_bad m;
     if (tb_msg_chunk_bad_decode(&frame->payload, &m) != TB_OK) return TB_PEER_GARBLED;
+    if (m.plan == 0 ? !may_report_own(s, &m) : !tb_worker_may_report(s, &m.uid)) return TB_OK;
     if (m.plan == 0) {
         d->counters.chunks_bad++;
         written_to(s, &m);

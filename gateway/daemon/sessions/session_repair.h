@@ -12,5 +12,8 @@ enum tb_status tb_worker_chunk_bad_frame(struct tb_worker_session *s, struct tb_
 enum tb_status tb_worker_doubted_frame(struct tb_worker_session *s, struct tb_wire_frame *frame);
 /* The worker's staging is whole: chunks of it that were damaged are right again. */
 void tb_worker_staging_whole(struct tb_worker_session *s, const struct tb_id *uid);
+/* May say that a hop of that version was lost, or a chunk of it bad. A refusal is counted and
+ * logged. */
+bool tb_worker_may_report(struct tb_worker_session *s, const struct tb_id *uid);
 
 #endif

@@ -162,6 +162,7 @@ enum tb_status tb_worker_export_put(struct tb_worker_session *s, const struct tb
 void tb_worker_free(struct tb_worker_session *s)
 {
     TB_ASSERT(s->wire == NULL);
+    tb_session_door_end(s->d, &s->door);
     session_unlist(s);
     while (s->exports != NULL)
         tb_worker_export_drop(s, &s->exports);

@@ -4,6 +4,7 @@
 
 #include "base/ident.h"
 #include "base/net/wire.h"
+#include "gateway/daemon/sessions/session_limits.h"
 #include "intra/fabric/fabric.h"
 
 struct tb_daemon;
@@ -48,6 +49,7 @@ struct tb_worker_session {
      * be reached by its name */
     bool apart;
     bool local; /* by the unix socket */
+    struct tb_session_door door;
     /* The last refusal of tb_worker_may: the reply to it names the list. */
     struct tb_name denied_model;
     bool denied_publish;

@@ -20,6 +20,7 @@
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_follow.h"
 #include "gateway/daemon/sessions/session_grant.h"
+#include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_publish.h"
 #include "gateway/daemon/sessions/session_repair.h"
 #include "gateway/daemon/sessions/session_reply.h"
@@ -38,6 +39,7 @@
 #define QUEUE_BYTES_MAX ((uint64_t)4 * TB_MSG_FRAME_BYTES_MAX)
 
 #define GREETING        TB_BOUNDS_GREETING
+#define GREETING_BYTES  (4096u - TB_WIRE_HEADER_BYTES) /* that a connection may send before it is welcomed */
 
 void tb_worker_over(struct tb_worker_session *s, enum tb_status why)
 {
@@ -107,6 +109,7 @@ static enum tb_status session_begin(struct tb_worker_session *s, const struct tb
                                    .host = hello->host,
                                    .rack = hello->rack,
                                    .spot = hello->spot,
+                                   .publishes = tb_rights_publishes(d->config, &s->identity),
                                    .nic_bytes_per_s = tb_msg_nic_get(hello->pid)};
     tb_random_bytes(&c.id, sizeof c.id);
     tb_identity_format(&s->identity, c.identity);
@@ -155,6 +158,18 @@ static void apart_refused(struct tb_worker_session *s, uint64_t request, const s
         "(--fabric-address)");
 }
 
+/* P10: there is no row for it, or its identity has its share of them. */
+static void full_refused(struct tb_worker_session *s, uint64_t request, enum tb_status status)
+{
+    const char *table = tb_catalog_full(s->d->catalog);
+    char why[160];
+    snprintf(why, sizeof why, "no place among the %s of this gateway, or none in the share of this identity",
+             table[0] != '\0' ? table : "rows");
+    tb_worker_refusal_log(s, "session.refused", "hello",
+                          status == TB_SITE_NOMEM ? why : tb_status_name(status));
+    hello_refused(s, request, status, status == TB_SITE_NOMEM ? why : "");
+}
+
 static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_daemon *d = s->d;
@@ -182,10 +197,11 @@ static enum tb_status hello_frame(struct tb_worker_session *s, struct tb_wire_fr
         status = session_begin(s, &hello);
     }
     if (status != TB_OK) {
-        tb_worker_reply(s, frame->request, status, tb_catalog_full(d->catalog));
+        full_refused(s, frame->request, status);
         return TB_OK;
     }
     tb_worker_enlist(s);
+    tb_session_greeted(s);
     d->counters.sessions_opened++;
     char identity[TB_URI_BYTES_MAX];
     tb_identity_format(&s->identity, identity);
@@ -241,9 +257,11 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
     /* Each frame renews the lease. A worker that was stopped just after its HELLO counts its
      * thirds of the lease from there on, and its versions must not be lost before its first
      * RENEW. */
+    tb_log_of_identity(&s->identity);
     enum tb_status status =
         s->welcomed ? tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id) : TB_OK;
     if (status == TB_OK) status = fn(s, frame);
+    tb_log_of_us();
     tb_daemon_wake(s->d);
     return status;
 }
@@ -261,10 +279,12 @@ static void on_part(struct tb_wire *w, void *user)
 
 static void on_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
 {
-    (void)w;
     struct tb_worker_session *s = user;
     s->identity = peer->identity;
     s->expires_wall_s = peer->expires_wall_s;
+    tb_log_of_identity(&s->identity);
+    if (tb_session_shut_out(s)) tb_wire_close(w, TB_PEER_DENIED);
+    tb_log_of_us();
 }
 
 void tb_worker_leaves(struct tb_daemon *d, const struct tb_id *session)
@@ -279,16 +299,24 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     struct tb_daemon *d = s->d;
     TB_ASSERT(s->wire == w);
     s->wire = NULL;
+    if (s->identity.kind == TB_IDENTITY_NONE)
+        tb_log_of_stranger(s->door.address);
+    else
+        tb_log_of_identity(&s->identity);
     if (why == TB_PEER_GARBLED) {
         d->counters.sessions_garbled++;
         tb_worker_refusal_log(s, "session.garbled", "frame", "broke the session protocol; dropped");
+        (void)tb_session_glitch(s, TB_GLITCH_GARBLED);
+    } else if (why == TB_TOO_LARGE) {
+        d->counters.sessions_refused++;
+        tb_worker_refusal_log(s, "session.refused", "frame", "larger than this connection may send; dropped");
     } else if (!s->welcomed && !s->refused && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE &&
                why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
         tb_worker_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
     }
-    const bool stays =
-        s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
+    const bool stays = s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED &&
+                       why != TB_TOO_LARGE && why != TB_PEER_DENIED && why != TB_STREAM_CLOSED;
     if (!stays) {
         if (s->welcomed) {
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
@@ -296,6 +324,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
         }
         tb_worker_free(s);
     } else {
+        tb_session_door_end(d, &s->door); /* it is away, and no connection */
         tb_log(TB_LOG_WARN, "session.away", "worker=%s status=%s action=wait_for_lease", s->name.text,
                tb_status_name(why));
         tb_catalog_session_detach(d->catalog, tb_clock_now(), &s->id);
@@ -305,6 +334,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
             tb_free(wait);
         }
     }
+    tb_log_of_us();
     tb_daemon_wake(d);
 }
 
@@ -331,13 +361,20 @@ static bool sessions_refuse(struct tb_daemon *d)
     return full;
 }
 
-static void session_accept(struct tb_daemon *d, int fd, bool local)
+static void session_accept(struct tb_daemon *d, int fd, const struct tb_address *from, bool local)
 {
-    struct tb_worker_session *s = d->draining || sessions_refuse(d) ? NULL : tb_worker_new(d, local);
-    if (s == NULL) {
+    struct tb_session_door door;
+    if (d->draining || sessions_refuse(d) || !tb_session_admit(d, fd, from, local, &door)) {
         close(fd);
         return;
     }
+    struct tb_worker_session *s = tb_worker_new(d, local);
+    if (s == NULL) {
+        tb_session_door_end(d, &door);
+        close(fd);
+        return;
+    }
+    s->door = door;
     const struct tb_wire_options options = {
         .chan = {.loop = &d->loop,
                  .tls = local ? NULL : d->tls,
@@ -346,6 +383,8 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
         .ops = &wire_ops,
         .user = s,
         .frame_bytes_max = TB_MSG_FRAME_BYTES_MAX,
+        .frame_bytes_now = GREETING_BYTES,
+        .budget = &d->session_limits.partial,
         .queue_bytes_max = QUEUE_BYTES_MAX};
     if (tb_wire_accept(&options, fd, &s->wire) != TB_OK) {
         s->wire = NULL;
@@ -355,14 +394,12 @@ static void session_accept(struct tb_daemon *d, int fd, bool local)
 
 static void accept_unix(void *user, int fd, const struct tb_address *from)
 {
-    (void)from;
-    session_accept(user, fd, true);
+    session_accept(user, fd, from, true);
 }
 
 static void accept_tls(void *user, int fd, const struct tb_address *from)
 {
-    (void)from;
-    session_accept(user, fd, false);
+    session_accept(user, fd, from, false);
 }
 
 /* ---- opening and closing ---- */

@@ -18,6 +18,7 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
                              .no_memory = true,
                              .spent = true,
                              .asked = true,
+                             .share_spent = true,
                              .base_crosses = true,
                              .still = true,
                              .holdup = TB_HOLDUP_RATE};
@@ -54,6 +55,8 @@ static void every_reason_in_the_order_in_which_it_is_looked_for(void **state)
     f.spent = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_MANIFESTS);
     f.asked = false;
+    assert_int_equal(tb_lag_reason_of(&f), TB_LAG_SHARE);
+    f.share_spent = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_BASE);
     f.base_crosses = false;
     assert_int_equal(tb_lag_reason_of(&f), TB_LAG_QUEUED);

@@ -215,6 +215,7 @@ static void each_reason_of_this_site_has_evidence_that_fits(void **state)
         [TB_LAG_TABLE] = "0 of ",
         [TB_LAG_DENIED] = "as west says",
         [TB_LAG_UNSIGNED] = "west announced 2:5",
+        [TB_LAG_SHARE] = "0 of 16 versions cross from west",
         [TB_LAG_PINNED] = "", /* no operator has pinned anything here */
     };
     for (uint32_t r = 0; r < TB_LAG_REASON_END; r++) {

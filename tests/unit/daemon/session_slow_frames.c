@@ -23,7 +23,7 @@ struct speaker {
 
 static void begin(struct speaker *s)
 {
-    home_new(&s->home);
+    home_new_with(&s->home, "{policy: {home: east, publish: [\"unix:*\"]}}", false);
     s->home.config->session_lease_ms = LEASE_MS;
     home_start(&s->home);
     s->worker = worker_new(&s->home, "rank");

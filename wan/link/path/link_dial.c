@@ -37,7 +37,8 @@ struct tb_wire_options tb_links_wire_options(struct tb_links *ls, struct tb_link
                                                      .open_ms = (uint32_t)(LINK_GREET_BY / TB_MS(1))},
                                             .ops = ls->wire_ops,
                                             .user = c,
-                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX};
+                                            .frame_bytes_max = TB_LINK_FRAME_BYTES_MAX,
+                                            .budget = ls->options.partial};
     return options;
 }
 

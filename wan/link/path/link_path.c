@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "base/networks.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
 #include "wan/link/path/link_why.h"
@@ -20,6 +21,15 @@ void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p)
 bool tb_link_can_dial(const struct tb_link *l)
 {
     return l->path.has_address;
+}
+
+bool tb_link_path_leads_to(const struct tb_link *l, const struct sockaddr *host)
+{
+    for (uint32_t i = 0; i < l->path.address_count; i++)
+        if (tb_network_same_host(&l->path.addresses[i].any, host)) return true;
+    struct tb_address number;
+    return l->path.has_address && tb_endpoint_address(&l->path.endpoint, &number) == TB_OK &&
+           tb_network_same_host(&number.any, host);
 }
 
 void tb_link_path_up(struct tb_link *l)

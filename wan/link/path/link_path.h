@@ -49,6 +49,8 @@ struct tb_link_path {
 
 void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p);
 bool tb_link_can_dial(const struct tb_link *l);
+/* The peer's address in the configuration, or what its name led to last. */
+bool tb_link_path_leads_to(const struct tb_link *l, const struct sockaddr *host);
 /* A session began. */
 void tb_link_path_up(struct tb_link *l);
 /* For each connection of the link. */

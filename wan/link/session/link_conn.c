@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "wan/link/link.h"
 #include "wan/link/links_inside.h"
+#include "wan/link/session/link_admission.h"
 #include "wan/link/session/link_control.h"
 
 #define BYE_LINGER_MS 500
@@ -37,6 +38,7 @@ void tb_link_conn_free(struct tb_link_conn *c)
 {
     TB_ASSERT(c->link == NULL || c->link->session.control != c); /* its session ended before */
     TB_ASSERT(c->dialled || c->links->accepted_count > 0);
+    tb_link_admitted(c, false); /* unless it was */
     struct tb_link_conn **at = &c->links->conns;
     while (*at != c) {
         TB_ASSERT(*at != NULL); /* each connection is listed */

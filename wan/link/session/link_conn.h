@@ -31,6 +31,8 @@ struct tb_link_conn {
     uint32_t segment_max;  /* dialled: TCP_MAXSEG */
     uint32_t path_segment; /* dialled: of the session's streams; 0: the path's own */
     bool outrun;           /* another attempt was open sooner, or the session was heard again: no failure */
+    bool glitched;         /* it broke the protocol, and that was counted */
+    uint64_t handshake; /* accepted: its address, while its handshake is unfinished; 0: it counts for none */
     tb_time_ns greet_by;
     tb_time_ns connected_at;     /* dialled: TCP was seen to be answered; 0: not yet */
     tb_time_ns opened_at;        /* 0: not yet */

@@ -27,7 +27,11 @@ struct tb_link_heartbeat {
     tb_time_ns heard_floor;   /* what came before counts as heard then: our own loop slept */
 };
 
+#define TB_LINK_SEEN_MAX 4u
+
 struct tb_link_session_part {
+    struct tb_address seen[TB_LINK_SEEN_MAX]; /* from which the peer showed its certificate; bytes 0: none */
+    uint32_t seen_next;
     struct tb_link_session life;
     struct tb_link_conn *control; /* the control stream; NULL: down */
     /* The peer replaced the session by an attempt of ours that we have not heard of yet; 0: no. */

@@ -17,6 +17,7 @@
 #include "wan/link/path/link_path.h"
 #include "wan/link/path/link_segment.h"
 #include "wan/link/path/link_why.h"
+#include "wan/link/session/link_admission.h"
 #include "wan/link/session/link_conn.h"
 #include "wan/link/session/link_control.h"
 #include "wan/link/session/link_heartbeat.h"
@@ -37,6 +38,7 @@
 #include "wan/link/traffic/link_versions.h"
 
 #define FULL_TOLD_EVERY TB_SECONDS(10)
+#define GREETING_BYTES  (4096u - TB_WIRE_HEADER_BYTES) /* of a frame, before HELLO is answered (P7) */
 
 /* P10: one line for each stranger. */
 static void refuse_stranger(struct tb_link_conn *c, enum tb_status why)
@@ -93,10 +95,17 @@ static void conn_path(struct tb_link_conn *c)
     c->rtt = path.seen.rtt_min;
 }
 
-static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
+/* P10: what follows is its doing, and few lines of it are written. */
+static void log_of(const struct tb_link_conn *c)
 {
-    (void)w;
-    struct tb_link_conn *c = user;
+    if (c->identity.kind != TB_IDENTITY_NONE)
+        tb_log_of_identity(&c->identity);
+    else
+        tb_log_of_stranger(c->address_text);
+}
+
+static void opened(struct tb_link_conn *c, const struct tb_chan_peer *peer)
+{
     const struct tb_id none = {{0}};
     c->identity = peer->identity;
     c->opened_at = tb_clock_now();
@@ -108,6 +117,11 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         tb_link_conn_close(c, TB_CANCELLED);
         return;
     }
+    log_of(c);
+    if (c->dialled && tb_link_is_shut_out(c->link)) {
+        tb_link_conn_close(c, TB_PEER_DENIED);
+        return;
+    }
     if (c->dialled) {
         tb_link_dial_won(c);
         conn_path(c);
@@ -117,14 +131,24 @@ static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_pee
         return;
     }
     struct tb_link *l = link_of_identity(c->links, &peer->identity);
-    if (l == NULL || l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
+    if (l == NULL || tb_link_is_shut_out(l) ||
+        l->session.conn_count >= LINK_CONNS_PER_PEER + TB_LINKS_STREAMS_MAX) {
         refuse_stranger(c, TB_PEER_DENIED);
         tb_link_conn_bye(c, TB_PEER_DENIED, 0);
         return;
     }
     c->link = l;
     l->session.conn_count++;
+    tb_link_admitted(c, true);
     conn_path(c);
+}
+
+static void on_wire_open(struct tb_wire *w, void *user, const struct tb_chan_peer *peer)
+{
+    (void)w;
+    struct tb_link_conn *c = user;
+    opened(c, peer);
+    tb_log_of_us();
 }
 
 static void log_refused(const struct tb_link *l, enum tb_status why, uint64_t detail, bool by_peer)
@@ -187,6 +211,7 @@ static enum tb_status on_hello(struct tb_link_conn *c, struct tb_wire_frame *f)
         tb_random_bytes(id.bytes, sizeof id.bytes);
         send_hello(c, &id);
     }
+    tb_wire_allow(c->wire, TB_LINK_FRAME_BYTES_MAX, true);
     tb_link_session_begin(c, &hello, &id, verdict.protocol);
     return TB_OK;
 }
@@ -280,19 +305,39 @@ static enum tb_status dispatch(struct tb_link_conn *c, struct tb_wire_frame *f)
     return handlers[f->type](c->link, f);
 }
 
-static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
+/* Its other connections end, too. */
+static void glitched(struct tb_link_conn *c)
 {
-    (void)w;
-    struct tb_link_conn *c = user;
-    if (c->ended) return TB_OK;
-    const enum tb_status status = dispatch(c, f);
-    if (status == TB_OK || c->ended) return TB_OK;
-    if (status == TB_PEER_GARBLED) log_garbled(c, f->type);
+    struct tb_link *l = c->link;
+    if (!tb_link_glitched(c)) return;
+    if (tb_link_is_up(l) && tb_link_control(l) != c) tb_link_drop(l, TB_PEER_DENIED);
+    for (struct tb_link_conn *other = l->links->conns; other != NULL; other = other->next)
+        if (other != c && other->link == l && other->wire != NULL && !other->is_session)
+            tb_link_conn_close(other, TB_PEER_DENIED);
+}
+
+static void on_wrong_frame(struct tb_link_conn *c, const struct tb_wire_frame *f, enum tb_status status)
+{
+    if (status == TB_PEER_GARBLED) {
+        log_garbled(c, f->type);
+        glitched(c);
+    }
     c->fault_told = true;
     if (c->is_session)
         tb_link_drop(c->link, status);
     else
         tb_link_conn_bye(c, status, 0);
+}
+
+static enum tb_status on_wire_frame(struct tb_wire *w, void *user, struct tb_wire_frame *f)
+{
+    (void)w;
+    struct tb_link_conn *c = user;
+    if (c->ended) return TB_OK;
+    log_of(c);
+    const enum tb_status status = dispatch(c, f);
+    if (status != TB_OK && !c->ended) on_wrong_frame(c, f, status);
+    tb_log_of_us();
     return TB_OK;
 }
 
@@ -324,6 +369,8 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     struct tb_link *l = c->link;
     const bool dialled = c->dialled, was_session = c->is_session, closing = c->links->closing;
     const bool said_no = c->fault_told; /* BYE, or what broke the protocol: that is told */
+    log_of(c);
+    if (why == TB_PEER_GARBLED) glitched(c);
     if (was_session)
         tb_link_session_end(l, why);
     else if (l == NULL && !c->ended && !closing)
@@ -336,6 +383,7 @@ static void on_wire_closed(struct tb_wire *w, void *user, enum tb_status why)
     if (never_greeted) tell_failed(l, c, why);
     if (never_greeted && !said_no) tb_link_said_undialled(c, why);
     tb_link_conn_free(c);
+    tb_log_of_us();
     if (!never_greeted) return;
     tb_link_dial_ended(l, racing, why, reach);
 }
@@ -357,15 +405,24 @@ static void tell_full(struct tb_links *ls, const struct tb_address *from)
 void tb_links_on_accept(void *user, int fd, const struct tb_address *from)
 {
     struct tb_links *ls = user;
-    struct tb_link_conn *c = tb_link_conn_new(ls, NULL);
+    uint64_t handshake = 0;
+    const bool admitted = tb_link_admit(ls, from, &handshake);
+    if (!admitted) {
+        ls->tables[TB_LINKS_TABLE_CONNS].spent++;
+        tb_links_table_refused(ls, TB_LINKS_TABLE_CONNS, NULL);
+    }
+    struct tb_link_conn *c = admitted ? tb_link_conn_new(ls, NULL) : NULL;
     if (c == NULL) {
+        if (handshake != 0) tb_handshake_end(&ls->admission->strangers, handshake, tb_clock_now(), true);
         tell_full(ls, from);
         close(fd); /* P7: whoever floods the port waits with the others */
         return;
     }
+    c->handshake = handshake;
     c->address = *from;
     tb_address_format(from, c->address_text, sizeof c->address_text);
     struct tb_wire_options options = tb_links_wire_options(ls, c);
+    options.frame_bytes_now = GREETING_BYTES;
     options.chan.expect.bulk_heard = true; /* what dials may become a stream */
     if (tb_wire_accept(&options, fd, &c->wire) != TB_OK) tb_link_conn_free(c);
 }

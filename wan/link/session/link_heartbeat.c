@@ -17,6 +17,7 @@
 
 #define RENEW_BEFORE_S 60u /* of a certificate's end */
 #define RENEW_EVERY    TB_SECONDS(10)
+#define FRAME_PATIENCE 10u /* times down_ms for 64 KiB of a frame, or for the end of it */
 
 enum tb_status tb_link_on_ping(struct tb_link *l, struct tb_wire_frame *f)
 {
@@ -104,7 +105,11 @@ static void listen_for_beats(struct tb_link *l, tb_time_ns now)
     struct tb_link_session_todo todo;
     tb_time_ns heard = tb_wire_heard_at(l->session.control->wire);
     if (heard < l->session.beat.heard_floor) heard = l->session.beat.heard_floor;
-    if (tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
+    /* P7: a frame that makes no progress is no life sign, however its bytes drip. */
+    const tb_time_ns moved = tb_wire_moved_at(l->session.control->wire);
+    const bool stands = moved != 0 && moved >= l->session.beat.heard_floor &&
+                        tb_time_since(moved, now) >= FRAME_PATIENCE * TB_MS(o->down_ms);
+    if (stands || tb_time_since(heard, now) >= TB_MS(o->down_ms)) {
         tb_link_drop(l, TB_STREAM_IDLE);
         return;
     }

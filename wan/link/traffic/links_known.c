@@ -32,6 +32,19 @@ uint64_t tb_links_announced_bytes(const struct tb_links *links, const struct tb_
     return bytes;
 }
 
+uint32_t tb_links_landings(const struct tb_links *links, uint32_t peer)
+{
+    TB_ASSERT(peer < links->options.peer_count);
+    return tb_link_in_crossings(&links->links[peer]);
+}
+
+bool tb_links_landing_waits(const struct tb_links *links, uint32_t peer, const struct tb_id *uid)
+{
+    const struct tb_link_in *in = tb_link_in_of(&links->links[peer], uid);
+    return in != NULL && !in->finished && in->crossing == 0 &&
+           tb_links_landings(links, peer) >= TB_LINKS_LANDINGS_MAX;
+}
+
 bool tb_links_announces(const struct tb_links *links, uint32_t peer, const struct tb_id *uid)
 {
     TB_ASSERT(peer < links->options.peer_count);

@@ -53,6 +53,7 @@ void tb_links_usage(const struct tb_links *ls, enum tb_links_table table, struct
         .most = ls->tables[table].most,
         .bound = tables[table].bound,
         .refused = ls->tables[table].refused,
+        .spent = ls->tables[table].spent,
     };
 }
 

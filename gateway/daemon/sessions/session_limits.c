@@ -1,0 +1,198 @@
+/* session_limits.c - the share of each party at the workers' door. base/limits decides. */
+#include "gateway/daemon/daemon.h"
+
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "base/allocate.h"
+#include "base/assert.h"
+#include "gateway/config/bounds.h"
+#include "gateway/daemon/rights.h"
+#include "gateway/daemon/sessions/session_limits.h"
+#include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_table.h"
+#include "intra/session_msg.h"
+
+/* P7: of a frame without a right to publish. Manifests are long, and only publishers send them. */
+#define READER_BYTES (256u << 10)
+
+enum tb_status tb_session_limits_open(struct tb_session_limits *l, const struct tb_config *config)
+{
+    const uint32_t connections = config->session_max + TB_BOUNDS_GREETING;
+    const uint32_t places = tb_share_places(connections);
+    l->places = tb_calloc(places, sizeof *l->places);
+    l->strangers = tb_calloc(1, sizeof *l->strangers);
+    l->glitches = tb_calloc(1, sizeof *l->glitches);
+    if (l->places == NULL || l->strangers == NULL || l->glitches == NULL) return TB_SITE_NOMEM;
+    tb_share_init(&l->connections, l->places, connections);
+    l->partial.bound = TB_PARTIAL_BYTES_MAX;
+    l->strangers->open_each = config->handshakes_open;
+    l->strangers->failed_each = config->handshakes_failed;
+    l->strangers->open_all = TB_BOUNDS_GREETING / 4 * 3;
+    l->glitches->most[TB_GLITCH_GARBLED] = config->garbled_frames;
+    l->glitches->most[TB_GLITCH_CANCELLED] = config->cancelled_requests;
+    for (uint32_t i = 0; i < config->session_networks_count && i < TB_SESSION_NETWORKS; i++)
+        l->network_count += tb_network_parse(config->session_networks[i], &l->networks[l->network_count]);
+    return TB_OK;
+}
+
+void tb_session_limits_close(struct tb_session_limits *l)
+{
+    tb_free(l->places);
+    tb_free(l->strangers);
+    tb_free(l->glitches);
+    *l = (struct tb_session_limits){.network_count = 0};
+}
+
+/* ---- coming in ---- */
+
+static void refused(struct tb_daemon *d, const struct tb_identity *identity, const char *address,
+                    const char *reason)
+{
+    struct tb_log_line l;
+    char uri[TB_URI_BYTES_MAX] = "";
+    d->counters.sessions_refused++;
+    if (identity->kind != TB_IDENTITY_NONE) tb_identity_format(identity, uri);
+    tb_log_begin(&l, TB_LOG_WARN, "session.refused");
+    if (uri[0] != '\0') tb_log_str(&l, "identity", uri);
+    if (address[0] != '\0') tb_log_str(&l, "address", address);
+    tb_log_str(&l, "reason", reason);
+    tb_log_end(&l);
+}
+
+static uint64_t key_of(const struct tb_identity *identity)
+{
+    char text[TB_URI_BYTES_MAX];
+    tb_identity_format(identity, text);
+    return tb_key_of_text(text);
+}
+
+static bool is_shut(struct tb_daemon *d, const struct tb_identity *identity)
+{
+    return tb_glitch_shut(d->session_limits.glitches, key_of(identity), tb_clock_now()) != 0;
+}
+
+static bool admit_local(struct tb_daemon *d, int fd, struct tb_session_door *door)
+{
+    struct tb_session_limits *l = &d->session_limits;
+    struct ucred cred;
+    socklen_t bytes = sizeof cred;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return true; /* chan.c refuses it */
+    const struct tb_identity identity = {.kind = TB_IDENTITY_UNIX, .uid = cred.uid};
+    const uint64_t owner = key_of(&identity);
+    tb_log_of_identity(&identity);
+    const bool shut = is_shut(d, &identity);
+    const bool room = tb_share_room(&l->connections, owner, tb_rights_publishes(d->config, &identity));
+    if (!shut && room) {
+        tb_share_take(&l->connections, owner);
+        door->uid_owner = owner;
+    } else {
+        d->connections.refused += !shut;
+        d->connections.spent += !shut;
+        refused(d, &identity, "", shut ? "shut_out" : "share_spent");
+    }
+    tb_log_of_us();
+    return !shut && room;
+}
+
+static bool in_network(const struct tb_session_limits *l, const struct sockaddr *from)
+{
+    for (uint32_t i = 0; i < l->network_count; i++)
+        if (tb_network_has(&l->networks[i], from)) return true;
+    return false;
+}
+
+static bool admit_remote(struct tb_daemon *d, const struct tb_address *from, struct tb_session_door *door)
+{
+    static const struct tb_identity nobody = {.kind = TB_IDENTITY_NONE};
+    struct tb_session_limits *l = &d->session_limits;
+    tb_address_format(from, door->address, sizeof door->address);
+    door->from_network = in_network(l, &from->any);
+    if (door->from_network) {
+        l->unfinished++;
+        return true;
+    }
+    const uint64_t key = tb_network_key(&from->any);
+    if (tb_handshake_begin(l->strangers, key, tb_clock_now())) {
+        door->handshake = key;
+        return true;
+    }
+    d->connections.refused++;
+    d->connections.spent++;
+    tb_log_of_stranger(door->address);
+    refused(d, &nobody, door->address, "too_many_handshakes");
+    tb_log_of_us();
+    return false;
+}
+
+bool tb_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from, bool local,
+                      struct tb_session_door *door_out)
+{
+    *door_out = (struct tb_session_door){.uid_owner = TB_SHARE_OURS};
+    return local ? admit_local(d, fd, door_out) : admit_remote(d, from, door_out);
+}
+
+static void handshake_end(struct tb_daemon *d, struct tb_session_door *door, bool good)
+{
+    struct tb_session_limits *l = &d->session_limits;
+    TB_ASSERT(!door->from_network || l->unfinished > 0);
+    if (door->from_network) l->unfinished--;
+    if (door->handshake != 0) tb_handshake_end(l->strangers, door->handshake, tb_clock_now(), good);
+    door->from_network = false;
+    door->handshake = 0;
+}
+
+void tb_session_greeted(struct tb_worker_session *s)
+{
+    TB_ASSERT(s->welcomed && s->wire != NULL);
+    handshake_end(s->d, &s->door, true);
+    const bool publishes = tb_rights_publishes(s->d->config, &s->identity);
+    tb_wire_allow(s->wire, publishes ? TB_MSG_FRAME_BYTES_MAX : READER_BYTES, publishes);
+}
+
+void tb_session_door_end(struct tb_daemon *d, struct tb_session_door *door)
+{
+    handshake_end(d, door, false);
+    tb_share_give(&d->session_limits.connections, door->uid_owner);
+    door->uid_owner = TB_SHARE_OURS;
+}
+
+bool tb_session_shut_out(struct tb_worker_session *s)
+{
+    if (!is_shut(s->d, &s->identity)) return false;
+    s->refused = true;
+    refused(s->d, &s->identity, s->door.address, "shut_out");
+    return true;
+}
+
+/* ---- glitches ---- */
+
+static void shut_out_tell(struct tb_worker_session *s, enum tb_glitch_kind kind, uint64_t key)
+{
+    struct tb_daemon *d = s->d;
+    const tb_time_ns left = tb_glitch_shut(d->session_limits.glitches, key, tb_clock_now());
+    char uri[TB_URI_BYTES_MAX];
+    struct tb_log_line l;
+    d->counters.shut_outs++;
+    tb_identity_format(&s->identity, uri);
+    tb_log_begin(&l, TB_LOG_WARN, "session.shut_out");
+    tb_log_str(&l, "identity", uri);
+    tb_log_str(&l, "reason", kind == TB_GLITCH_GARBLED ? "garbled_frames" : "cancelled_requests");
+    tb_log_u64(&l, "for_ms", left / TB_MS(1));
+    tb_log_end(&l);
+}
+
+bool tb_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind)
+{
+    struct tb_daemon *d = s->d;
+    if (s->identity.kind == TB_IDENTITY_NONE) return false; /* its handshake failed, and counts as such */
+    const uint64_t key = key_of(&s->identity);
+    if (!tb_glitch_note(d->session_limits.glitches, key, kind, tb_clock_now())) return false;
+    shut_out_tell(s, kind, key);
+    for (struct tb_worker_session *other = d->sessions; other != NULL; other = other->next)
+        if (other->wire != NULL && tb_identity_equal(&other->identity, &s->identity)) {
+            other->refused = true;
+            tb_wire_close(other->wire, TB_PEER_DENIED);
+        }
+    return true;
+}
