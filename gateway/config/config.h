@@ -109,6 +109,7 @@ struct tb_config {
     const char *dns_servers;                 /* dns.servers "127.0.0.1:5353"; NULL: the system's */
     uint32_t drain_ms;                       /* drain_ms [10000] */
     uint32_t pin_max_s;                      /* pin_max_s [600] */
+    bool sandbox;                            /* sandbox [true] */
     enum tb_log_level log_level;             /* log.level error warn info debug [info] */
     struct tb_config_peer peers[TB_CONFIG_LIST_MAX];
     uint32_t peer_count;

@@ -31,6 +31,7 @@
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/sandbox/sandbox.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
 #include "wan/link/links.h"
@@ -54,6 +55,7 @@ struct tb_daemon {
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
     tb_time_ns started_at;
+    struct tb_sandbox sandbox; /* what main.c entered; all zero where nobody did */
 
     struct tb_tls *tls;
     /* the files as they were when they were read, and when they were looked at */

@@ -358,6 +358,17 @@ static json_t *fabric_json(struct tb_daemon *d)
     return o;
 }
 
+static json_t *sandbox_json(const struct tb_sandbox *s)
+{
+    json_t *o = json_object();
+    put(o, "wanted", json_boolean(s->wanted));
+    put(o, "no_new_privileges", json_boolean(s->no_new_privileges));
+    put(o, "seccomp", json_boolean(s->filter));
+    set_u64(o, "landlock_abi", s->landlock ? (uint64_t)s->landlock_abi : 0);
+    set_text(o, "lacks", s->wanted ? s->lacks : "off by `sandbox: false`");
+    return o;
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -387,6 +398,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "fabric", fabric_json(d));
     put(o, "hops", hops_json(d));
     put(o, "tables", tb_status_tables(d));
+    put(o, "sandbox", sandbox_json(&d->sandbox));
     put(o, "counters", counters_json(d));
     return !lacking;
 }
