@@ -86,6 +86,7 @@ static const struct tb_bound fixed[] = {
     {"store_rows", 256},
     {"held_replies", 4096},
     {"control_clients", 64},
+    {"control_read_clients", 64},
     {"withdrawals", 1024},
     {"idle_layout_bytes", UINT64_C(64) << 20},
     {"offers", 4096},

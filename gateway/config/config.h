@@ -71,6 +71,7 @@ struct tb_config {
     uint32_t lane, lanes;       /* lane: 0 to 7 [0]; lanes: 1 to 8 [1] */
     struct tb_name label;       /* what others know this gateway by: site, or SITE.LANE */
     const char *control_socket; /* control.socket [/run/tombolo/control.sock] */
+    const char *control_read;   /* control.read; NULL: none */
     const char *session_socket; /* session.socket [/run/tombolo/session.sock] */
     const char *session_listen; /* session.listen "address:port" for workers over TLS; NULL: none */
     uint32_t session_lease_ms;  /* session.lease_ms 500 to 600000 [10000] */

@@ -417,6 +417,15 @@ static enum tb_status control_open(struct tb_daemon *d)
                            : cannot_listen("control.socket", d->config->control_socket, status, errno);
 }
 
+static enum tb_status control_read_open(struct tb_daemon *d)
+{
+    const char *path = d->config->control_read;
+    if (path == NULL) return TB_OK;
+    const enum tb_status status =
+        tb_control_open(&d->loop, path, tb_status_reading_commands, d, &d->control_read);
+    return status == TB_OK ? TB_OK : cannot_listen("control.read", path, status, errno);
+}
+
 static void stop_signal(uv_signal_t *signal, int number);
 static void reload_signal(uv_signal_t *signal, int number);
 
@@ -484,7 +493,8 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
         loop_open,       descriptors_raise,   host_name,      tls_open,     store_open,     arena_open,
         tb_anchors_open, encoded_chunks_open, home_runs_open, catalog_open, tb_limits_open, tb_found_open,
-        persist_open,    fabric_open,         resolver_open,  links_open,   control_open,   tb_sessions_open,
+        persist_open,    fabric_open,         resolver_open,  links_open,   control_open,   control_read_open,
+        tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -588,7 +598,8 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_sessions_shut(d);
     tb_sessions_close(d);
     tb_control_close(d->control);
-    d->control = NULL;
+    tb_control_close(d->control_read);
+    d->control = d->control_read = NULL;
     tb_limits_close(d);
     if (d->links != NULL) {
         tb_links_close(d->links, links_closed, d);

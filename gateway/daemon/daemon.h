@@ -74,7 +74,7 @@ struct tb_daemon {
     struct tb_encoded_chunks *encoded_chunks;
     struct tb_links *links;
     bool links_restarting;
-    struct tb_control *control;
+    struct tb_control *control, *control_read; /* for operators; for those who look on, NULL: none */
     struct tb_listener *session_unix, *session_tls;
 
     struct tb_worker_session *sessions;

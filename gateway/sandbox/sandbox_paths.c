@@ -98,6 +98,7 @@ static void add_config(struct list *l, const struct tb_config *c)
         add(l, c->anchor_dir, TB_SANDBOX_FOLDER);
     }
     add_folder_of(l, c->control_socket, TB_SANDBOX_SOCKETS);
+    if (c->control_read != NULL) add_folder_of(l, c->control_read, TB_SANDBOX_SOCKETS);
     add_folder_of(l, c->session_socket, TB_SANDBOX_SOCKETS);
     add_read(l, c->tls_ca);
     add_read(l, c->tls_cert);

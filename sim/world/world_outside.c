@@ -232,6 +232,7 @@ void tb_control_close(struct tb_control *control)
 }
 
 const struct tb_control_command tb_status_commands[] = {{NULL, NULL}};
+const struct tb_control_command tb_status_reading_commands[] = {{NULL, NULL}};
 
 json_t *tb_status_site(struct tb_daemon *d)
 {

@@ -545,3 +545,19 @@ const struct tb_control_command tb_status_commands[] = {
     {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
     {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
 };
+
+static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    (void)request, (void)reply;
+    d->counters.denied++;
+    snprintf(error, 256, "control.read answers only what reads; ask at control.socket");
+    return TB_PEER_DENIED;
+}
+
+const struct tb_control_command tb_status_reading_commands[] = {
+    {"status", cmd_status},    {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag},    {"chains", tb_status_chains}, {"withdraw", cmd_refused},
+    {"pin", cmd_refused},      {"unpin", cmd_refused},       {"rollback", cmd_refused},
+    {"limit", cmd_refused},    {"adopt", cmd_refused},       {NULL, NULL},
+};

@@ -173,6 +173,14 @@ static void control_clients_users(struct tb_daemon *d, json_t *users)
         user_add_identity(users, identity, 1);
 }
 
+static void control_read_clients_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const struct tb_identity *identity;
+    while (d->control_read != NULL && (identity = tb_control_client_at(d->control_read, &cursor)) != NULL)
+        user_add_identity(users, identity, 1);
+}
+
 static struct usage copies(struct tb_daemon *d)
 {
     return of_gauge(&d->copies_used, d->bounds.versions);
@@ -206,6 +214,13 @@ static struct usage control_clients(struct tb_daemon *d)
 {
     struct tb_control_usage u = {0};
     if (d->control != NULL) tb_control_usage(d->control, &u);
+    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
+}
+
+static struct usage control_read_clients(struct tb_daemon *d)
+{
+    struct tb_control_usage u = {0};
+    if (d->control_read != NULL) tb_control_usage(d->control_read, &u);
     return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
 }
 
@@ -322,6 +337,7 @@ static const struct {
     {"store_rows", store_rows, store_rows_users},
     {"held_replies", held_replies, held_replies_users},
     {"control_clients", control_clients, control_clients_users},
+    {"control_read_clients", control_read_clients, control_read_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
