@@ -39,6 +39,7 @@
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
+#include "gateway/daemon/reload.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_seal.h"
@@ -570,7 +571,7 @@ static void stop_signal(uv_signal_t *signal, int number)
 static void reload_signal(uv_signal_t *signal, int number)
 {
     (void)number;
-    tb_certificates_reload(signal->data);
+    tb_reload(signal->data);
 }
 
 void tb_daemon_run(struct tb_daemon *d)

@@ -50,6 +50,7 @@ struct tb_daemon {
     uv_loop_t loop;
     bool has_loop; /* it could be made; before that there is nothing to close */
     struct tb_config *config;
+    const char *config_path; /* of its file; NULL: it has none */
     struct tb_name site; /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;

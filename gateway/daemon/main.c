@@ -10,6 +10,7 @@
 #include "base/allocate.h"
 #include "base/fault.h"
 #include "base/net/library_faults.h"
+#include "base/net/secret_memory.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/sandbox/sandbox.h"
 #include "tombolo/version.h"
@@ -83,6 +84,7 @@ static int run(struct tb_config *config, const char *config_path, bool new_home)
 {
     static struct tb_daemon d;
     d.new_home = new_home;
+    d.config_path = config_path;
     tb_log_set(config->log_level, STDERR_FILENO);
     if (sandbox(&d, config, config_path) != TB_OK) return 1;
     const enum tb_status status = tb_daemon_open(&d, config);
@@ -133,6 +135,8 @@ int main(int argc, char **argv)
     /* Keys and weights of all models are in this memory: no core file, no ptrace by
      * others of this user (P8). */
     prctl(PR_SET_DUMPABLE, 0);
+    if (tb_secret_memory_open() < TB_SECRET_LOCKED)
+        tb_log(TB_LOG_WARN, "secrets.not_locked", "action=raise_the_limit_of_locked_memory");
     struct tb_config *config = NULL;
     const enum tb_status loaded = tb_config_load(path, complain, NULL, &config);
     if (loaded != TB_OK) {

@@ -130,7 +130,7 @@ def no_file_of_another_user_is_taken(lab):
         path.symlink_to(lab.dir / "elsewhere")
         ends_with(east, what, "symbolic")
         path.unlink()
-    (lab.dir / "anchors").mkdir()
+    (lab.dir / "anchors").mkdir(exist_ok=True)
     (lab.dir / "anchors").chmod(0o777)
     ends_with(east, "anchor", "another user owns it, or others may write in it")
     (lab.dir / "anchors").chmod(0o700)

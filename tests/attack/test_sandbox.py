@@ -1,6 +1,6 @@
 """What a tombolod that was taken over could still do: each thing is tried from inside, with and without the sandbox (P8).
 
-Covers: gateway/sandbox/sandbox.c gateway/sandbox/landlock.c gateway/sandbox/sandbox_paths.c
+Covers: gateway/daemon/reload.c gateway/sandbox/sandbox.c gateway/sandbox/landlock.c gateway/sandbox/sandbox_paths.c
 Covers: gateway/sandbox/system_call_filter.c gateway/sandbox/system_call_filter_absent.c
 """
 
@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from harness import BUILD, PATIENCE_S, Failed, Skipped, Trainer, expect, made, main, scenario  # noqa: E402
+from harness import BUILD, PATIENCE_S, Failed, Skipped, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
 
 TRIES = BUILD / "tests/attack/tombolo-test-sandbox"
 SANITIZED = bool(os.environ.get("TB_SANITIZED"))
@@ -96,6 +96,25 @@ def a_gateway_lives_inside(lab):
     expect("NoNewPrivs", kernel_says(east.control("status")["pid"], "NoNewPrivs"), "0")
     if "sandbox.off" not in east.daemon.log_path.read_text():
         raise Failed("no line warns that the sandbox is off")
+
+
+@scenario
+def a_new_path_needs_a_restart(lab):
+    """P9 P10: a reload reads the configuration, and names the keys that count from the next start on: the sandbox holds the old paths."""
+    east = lab.site("east")
+    east.models = {"policy": {"home": "east"}}
+    east.start()
+    config = east.dir / "tombolod.yaml"
+    config.write_text(east.config_text().replace(str(east.arena_path), str(lab.dir / "other.arena")))
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the log names the key", lambda: east.daemon.logged("warn reload.needs_restart keys=arena.path"))
+    config.write_text("site: [")
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the log says what is wrong", lambda: east.daemon.logged("warn reload.refused"))
+    config.write_text(east.config_text())
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the certificates are read", lambda: east.daemon.logged("info tls.same"))
+    expect("it lives", east.control("status")["ok"], True)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "base/net/secret_memory.h"
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/layout/version_key.h"
@@ -365,6 +366,8 @@ static json_t *sandbox_json(const struct tb_sandbox *s)
     put(o, "no_new_privileges", json_boolean(s->no_new_privileges));
     put(o, "seccomp", json_boolean(s->filter));
     set_u64(o, "landlock_abi", s->landlock ? (uint64_t)s->landlock_abi : 0);
+    static const char *const secrets[] = {"plain", "not_dumped", "locked", "hidden"}; /* secret_memory.h */
+    set_text(o, "secrets", secrets[tb_secret_memory_state()]);
     set_text(o, "lacks", s->wanted ? s->lacks : "off by `sandbox: false`");
     return o;
 }
