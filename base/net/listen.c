@@ -40,8 +40,8 @@ static bool is_path(const struct tb_address *at)
 
 /* Binding. */
 
-/* 0: nobody listens behind the path, so it is a dead process's. EADDRINUSE: somebody does. ENOTSOCK:
- * something else stands there. Else why it cannot be said. */
+/* 0: nobody listens behind the path, so it is a dead process's. EADDRINUSE: somebody does.
+ * ENOTSOCK: something else stands there. Else why it cannot be said. */
 static int path_taken(const struct tb_address *at)
 {
     TB_ASSERT(is_path(at));

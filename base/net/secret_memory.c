@@ -14,10 +14,10 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 
-#define REGION_BYTES       ((size_t)TB_SECRET_ROW_BYTES * TB_SECRET_ROWS)
-#define OPENSSL_BYTES      ((size_t)256 << 10)
-#define OPENSSL_LEAST      32u
-#define CALL_MEMFD_SECRET  447
+#define REGION_BYTES      ((size_t)TB_SECRET_ROW_BYTES * TB_SECRET_ROWS)
+#define OPENSSL_BYTES     ((size_t)256 << 10)
+#define OPENSSL_LEAST     32u
+#define CALL_MEMFD_SECRET 447
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum tb_secret_memory state;

@@ -1,8 +1,8 @@
-/* secret_memory.h - a little memory for keys and session secrets: neither dumped nor swapped, and of
- * memfd_secret, which the kernel itself does not map, where there is that.
+/* secret_memory.h - a little memory for keys and session secrets: neither dumped nor swapped, and
+ * of memfd_secret, which the kernel itself does not map, where there is that.
  *
- * Where it was not opened (every program but tombolod), is full or is too small for a request, memory
- * is plain. Threads: any, after tb_secret_memory_open. */
+ * Where it was not opened (every program but tombolod), is full or is too small for a request,
+ * memory is plain. Threads: any, after tb_secret_memory_open. */
 #ifndef TB_BASE_NET_SECRET_MEMORY_H
 #define TB_BASE_NET_SECRET_MEMORY_H
 

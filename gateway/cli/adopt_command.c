@@ -149,8 +149,7 @@ enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call)
     json_t *reply = NULL;
     const json_t *adopt = NULL;
     descriptors_raise();
-    enum tb_status s =
-        tb_given_open(call->arguments[1], tb_cli_text(call, "follow-links"), &given, a.error);
+    enum tb_status s = tb_given_open(call->arguments[1], tb_cli_text(call, "follow-links"), &given, a.error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", a.error);
     tb_signals_catch();
     tb_progress_start(&a.progress, call);

@@ -185,9 +185,9 @@ static enum tb_status on_file(void *user, const char *name, int fd, const struct
     (void)st;
     const bool fits = snprintf(path, sizeof path, "%s%s%s", o->path, o->in_folder ? "/" : "",
                                o->in_folder ? name : "") < (int)sizeof path;
-    const enum tb_status s = fits ? add_file(o, path, name, fd)
-                                  : tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: too long",
-                                                     o->path, name);
+    const enum tb_status s =
+        fits ? add_file(o, path, name, fd)
+             : tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: too long", o->path, name);
     (void)close(fd);
     return s;
 }

@@ -175,8 +175,10 @@ static const struct tb_cli_command commands[] = {
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "
      "the chunks that match a version of another site. Only the rest of that version crosses the link, "
      "and newer versions cross as deltas against it. Nothing is believed: a chunk is held only if its "
-     "digest is that of the manifest. This command opens the files with the rights of its user, at most 1024, and "
-     "hands them to the gateway. A link that leads out of DIR is refused. Tensors need the names and dtypes that were published. DIR is the folder of one version, such as one that "
+     "digest is that of the manifest. This command opens the files with the rights of its user, at most "
+     "1024, and "
+     "hands them to the gateway. A link that leads out of DIR is refused. Tensors need the names and dtypes "
+     "that were published. DIR is the folder of one version, such as one that "
      "`tombolo subscribe` wrote. The command may be given before a link is up, and then waits for one; "
      "while it runs nothing else of MODEL crosses. Exits with 8 when no chunk matches.",
      "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},

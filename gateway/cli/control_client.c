@@ -195,8 +195,8 @@ enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_o
     return status == TB_OK ? TB_PEER_GARBLED : status;
 }
 
-static enum tb_status converse(int fd, const char *line, const struct tb_control_send *files, tb_time_ns until,
-                               json_t **reply_out, char error[512])
+static enum tb_status converse(int fd, const char *line, const struct tb_control_send *files,
+                               tb_time_ns until, json_t **reply_out, char error[512])
 {
     struct line answer = {0};
     size_t sent = 0;

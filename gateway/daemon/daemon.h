@@ -51,7 +51,7 @@ struct tb_daemon {
     bool has_loop; /* it could be made; before that there is nothing to close */
     struct tb_config *config;
     const char *config_path; /* of its file; NULL: it has none */
-    struct tb_name site; /* as other sites know this gateway: config->label */
+    struct tb_name site;     /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
@@ -75,7 +75,7 @@ struct tb_daemon {
     struct tb_encoded_chunks *encoded_chunks;
     struct tb_links *links;
     bool links_restarting;
-    struct tb_control *control, *control_read; /* for operators; for those who look on, NULL: none */
+    struct tb_control *control, *control_read; /* the second one answers reads alone; NULL: none */
     struct tb_listener *session_unix, *session_tls;
 
     struct tb_worker_session *sessions;

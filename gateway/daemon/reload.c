@@ -1,5 +1,5 @@
-/* reload.c - see reload.h. The sandbox holds the paths of the start: a new one is out of reach until
- * the next. */
+/* reload.c - see reload.h. The sandbox holds the paths of the start: a new one is out of reach
+ * until the next. */
 #include "gateway/daemon/reload.h"
 
 #include <jansson.h>
@@ -34,8 +34,8 @@ static void compare(void *user, const char *key, const char *value)
     struct differing *d = user;
     const json_t *had = json_object_get(d->had, key);
     const char *text = json_string_value(had);
-    const bool same = had != NULL && (text == NULL) == (value == NULL) &&
-                      (text == NULL || strcmp(text, value) == 0);
+    const bool same =
+        had != NULL && (text == NULL) == (value == NULL) && (text == NULL || strcmp(text, value) == 0);
     if (!same) say(d, key);
     (void)json_object_del(d->had, key);
 }

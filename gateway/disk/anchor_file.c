@@ -141,7 +141,7 @@ static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest 
         errno = ENAMETOOLONG;
         return TB_SITE_IO;
     }
-    (void)unlink(part); /* what a kill left, or another user made: this one is ours from its first byte on */
+    (void)unlink(part); /* left by a kill, or of another user: the new one is ours from the start */
     f->fd = tb_sys_open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) return TB_SITE_IO;
     TB_ASSERT(f->key.shard_count > 0 &&

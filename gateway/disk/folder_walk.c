@@ -50,16 +50,16 @@ static enum tb_status refuse_entry(struct walking *w, const char *name, int erro
                       "%.200s%s%.200s: a link that leads out of the folder (--follow-links ROOT allows "
                       "links into ROOT)",
                       w->root.real, slash, name);
-    const enum tb_status status = error == ENOENT || error == ENOTDIR ? TB_NOT_FOUND
-                                  : error == EACCES || error == EPERM || error == ENAMETOOLONG || error == ELOOP
-                                      ? TB_BAD_ARGUMENT
-                                      : TB_SITE_IO;
+    const enum tb_status status =
+        error == ENOENT || error == ENOTDIR                                            ? TB_NOT_FOUND
+        : error == EACCES || error == EPERM || error == ENAMETOOLONG || error == ELOOP ? TB_BAD_ARGUMENT
+                                                                                       : TB_SITE_IO;
     return refuse(w, status, "%.200s%s%.200s: %s", w->root.real, slash, name, strerror(error));
 }
 
 /* ---- opening beneath ---- */
 
-/* What is behind `base` in `real`; NULL: it stands elsewhere. */
+/* The part of `real` behind `base`; NULL: it stands elsewhere. */
 static const char *inside(const struct root *base, const char *real)
 {
     const size_t bytes = strcmp(base->real, "/") == 0 ? 0 : strlen(base->real);

@@ -1,10 +1,10 @@
 /* folder_walk.h - the files below a folder, each opened beneath it.
  *
  * The kernel resolves each name beneath the root (openat2 with RESOLVE_BENEATH): a link that leads
- * out is refused by name, and so is a folder that another user puts in place of one that was looked
- * at. Links inside the root work. `links` names a second root that links may lead into: the cache of
- * Hugging Face keeps files in `blobs`, beside the folder of a snapshot. Hidden entries are passed
- * over. Threads: one at a time. */
+ * out is refused by name, and so is a folder that another user puts in place of one that was
+ * looked at. Links inside the root work. `links` names a second root that links may lead into: the
+ * cache of Hugging Face keeps files in `blobs`, beside the folder of a snapshot. Hidden entries
+ * are passed over. Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_FOLDER_WALK_H
 #define TB_GATEWAY_DISK_FOLDER_WALK_H
 
@@ -30,7 +30,8 @@ struct tb_walk {
 };
 
 /* TB_NOT_FOUND, TB_BAD_ARGUMENT (not readable for this user), TB_BAD_FILE (a link that leads out),
- * TB_TOO_LARGE, TB_SITE_IO, TB_SITE_NOMEM: error_out names the entry. Else the status of on_file. */
+ * TB_TOO_LARGE, TB_SITE_IO, TB_SITE_NOMEM: error_out names the entry.
+ * Else the status of on_file. */
 TB_MUST_USE enum tb_status tb_folder_walk(const struct tb_walk *walk, char error_out[TB_WALK_ERROR_BYTES]);
 
 #endif

@@ -18,8 +18,8 @@ enum tb_status tb_given_add(struct tb_given_files *given, const char *name, int 
 {
     TB_ASSERT(given->count <= TB_GIVEN_FILES_MAX);
     char *copy = NULL;
-    enum tb_status s = given->count < TB_GIVEN_FILES_MAX && strlen(name) < TB_GIVEN_NAME_BYTES ? TB_OK
-                                                                                               : TB_TOO_LARGE;
+    enum tb_status s =
+        given->count < TB_GIVEN_FILES_MAX && strlen(name) < TB_GIVEN_NAME_BYTES ? TB_OK : TB_TOO_LARGE;
     if (s == TB_OK && (copy = tb_strdup(name)) == NULL) s = TB_SITE_NOMEM;
     if (s == TB_OK)
         given->files[given->count++] = (struct tb_given_file){copy, fd};
@@ -39,8 +39,7 @@ static enum tb_status on_file(void *user, const char *name, int fd, const struct
     if (s == TB_TOO_LARGE)
         (void)snprintf(g->error, TB_WALK_ERROR_BYTES, "%.300s: more than %d files, or a name over %d bytes",
                        name, TB_GIVEN_FILES_MAX, TB_GIVEN_NAME_BYTES);
-    if (s == TB_SITE_NOMEM)
-        (void)snprintf(g->error, TB_WALK_ERROR_BYTES, "no memory for the list of files");
+    if (s == TB_SITE_NOMEM) (void)snprintf(g->error, TB_WALK_ERROR_BYTES, "no memory for the list of files");
     return s;
 }
 

@@ -13,7 +13,7 @@
 
 struct tb_given_file {
     char *name; /* its way inside the folder */
-    int fd; /* -1: taken */
+    int fd;     /* -1: taken */
 };
 
 struct tb_given_files {
@@ -21,11 +21,12 @@ struct tb_given_files {
     uint32_t count;
 };
 
-/* The descriptor is the list's, also on failure. TB_TOO_LARGE: there are too many, or the name is too
- * long; TB_SITE_NOMEM. */
+/* The descriptor is the list's, also on failure. TB_TOO_LARGE: there are too many, or the name is
+ * too long; TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_given_add(struct tb_given_files *given, const char *name, int fd);
-/* All regular files below the folder; `links` as folder_walk.h has it. TB_NOT_FOUND: no such folder,
- * or no file is in it. On failure error_out (512 bytes) has a sentence, and the list is empty. */
+/* All regular files below the folder; `links` as folder_walk.h has it. TB_NOT_FOUND: no such
+ * folder, or no file is in it. On failure error_out (512 bytes) has a sentence, and the list is
+ * empty. */
 TB_MUST_USE enum tb_status tb_given_open(const char *folder, const char *links,
                                          struct tb_given_files *given_out, char error_out[512]);
 /* Closes them. */

@@ -103,7 +103,7 @@ static enum tb_status look_into(struct tb_local_files *l, struct local_file *f)
     return TB_OK;
 }
 
-/* What is no regular file is not ours: whatever it is, its descriptor is closed. */
+/* A descriptor of anything but a regular file is passed over, and closed with the list. */
 static enum tb_status add_file(struct tb_local_files *l, struct tb_given_file *given)
 {
     struct stat st;

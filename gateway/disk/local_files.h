@@ -27,7 +27,8 @@ struct tb_local_files;
 
 /* Takes the files out of the list, also on failure. TB_NOT_FOUND: no file was given; TB_BAD_FILE:
  * files, but each of them is bad; TB_CONFLICT: one tensor name in two files; TB_CANCELLED: `stop`
- * (NULL: none), which is looked at before each of them; TB_SITE_NOMEM. error_out gets a sentence. */
+ * (NULL: none), which is looked at before each of them; TB_SITE_NOMEM.
+ * error_out gets a sentence. */
 TB_MUST_USE enum tb_status tb_local_open(struct tb_given_files *given, const _Atomic bool *stop,
                                          struct tb_local_files **files_out,
                                          char error_out[TB_LOCAL_ERROR_BYTES]);

@@ -17,20 +17,20 @@
 #define ASK_ABI       1u
 #define RULE_BENEATH  1
 
-#define EXECUTE     (UINT64_C(1) << 0)
-#define WRITE_FILE  (UINT64_C(1) << 1)
-#define READ_FILE   (UINT64_C(1) << 2)
-#define READ_DIR    (UINT64_C(1) << 3)
-#define REMOVE_FILE (UINT64_C(1) << 5)
-#define MAKE_REG    (UINT64_C(1) << 8)
-#define MAKE_SOCK   (UINT64_C(1) << 9)
-#define REFER       (UINT64_C(1) << 13)
-#define TRUNCATE    (UINT64_C(1) << 14)
-#define IOCTL_DEV   (UINT64_C(1) << 15)
-#define OF_ABI_1    ((UINT64_C(1) << 13) - 1)
-#define OF_FILES    (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV)
+#define EXECUTE       (UINT64_C(1) << 0)
+#define WRITE_FILE    (UINT64_C(1) << 1)
+#define READ_FILE     (UINT64_C(1) << 2)
+#define READ_DIR      (UINT64_C(1) << 3)
+#define REMOVE_FILE   (UINT64_C(1) << 5)
+#define MAKE_REG      (UINT64_C(1) << 8)
+#define MAKE_SOCK     (UINT64_C(1) << 9)
+#define REFER         (UINT64_C(1) << 13)
+#define TRUNCATE      (UINT64_C(1) << 14)
+#define IOCTL_DEV     (UINT64_C(1) << 15)
+#define OF_ABI_1      ((UINT64_C(1) << 13) - 1)
+#define OF_FILES      (EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV)
 
-#define SCOPE_SIGNAL (UINT64_C(1) << 1)
+#define SCOPE_SIGNAL  (UINT64_C(1) << 1)
 
 struct ruleset {
     uint64_t files, network, scoped;

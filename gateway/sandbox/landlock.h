@@ -24,8 +24,8 @@ struct tb_sandbox_path {
 
 /* The kernel's ABI, 0: it has no Landlock, or it is off. */
 int tb_landlock_abi(void);
-/* TB_NOT_FOUND: this kernel has none. TB_SITE_IO: errno says why. A path that is not there is passed
- * over: nothing can be reached by it. */
+/* TB_NOT_FOUND: this kernel has none. TB_SITE_IO: errno says why. A path that is not there is
+ * passed over: nothing can be reached by it. */
 TB_MUST_USE enum tb_status tb_landlock_enter(const struct tb_sandbox_path *paths, uint32_t count);
 
 #endif

@@ -31,7 +31,7 @@ void tb_sandbox_enter(const struct tb_sandbox_path *paths, uint32_t count, struc
     s.filter = status == TB_OK;
     if (status != TB_OK)
         lacks(&s, "seccomp",
-              !tb_filter_is_built()     ? "built without libseccomp"
+              !tb_filter_is_built()    ? "built without libseccomp"
               : status == TB_NOT_FOUND ? "this kernel has none"
                                        : strerror(errno));
     *sandbox_out = s;

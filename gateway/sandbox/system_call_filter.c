@@ -91,8 +91,7 @@ static bool is_allowed(int family)
 static int refuse_families(scmp_filter_ctx filter)
 {
     const uint32_t answer = SCMP_ACT_ERRNO(EAFNOSUPPORT);
-    int error =
-        seccomp_rule_add(filter, answer, SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK, 0));
+    int error = seccomp_rule_add(filter, answer, SCMP_SYS(socket), 1, SCMP_A0_32(SCMP_CMP_GT, AF_NETLINK, 0));
     for (int family = 0; family < AF_NETLINK && error == 0; family++)
         if (!is_allowed(family))
             error = seccomp_rule_add(filter, answer, SCMP_SYS(socket), 1,
@@ -100,14 +99,12 @@ static int refuse_families(scmp_filter_ctx filter)
     return error;
 }
 
-/* A thread is made, a process is not. clone3 hides its flags in memory: libraries that are told that
- * there is none use clone. LeakSanitizer looks at a process through another one, and traces it. */
+/* A thread is made, a process is not. clone3 hides its flags in memory: libraries that are told
+ * that there is none use clone. LeakSanitizer looks at a process through another one, and traces
+ * it. */
 static int refuse_processes(scmp_filter_ctx filter)
 {
-#ifdef TB_SANITIZED
-    (void)filter;
-    return 0;
-#else
+    if (TB_SANITIZED) return 0;
     int error = seccomp_rule_add(filter, REFUSED, SCMP_SYS(ptrace), 0);
     if (error == 0) error = seccomp_rule_add(filter, REFUSED, SCMP_SYS(fork), 0);
     if (error == 0) error = seccomp_rule_add(filter, REFUSED, SCMP_SYS(vfork), 0);
@@ -116,7 +113,6 @@ static int refuse_processes(scmp_filter_ctx filter)
         error = seccomp_rule_add(filter, REFUSED, SCMP_SYS(clone), 1,
                                  SCMP_A0_32(SCMP_CMP_MASKED_EQ, CLONE_THREAD, 0));
     return error;
-#endif
 }
 
 static int fill(scmp_filter_ctx filter)

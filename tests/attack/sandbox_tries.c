@@ -1,9 +1,9 @@
 /* sandbox_tries.c - enters tombolod's sandbox, or not, and tries one thing from inside.
  *
- *   tombolo-test-sandbox on|off TRY FOLDER [ARGUMENT]
+ * tombolo-test-sandbox on|off TRY FOLDER [ARGUMENT]
  *
- * FOLDER is the one folder that may be written. Prints `done`, `refused: WHY`, or `lacks: WHY` where
- * the layer that forbids it is not on. Exits with 0 for each of them. */
+ * FOLDER is the one folder that may be written. Prints `done`, `refused: WHY`, or `lacks: WHY`
+ * where the layer that forbids it is not on. Exits with 0 for each of them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -113,7 +113,7 @@ static bool try_namespace(void)
     return syscall(SYS_unshare, 0x10000000 /* CLONE_NEWUSER */) == 0;
 }
 
-/* What a gateway does has to go on. */
+/* The work of a gateway has to go on. */
 static void *nothing(void *user)
 {
     return user;
@@ -128,8 +128,7 @@ static bool try_ordinary(void)
     const bool files = fd >= 0 && write(fd, "x", 1) == 1 && ftruncate(fd, 0) == 0 && unlink(path) == 0;
     const bool sockets = socket(AF_UNIX, SOCK_STREAM, 0) >= 0 && socket(AF_INET, SOCK_STREAM, 0) >= 0 &&
                          socket(AF_INET6, SOCK_STREAM, 0) >= 0 && socket(AF_NETLINK, SOCK_RAW, 0) >= 0;
-    const bool threads =
-        pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0;
+    const bool threads = pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0;
     return files && sockets && threads && open("/proc/self/status", O_RDONLY) >= 0;
 }
 

@@ -43,10 +43,10 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count, client_most;
-    uint32_t file_count; /* that clients have sent, and no command has taken */
-    uint64_t refused;            /* clients */
-    bool full;                   /* told */
-    uint64_t tickets;            /* given out */
+    uint32_t file_count;   /* that clients have sent, and no command has taken */
+    uint64_t refused;      /* clients */
+    bool full;             /* told */
+    uint64_t tickets;      /* given out */
     struct client *asking; /* whose request is being answered; NULL: none is */
     bool shut;
 };

@@ -4,10 +4,10 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "base/net/secret_memory.h"
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/layout/version_key.h"
+#include "base/net/secret_memory.h"
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
@@ -366,7 +366,10 @@ static json_t *sandbox_json(const struct tb_sandbox *s)
     put(o, "no_new_privileges", json_boolean(s->no_new_privileges));
     put(o, "seccomp", json_boolean(s->filter));
     set_u64(o, "landlock_abi", s->landlock ? (uint64_t)s->landlock_abi : 0);
-    static const char *const secrets[] = {"plain", "not_dumped", "locked", "hidden"}; /* secret_memory.h */
+    static const char *const secrets[] = {[TB_SECRET_PLAIN] = "plain",
+                                          [TB_SECRET_SWAPS] = "not_dumped",
+                                          [TB_SECRET_LOCKED] = "locked",
+                                          [TB_SECRET_HIDDEN] = "hidden"};
     set_text(o, "secrets", secrets[tb_secret_memory_state()]);
     set_text(o, "lacks", s->wanted ? s->lacks : "off by `sandbox: false`");
     return o;
@@ -559,8 +562,8 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status},    {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},    {"chains", tb_status_chains}, {"withdraw", cmd_refused},
-    {"pin", cmd_refused},      {"unpin", cmd_refused},       {"rollback", cmd_refused},
-    {"limit", cmd_refused},    {"adopt", cmd_refused},       {NULL, NULL},
+    {"status", cmd_status}, {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag}, {"chains", tb_status_chains}, {"withdraw", cmd_refused},
+    {"pin", cmd_refused},   {"unpin", cmd_refused},       {"rollback", cmd_refused},
+    {"limit", cmd_refused}, {"adopt", cmd_refused},       {NULL, NULL},
 };

@@ -1,10 +1,10 @@
-/* adoption.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that newer
- * versions cross as deltas to it.
+/* adoption.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that
+ * newer versions cross as deltas to it.
  *
- * The command opens the files and hands them over: the gateway itself opens none. It asks other sites for the manifests of their versions. It compares
- * the chunks of the files with all of them. The chunks that match the best version are claimed in
- * its places, and digested there like all that lands (P1). The missing chunks of that version cross
- * before anything newer does.
+ * The command opens the files and hands them over: the gateway itself opens none. It asks other
+ * sites for the manifests of their versions. It compares the chunks of the files with all of them.
+ * The chunks that match the best version are claimed in its places, and digested there like all
+ * that lands (P1). The missing chunks of that version cross before anything newer does.
  *
  * Nothing else of the model crosses meanwhile, because it would cross whole and not as a delta. So
  * adopting ends by itself when the command has gone, or when nothing moves (P6). */
@@ -524,7 +524,8 @@ static enum tb_status files_take(struct tb_daemon *d, const json_t *names, struc
     return status;
 }
 
-static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, const json_t *files, char *error)
+static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, const json_t *files,
+                            char *error)
 {
     if (d->config->peer_count == 0) {
         snprintf(

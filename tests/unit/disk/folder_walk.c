@@ -86,7 +86,8 @@ static void links_out_are_refused_by_name(void **state)
     folder_make(w, "root/sub");
     link_make(w, "../../other/secret", "root/sub/taken");
     is_refused(w, "root", NULL, TB_BAD_FILE, "root/sub/taken");
-    is_refused(w, "root/sub/taken", NULL, TB_BAD_FILE, "taken"); /* given by itself: its folder is the root */
+    /* Given by itself: its folder is the root. */
+    is_refused(w, "root/sub/taken", NULL, TB_BAD_FILE, "taken");
 }
 
 /* As the cache of Hugging Face has it. */

@@ -23,7 +23,8 @@ static void flags_of(const void *at, char out[256])
     out[0] = '\0';
     while (f != NULL && fgets(line, sizeof line, f) != NULL) {
         unsigned long long first, end;
-        if (sscanf(line, "%llx-%llx ", &first, &end) == 2) here = (uintptr_t)at >= first && (uintptr_t)at < end;
+        if (sscanf(line, "%llx-%llx ", &first, &end) == 2)
+            here = (uintptr_t)at >= first && (uintptr_t)at < end;
         if (here && strncmp(line, "VmFlags:", 8) == 0) (void)snprintf(out, 256, "%.250s ", line + 8);
         for (char *c = out; *c != '\0'; c++)
             if (*c == '\n') *c = ' ';
