@@ -176,7 +176,7 @@ static const struct tb_cli_command commands[] = {
      "the chunks that match a version of another site. Only the rest of that version crosses the link, "
      "and newer versions cross as deltas against it. Nothing is believed: a chunk is held only if its "
      "digest is that of the manifest. This command opens the files with the rights of its user, at most "
-     "1024, and "
+     "512, and "
      "hands them to the gateway. A link that leads out of DIR is refused. Tensors need the names and dtypes "
      "that were published. DIR is the folder of one version, such as one that "
      "`tombolo subscribe` wrote. The command may be given before a link is up, and then waits for one; "

@@ -8,7 +8,7 @@
 #include "gateway/config/config.h"
 
 #define OTHERS 512u  /* control clients, loops, the store, logs, handshakes */
-#define FILES  2048u /* that are adopted, and as many that a next request brings */
+#define FILES  1024u /* that are adopted, and as many that a next request brings */
 
 /* A session and its hop at our door; streams, their takeovers and the control stream of each
  * peer. */

@@ -18,7 +18,7 @@
 #include "base/net/listen.h"
 
 #define REQUEST_BYTES_MAX (64u << 10)
-#define CLIENTS_MAX       64u
+#define CLIENTS_MAX       TB_CONTROL_CLIENTS_MAX
 #define FILES_MAX         TB_CONTROL_FILES_MAX /* of all clients together */
 
 struct client {

@@ -46,7 +46,8 @@ uint64_t tb_control_ticket(struct tb_control *control);
 void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status);
 /* In a command: the descriptors that came with its request, the caller's from here on. 0 outside
  * of a command, or where `control` is NULL. */
-#define TB_CONTROL_FILES_MAX 1024u
+#define TB_CONTROL_FILES_MAX   512u
+#define TB_CONTROL_CLIENTS_MAX 64u
 uint32_t tb_control_files(struct tb_control *control, int fds_out[TB_CONTROL_FILES_MAX]);
 void tb_control_close(struct tb_control *control);
 

@@ -219,7 +219,7 @@ static struct usage control_clients(struct tb_daemon *d)
 
 static struct usage control_read_clients(struct tb_daemon *d)
 {
-    struct tb_control_usage u = {0};
+    struct tb_control_usage u = {.max = TB_CONTROL_CLIENTS_MAX};
     if (d->control_read != NULL) tb_control_usage(d->control_read, &u);
     return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
 }
