@@ -36,10 +36,10 @@ static uint8_t *map_hidden(void)
     return at == MAP_FAILED ? NULL : at;
 }
 
-static uint8_t *map_plain(void)
+static void map_plain(void)
 {
-    void *at = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return at == MAP_FAILED ? NULL : at;
+    region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (region == MAP_FAILED) region = NULL;
 }
 
 enum tb_secret_memory tb_secret_memory_open(void)
@@ -48,9 +48,10 @@ enum tb_secret_memory tb_secret_memory_open(void)
     (void)CRYPTO_secure_malloc_init(OPENSSL_BYTES, OPENSSL_LEAST); /* else its keys are plain memory */
     region = map_hidden();
     state = region != NULL ? TB_SECRET_HIDDEN : TB_SECRET_PLAIN;
-    if (region == NULL && (region = map_plain()) != NULL)
-        state = mlock(region, REGION_BYTES) == 0 ? TB_SECRET_LOCKED : TB_SECRET_SWAPS;
+    if (region == NULL) map_plain();
     if (region == NULL) return state;
+    if (state == TB_SECRET_PLAIN)
+        state = mlock(region, REGION_BYTES) == 0 ? TB_SECRET_LOCKED : TB_SECRET_SWAPS;
     (void)madvise(region, REGION_BYTES, MADV_DONTDUMP);
     (void)madvise(region, REGION_BYTES, MADV_DONTFORK);
     return state;

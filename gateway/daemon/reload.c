@@ -57,9 +57,8 @@ static void look(struct tb_daemon *d)
     if (differs.had == NULL || tb_config_load(d->config_path, complain, NULL, &now) != TB_OK) goto done;
     if (tb_config_each_value(d->config, put, &differs) != TB_OK) goto done;
     if (tb_config_each_value(now, compare, &differs) != TB_OK) goto done;
-    const char *gone;
-    json_t *value;
-    json_object_foreach(differs.had, gone, value) say(&differs, gone);
+    for (void *at = json_object_iter(differs.had); at != NULL; at = json_object_iter_next(differs.had, at))
+        say(&differs, json_object_iter_key(at));
     if (differs.count == 0) goto done;
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_WARN, "reload.needs_restart");

@@ -8,7 +8,7 @@
 #include "tombolo/status.h"
 
 #define TB_GIVEN_FILES_MAX  512 /* each is a descriptor of the gateway while it adopts */
-#define TB_GIVEN_DEPTH_MAX  8    /* folders below the one that is given */
+#define TB_GIVEN_DEPTH_MAX  8   /* folders below the one that is given */
 #define TB_GIVEN_NAME_BYTES 1024
 
 struct tb_given_file {

@@ -25,6 +25,12 @@ enum layer { FILTER, LANDLOCK, SIGNALS, BOTH };
 
 static const char *folder, *argument;
 
+static bool was_opened(int fd)
+{
+    if (fd >= 0) (void)close(fd);
+    return fd >= 0;
+}
+
 static bool try_exec(void)
 {
     static char program[] = "/bin/echo", word[] = "done";
@@ -42,31 +48,31 @@ static bool try_fork(void)
 
 static bool try_read(void)
 {
-    return open(argument, O_RDONLY | O_CLOEXEC) >= 0;
+    return was_opened(open(argument, O_RDONLY | O_CLOEXEC));
 }
 
 static bool try_list(void)
 {
-    return open(argument, O_RDONLY | O_DIRECTORY | O_CLOEXEC) >= 0;
+    return was_opened(open(argument, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
 }
 
 /* A descriptor of a folder is no right to what is inside. */
 static int folder_before = -1;
 static bool try_read_beneath(void)
 {
-    return openat(folder_before, "secret", O_RDONLY | O_CLOEXEC) >= 0;
+    return was_opened(openat(folder_before, "secret", O_RDONLY | O_CLOEXEC));
 }
 
 static bool try_write(void)
 {
-    return open(argument, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) >= 0;
+    return was_opened(open(argument, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 }
 
 static bool try_link_out(void)
 {
     char path[4096];
     (void)snprintf(path, sizeof path, "%s/link", folder);
-    return open(path, O_RDONLY | O_CLOEXEC) >= 0;
+    return was_opened(open(path, O_RDONLY | O_CLOEXEC));
 }
 
 static bool try_trace(void)
@@ -89,7 +95,7 @@ static bool try_proc_memory(void)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/%d/mem", atoi(argument));
-    return open(path, O_RDONLY | O_CLOEXEC) >= 0;
+    return was_opened(open(path, O_RDONLY | O_CLOEXEC));
 }
 
 static bool try_kill(void)
@@ -99,7 +105,7 @@ static bool try_kill(void)
 
 static bool try_socket(void)
 {
-    return socket(atoi(argument), SOCK_DGRAM | SOCK_CLOEXEC, 0) >= 0;
+    return was_opened(socket(atoi(argument), SOCK_DGRAM | SOCK_CLOEXEC, 0));
 }
 
 static bool try_io_uring(void)
@@ -126,10 +132,12 @@ static bool try_ordinary(void)
     (void)snprintf(path, sizeof path, "%s/mine", folder);
     const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     const bool files = fd >= 0 && write(fd, "x", 1) == 1 && ftruncate(fd, 0) == 0 && unlink(path) == 0;
-    const bool sockets = socket(AF_UNIX, SOCK_STREAM, 0) >= 0 && socket(AF_INET, SOCK_STREAM, 0) >= 0 &&
-                         socket(AF_INET6, SOCK_STREAM, 0) >= 0 && socket(AF_NETLINK, SOCK_RAW, 0) >= 0;
+    if (fd >= 0) (void)close(fd);
+    const bool sockets =
+        was_opened(socket(AF_UNIX, SOCK_STREAM, 0)) && was_opened(socket(AF_INET, SOCK_STREAM, 0)) &&
+        was_opened(socket(AF_INET6, SOCK_STREAM, 0)) && was_opened(socket(AF_NETLINK, SOCK_RAW, 0));
     const bool threads = pthread_create(&thread, NULL, nothing, NULL) == 0 && pthread_join(thread, NULL) == 0;
-    return files && sockets && threads && open("/proc/self/status", O_RDONLY) >= 0;
+    return files && sockets && threads && was_opened(open("/proc/self/status", O_RDONLY));
 }
 
 static const struct {
