@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/assert.h"
@@ -16,6 +18,14 @@ int tb_sys_open(const char *path, int flags, mode_t mode)
 {
     TB_ASSERT((flags & O_CLOEXEC) != 0); /* a child of our host must not have it */
     return tb_fault_hit(TB_FAULT_open, EMFILE) ? -1 : open(path, flags, mode);
+}
+
+int tb_sys_open_beneath(int folder, const char *name, int flags, uint64_t resolve)
+{
+    TB_ASSERT((flags & O_CLOEXEC) != 0);
+    const struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_BENEATH | resolve};
+    if (tb_fault_hit(TB_FAULT_open, EMFILE)) return -1;
+    return (int)syscall(SYS_openat2, folder, name, &how, sizeof how);
 }
 
 void *tb_sys_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)

@@ -9,6 +9,8 @@
 #include <sys/types.h>
 
 int tb_sys_open(const char *path, int flags, mode_t mode);
+/* openat2 with RESOLVE_BENEATH and `resolve`. */
+int tb_sys_open_beneath(int folder, const char *name, int flags, uint64_t resolve);
 void *tb_sys_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
 int tb_sys_ftruncate(int fd, off_t bytes);
 int tb_sys_fallocate(int fd, int mode, off_t offset, off_t bytes);

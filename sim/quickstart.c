@@ -449,7 +449,7 @@ static int count_ranks(struct quickstart *q)
 {
     struct tb_bundle b;
     struct tb_bundle_error error;
-    if (tb_bundle_open(q->files, 1, NULL, &b, &error) != TB_OK) {
+    if (tb_bundle_open(&(struct tb_bundle_paths){.paths = q->files, .count = 1}, &b, &error) != TB_OK) {
         (void)fprintf(stderr, "quickstart: %s\n", error.text);
         return TB_CLI_REFUSED;
     }

@@ -120,7 +120,7 @@ static bool open_bundle(const char *path, struct tb_bundle *b)
 {
     struct tb_bundle_error error;
     char *const paths[] = {(char *)(uintptr_t)path};
-    if (tb_bundle_open(paths, 1, NULL, b, &error) != TB_OK) {
+    if (tb_bundle_open(&(struct tb_bundle_paths){.paths = paths, .count = 1}, b, &error) != TB_OK) {
         answer("failed %s", error.text);
         return false;
     }

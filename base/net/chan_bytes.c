@@ -111,13 +111,13 @@ enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t coun
 
 /* All descriptors of a message, wherever they stand in it: those that are not kept must be closed,
  * or a peer fills our table. */
-static uint32_t take_fds(struct msghdr *m, int fds[FDS_MAX])
+static uint32_t take_fds(struct msghdr *m, int *fds, uint32_t cap)
 {
     uint32_t count = 0;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(m); head != NULL; head = CMSG_NXTHDR(m, head)) {
         if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS) continue;
         const size_t here = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < here && count < FDS_MAX; i++)
+        for (size_t i = 0; i < here && count < cap; i++)
             memcpy(&fds[count++], CMSG_DATA(head) + i * sizeof(int), sizeof(int));
     }
     return count;
@@ -138,7 +138,7 @@ enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, u
     size_t got = 0;
     const enum tb_status status = judge_plain(c, tb_sys_recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC), &got);
     if (status != TB_OK) return status;
-    const uint32_t count = take_fds(&m, fds);
+    const uint32_t count = take_fds(&m, fds, FDS_MAX);
     if (byte == FDS_BYTE && count > 0 && count <= cap && (m.msg_flags & MSG_CTRUNC) == 0) {
         memcpy(fds_out, fds, sizeof(int) * count);
         *count_out = count;
@@ -148,4 +148,24 @@ enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap, u
         close(fds[i]);
     tb_chan_fail(c, TB_PEER_GARBLED, "descriptors were expected and something else came");
     return TB_PEER_GARBLED;
+}
+
+enum tb_status tb_chan_read_fds(struct tb_chan *c, void *out, size_t cap, size_t *count_out,
+                                int fds_out[TB_CHAN_FDS_MAX], uint32_t *fd_count_out)
+{
+    TB_ASSERT(!c->secure && cap > 0);
+    *count_out = 0;
+    *fd_count_out = 0;
+    if (c->state == CLOSING) return closed_status(c);
+    if (c->state != OPEN) return TB_AGAIN;
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * TB_CHAN_FDS_MAX)];
+    } room = {0};
+    struct iovec piece = {.iov_base = out, .iov_len = cap};
+    struct msghdr m = {
+        .msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes, .msg_controllen = sizeof room};
+    const ssize_t got = tb_sys_recvmsg(c->fd, &m, MSG_CMSG_CLOEXEC);
+    if (got >= 0) *fd_count_out = take_fds(&m, fds_out, TB_CHAN_FDS_MAX);
+    return judge_plain(c, got, count_out);
 }

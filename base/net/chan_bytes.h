@@ -24,6 +24,11 @@ TB_MUST_USE enum tb_status tb_chan_write(struct tb_chan *c, const void *bytes, s
  * descriptors: both ends know from what was said before when descriptors come. TB_PEER_GARBLED:
  * other bytes, no descriptors or more than cap (those that came are closed). */
 TB_MUST_USE enum tb_status tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
+/* As tb_chan_read, of a plain unix chan, with the descriptors that came beside the bytes: at most
+ * TB_CHAN_FDS_MAX, as the kernel sends them. The caller's, CLOEXEC, whatever the status is. */
+#define TB_CHAN_FDS_MAX 253u
+TB_MUST_USE enum tb_status tb_chan_read_fds(struct tb_chan *c, void *out, size_t cap, size_t *count_out,
+                                            int fds_out[TB_CHAN_FDS_MAX], uint32_t *fd_count_out);
 TB_MUST_USE enum tb_status tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t cap,
                                             uint32_t *count_out);
 

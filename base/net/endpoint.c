@@ -162,7 +162,11 @@ const char *tb_endpoint_why(enum tb_status status, int error)
         return "its folder is not there; make it, writable for this user";
     case EACCES:
     case EPERM:
-        return "this user may not listen there: the folder's rights, or a port below 1024";
+        return "this user may not listen there: the folder's rights, a socket of another user, or a port "
+               "below "
+               "1024";
+    case ENOTSOCK:
+        return "something that is not a socket of this kind stands there; take it away";
     case EADDRNOTAVAIL:
         return "no device of this machine has that address";
     default:

@@ -40,25 +40,31 @@ static bool is_path(const struct tb_address *at)
 
 /* Binding. */
 
-/* True when nobody listens behind the path, so it is a dead process's. */
-static bool path_dead(const struct tb_address *at)
+/* 0: nobody listens behind the path, so it is a dead process's. EADDRINUSE: somebody does.
+ * ENOTSOCK: something else stands there. Else why it cannot be said. */
+static int path_taken(const struct tb_address *at)
 {
     TB_ASSERT(is_path(at));
     struct stat st;
-    if (lstat(at->local.sun_path, &st) != 0 || !S_ISSOCK(st.st_mode)) return false;
+    if (lstat(at->local.sun_path, &st) != 0) return errno;
+    if (!S_ISSOCK(st.st_mode)) return ENOTSOCK;
     const int fd = tb_sys_socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0) return false;
-    const bool dead = tb_sys_connect(fd, &at->any, at->bytes) != 0 && errno == ECONNREFUSED;
+    if (fd < 0) return errno;
+    const bool there = tb_sys_connect(fd, &at->any, at->bytes) == 0 || errno == EAGAIN;
+    const int error = errno;
     close(fd);
-    return dead;
+    if (there) return EADDRINUSE;
+    if (error == EPROTOTYPE) return ENOTSOCK; /* a socket of another kind */
+    return error == ECONNREFUSED ? 0 : error;
 }
 
 static bool bind_at(int fd, const struct tb_address *at)
 {
     if (bind(fd, &at->any, at->bytes) == 0) return true;
     if (errno != EADDRINUSE || !is_path(at)) return false;
-    if (path_dead(at) && unlink(at->local.sun_path) == 0) return bind(fd, &at->any, at->bytes) == 0;
-    errno = EADDRINUSE;
+    const int taken = path_taken(at);
+    if (taken == 0 && unlink(at->local.sun_path) == 0) return bind(fd, &at->any, at->bytes) == 0;
+    if (taken != 0) errno = taken;
     return false;
 }
 
@@ -69,9 +75,8 @@ static bool check_path(const struct tb_address *at)
     char folder[sizeof at->local.sun_path];
     struct stat st;
     if (lstat(at->local.sun_path, &st) == 0) {
-        if (path_dead(at)) return true;
-        errno = EADDRINUSE;
-        return false;
+        errno = path_taken(at);
+        return errno == 0;
     }
     if (errno != ENOENT) return false;
     snprintf(folder, sizeof folder, "%s", at->local.sun_path);

@@ -20,6 +20,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/secret_memory.h"
 #include "base/net/tls_context.h"
 #include "base/system_calls.h"
 
@@ -47,15 +48,14 @@ __attribute__((format(printf, 2, 3))) static enum tb_status say(char error_out[2
 struct pem {
     const char *path;
     char *bytes;
-    size_t count;
+    size_t count, room;
     BIO *bio; /* over the bytes */
 };
 
 static void pem_fini(struct pem *pem)
 {
     BIO_free(pem->bio);
-    if (pem->bytes != NULL) OPENSSL_cleanse(pem->bytes, pem->count);
-    tb_free(pem->bytes);
+    tb_secret_free(pem->bytes, pem->room);
 }
 
 static enum tb_status pem_check(int fd, const struct pem *pem, bool secret, off_t *bytes_out,
@@ -76,7 +76,8 @@ static enum tb_status pem_check(int fd, const struct pem *pem, bool secret, off_
 static enum tb_status pem_fill(int fd, struct pem *pem, size_t bytes, char error_out[256])
 {
     TB_ASSERT(pem->bytes == NULL && bytes <= (size_t)PEM_BYTES_MAX);
-    pem->bytes = tb_malloc(bytes + 1);
+    pem->room = bytes + 1;
+    pem->bytes = tb_secret_new(pem->room);
     if (pem->bytes == NULL) {
         (void)say(error_out, "%s: no memory", pem->path);
         return TB_SITE_NOMEM;

@@ -8,6 +8,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/net/secret_memory.h"
 #include "base/net/tls_context.h"
 #include "base/net/tls_session.h"
 #include "base/system_calls.h"
@@ -35,7 +36,7 @@ _Static_assert(IN_BYTES >= 2 * RECORD_MAX, "a record that is begun can be ended"
 
 struct tb_tls_bulk *tb_tls_bulk_new(void)
 {
-    return tb_calloc(1, sizeof(struct tb_tls_bulk));
+    return tb_secret_new(sizeof(struct tb_tls_bulk));
 }
 
 void tb_tls_bulk_free(struct tb_tls_bulk *b)
@@ -47,7 +48,7 @@ void tb_tls_bulk_free(struct tb_tls_bulk *b)
     tb_free(b->in);
     tb_free(b->out);
     OPENSSL_cleanse(b, sizeof *b);
-    tb_free(b);
+    tb_secret_free(b, sizeof *b);
 }
 
 /* ---- the beginning ---- */

@@ -34,6 +34,20 @@ if(NOT TB_WITH_RDMA STREQUAL "OFF")
     message(FATAL_ERROR "TB_WITH_RDMA=ON, and pkg-config finds no libibverbs and librdmacm (libibverbs-dev, librdmacm-dev)")
   endif()
 endif()
+# The system call filter of tombolod (gateway/sandbox) is built where libseccomp is; without it the
+# daemon runs, and its log and status say that the filter is lacking.
+set(TB_WITH_SECCOMP AUTO CACHE STRING "System call filter: AUTO (where libseccomp is found), ON (or fail) or OFF")
+set(TB_SECCOMP FALSE)
+if(NOT TB_WITH_SECCOMP STREQUAL "OFF")
+  pkg_check_modules(SECCOMP IMPORTED_TARGET libseccomp>=2.5)
+  if(SECCOMP_FOUND)
+    set(TB_SECCOMP TRUE)
+  elseif(TB_WITH_SECCOMP STREQUAL "ON")
+    message(FATAL_ERROR "TB_WITH_SECCOMP=ON, and pkg-config finds no libseccomp 2.5 (libseccomp-dev)")
+  else()
+    message(STATUS "No libseccomp (libseccomp-dev): tombolod is built without its system call filter")
+  endif()
+endif()
 # GPU memory (intra/cuda) is built where the headers of CUDA 12 or newer are; nothing of CUDA is
 # linked, and everything works and passes without it.
 set(TB_WITH_CUDA AUTO CACHE STRING "CUDA: AUTO (where its headers are found), ON (or fail) or OFF")

@@ -22,6 +22,7 @@
 #include "base/layout/chunk_cut.h"
 #include "base/layout/place.h"
 #include "base/log.h"
+#include "base/private_file.h"
 #include "base/system_calls.h"
 
 #define HEADER_BYTES      4096u
@@ -63,8 +64,9 @@ static enum tb_status lock_and_look(struct arena_file *f, int how, const char *p
         tb_arena_say(error_out, "arena %s: fstat: %s", path, strerror(errno));
         return TB_SITE_IO;
     }
-    if (!S_ISREG(st.st_mode)) {
-        tb_arena_say(error_out, "arena %s: is not a regular file", path);
+    char why[TB_PRIVATE_WHY_BYTES];
+    if (!tb_private_file(f->fd, why)) {
+        tb_arena_say(error_out, "arena %s: %s", path, why);
         return TB_SITE_CONFIG;
     }
     f->old_bytes = (uint64_t)st.st_size;

@@ -1,10 +1,9 @@
 /* adopt_command.c - tombolo adopt: asks the gateway to take what it can of a version from files,
- * and shows how far it is. The gateway reads and digests them; it gives up when this command
+ * and shows how far it is. This command opens the files, beneath their folder, and hands them over
+ * with the request. The gateway reads and digests them; it gives up when this command
  * does not ask any more. */
-#include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/assert.h"
@@ -12,7 +11,8 @@
 #include "gateway/cli/control_client.h"
 #include "gateway/cli/control_fields.h"
 #include "gateway/cli/gateway_session.h"
-#include "gateway/cli/path_status.h"
+#include "gateway/cli/options.h"
+#include "gateway/disk/given_files.h"
 
 #define ASK_TIMEOUT_MS 10000u
 #define ASK_EVERY_NS   100000000L
@@ -25,19 +25,20 @@ struct adopting {
 };
 
 /* *adopt_out is borrowed from *reply_out. */
-static enum tb_status ask(struct adopting *a, const char *key, json_t *value, json_t **reply_out,
-                          const json_t **adopt_out)
+static enum tb_status ask(struct adopting *a, const char *key, json_t *value,
+                          const struct tb_control_send *files, json_t **reply_out, const json_t **adopt_out)
 {
     TB_ASSERT(key != NULL || value == NULL); /* a value without a key would be lost */
     json_t *request = json_pack("{s:s, s:s}", "cmd", "adopt", "model", a->model);
     enum tb_status s = request != NULL ? TB_OK : TB_BAD_ARGUMENT;
     if (s != TB_OK) (void)snprintf(a->error, sizeof a->error, "the model's name is not UTF-8");
     if (s == TB_OK && key != NULL && json_object_set_new(request, key, value) != 0) {
-        (void)snprintf(a->error, sizeof a->error, "the folder's name is not UTF-8");
+        (void)snprintf(a->error, sizeof a->error, "the name of a file is not UTF-8");
         s = TB_BAD_ARGUMENT;
     }
     if (s == TB_OK)
-        s = tb_control_ask(tb_control_path(a->call), request, ASK_TIMEOUT_MS, reply_out, a->error);
+        s = tb_control_ask_with(tb_control_path(a->call), request, files, ASK_TIMEOUT_MS, reply_out,
+                                a->error);
     json_decref(request);
     if (s == TB_OK) *adopt_out = json_object_get(*reply_out, "adopt");
     return s;
@@ -73,7 +74,7 @@ static enum tb_cli_exit give_up(struct adopting *a, enum tb_status why)
     const json_t *adopt = NULL;
     tb_progress_end(&a->progress);
     /* It would end by itself some seconds later. */
-    if (ask(a, "cancel", json_true(), &reply, &adopt) == TB_OK) json_decref(reply);
+    if (ask(a, "cancel", json_true(), NULL, &reply, &adopt) == TB_OK) json_decref(reply);
     return tb_say_failure(a->call, why, why == TB_TIMEOUT ? "not within --timeout" : "interrupted");
 }
 
@@ -109,7 +110,7 @@ static enum tb_cli_exit follow(struct adopting *a, json_t *reply, const json_t *
         if (tb_signals_caught()) return give_up(a, TB_CANCELLED);
         if (tb_deadline_passed(&deadline)) return give_up(a, TB_TIMEOUT);
         (void)nanosleep(&(struct timespec){.tv_nsec = ASK_EVERY_NS}, NULL);
-        s = ask(a, NULL, NULL, &reply, &adopt);
+        s = ask(a, NULL, NULL, NULL, &reply, &adopt);
     }
     tb_progress_end(&a->progress);
     const enum tb_cli_exit code = s == TB_OK ? say_end(a, adopt) : tb_say_failure(a->call, s, "%s", a->error);
@@ -117,18 +118,44 @@ static enum tb_cli_exit follow(struct adopting *a, json_t *reply, const json_t *
     return code;
 }
 
+/* The names beside the descriptors; NULL: one is not UTF-8, or there is no memory. */
+static json_t *names_of(const struct tb_given_files *given, int fds_out[TB_GIVEN_FILES_MAX])
+{
+    json_t *names = json_array();
+    for (uint32_t i = 0; i < given->count && names != NULL; i++) {
+        fds_out[i] = given->files[i].fd;
+        if (json_array_append_new(names, json_string(given->files[i].name)) == 0) continue;
+        json_decref(names);
+        names = NULL;
+    }
+    return names;
+}
+
+/* A folder of many files needs more descriptors than a shell allows at first. */
+static void descriptors_raise(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call)
 {
     TB_ASSERT(call->argument_count == 2); /* the table of commands says so */
+    static struct tb_given_files given;   /* large */
+    static int fds[TB_GIVEN_FILES_MAX];
     struct adopting a = {.call = call, .model = call->arguments[0]};
-    char folder[PATH_MAX];
     json_t *reply = NULL;
     const json_t *adopt = NULL;
-    if (realpath(call->arguments[1], folder) == NULL)
-        return tb_say_failure(call, tb_path_status(errno), "%s: %s", call->arguments[1], strerror(errno));
+    descriptors_raise();
+    enum tb_status s = tb_given_open(call->arguments[1], tb_cli_text(call, "follow-links"), &given, a.error);
+    if (s != TB_OK) return tb_say_failure(call, s, "%s", a.error);
     tb_signals_catch();
     tb_progress_start(&a.progress, call);
-    const enum tb_status s = ask(&a, "dir", json_string(folder), &reply, &adopt);
+    json_t *names = names_of(&given, fds);
+    s = ask(&a, "files", names, &(struct tb_control_send){fds, given.count}, &reply, &adopt);
+    tb_given_close(&given);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", a.error);
     return follow(&a, reply, adopt);
 }

@@ -1,7 +1,6 @@
 /* bundle.c - from files to tensors and blobs. See bundle.h. */
 #include "gateway/cli/bundle.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -22,10 +21,13 @@
 #include "gateway/cli/path_status.h"
 #include "gateway/disk/disk_io.h"
 #include "gateway/disk/file_names.h"
+#include "gateway/disk/folder_walk.h"
 
 struct opening {
     struct tb_bundle *bundle;
     const char *exclude;
+    const char *path; /* that is walked */
+    bool in_folder;   /* it is one */
     struct tb_bundle_error *error;
 };
 
@@ -73,6 +75,8 @@ static enum tb_status map_file(struct opening *o, struct tb_bundle_file *f, int 
     if (!S_ISREG(st.st_mode))
         return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.300s: neither a file nor a folder", f->path);
     f->changed_ns = time_of(&st);
+    f->device = (uint64_t)st.st_dev;
+    f->inode = (uint64_t)st.st_ino;
     if (st.st_size == 0) return TB_OK;
     void *bytes = tb_sys_mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED)
@@ -122,18 +126,6 @@ static enum tb_status look_into(struct opening *o, struct tb_bundle_file *f, int
     return ends_with(f->name, TB_BUNDLE_INDEX) ? read_head(o, f, fd, f->count) : TB_OK;
 }
 
-static enum tb_status open_file(struct opening *o, struct tb_bundle_file *f)
-{
-    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
-    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    if (fd < 0)
-        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
-    enum tb_status s = map_file(o, f, fd);
-    if (s == TB_OK) s = look_into(o, f, fd);
-    (void)close(fd);
-    return s;
-}
-
 static enum tb_status grow_files(struct opening *o)
 {
     TB_ASSERT(o->bundle->file_count <= o->bundle->file_cap);
@@ -147,7 +139,7 @@ static enum tb_status grow_files(struct opening *o)
     return TB_OK;
 }
 
-static enum tb_status add_file(struct opening *o, const char *path, const char *name)
+static enum tb_status add_file(struct opening *o, const char *path, const char *name, int fd)
 {
     struct tb_bundle *b = o->bundle;
     if (!tb_bundle_name_valid(name))
@@ -170,63 +162,48 @@ static enum tb_status add_file(struct opening *o, const char *path, const char *
     struct tb_bundle_file *f = &b->files[b->file_count++];
     *f = (struct tb_bundle_file){.name = tb_strdup(name), .path = tb_strdup(path)};
     if (f->name == NULL || f->path == NULL) return tb_bundle_no_memory(o->error);
-    s = open_file(o, f);
+    s = map_file(o, f, fd);
+    if (s == TB_OK) s = look_into(o, f, fd);
     b->bytes += f->count;
     return s;
 }
 
 /* ---- folders ---- */
 
-static int not_hidden(const struct dirent *entry)
+static bool leaves_out(void *user, const char *name, const char *entry)
 {
-    return entry->d_name[0] != '.';
+    const struct opening *o = user;
+    return o->exclude != NULL && o->in_folder &&
+           (fnmatch(o->exclude, name, 0) == 0 || fnmatch(o->exclude, entry, 0) == 0);
 }
 
-static enum tb_status add_path(struct opening *o, const char *path, const char *name, int depth);
-
-static enum tb_status add_entry(struct opening *o, const char *folder, const char *inside, const char *entry,
-                                int depth)
+/* A file that was given has its own path; one of a folder is below it. */
+static enum tb_status on_file(void *user, const char *name, int fd, const struct stat *st)
 {
+    struct opening *o = user;
     char path[4096];
-    char name[TB_BLOB_NAME_MAX + 2];
-    if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path ||
-        snprintf(name, sizeof name, "%s%s%s", inside, inside[0] == '\0' ? "" : "/", entry) >=
-            (int)sizeof name)
-        return tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: the name is longer than %d bytes",
-                                folder, entry, TB_BLOB_NAME_MAX);
-    if (o->exclude != NULL && (fnmatch(o->exclude, name, 0) == 0 || fnmatch(o->exclude, entry, 0) == 0))
-        return TB_OK;
-    return add_path(o, path, name, depth);
-}
-
-static enum tb_status add_folder(struct opening *o, const char *path, const char *name, int depth)
-{
-    TB_ASSERT(depth > 0); /* counted with this one */
-    struct dirent **entries = NULL;
-    if (depth > TB_BUNDLE_DEPTH_MAX)
-        return tb_bundle_refuse(o->error, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path,
-                                TB_BUNDLE_DEPTH_MAX);
-    const int count = scandir(path, &entries, not_hidden, alphasort);
-    if (count < 0) return tb_bundle_refuse(o->error, TB_SITE_IO, "%.300s: %s", path, strerror(errno));
-    enum tb_status s = TB_OK;
-    for (int i = 0; i < count; i++) {
-        if (s == TB_OK) s = add_entry(o, path, name, entries[i]->d_name, depth);
-        free(entries[i]);
-    }
-    free(entries);
+    (void)st;
+    const bool fits = snprintf(path, sizeof path, "%s%s%s", o->path, o->in_folder ? "/" : "",
+                               o->in_folder ? name : "") < (int)sizeof path;
+    const enum tb_status s =
+        fits ? add_file(o, path, name, fd)
+             : tb_bundle_refuse(o->error, TB_BAD_FILE, "%.200s/%.200s: too long", o->path, name);
+    (void)close(fd);
     return s;
 }
 
-/* `name` is "" for a folder that was given: its files are named by their way inside. */
-static enum tb_status add_path(struct opening *o, const char *path, const char *name, int depth)
+static enum tb_status add_path(struct opening *o, const char *path, const char *links)
 {
-    TB_ASSERT(depth >= 0 && depth <= TB_BUNDLE_DEPTH_MAX);
     struct stat st;
-    if (stat(path, &st) != 0)
-        return tb_bundle_refuse(o->error, tb_path_status(errno), "%.300s: %s", path, strerror(errno));
-    if (S_ISDIR(st.st_mode)) return add_folder(o, path, name, depth + 1);
-    const char *slash = strrchr(path, '/');
-    return add_file(o, path, name[0] != '\0' ? name : slash == NULL ? path : slash + 1);
+    const struct tb_walk walk = {.path = path,
+                                 .links = links,
+                                 .depth_max = TB_BUNDLE_DEPTH_MAX - 1, /* that is counted with the root */
+                                 .leaves_out = leaves_out,
+                                 .on_file = on_file,
+                                 .user = o};
+    o->path = path;
+    o->in_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    return tb_folder_walk(&walk, o->error->text);
 }
 
 /* ---- tensors and blobs ---- */
@@ -294,17 +271,18 @@ static enum tb_status fill(struct opening *o)
     return s;
 }
 
-enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
-                              struct tb_bundle *bundle_out, struct tb_bundle_error *error_out)
+enum tb_status tb_bundle_open(const struct tb_bundle_paths *paths, struct tb_bundle *bundle_out,
+                              struct tb_bundle_error *error_out)
 {
-    TB_ASSERT(path_count > 0);
+    TB_ASSERT(paths->count > 0);
     struct tb_bundle bundle = {0};
-    struct opening o = {.bundle = &bundle, .exclude = exclude, .error = error_out};
+    struct opening o = {.bundle = &bundle, .exclude = paths->exclude, .error = error_out};
     enum tb_status s = TB_OK;
-    for (uint32_t i = 0; i < path_count && s == TB_OK; i++)
-        s = add_path(&o, paths[i], "", 0);
+    error_out->os_error = 0;
+    for (uint32_t i = 0; i < paths->count && s == TB_OK; i++)
+        s = add_path(&o, paths->paths[i], paths->links);
     if (s == TB_OK && bundle.file_count == 0)
-        s = tb_bundle_refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths[0]);
+        s = tb_bundle_refuse(error_out, TB_BAD_FILE, "%.300s: no files there", paths->paths[0]);
     if (s == TB_OK) s = fill(&o);
     if (s == TB_OK) s = tb_bundle_name_tensors(&bundle, error_out);
     if (s != TB_OK) {
@@ -328,14 +306,25 @@ static void close_file(struct tb_bundle_file *f)
 
 #define DIGEST_BYTES ((size_t)4 << 20) /* at a time */
 
+/* The file that was mapped, whatever its name leads to by now. */
+static bool same_file(const struct tb_bundle_file *f, const struct stat *st)
+{
+    return (uint64_t)st->st_dev == f->device && (uint64_t)st->st_ino == f->inode;
+}
+
 /* Read, not mapped: it may be cut short meanwhile. */
 static enum tb_status digest_file(const struct tb_bundle_file *f, uint8_t *buffer,
                                   struct tb_digest *digest_out, struct tb_bundle_error *error)
 {
     struct tb_digest_state state;
+    struct stat st;
     bool read = true;
     const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
     if (fd < 0) return tb_bundle_refuse(error, tb_path_status(errno), "%.300s: %s", f->path, strerror(errno));
+    if (fstat(fd, &st) != 0 || !same_file(f, &st)) {
+        (void)close(fd);
+        return tb_bundle_refuse(error, TB_BAD_FILE, "%.300s was replaced meanwhile", f->path);
+    }
     tb_digest_begin(&state);
     for (uint64_t at = 0; at < f->count && read;) {
         const uint64_t step = f->count - at < DIGEST_BYTES ? f->count - at : DIGEST_BYTES;

@@ -34,6 +34,7 @@ struct tb_bundle_file {
     uint64_t count;
     uint8_t *head;      /* of safetensors prefix and JSON, of an index all of it; else NULL */
     int64_t changed_ns; /* when it was written last */
+    uint64_t device, inode;
     bool is_safetensors;
     struct tb_safetensors parsed;
 };
@@ -56,8 +57,16 @@ struct tb_bundle_error {
     int os_error; /* of unbundle.c: errno of the call that failed; 0: none did */
 };
 
+struct tb_bundle_paths {
+    char *const *paths;
+    uint32_t count;
+    const char *exclude; /* NULL: none */
+    const char *links;   /* a second folder that links may lead into; NULL: none */
+};
+
 /* `paths`: files, which are named by their last part, and folders, whose files are named by
- * their way inside. `exclude` (NULL: none) is a glob over names inside folders. In a folder
+ * their way inside. `exclude` is a glob over names inside folders. A link that leads out of its
+ * folder is refused by name, unless it leads into `links` (folder_walk.h). In a folder
  * with a *.safetensors.index.json every tensor of the index must be in the file it says,
  * and that file's counts.
  *   TB_NOT_FOUND   a path that is not there
@@ -65,8 +74,8 @@ struct tb_bundle_error {
  *   TB_CONFLICT    a file name twice; a tensor name twice in a folder without an index that decides
  *   TB_TOO_LARGE   another file over 100 MB, more blobs than a shard may have, folders too deep
  *   TB_SITE_IO, TB_SITE_NOMEM */
-TB_MUST_USE enum tb_status tb_bundle_open(char *const *paths, uint32_t path_count, const char *exclude,
-                                          struct tb_bundle *bundle_out, struct tb_bundle_error *error_out);
+TB_MUST_USE enum tb_status tb_bundle_open(const struct tb_bundle_paths *paths, struct tb_bundle *bundle_out,
+                                          struct tb_bundle_error *error_out);
 void tb_bundle_close(struct tb_bundle *bundle);
 
 /* For one of several shards: the digest of each file, as an empty blob (file_names.h), so that the

@@ -43,6 +43,7 @@ static const struct tb_cli_option publish_options[] = {
     {"sign-cert", TB_CLI_FILE, "FILE", "a publisher's certificate (tombolo pki issue --publisher)"},
     {"sign-key", TB_CLI_FILE, "FILE", "its key: the version is signed, as models.NAME.publishers demands"},
     {"exclude", TB_CLI_TEXT, "GLOB", "leave out files of a folder whose name matches"},
+    {"follow-links", TB_CLI_FILE, "ROOT", "links in a folder may also lead into ROOT; others are refused"},
     {"hold", TB_CLI_FLAG, NULL, "stay and serve after the version is kept, until interrupted"},
     {"control", TB_CLI_FILE, "PATH", "for progress alone: the gateway's control socket"},
     GATEWAY_OPTIONS,
@@ -89,6 +90,7 @@ static const struct tb_cli_option lag_options[] = {
 };
 
 static const struct tb_cli_option adopt_options[] = {
+    {"follow-links", TB_CLI_FILE, "ROOT", "links below DIR may also lead into ROOT; others are refused"},
     {"control", TB_CLI_FILE, "PATH", "the gateway's control socket; default /run/tombolo/control.sock"},
     {"timeout", TB_CLI_SECONDS, "TIME", "give up after so long (30s, 5m, 2h); default: never"},
     COMMON_OPTIONS,
@@ -208,8 +210,10 @@ static const struct tb_cli_command commands[] = {
      "gateway reads the safetensors files (and others) below DIR, digests them, and claims for its arena "
      "the chunks that match a version of another site. Only the rest of that version crosses the link, "
      "and newer versions cross as deltas against it. Nothing is believed: a chunk is held only if its "
-     "digest is that of the manifest. The gateway's user must be able to read the files, and tensors "
-     "need the names and dtypes that were published. DIR is the folder of one version, such as one that "
+     "digest is that of the manifest. This command opens the files with the rights of its user, at most "
+     "512, and "
+     "hands them to the gateway. A link that leads out of DIR is refused. Tensors need the names and dtypes "
+     "that were published. DIR is the folder of one version, such as one that "
      "`tombolo subscribe` wrote. The command may be given before a link is up, and then waits for one; "
      "while it runs nothing else of MODEL crosses. Exits with 8 when no chunk matches.",
      "tombolo adopt policy /models/policy/latest", adopt_options, 2, 2, tb_cli_adopt},

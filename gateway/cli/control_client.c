@@ -88,6 +88,45 @@ static enum tb_status send_line(int fd, const char *line, size_t count, tb_time_
     return TB_OK;
 }
 
+/* As many as the kernel takes go with each byte of the line. */
+#define FDS_A_BYTE 253u
+
+static enum tb_status send_files(int fd, const struct tb_control_send *files, const char *line,
+                                 tb_time_ns until, size_t *sent_out, char error[512])
+{
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(sizeof(int) * FDS_A_BYTE)];
+    } room;
+    *sent_out = 0;
+    for (uint32_t at = 0; files != NULL && at < files->count;) {
+        const uint32_t here = files->count - at < FDS_A_BYTE ? files->count - at : FDS_A_BYTE;
+        struct iovec piece = {.iov_base = (void *)(uintptr_t)(line + *sent_out), .iov_len = 1};
+        struct msghdr m = {.msg_iov = &piece, .msg_iovlen = 1, .msg_control = room.bytes};
+        memset(&room, 0, sizeof room);
+        m.msg_controllen = CMSG_SPACE(sizeof(int) * here);
+        struct cmsghdr *head = CMSG_FIRSTHDR(&m);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int) * here);
+        memcpy(CMSG_DATA(head), files->fds + at, sizeof(int) * here);
+        if (tb_sys_sendmsg(fd, &m, MSG_NOSIGNAL) == 1) {
+            at += here;
+            ++*sent_out;
+            continue;
+        }
+        if (errno == EINTR) continue;
+        if (errno == ETOOMANYREFS)
+            return refuse(error, TB_TOO_LARGE, "%u files are more than this user may send: raise ulimit -n",
+                          files->count);
+        if (errno != EAGAIN)
+            return refuse(error, TB_GATEWAY_AWAY, "the files could not be handed over: %s", strerror(errno));
+        const enum tb_status s = wait_for(fd, POLLOUT, until, error);
+        if (s != TB_OK) return s;
+    }
+    return TB_OK;
+}
+
 struct line {
     char *bytes;
     size_t used;
@@ -156,12 +195,15 @@ enum tb_status tb_control_reply(const char *text, size_t count, json_t **reply_o
     return status == TB_OK ? TB_PEER_GARBLED : status;
 }
 
-static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_t **reply_out,
-                               char error[512])
+static enum tb_status converse(int fd, const char *line, const struct tb_control_send *files,
+                               tb_time_ns until, json_t **reply_out, char error[512])
 {
     struct line answer = {0};
+    size_t sent = 0;
     TB_ASSERT(strchr(line, '\n') == NULL); /* the gateway takes a line for a request */
-    enum tb_status s = send_line(fd, line, strlen(line), until, error);
+    enum tb_status s = send_files(fd, files, line, until, &sent, error);
+    if (s != TB_OK) return s;
+    s = send_line(fd, line + sent, strlen(line) - sent, until, error);
     if (s != TB_OK) return s;
     s = send_line(fd, "\n", 1, until, error);
     if (s != TB_OK) return s;
@@ -174,6 +216,12 @@ static enum tb_status converse(int fd, const char *line, tb_time_ns until, json_
 enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms, json_t **reply_out,
                               char error[512])
 {
+    return tb_control_ask_with(path, request, NULL, timeout_ms, reply_out, error);
+}
+
+enum tb_status tb_control_ask_with(const char *path, json_t *request, const struct tb_control_send *files,
+                                   uint32_t timeout_ms, json_t **reply_out, char error[512])
+{
     TB_ASSERT(request == NULL || json_is_object(request));
     int fd = -1;
     char *line = NULL;
@@ -183,7 +231,7 @@ enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeou
     if (line == NULL) return refuse(error, TB_SITE_NOMEM, "no memory for a request");
     enum tb_status s = connect_to(path, &fd, error);
     if (s == TB_OK) {
-        s = converse(fd, line, until, reply_out, error);
+        s = converse(fd, line, files, until, reply_out, error);
         (void)close(fd);
     }
     TB_ASSERT(s != TB_OK || json_is_object(*reply_out));

@@ -26,6 +26,15 @@ const char *tb_control_path(const struct tb_cli_call *call);
 TB_MUST_USE enum tb_status tb_control_ask(const char *path, json_t *request, uint32_t timeout_ms,
                                           json_t **reply_out, char error[512]);
 
+/* The same with descriptors beside the request (NULL: none), borrowed for the call. */
+struct tb_control_send {
+    const int *fds;
+    uint32_t count;
+};
+TB_MUST_USE enum tb_status tb_control_ask_with(const char *path, json_t *request,
+                                               const struct tb_control_send *files, uint32_t timeout_ms,
+                                               json_t **reply_out, char error[512]);
+
 /* The status of a name such as "not_found"; TB_PEER_GARBLED for another text. */
 enum tb_status tb_control_status(const char *name);
 

@@ -281,8 +281,11 @@ enum tb_cli_exit tb_cli_publish(const struct tb_cli_call *call)
     struct tb_bundle_error error;
     enum tb_cli_exit code = read_options(&p);
     if (code != TB_CLI_DONE) return code;
-    enum tb_status s = tb_bundle_open(call->arguments + 1, (uint32_t)call->argument_count - 1,
-                                      tb_cli_text(call, "exclude"), &p.bundle, &error);
+    const struct tb_bundle_paths paths = {.paths = call->arguments + 1,
+                                          .count = (uint32_t)call->argument_count - 1,
+                                          .exclude = tb_cli_text(call, "exclude"),
+                                          .links = tb_cli_text(call, "follow-links")};
+    enum tb_status s = tb_bundle_open(&paths, &p.bundle, &error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error.text);
     if (p.shard_count > 1) s = tb_bundle_mark(&p.bundle, &error);
     if (s != TB_OK) {

@@ -87,6 +87,7 @@ static const struct tb_bound fixed[] = {
     {"held_replies", 4096},
     {"partial_frame_bytes", UINT64_C(512) << 20},
     {"control_clients", 64},
+    {"control_read_clients", 64},
     {"withdrawals", 1024},
     {"live_asks", 16},
     {"idle_layout_bytes", UINT64_C(64) << 20},

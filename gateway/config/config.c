@@ -8,6 +8,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/private_file.h"
 #include "base/system_calls.h"
 #include "gateway/config/config_read.h"
 
@@ -57,10 +58,15 @@ enum tb_status tb_config_parse(const char *name, const char *text, size_t bytes,
 }
 
 /* Up to FILE_BYTES_MAX + 1 bytes: one more shows that it is too large. */
-static ssize_t read_file(const char *path, char *text)
+static ssize_t read_file(const struct config_reading *r, const char *path, char *text,
+                         char why_out[TB_PRIVATE_WHY_BYTES])
 {
     const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return -1;
+    if (r->warn == NULL && !tb_trusted_file(fd, why_out)) { /* a person who only asks may be another user */
+        close(fd);
+        return -1;
+    }
     size_t used = 0;
     ssize_t got = 1;
     while (got > 0 && used <= FILE_BYTES_MAX) {
@@ -78,10 +84,11 @@ static enum tb_status load(struct config_reading *r, const char *path, struct tb
 {
     char *text = tb_malloc(FILE_BYTES_MAX + 1);
     if (text == NULL) return TB_SITE_NOMEM;
-    const ssize_t bytes = read_file(path, text);
+    char why[TB_PRIVATE_WHY_BYTES] = "";
+    const ssize_t bytes = read_file(r, path, text, why);
     enum tb_status status = TB_SITE_CONFIG;
     if (bytes < 0)
-        tb_config_complain_at(r, 1, 1, strerror(errno));
+        tb_config_complain_at(r, 1, 1, why[0] != '\0' ? why : strerror(errno));
     else if ((size_t)bytes > FILE_BYTES_MAX)
         tb_config_complain_at(r, 1, 1, "the file is larger than 1 MiB");
     else

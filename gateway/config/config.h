@@ -73,6 +73,7 @@ struct tb_config {
     uint32_t lane, lanes;       /* lane: 0 to 7 [0]; lanes: 1 to 8 [1] */
     struct tb_name label;       /* what others know this gateway by: site, or SITE.LANE */
     const char *control_socket; /* control.socket [/run/tombolo/control.sock] */
+    const char *control_read;   /* control.read; NULL: none */
     const char *session_socket; /* session.socket [/run/tombolo/session.sock] */
     const char *session_listen; /* session.listen "address:port" for workers over TLS; NULL: none */
     uint32_t session_lease_ms;  /* session.lease_ms 500 to 600000 [10000] */
@@ -115,6 +116,7 @@ struct tb_config {
     const char *dns_servers;     /* dns.servers "127.0.0.1:5353"; NULL: the system's */
     uint32_t drain_ms;           /* drain_ms [10000] */
     uint32_t pin_max_s;          /* pin_max_s [600] */
+    bool sandbox;                /* sandbox [true] */
     enum tb_log_level log_level; /* log.level error warn info debug [info] */
     struct tb_config_peer peers[TB_CONFIG_LIST_MAX];
     uint32_t peer_count;

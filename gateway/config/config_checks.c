@@ -49,13 +49,15 @@ static void check_sockets(struct config_reading *r)
     const struct tb_config *c = r->config;
     const size_t most = sizeof(((struct sockaddr_un *)0)->sun_path) - 1;
     const struct {
-        const char *section, *path;
-    } sockets[] = {{"control", c->control_socket}, {"session", c->session_socket}};
-    for (uint32_t i = 0; i < 2; i++)
+        const char *section, *key, *path;
+    } sockets[] = {{"control", "socket", c->control_socket},
+                   {"control", "read", c->control_read},
+                   {"session", "socket", c->session_socket}};
+    for (uint32_t i = 0; i < sizeof sockets / sizeof sockets[0]; i++)
         if (sockets[i].path != NULL && strlen(sockets[i].path) > most)
-            tb_config_complain(r, node_at(r, sockets[i].section, "socket", NULL),
-                               "%s.socket: the path of a socket has at most %zu characters, this one %zu",
-                               sockets[i].section, most, strlen(sockets[i].path));
+            tb_config_complain(r, node_at(r, sockets[i].section, sockets[i].key, NULL),
+                               "%s.%s: the path of a socket has at most %zu characters, this one %zu",
+                               sockets[i].section, sockets[i].key, most, strlen(sockets[i].path));
 }
 
 static void check_tls(struct config_reading *r)
@@ -254,10 +256,10 @@ static void check_shared(struct config_reading *r)
         const char *section, *key, *value;
         bool address;
     } places[] = {
-        {"control", "socket", c->control_socket, false}, {"session", "socket", c->session_socket, false},
-        {"store", "path", c->store_path, false},         {"arena", "path", c->arena_path, false},
-        {"session", "listen", c->session_listen, true},  {"link", "listen", c->link_listen, true},
-        {"fabric", "listen", c->fabric_listen, true}};
+        {"control", "socket", c->control_socket, false}, {"control", "read", c->control_read, false},
+        {"session", "socket", c->session_socket, false}, {"store", "path", c->store_path, false},
+        {"arena", "path", c->arena_path, false},         {"session", "listen", c->session_listen, true},
+        {"link", "listen", c->link_listen, true},        {"fabric", "listen", c->fabric_listen, true}};
     for (uint32_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         const char *value = places[i].value;
         const size_t bytes = value != NULL ? strlen(value) : 0;

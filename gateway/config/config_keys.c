@@ -43,6 +43,9 @@ const struct config_key config_keys[] = {
      .fallback = "/run/tombolo/control.sock",
      .why =
          "Where the command line talks to this gateway (mode 0660: the group decides who may operate it)."},
+    {ROOT(control_read), .path = "control.read", .type = CONFIG_PATH,
+     .why = "A second socket that answers only what reads: status, versions, streams, lag, chains. Mode 0660 "
+            "too: its folder decides who looks on without being an operator. Without it there is none."},
     {ROOT(session_socket), .path = "session.socket", .type = CONFIG_PATH,
      .fallback = "/run/tombolo/session.sock",
      .why = "Where workers on this host connect; they are known by their user id."},
@@ -192,6 +195,9 @@ const struct config_key config_keys[] = {
      .why = "How long readers may finish when a rank unpublishes or this gateway stops."},
     {ROOT(pin_max_s), .path = "pin_max_s", .type = CONFIG_NUMBER, .fallback = "600", .min = 1, .max = 604800,
      .unit = "s", .why = "How long a reader may keep a version from being evicted."},
+    {ROOT(sandbox), .path = "sandbox", .type = CONFIG_BOOL, .fallback = "true",
+     .why = "tombolod gives up all rights that it does not need: other files, other programs, tracing. "
+            "false: for debugging alone, and the log warns."},
     {ROOT(log_level), .path = "log.level", .type = CONFIG_LEVEL, .fallback = "info",
      .why = "error: a promise is at risk; warn: a retry was spent; info: a life began or ended; debug: per "
             "chunk."},

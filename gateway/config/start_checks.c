@@ -133,7 +133,9 @@ static void check_anchors(const struct checks *c)
     const enum tb_status status = tb_anchor_folder_check(c->config->anchor_dir);
     if (status != TB_OK)
         found(c, "anchor.dir", status != TB_SITE_LOCKED, "anchor.dir: %.300s: %s", c->config->anchor_dir,
-              status == TB_SITE_LOCKED ? "another gateway has it now" : strerror(errno));
+              status == TB_SITE_LOCKED   ? "another gateway has it now"
+              : status == TB_SITE_CONFIG ? TB_ANCHOR_FOLDER_OTHERS
+                                         : strerror(errno));
 }
 
 static enum tb_status listener_status(const char *text)
@@ -204,6 +206,7 @@ void tb_start_check(const struct tb_config *config, tb_start_find_fn find, void 
     check_resolver(&c);
     check_paths(&c);
     check_listener(&c, "control.socket", config->control_socket, true);
+    check_listener(&c, "control.read", config->control_read, true);
     check_listener(&c, "session.socket", config->session_socket, true);
     check_listener(&c, "session.listen", config->session_listen, false);
 }

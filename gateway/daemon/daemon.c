@@ -42,6 +42,7 @@
 #include "gateway/daemon/live/live_asks.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_usage.h"
+#include "gateway/daemon/reload.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_proofs.h"
@@ -428,6 +429,15 @@ static enum tb_status control_open(struct tb_daemon *d)
                            : cannot_listen("control.socket", d->config->control_socket, status, errno);
 }
 
+static enum tb_status control_read_open(struct tb_daemon *d)
+{
+    const char *path = d->config->control_read;
+    if (path == NULL) return TB_OK;
+    const enum tb_status status =
+        tb_control_open(&d->loop, path, tb_status_reading_commands, d, &d->control_read);
+    return status == TB_OK ? TB_OK : cannot_listen("control.read", path, status, errno);
+}
+
 static void stop_signal(uv_signal_t *signal, int number);
 static void reload_signal(uv_signal_t *signal, int number);
 
@@ -577,7 +587,7 @@ static void stop_signal(uv_signal_t *signal, int number)
 static void reload_signal(uv_signal_t *signal, int number)
 {
     (void)number;
-    tb_certificates_reload(signal->data);
+    tb_reload(signal->data);
 }
 
 void tb_daemon_run(struct tb_daemon *d)
@@ -606,7 +616,8 @@ void tb_daemon_close(struct tb_daemon *d)
     tb_sessions_close(d);
     tb_live_close(d);
     tb_control_close(d->control);
-    d->control = NULL;
+    tb_control_close(d->control_read);
+    d->control = d->control_read = NULL;
     tb_limits_close(d);
     if (d->links != NULL) {
         tb_links_close(d->links, links_closed, d);

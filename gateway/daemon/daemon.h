@@ -33,6 +33,7 @@
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_table.h"
+#include "gateway/sandbox/sandbox.h"
 #include "gateway/store/store.h"
 #include "intra/fabric/fabric.h"
 #include "wan/link/links.h"
@@ -51,11 +52,13 @@ struct tb_daemon {
     uv_loop_t loop;
     bool has_loop; /* it could be made; before that there is nothing to close */
     struct tb_config *config;
-    struct tb_name site; /* as other sites know this gateway: config->label */
+    const char *config_path; /* of its file; NULL: it has none */
+    struct tb_name site;     /* as other sites know this gateway: config->label */
     struct tb_name gateway, host;
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
     tb_time_ns started_at;
+    struct tb_sandbox sandbox; /* what main.c entered; all zero where nobody did */
 
     struct tb_tls *tls;
     /* the files as they were when they were read, and when they were looked at */
@@ -74,7 +77,7 @@ struct tb_daemon {
     struct tb_encoded_chunks *encoded_chunks;
     struct tb_links *links;
     bool links_restarting;
-    struct tb_control *control;
+    struct tb_control *control, *control_read; /* the second one answers reads alone; NULL: none */
     struct tb_listener *session_unix, *session_tls;
 
     struct tb_session_limits session_limits;

@@ -10,7 +10,9 @@
 #include "base/allocate.h"
 #include "base/fault.h"
 #include "base/net/library_faults.h"
+#include "base/net/secret_memory.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/sandbox/sandbox.h"
 #include "tombolo/version.h"
 #include "wan/frame/frame.h"
 
@@ -50,11 +52,41 @@ static void complain(void *user, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static int run(struct tb_config *config, bool new_home)
+static void sandbox_log(const struct tb_sandbox *s)
+{
+    struct tb_log_line l;
+    tb_log_begin(&l, s->lacks[0] == '\0' ? TB_LOG_INFO : TB_LOG_WARN, "sandbox.entered");
+    tb_log_str(&l, "no_new_privileges", s->no_new_privileges ? "on" : "off");
+    tb_log_str(&l, "seccomp", s->filter ? "on" : "off");
+    tb_log_u64(&l, "landlock_abi", s->landlock ? (uint64_t)s->landlock_abi : 0);
+    if (s->lacks[0] != '\0') tb_log_str(&l, "lacks", s->lacks);
+    tb_log_end(&l);
+}
+
+/* Before anything of a stranger is read, and before the first thread. */
+static enum tb_status sandbox(struct tb_daemon *d, const struct tb_config *config, const char *config_path)
+{
+    struct tb_sandbox_path *paths = NULL;
+    uint32_t count = 0;
+    if (!config->sandbox) {
+        tb_log(TB_LOG_WARN, "sandbox.off", "reason=sandbox_is_false_in_the_config action=set_it_true_again");
+        return TB_OK;
+    }
+    const enum tb_status status = tb_sandbox_paths(config, config_path, &paths, &count);
+    if (status != TB_OK) return status;
+    tb_sandbox_enter(paths, count, &d->sandbox);
+    tb_free(paths);
+    sandbox_log(&d->sandbox);
+    return TB_OK;
+}
+
+static int run(struct tb_config *config, const char *config_path, bool new_home)
 {
     static struct tb_daemon d;
     d.new_home = new_home;
+    d.config_path = config_path;
     tb_log_set(config->log_level, STDERR_FILENO);
+    if (sandbox(&d, config, config_path) != TB_OK) return 1;
     const enum tb_status status = tb_daemon_open(&d, config);
     if (status == TB_OK)
         tb_daemon_run(&d);
@@ -103,6 +135,8 @@ int main(int argc, char **argv)
     /* Keys and weights of all models are in this memory: no core file, no ptrace by
      * others of this user (P8). */
     prctl(PR_SET_DUMPABLE, 0);
+    if (tb_secret_memory_open() < TB_SECRET_LOCKED)
+        tb_log(TB_LOG_WARN, "secrets.not_locked", "action=raise_the_limit_of_locked_memory");
     struct tb_config *config = NULL;
     const enum tb_status loaded = tb_config_load(path, complain, NULL, &config);
     if (loaded != TB_OK) {
@@ -110,7 +144,7 @@ int main(int argc, char **argv)
         return 1;
     }
     if (protocol_max != 0) config->link_protocol_max = protocol_max;
-    const int code = run(config, new_home);
+    const int code = run(config, path, new_home);
     tb_config_free(config);
     return code;
 }

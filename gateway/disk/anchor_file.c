@@ -12,6 +12,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/layout/version_key.h"
+#include "base/private_file.h"
 #include "base/system_calls.h"
 #include "gateway/disk/disk_io.h"
 
@@ -140,7 +141,8 @@ static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest 
         errno = ENAMETOOLONG;
         return TB_SITE_IO;
     }
-    f->fd = tb_sys_open(part, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    (void)unlink(part); /* left by a kill, or of another user: the new one is ours from the start */
+    f->fd = tb_sys_open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f->fd < 0) return TB_SITE_IO;
     TB_ASSERT(f->key.shard_count > 0 &&
               f->manifests[0].digests == NULL); /* tables of a file that is written */
@@ -297,16 +299,19 @@ enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
                               char error_out[TB_ANCHOR_ERROR_BYTES])
 {
     struct tb_anchor_file f = {.path = tb_strdup(path)};
+    char alien[TB_PRIVATE_WHY_BYTES] = "";
     struct stat st;
     f.fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     enum tb_status s = f.path == NULL ? TB_SITE_NOMEM : TB_OK;
     if (s == TB_OK && (f.fd < 0 || fstat(f.fd, &st) != 0)) s = errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO;
-    if (s == TB_OK) s = S_ISREG(st.st_mode) ? head_read(&f, (uint64_t)st.st_size) : TB_BAD_FILE;
+    if (s == TB_OK && !tb_private_file(f.fd, alien)) s = TB_BAD_FILE;
+    if (s == TB_OK) s = head_read(&f, (uint64_t)st.st_size);
     if (s == TB_OK) {
         *file_out = f;
         return TB_OK;
     }
-    const char *why = s == TB_BAD_FILE     ? "not an anchor, or its head is damaged"
+    const char *why = alien[0] != '\0'     ? alien
+                      : s == TB_BAD_FILE   ? "not an anchor, or its head is damaged"
                       : s == TB_SITE_NOMEM ? "no memory"
                                            : strerror(errno);
     s = fail(error_out, s, path, why);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/private_file.h"
 #include "base/system_calls.h"
 #include "gateway/disk/anchor_file.h"
 
@@ -29,9 +30,11 @@ static enum tb_status failed(struct tb_anchor_folder *f, enum tb_status status)
 enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *folder_out)
 {
     struct tb_anchor_folder f = {.path = path, .fd = -1};
+    char why[TB_PRIVATE_WHY_BYTES];
     if (mkdir(path, 0700) != 0 && errno != EEXIST) return TB_SITE_IO;
     f.fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
     if (f.fd < 0 || faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) != 0) return failed(&f, TB_SITE_IO);
+    if (!tb_private_folder(f.fd, why)) return failed(&f, TB_SITE_CONFIG);
     if (flock(f.fd, LOCK_EX | LOCK_NB) != 0)
         return failed(&f, errno == EWOULDBLOCK ? TB_SITE_LOCKED : TB_SITE_IO);
     *folder_out = f;
@@ -40,12 +43,13 @@ enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *
 
 enum tb_status tb_anchor_folder_check(const char *path)
 {
-    char above[TB_ANCHOR_PATH_BYTES];
+    char above[TB_ANCHOR_PATH_BYTES], why[TB_PRIVATE_WHY_BYTES];
     const char *slash = strrchr(path, '/');
     struct tb_anchor_folder f = {.path = path,
                                  .fd = tb_sys_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)};
     if (f.fd >= 0) {
         enum tb_status status = faccessat(f.fd, ".", R_OK | W_OK | X_OK, 0) == 0 ? TB_OK : TB_SITE_IO;
+        if (status == TB_OK && !tb_private_folder(f.fd, why)) status = TB_SITE_CONFIG;
         if (status == TB_OK && flock(f.fd, LOCK_SH | LOCK_NB) != 0) status = TB_SITE_LOCKED;
         return status == TB_OK ? (tb_anchor_folder_close(&f), TB_OK) : failed(&f, status);
     }

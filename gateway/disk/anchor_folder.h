@@ -15,8 +15,10 @@ struct tb_anchor_folder {
     int fd;           /* -1: not open */
 };
 
-/* Makes it if it is not there. TB_SITE_LOCKED: another gateway has it; TB_SITE_IO: errno says
- * why. */
+/* A sentence for TB_SITE_CONFIG. */
+#define TB_ANCHOR_FOLDER_OTHERS "another user owns it, or others may write in it (chmod go-w)"
+/* Makes it if it is not there. TB_SITE_CONFIG: it is not ours alone. TB_SITE_LOCKED: another
+ * gateway has it; TB_SITE_IO: errno says why. */
 TB_MUST_USE enum tb_status tb_anchor_folder_open(const char *path, struct tb_anchor_folder *folder_out);
 /* Would it open? The same looks; nothing is made or locked. */
 TB_MUST_USE enum tb_status tb_anchor_folder_check(const char *path);

@@ -1,10 +1,7 @@
-/* local_files.c - an index of a folder's tensors and files, and reading packed ranges out of
- * it. See local_files.h. */
+/* local_files.c - an index of tensors and files, and reading packed ranges out of it. See
+ * local_files.h. */
 #include "gateway/disk/local_files.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,15 +13,12 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/layout/tensor.h"
-#include "base/system_calls.h"
 #include "gateway/disk/disk_io.h"
 #include "gateway/disk/safetensors.h"
 
-#define PATH_BYTES 4096
-
 struct local_file {
-    char *path;       /* as it is opened */
-    const char *name; /* inside the folder, borrowed from path */
+    char *name; /* inside the folder */
+    int fd;
     uint64_t bytes;
     struct tb_safetensors parsed; /* no tensors for other files */
 };
@@ -35,16 +29,12 @@ struct local_tensor {
 };
 
 struct tb_local_files {
-    size_t folder_bytes;      /* of each path, with its slash */
     struct local_file *files; /* by name, once all are known */
-    uint32_t file_count, file_cap, passed_over;
+    uint32_t file_count, passed_over;
     struct local_tensor *tensors; /* by name */
     uint32_t tensor_count;
     uint64_t tensor_bytes;
-    int fd; /* of file `open`; -1: none */
-    uint32_t open;
-    char *error;
-    const _Atomic bool *stop;                    /* while it is opened; NULL: none */
+    char *error;                                 /* while it is opened */
     char passed_why[TB_SAFETENSORS_ERROR_BYTES]; /* of the first one */
 };
 
@@ -102,14 +92,7 @@ static enum tb_status parse_header(struct local_file *f, int fd, struct tb_safet
 static enum tb_status look_into(struct tb_local_files *l, struct local_file *f)
 {
     struct tb_safetensors_error why = {""};
-    /* O_NONBLOCK: a FIFO that stands where a file was must not hold us. */
-    const int fd = tb_sys_open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    enum tb_status s = TB_BAD_FILE;
-    if (fd < 0)
-        (void)snprintf(why.text, sizeof why.text, "%.300s: %s", f->name, strerror(errno));
-    else
-        s = parse_header(f, fd, &why);
-    if (fd >= 0) (void)close(fd);
+    const enum tb_status s = parse_header(f, f->fd, &why);
     if (s == TB_OK) {
         l->tensor_count += f->parsed.tensor_count;
         l->tensor_bytes += f->parsed.data_bytes;
@@ -120,78 +103,19 @@ static enum tb_status look_into(struct tb_local_files *l, struct local_file *f)
     return TB_OK;
 }
 
-static void pass_over(struct tb_local_files *l, const char *path, const char *why)
+/* A descriptor of anything but a regular file is passed over, and closed with the list. */
+static enum tb_status add_file(struct tb_local_files *l, struct tb_given_file *given)
 {
-    if (l->passed_over++ == 0) (void)snprintf(l->passed_why, sizeof l->passed_why, "%.300s: %s", path, why);
-}
-
-static enum tb_status grow_files(struct tb_local_files *l)
-{
-    if (l->file_count < l->file_cap) return TB_OK;
-    const uint32_t cap = l->file_cap == 0 ? 16 : l->file_cap * 2;
-    void *larger = tb_realloc(l->files, cap * sizeof *l->files);
-    if (larger == NULL) return no_memory(l);
-    l->files = larger;
-    l->file_cap = cap;
-    return TB_OK;
-}
-
-static enum tb_status add_file(struct tb_local_files *l, const char *path, uint64_t bytes)
-{
-    if (l->file_count >= TB_LOCAL_FILES_MAX)
-        return refuse(l, TB_TOO_LARGE, "%.300s: more than %d files", path, TB_LOCAL_FILES_MAX);
-    const enum tb_status s = grow_files(l);
-    if (s != TB_OK) return s;
-    TB_ASSERT(l->file_count < l->file_cap && strlen(path) > l->folder_bytes);
-    struct local_file *f = &l->files[l->file_count];
-    *f = (struct local_file){.path = tb_strdup(path), .bytes = bytes};
-    if (f->path == NULL) return no_memory(l);
-    l->file_count++;
-    f->name = f->path + l->folder_bytes;
-    return is_safetensors(f->name) ? look_into(l, f) : TB_OK;
-}
-
-/* ---- folders ---- */
-
-static int not_hidden(const struct dirent *entry)
-{
-    return entry->d_name[0] != '.';
-}
-
-static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth);
-
-/* An entry that is neither file nor folder, or that went meanwhile, is not ours. */
-static enum tb_status add_entry(struct tb_local_files *l, const char *folder, const char *entry, int depth)
-{
-    char path[PATH_BYTES];
     struct stat st;
-    if (l->stop != NULL && atomic_load(l->stop)) return refuse(l, TB_CANCELLED, "cancelled");
-    if (snprintf(path, sizeof path, "%s/%s", folder, entry) >= (int)sizeof path)
-        return refuse(l, TB_TOO_LARGE, "%.200s/%.200s: the path is too long", folder, entry);
-    if (stat(path, &st) != 0) {
-        if (errno != ENOENT) pass_over(l, path, strerror(errno));
+    if (fstat(given->fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        if (l->passed_over++ == 0)
+            (void)snprintf(l->passed_why, sizeof l->passed_why, "%.300s: not a file", given->name);
         return TB_OK;
     }
-    if (S_ISDIR(st.st_mode)) return add_folder(l, path, depth + 1);
-    return S_ISREG(st.st_mode) ? add_file(l, path, (uint64_t)st.st_size) : TB_OK;
-}
-
-static enum tb_status add_folder(struct tb_local_files *l, const char *path, int depth)
-{
-    struct dirent **entries = NULL;
-    if (depth > TB_LOCAL_DEPTH_MAX)
-        return refuse(l, TB_TOO_LARGE, "%.300s: folders are more than %d deep", path, TB_LOCAL_DEPTH_MAX);
-    const int count = scandir(path, &entries, not_hidden, alphasort);
-    if (count < 0)
-        return refuse(l, errno == ENOENT || errno == ENOTDIR ? TB_NOT_FOUND : TB_SITE_IO, "%.300s: %s", path,
-                      strerror(errno));
-    enum tb_status s = TB_OK;
-    for (int i = 0; i < count; i++) {
-        if (s == TB_OK) s = add_entry(l, path, entries[i]->d_name, depth);
-        free(entries[i]);
-    }
-    free(entries);
-    return s;
+    struct local_file *f = &l->files[l->file_count++];
+    *f = (struct local_file){.name = given->name, .fd = given->fd, .bytes = (uint64_t)st.st_size};
+    *given = (struct tb_given_file){.fd = -1};
+    return is_safetensors(f->name) ? look_into(l, f) : TB_OK;
 }
 
 /* ---- the index ---- */
@@ -273,35 +197,37 @@ static enum tb_status make_index(struct tb_local_files *l)
     return check_unique(l);
 }
 
-static enum tb_status fill(struct tb_local_files *l, const char *folder)
+static enum tb_status fill(struct tb_local_files *l, struct tb_given_files *given, const _Atomic bool *stop)
 {
-    enum tb_status s = add_folder(l, folder, 0);
-    if (s != TB_OK) return s;
-    s = make_index(l);
+    enum tb_status s = TB_OK;
+    l->files = tb_calloc((size_t)given->count + 1, sizeof *l->files);
+    if (l->files == NULL) return no_memory(l);
+    for (uint32_t i = 0; i < given->count && s == TB_OK; i++)
+        s = stop != NULL && atomic_load(stop) ? refuse(l, TB_CANCELLED, "cancelled")
+                                              : add_file(l, &given->files[i]);
+    if (s == TB_OK) s = make_index(l);
     if (s != TB_OK) return s;
     if (l->tensor_count == 0 && l->passed_over > 0) return refuse(l, TB_BAD_FILE, "%.400s", l->passed_why);
-    return l->file_count > 0 ? TB_OK : refuse(l, TB_NOT_FOUND, "%.300s: no file is in it", folder);
+    return l->file_count > 0 ? TB_OK : refuse(l, TB_NOT_FOUND, "no file was given");
 }
 
-enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop, struct tb_local_files **files_out,
-                             char error_out[TB_LOCAL_ERROR_BYTES])
+enum tb_status tb_local_open(struct tb_given_files *given, const _Atomic bool *stop,
+                             struct tb_local_files **files_out, char error_out[TB_LOCAL_ERROR_BYTES])
 {
+    enum tb_status s = TB_SITE_NOMEM;
     struct tb_local_files *l = tb_calloc(1, sizeof *l);
     if (l == NULL) {
         (void)snprintf(error_out, TB_LOCAL_ERROR_BYTES, "no memory for the list of files");
-        return TB_SITE_NOMEM;
+    } else {
+        l->error = error_out;
+        s = fill(l, given, stop);
     }
-    l->error = error_out;
-    l->stop = stop;
-    l->fd = -1;
-    l->folder_bytes = strlen(folder) + 1;
-    const enum tb_status s = fill(l, folder);
+    tb_given_close(given);
     if (s != TB_OK) {
         tb_local_close(l);
         return s;
     }
     l->error = NULL;
-    l->stop = NULL;
     *files_out = l;
     return TB_OK;
 }
@@ -311,9 +237,9 @@ void tb_local_close(struct tb_local_files *l)
     if (l == NULL) return;
     for (uint32_t i = 0; i < l->file_count; i++) {
         tb_safetensors_fini(&l->files[i].parsed);
-        tb_free(l->files[i].path);
+        tb_free(l->files[i].name);
+        (void)close(l->files[i].fd);
     }
-    if (l->fd >= 0) (void)close(l->fd);
     tb_free(l->files);
     tb_free(l->tensors);
     tb_free(l);
@@ -326,16 +252,10 @@ void tb_local_told(const struct tb_local_files *l, struct tb_local_told *told_ou
 
 /* ---- reading ---- */
 
-/* Chunks follow one another in one file, mostly: it stays open until another is wanted. */
 static bool file_read(struct tb_local_files *l, uint32_t file, uint64_t at, uint64_t count, uint8_t *out)
 {
     TB_ASSERT(file < l->file_count);
-    if (l->fd < 0 || l->open != file) {
-        if (l->fd >= 0) (void)close(l->fd);
-        l->fd = tb_sys_open(l->files[file].path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-        l->open = file;
-    }
-    return l->fd >= 0 && tb_disk_read(l->fd, at, count, out);
+    return tb_disk_read(l->files[file].fd, at, count, out);
 }
 
 static const struct local_tensor *tensor_named(const struct tb_local_files *l, const char *name)
@@ -462,7 +382,7 @@ static const struct local_file *find_file(const struct tb_local_files *l, const 
 {
     const size_t prefix = strlen(TB_LOCAL_HEADER_PREFIX);
     const bool header = strncmp(blob, TB_LOCAL_HEADER_PREFIX, prefix) == 0;
-    const struct local_file key = {.name = header ? blob + prefix : blob};
+    const struct local_file key = {.name = (char *)(uintptr_t)(header ? blob + prefix : blob)};
     return l->file_count > 0 ? bsearch(&key, l->files, l->file_count, sizeof *l->files, by_file_name) : NULL;
 }
 

@@ -1,5 +1,5 @@
-/* local_files.h - a folder of files as the packed bytes of a version's shard: what
- * `tombolo adopt` reads.
+/* local_files.h - given files as the packed bytes of a version's shard: what `tombolo adopt` hands
+ * to the gateway.
  *
  * Files are a stranger's and may change, shrink or go at any time: headers are parsed once, bytes
  * are read (never mapped) when they are asked for, and what is read is only bytes: whoever takes
@@ -7,7 +7,7 @@
  * in whatever file of the folder they stand; blobs to the names that bundle.h of the command line
  * gives files. A file whose header is bad is passed over.
  *
- * Memory through base/fault.h, a small multiple of the headers; one descriptor.
+ * Memory through base/fault.h, a small multiple of the headers; the descriptors that were given.
  * Threads: one at a time. */
 #ifndef TB_GATEWAY_DISK_LOCAL_FILES_H
 #define TB_GATEWAY_DISK_LOCAL_FILES_H
@@ -16,9 +16,8 @@
 #include <stdint.h>
 
 #include "base/layout/manifest.h"
+#include "gateway/disk/given_files.h"
 
-#define TB_LOCAL_FILES_MAX   4096
-#define TB_LOCAL_DEPTH_MAX   8 /* folders below the one that is given */
 #define TB_LOCAL_ERROR_BYTES 512
 /* In front of a blob's name: the header of the safetensors file FILE, as the command line publishes
  * it. */
@@ -26,11 +25,11 @@
 
 struct tb_local_files;
 
-/* TB_NOT_FOUND: no such folder, or nothing in it that can be read as weights; TB_BAD_FILE: files,
- * but each of them is bad; TB_CONFLICT: one tensor name in two files; TB_TOO_LARGE: more files or
- * deeper folders than above; TB_CANCELLED: `stop` (NULL: none), which is looked at before each of
- * them; TB_SITE_IO, TB_SITE_NOMEM. error_out gets a sentence. */
-TB_MUST_USE enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop,
+/* Takes the files out of the list, also on failure. TB_NOT_FOUND: no file was given; TB_BAD_FILE:
+ * files, but each of them is bad; TB_CONFLICT: one tensor name in two files; TB_CANCELLED: `stop`
+ * (NULL: none), which is looked at before each of them; TB_SITE_NOMEM.
+ * error_out gets a sentence. */
+TB_MUST_USE enum tb_status tb_local_open(struct tb_given_files *given, const _Atomic bool *stop,
                                          struct tb_local_files **files_out,
                                          char error_out[TB_LOCAL_ERROR_BYTES]);
 void tb_local_close(struct tb_local_files *l); /* NULL is fine */

@@ -14,6 +14,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/fault.h"
+#include "base/private_file.h"
 #include "base/system_calls.h"
 #include "gateway/store/store_load.h"
 #include "gateway/store/store_statements.h"
@@ -78,9 +79,14 @@ static enum tb_status schema_check(struct tb_store *s)
 static enum tb_status lock_file(struct tb_store *s, const char *path)
 {
     TB_ASSERT(s->lock_fd < 0);
-    s->lock_fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    char why[TB_PRIVATE_WHY_BYTES];
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0) {
         snprintf(s->error, sizeof s->error, "cannot open for writing: %s", strerror(errno));
+        return TB_SITE_STORE;
+    }
+    if (!tb_private_file(s->lock_fd, why)) {
+        snprintf(s->error, sizeof s->error, "%s", why);
         return TB_SITE_STORE;
     }
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) == 0) return TB_OK;
@@ -266,6 +272,11 @@ static enum tb_status look_open(struct tb_store *s, const char *path)
 static enum tb_status look_inside(struct tb_store *s, const char *path, const struct look *look)
 {
     struct stat st;
+    char why[TB_PRIVATE_WHY_BYTES];
+    if (!tb_private_file(s->lock_fd, why)) {
+        snprintf(s->error, sizeof s->error, "%s", why);
+        return TB_SITE_STORE;
+    }
     if (fstat(s->lock_fd, &st) != 0 || st.st_size == 0) return TB_OK;
     if (flock(s->lock_fd, LOCK_SH | LOCK_NB) != 0) {
         snprintf(s->error, sizeof s->error, "another process holds it");
@@ -281,7 +292,7 @@ static enum tb_status look_inside(struct tb_store *s, const char *path, const st
 
 static enum tb_status look_at(struct tb_store *s, const char *path, const struct look *look)
 {
-    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC, 0);
+    s->lock_fd = tb_sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0);
     if (s->lock_fd >= 0) return look_inside(s, path, look);
     char folder[4096];
     const char *slash = strrchr(path, '/');

@@ -83,13 +83,14 @@ struct tb_local_files {
     uint64_t cut_short, wrong; /* chunks of each shard that are not there, or are not what they were */
 };
 
-enum tb_status tb_local_open(const char *folder, const _Atomic bool *stop, struct tb_local_files **files_out,
-                             char error_out[TB_LOCAL_ERROR_BYTES])
+enum tb_status tb_local_open(struct tb_given_files *given, const _Atomic bool *stop,
+                             struct tb_local_files **files_out, char error_out[TB_LOCAL_ERROR_BYTES])
 {
-    const uint32_t version = (uint32_t)strtoul(folder + 1, NULL, 10);
+    const uint32_t version = (uint32_t)strtoul(given->files[0].name, NULL, 10);
+    tb_given_close(given);
     if (atomic_load(stop)) return TB_CANCELLED;
     if (version >= the->version_count) {
-        (void)snprintf(error_out, TB_LOCAL_ERROR_BYTES, "%s: no such folder", folder);
+        (void)snprintf(error_out, TB_LOCAL_ERROR_BYTES, "%u: no such version", version);
         return TB_NOT_FOUND;
     }
     struct tb_local_files *l = tb_calloc(1, sizeof *l);
@@ -148,8 +149,9 @@ void world_adopt_step(struct site *s)
     s->adopt_at = tb_time_add(the->now, TB_MS(200 + world_random(1500)));
     the->current = s->gateway;
     if (s->daemon->adopt == NULL || world_random(4) == 0) {
-        (void)snprintf(folder, sizeof folder, "/%u", (unsigned)world_random(the->version_count + 1));
-        ask(s, json_pack("{s:s, s:s}", "model", world_models[world_random(the->model_count)], "dir", folder));
+        (void)snprintf(folder, sizeof folder, "%u", (unsigned)world_random(the->version_count + 1));
+        ask(s, json_pack("{s:s, s:[s]}", "model", world_models[world_random(the->model_count)], "files",
+                         folder));
     } else {
         for (uint32_t m = 0; m < the->model_count; m++)
             ask(s, json_pack("{s:s}", "model", world_models[m]));

@@ -193,11 +193,12 @@ static bool adopt_round(void *world)
 {
     struct adopt_round *r = world;
     struct tb_adopt_reading *reading = calloc(1, sizeof *reading);
-    reading->folder = tb_strdup(in_folder("files"));
+    char why[TB_LOCAL_ERROR_BYTES];
+    const bool opened = tb_given_open(in_folder("files"), NULL, &reading->given, why) == TB_OK;
     reading->version_count = 1;
     reading->versions[0].key = r->v.key;
     reading->region = r->region;
-    bool done = reading->folder != NULL && job(reading, TB_ADOPT_OPEN);
+    bool done = opened && job(reading, TB_ADOPT_OPEN);
     done = done && tb_adopt_version_fill(&reading->versions[0], r->v.list) == TB_OK;
     done = done && job(reading, TB_ADOPT_COMPARE);
     assert_true(reading->versions[0].matched_bytes <= COUNT);

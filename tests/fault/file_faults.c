@@ -272,7 +272,7 @@ static bool files_round(void *world)
     struct tb_bundle b;
     struct tb_bundle_error error = {0};
     struct tb_unbundle plan;
-    if (tb_bundle_open(paths, 1, NULL, &b, &error) != TB_OK) {
+    if (tb_bundle_open(&(struct tb_bundle_paths){.paths = paths, .count = 1}, &b, &error) != TB_OK) {
         assert_true(error.text[0] != '\0');
         return false;
     }

@@ -21,8 +21,9 @@ ALLOWED = {
     "gateway/store": {"include", "base", "gateway/catalog/catalog.h", "gateway/catalog/models.h",
                       "gateway/catalog/version_state.h"},  # what it keeps is the catalog's
     "gateway/config": {"include", "base", "base/net", "wan", "intra/session_msg.h", "gateway/arena", "gateway/disk", "gateway/store"},
+    "gateway/sandbox": {"include", "base", "gateway/config"},  # paths of the configuration
     "gateway/daemon": {"include", "base", "base/net", "wan", "intra", "gateway/catalog", "gateway/arena", "gateway/disk",
-                       "gateway/store", "gateway/config"},
+                       "gateway/store", "gateway/config", "gateway/sandbox"},
     # the command line is a client: it reads configurations like the daemon, and never touches
     # catalog or arena
     "gateway/cli": {"include", "base", "base/net", "intra", "gateway/config", "gateway/disk"},

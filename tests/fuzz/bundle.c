@@ -41,7 +41,7 @@ static void walk_index(const uint8_t *bytes, size_t count)
     char *paths[] = {folder};
     if (folder[0] == '\0') make_folder();
     write_file(index_path, bytes, count);
-    if (tb_bundle_open(paths, 1, NULL, &b, &error) == TB_OK) {
+    if (tb_bundle_open(&(struct tb_bundle_paths){.paths = paths, .count = 1}, &b, &error) == TB_OK) {
         FUZZ_REQUIRE(b.file_count == 2 && b.tensor_count == 1);
         tb_bundle_close(&b);
     } else {

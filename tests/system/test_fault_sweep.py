@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 
+from adopting import adopt_files
 from harness import BUILD, PATIENCE, PATIENCE_S, SOURCE, TOMBOLO, Failed, expect, main, scenario, version_folder, wait_for
 
 ALL = os.environ.get("TB_FAULT_ALL") == "1"
@@ -270,7 +271,8 @@ def sweep_gateway(lab, disk):
 
     def adopted():
         """The first answer began it, the next says how it stands."""
-        adopt = west.control("adopt", model="policy", **({} if west.control("adopt", model="policy").get("ok") else {"dir": str(source)}))
+        adopt = west.control("adopt", model="policy")
+        adopt = adopt if adopt.get("ok") else adopt_files(west, source)
         return not adopt.get("ok") or adopt["adopt"]["phase"] == "done"
 
     def anchored():

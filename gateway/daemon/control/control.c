@@ -20,7 +20,8 @@
 #include "base/net/listen.h"
 
 #define REQUEST_BYTES_MAX (64u << 10)
-#define CLIENTS_MAX       64u
+#define CLIENTS_MAX       TB_CONTROL_CLIENTS_MAX
+#define FILES_MAX         TB_CONTROL_FILES_MAX /* of all clients together */
 
 struct client {
     struct tb_control *control;
@@ -31,6 +32,8 @@ struct client {
     uint64_t ticket;
     char *reply; /* what is still to be written; jansson's memory */
     size_t reply_bytes, reply_sent;
+    int *files; /* that came with the request that is read; NULL: none */
+    uint32_t file_count;
     size_t used;
     bool closing; /* after the reply */
     char line[REQUEST_BYTES_MAX];
@@ -43,12 +46,13 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count, client_most;
+    uint32_t file_count;   /* that clients have sent, and no command has taken */
     uint64_t refused, spent; /* clients; spent: of them, for want of their user's share */
     struct tb_share_table shares;
     struct tb_share places[2 * CLIENTS_MAX];
     bool full;                   /* told */
     uint64_t tickets;            /* given out */
-    const struct client *asking; /* whose request is being answered; NULL: none is */
+    struct client *asking; /* whose request is being answered; NULL: none is */
     bool shut;
 };
 
@@ -146,6 +150,44 @@ static void client_reply(struct client *c, json_t *reply)
     client_flush(c);
 }
 
+/* ---- descriptors ---- */
+
+static void files_close(struct client *c)
+{
+    TB_ASSERT(c->control->file_count >= c->file_count);
+    for (uint32_t i = 0; i < c->file_count; i++)
+        (void)close(c->files[i]);
+    c->control->file_count -= c->file_count;
+    c->file_count = 0;
+    tb_free(c->files);
+    c->files = NULL;
+}
+
+/* Those for which there is no room are closed: the command finds fewer than it has names. */
+static void files_keep(struct client *c, const int *fds, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (c->files == NULL) c->files = tb_calloc(FILES_MAX, sizeof *c->files);
+        if (c->files == NULL || c->control->file_count == FILES_MAX) {
+            (void)close(fds[i]);
+            continue;
+        }
+        c->files[c->file_count++] = fds[i];
+        c->control->file_count++;
+    }
+}
+
+uint32_t tb_control_files(struct tb_control *control, int fds_out[TB_CONTROL_FILES_MAX])
+{
+    if (control == NULL || control->asking == NULL) return 0;
+    struct client *c = control->asking;
+    const uint32_t count = c->file_count;
+    if (count > 0) memcpy(fds_out, c->files, count * sizeof *fds_out);
+    control->file_count -= count;
+    c->file_count = 0; /* taken: not closed */
+    return count;
+}
+
 static void client_lines(struct client *c)
 {
     while (c->reply == NULL && c->later == NULL) {
@@ -157,6 +199,7 @@ static void client_lines(struct client *c)
         json_t *reply = tb_control_answer(c->control->commands, c->control->user, c->line,
                                           (size_t)(end - c->line), &later);
         c->control->asking = NULL;
+        files_close(c);
         TB_ASSERT(!later || reply != NULL);
         const size_t rest = c->used - (size_t)(end + 1 - c->line);
         memmove(c->line, end + 1, rest);
@@ -181,7 +224,11 @@ static void client_readable(struct tb_chan *chan, void *user)
 {
     struct client *c = user;
     size_t got = 0;
-    const enum tb_status s = tb_chan_read(chan, c->line + c->used, sizeof c->line - c->used, &got);
+    int fds[TB_CHAN_FDS_MAX];
+    uint32_t fd_count = 0;
+    const enum tb_status s =
+        tb_chan_read_fds(chan, c->line + c->used, sizeof c->line - c->used, &got, fds, &fd_count);
+    files_keep(c, fds, fd_count);
     if (s == TB_AGAIN) return;
     if (s != TB_OK) {
         tb_chan_close(chan, s);
@@ -217,6 +264,7 @@ static void client_closed(struct tb_chan *chan, void *user, enum tb_status why)
     TB_ASSERT(control->client_count > 0);
     control->client_count--;
     tb_share_give(&control->shares, c->owner);
+    files_close(c);
     free(c->reply);
     json_decref(c->later);
     tb_free(c);

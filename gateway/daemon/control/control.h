@@ -44,6 +44,11 @@ void tb_control_operator(const struct tb_control *control, char who_out[TB_OPERA
 uint64_t tb_control_ticket(struct tb_control *control);
 /* Sends that reply, or with another status than TB_OK a refusal. A client that is gone is fine. */
 void tb_control_release(struct tb_control *control, uint64_t ticket, enum tb_status status);
+/* In a command: the descriptors that came with its request, the caller's from here on. 0 outside
+ * of a command, or where `control` is NULL. */
+#define TB_CONTROL_FILES_MAX   512u
+#define TB_CONTROL_CLIENTS_MAX 64u
+uint32_t tb_control_files(struct tb_control *control, int fds_out[TB_CONTROL_FILES_MAX]);
 void tb_control_close(struct tb_control *control);
 
 /* Its clients: now, at once so far, at most; and those for which there was no place. */

@@ -7,6 +7,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/layout/version_key.h"
+#include "base/net/secret_memory.h"
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_proofs.h"
 #include "gateway/catalog/records.h"
@@ -362,6 +363,22 @@ static json_t *fabric_json(struct tb_daemon *d)
     return o;
 }
 
+static json_t *sandbox_json(const struct tb_sandbox *s)
+{
+    json_t *o = json_object();
+    put(o, "wanted", json_boolean(s->wanted));
+    put(o, "no_new_privileges", json_boolean(s->no_new_privileges));
+    put(o, "seccomp", json_boolean(s->filter));
+    set_u64(o, "landlock_abi", s->landlock ? (uint64_t)s->landlock_abi : 0);
+    static const char *const secrets[] = {[TB_SECRET_PLAIN] = "plain",
+                                          [TB_SECRET_SWAPS] = "not_dumped",
+                                          [TB_SECRET_LOCKED] = "locked",
+                                          [TB_SECRET_HIDDEN] = "hidden"};
+    set_text(o, "secrets", secrets[tb_secret_memory_state()]);
+    set_text(o, "lacks", s->wanted ? s->lacks : "off by `sandbox: false`");
+    return o;
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -391,6 +408,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "fabric", fabric_json(d));
     put(o, "hops", hops_json(d));
     put(o, "tables", tb_status_tables(d));
+    put(o, "sandbox", sandbox_json(&d->sandbox));
     put(o, "counters", counters_json(d));
     return !lacking;
 }
@@ -547,4 +565,20 @@ const struct tb_control_command tb_status_commands[] = {
     {"adopt", tb_adopt_command},
     {"verify", tb_verify_command},
     {NULL, NULL},
+};
+
+static enum tb_status cmd_refused(void *user, const json_t *request, json_t *reply, char *error)
+{
+    struct tb_daemon *d = user;
+    (void)request, (void)reply;
+    d->counters.denied++;
+    snprintf(error, 256, "control.read answers only what reads; ask at control.socket");
+    return TB_PEER_DENIED;
+}
+
+const struct tb_control_command tb_status_reading_commands[] = {
+    {"status", cmd_status}, {"versions", cmd_versions},   {"streams", tb_status_streams},
+    {"lag", tb_status_lag}, {"chains", tb_status_chains}, {"withdraw", cmd_refused},
+    {"pin", cmd_refused},   {"unpin", cmd_refused},       {"rollback", cmd_refused},
+    {"limit", cmd_refused}, {"adopt", cmd_refused},       {NULL, NULL},
 };

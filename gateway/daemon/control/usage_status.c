@@ -192,6 +192,14 @@ static void control_clients_users(struct tb_daemon *d, json_t *users)
         user_add_identity(users, identity, 1);
 }
 
+static void control_read_clients_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const struct tb_identity *identity;
+    while (d->control_read != NULL && (identity = tb_control_client_at(d->control_read, &cursor)) != NULL)
+        user_add_identity(users, identity, 1);
+}
+
 static struct usage copies(struct tb_daemon *d)
 {
     return of_gauge(&d->copies_used, d->bounds.versions);
@@ -227,6 +235,13 @@ static struct usage control_clients(struct tb_daemon *d)
     if (d->control != NULL) tb_control_usage(d->control, &u);
     return (struct usage){
         .used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused, .spent = u.spent};
+}
+
+static struct usage control_read_clients(struct tb_daemon *d)
+{
+    struct tb_control_usage u = {.max = TB_CONTROL_CLIENTS_MAX};
+    if (d->control_read != NULL) tb_control_usage(d->control_read, &u);
+    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
 }
 
 static struct usage exports(struct tb_daemon *d)
@@ -369,6 +384,7 @@ static const struct {
     {"held_replies", held_replies, held_replies_users},
     {"partial_frame_bytes", partial_frames, partial_frames_users},
     {"control_clients", control_clients, control_clients_users},
+    {"control_read_clients", control_read_clients, control_read_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
     {"statements", statements, statements_users},
     {"live_asks", live_asks, live_asks_users},

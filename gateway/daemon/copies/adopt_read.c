@@ -184,7 +184,7 @@ static enum tb_status claim(struct tb_adopt_reading *r, uint8_t *scratch)
 
 static enum tb_status job_do(struct tb_adopt_reading *r)
 {
-    if (r->job == TB_ADOPT_OPEN) return tb_local_open(r->folder, &r->stop, &r->files, r->error);
+    if (r->job == TB_ADOPT_OPEN) return tb_local_open(&r->given, &r->stop, &r->files, r->error);
     uint8_t *scratch = tb_malloc(CHUNK_BYTES_MAX);
     if (scratch == NULL) return TB_SITE_NOMEM;
     const enum tb_status status = r->job == TB_ADOPT_COMPARE ? compare(r, scratch) : claim(r, scratch);
@@ -228,6 +228,5 @@ void tb_adopt_read_fini(struct tb_adopt_reading *r)
     r->version_count = 0;
     tb_local_close(r->files);
     r->files = NULL;
-    tb_free(r->folder);
-    r->folder = NULL;
+    tb_given_close(&r->given);
 }

@@ -32,7 +32,7 @@ struct tb_adopt_version {
 enum tb_adopt_job { TB_ADOPT_OPEN, TB_ADOPT_COMPARE, TB_ADOPT_CLAIM };
 
 struct tb_adopt_reading {
-    char *folder;
+    struct tb_given_files given; /* until they are opened */
     struct tb_local_files *files;
     struct tb_adopt_version versions[TB_ADOPT_VERSIONS_MAX];
     uint32_t version_count;

@@ -1,10 +1,10 @@
-/* adoption.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that newer
- * versions cross as deltas to it.
+/* adoption.c - `tombolo adopt MODEL DIR`: takes a version from files of this machine, so that
+ * newer versions cross as deltas to it.
  *
- * The gateway opens the files and asks other sites for the manifests of their versions. It compares
- * the chunks of the files with all of them. The chunks that match the best version are claimed in
- * its places, and digested there like all that lands (P1). The missing chunks of that version cross
- * before anything newer does.
+ * The command opens the files and hands them over: the gateway itself opens none. It asks other
+ * sites for the manifests of their versions. It compares the chunks of the files with all of them.
+ * The chunks that match the best version are claimed in its places, and digested there like all
+ * that lands (P1). The missing chunks of that version cross before anything newer does.
  *
  * Nothing else of the model crosses meanwhile, because it would cross whole and not as a delta. So
  * adopting ends by itself when the command has gone, or when nothing moves (P6). */
@@ -12,6 +12,7 @@
 
 #include <jansson.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/allocate.h"
 #include "base/assert.h"
@@ -19,6 +20,7 @@
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/crossing_answers.h"
 #include "gateway/catalog/views.h"
+#include "gateway/daemon/control/control.h"
 #include "gateway/daemon/copies/adopt_read.h"
 #include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -461,7 +463,7 @@ void tb_adopt_close(struct tb_daemon *d)
     d->adopt = NULL;
     if (a->reading.runs && !tb_closing_awaits(d, &a->reading.done)) {
         (void)pthread_detach(a->reading.thread);
-        tb_closing_left(d, "adopt", a->reading.folder);
+        tb_closing_left(d, "adopt", a->model.text);
         return; /* it reads on into its region, should its disk ever answer */
     }
     let_go(a);
@@ -500,12 +502,31 @@ static bool say(struct tb_daemon *d, json_t *reply)
     return o != NULL && json_object_set_new(reply, "adopt", o) == 0;
 }
 
-static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, const char *folder, char *error)
+/* Names in the order of the descriptors that came beside the request. */
+static enum tb_status files_take(struct tb_daemon *d, const json_t *names, struct tb_given_files *given,
+                                 char *error)
 {
-    if (folder[0] != '/') {
-        snprintf(error, 256, "\"dir\" is the absolute path of a folder on the gateway's machine");
-        return TB_BAD_ARGUMENT;
+    static int fds[TB_CONTROL_FILES_MAX]; /* large; the main loop's alone */
+    const uint32_t count = tb_control_files(d->control, fds);
+    enum tb_status status = count == json_array_size(names) && count > 0 ? TB_OK : TB_BAD_ARGUMENT;
+    for (uint32_t i = 0; i < count; i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        if (status == TB_OK && name == NULL) status = TB_BAD_ARGUMENT;
+        if (status == TB_OK)
+            status = tb_given_add(given, name, fds[i]);
+        else
+            (void)close(fds[i]);
     }
+    if (status == TB_OK) return TB_OK;
+    tb_given_close(given);
+    snprintf(error, 256, "\"files\" names the descriptors that come with the request, at most %d, in order",
+             TB_GIVEN_FILES_MAX);
+    return status;
+}
+
+static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, const json_t *files,
+                            char *error)
+{
     if (d->config->peer_count == 0) {
         snprintf(
             error, 256,
@@ -524,10 +545,10 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     d->adopt = a;
     a->model = *model;
     a->asked_at = a->announced_at = tb_clock_now(); /* earlier announcements are known */
-    a->reading.folder = tb_strdup(folder);
-    if (a->reading.folder == NULL) {
+    const enum tb_status status = files_take(d, files, &a->reading.given, error);
+    if (status != TB_OK) {
         tb_adopt_close(d);
-        return TB_SITE_NOMEM;
+        return status;
     }
     tb_log(TB_LOG_INFO, "adopt.begun", "model=%s", model->text);
     job(d, TB_ADOPT_OPEN, OPENING);
@@ -537,24 +558,24 @@ static enum tb_status begin(struct tb_daemon *d, const struct tb_name *model, co
     return TB_OK;
 }
 
-/* With "dir" it begins, with "cancel" it ends, without either it is looked at: all
+/* With "files" it begins, with "cancel" it ends, without either it is looked at: all
  * three say how it stands. */
 enum tb_status tb_adopt_command(void *daemon, const json_t *request, json_t *reply, char *error)
 {
     struct tb_daemon *d = daemon;
     const char *text = json_string_value(json_object_get(request, "model"));
-    const char *folder = json_string_value(json_object_get(request, "dir"));
+    const json_t *files = json_object_get(request, "files");
     struct tb_name model;
     enum tb_status status = TB_OK;
     if (text == NULL || tb_name_set(&model, text) != TB_OK) {
-        snprintf(error, 256, "adopt needs \"model\", and \"dir\" to begin");
+        snprintf(error, 256, "adopt needs \"model\", and \"files\" to begin");
         return TB_BAD_ARGUMENT;
     }
     if (!follows(d, &model)) {
         snprintf(error, 256, "model \"%s\" is neither followed nor published here", model.text);
         return TB_NOT_FOUND;
     }
-    if (folder != NULL) status = begin(d, &model, folder, error);
+    if (files != NULL) status = begin(d, &model, files, error);
     if (status != TB_OK) return status;
     if (d->adopt == NULL || !tb_name_equal(&d->adopt->model, &model)) {
         snprintf(error, 256, "nothing was adopted for \"%s\" since this gateway started", model.text);

@@ -94,8 +94,9 @@ enum tb_status tb_anchors_open(struct tb_daemon *d)
     a->folder.fd = -1;
     enum tb_status status = tb_anchor_folder_open(d->config->anchor_dir, &a->folder);
     if (status != TB_OK) {
-        open_failed(d->config->anchor_dir,
-                    status == TB_SITE_LOCKED ? "another gateway has it" : strerror(errno));
+        open_failed(d->config->anchor_dir, status == TB_SITE_LOCKED   ? "another gateway has it"
+                                           : status == TB_SITE_CONFIG ? TB_ANCHOR_FOLDER_OTHERS
+                                                                      : strerror(errno));
         return status;
     }
     tb_anchor_folder_remove_parts(&a->folder);

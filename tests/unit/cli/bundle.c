@@ -90,7 +90,7 @@ static enum tb_status open_one(const char *path, const char *exclude, struct tb_
                                struct tb_bundle_error *e)
 {
     char *const paths[] = {(char *)(uintptr_t)path};
-    return tb_bundle_open(paths, 1, exclude, b, e);
+    return tb_bundle_open(&(struct tb_bundle_paths){.paths = paths, .count = 1, .exclude = exclude}, b, e);
 }
 
 /* The items that a subscriber would have staged of these bundles, one a shard. */
@@ -192,9 +192,10 @@ static void shards_are_put_together(void **state)
     put_tensors(w, "b.safetensors", B, 4, 9);
     put(w, "config.json", "{}", 2);
     char *const first[] = {path_of(w, "a.safetensors"), path_of(w, "config.json")};
-    assert_int_equal(tb_bundle_open(first, 2, NULL, &b[0], &e), TB_OK);
+    assert_int_equal(tb_bundle_open(&(struct tb_bundle_paths){.paths = first, .count = 2}, &b[0], &e), TB_OK);
     char *const second[] = {path_of(w, "b.safetensors"), path_of(w, "config.json")};
-    assert_int_equal(tb_bundle_open(second, 2, NULL, &b[1], &e), TB_OK);
+    assert_int_equal(tb_bundle_open(&(struct tb_bundle_paths){.paths = second, .count = 2}, &b[1], &e),
+                     TB_OK);
     b[1].blob_count = 1; /* without the header of its file... */
     b[1].blobs[0] = b[1].blobs[1];
     const uint32_t count = stage(b, 2, items);
@@ -415,7 +416,8 @@ static void files_that_cannot_travel_are_refused_with_their_path(void **state)
     assert_int_equal(mkfifo(path_of(w, "fifo"), 0600), 0);
     assert_int_equal(open_one(path_of(w, "fifo"), NULL, &b, &e), TB_BAD_FILE);
     char *const twice[] = {path_of(w, "m/model-1.safetensors"), path_of(w, "m/model-1.safetensors")};
-    assert_int_equal(tb_bundle_open(twice, 2, NULL, &b, &e), TB_CONFLICT);
+    assert_int_equal(tb_bundle_open(&(struct tb_bundle_paths){.paths = twice, .count = 2}, &b, &e),
+                     TB_CONFLICT);
     /* 100 MB and one byte, without writing them. */
     put(w, "large.bin", "", 0);
     assert_int_equal(truncate(path_of(w, "large.bin"), (100 << 20) + 1), 0);

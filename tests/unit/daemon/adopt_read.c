@@ -87,7 +87,8 @@ static int setup(void **state)
     w->bytes[5] ^= 1;
     manifest_make(w, 0, w->bytes);
     w->bytes[5] ^= 1;
-    w->r.folder = strdup(w->dir);
+    char why[TB_LOCAL_ERROR_BYTES];
+    CHECK_OK(tb_given_open(w->dir, NULL, &w->r.given, why));
     w->r.version_count = 2;
     w->r.versions[0].key = key_of(2);
     w->r.versions[1].key = key_of(1);

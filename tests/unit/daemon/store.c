@@ -337,6 +337,10 @@ static void damage_is_a_clear_error(void **state)
     for (int i = 0; i < 8192; i++)
         fputc('x', f);
     fclose(f);
+    assert_int_equal(chmod(store_path, 0644), 0); /* whatever the umask is */
+    assert_int_equal(tb_store_open(store_path, &store, error), TB_SITE_STORE);
+    assert_non_null(strstr(error, "others may use it (mode 0644)"));
+    assert_int_equal(chmod(store_path, 0600), 0);
     assert_int_equal(tb_store_open(store_path, &store, error), TB_SITE_STORE);
     assert_non_null(strstr(error, "not a database"));
     assert_non_null(strstr(error, "restore a copy, or move it away"));

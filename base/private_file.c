@@ -1,0 +1,58 @@
+/* private_file.c - see private_file.h. */
+#include "base/private_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool refuse_owner(const struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES,
+                   "uid %u owns it, and this process is uid %u: another user made it; take it away",
+                   (unsigned)st->st_uid, (unsigned)geteuid());
+    return false;
+}
+
+static bool refuse_mode(const struct stat *st, const char *right, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "others may use it (mode %04o): chmod %s",
+                   (unsigned)st->st_mode & 07777u, right);
+    return false;
+}
+
+static bool look(int fd, struct stat *st, bool folder, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    if (fstat(fd, st) != 0) {
+        (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%.100s", strerror(errno));
+        return false;
+    }
+    if (folder ? S_ISDIR(st->st_mode) : S_ISREG(st->st_mode)) return true;
+    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "is not a %s", folder ? "folder" : "regular file");
+    return false;
+}
+
+bool tb_private_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    struct stat st;
+    if (!look(fd, &st, false, why_out)) return false;
+    if (st.st_uid != geteuid()) return refuse_owner(&st, why_out);
+    return (st.st_mode & 077) == 0 || refuse_mode(&st, "600", why_out);
+}
+
+bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    struct stat st;
+    if (!look(fd, &st, true, why_out)) return false;
+    if (st.st_uid != geteuid()) return refuse_owner(&st, why_out);
+    return (st.st_mode & 022) == 0 || refuse_mode(&st, "go-w", why_out);
+}
+
+bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    struct stat st;
+    if (!look(fd, &st, false, why_out)) return false;
+    if (st.st_uid != geteuid() && st.st_uid != 0) return refuse_owner(&st, why_out);
+    return (st.st_mode & 002) == 0 || refuse_mode(&st, "o-w", why_out);
+}

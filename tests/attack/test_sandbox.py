@@ -1,0 +1,122 @@
+"""What a tombolod that was taken over could still do: each thing is tried from inside, with and without the sandbox (P8).
+
+Covers: gateway/daemon/reload.c gateway/sandbox/sandbox.c gateway/sandbox/landlock.c gateway/sandbox/sandbox_paths.c
+Covers: gateway/sandbox/system_call_filter.c gateway/sandbox/system_call_filter_absent.c
+"""
+
+import contextlib
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from harness import BUILD, PATIENCE_S, Failed, Skipped, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
+
+TRIES = BUILD / "tests/attack/tombolo-test-sandbox"
+SANITIZED = bool(os.environ.get("TB_SANITIZED"))
+
+
+def tried(on, what, folder, argument=""):
+    done = subprocess.run([TRIES, on, what, folder, str(argument)], text=True, capture_output=True, check=False)
+    if done.returncode != 0:
+        raise Failed(f"{what}: {done.stdout} {done.stderr}")
+    return done.stdout.strip()
+
+
+@contextlib.contextmanager
+def other():
+    """A process outside of the sandbox, and where one of its bytes stands: PID:ADDRESS."""
+    program = "import ctypes, sys; b = ctypes.create_string_buffer(8); print(hex(ctypes.addressof(b)), flush=True); sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process.pid, f"{process.pid}:{process.stdout.readline().strip()[2:]}"
+        process.stdin.close()
+
+
+@scenario
+def nothing_is_reached_from_inside(lab):
+    """P8: each try works without the sandbox. With it the kernel refuses each, and ordinary work goes on."""
+    mine, outside = lab.dir / "mine", lab.dir / "outside"
+    mine.mkdir()
+    outside.mkdir()
+    (outside / "secret").write_text("of another")
+    (mine / "link").symlink_to(outside / "secret")
+    lacks, tries = [], 0
+    with other() as (pid, memory):
+        rows = [("exec", ""), ("read", outside / "secret"), ("list", outside), ("read_beneath", outside), ("write", outside / "new"), ("link_out", ""),
+                ("memory", memory), ("proc_memory", pid), ("kill", pid), ("socket", int(socket.AF_PACKET)), ("socket", 38), ("io_uring", ""),
+                ("read", "/etc/group"), ("namespace", "")]
+        rows += [] if SANITIZED else [("fork", ""), ("trace", pid)]  # LeakSanitizer needs both
+        for what, argument in rows:
+            without = tried("off", what, mine, argument)
+            if without != "done" and what in ("io_uring", "namespace", "socket", "memory", "trace", "proc_memory"):
+                print(f"{what} {argument}: this machine refuses it without the sandbox too: {without}")
+            else:
+                expect(f"{what} {argument} without the sandbox", without, "done")
+            said = tried("on", what, mine, argument)
+            tries += 1
+            lacks += [f"{what}: {said}"] if said.startswith("lacks:") else []
+            if said == "done":
+                raise Failed(f"{what} {argument} was done from inside")
+    expect("ordinary work", tried("on", "ordinary", mine), "done")
+    print(f"tried {tries}, done 0, not forbidden by this machine: {lacks or 'none'}")
+    if len(lacks) == tries:
+        raise Skipped("this kernel and this build have no layer of the sandbox")
+
+
+def kernel_says(pid, field):
+    rows = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    return rows[field].strip()
+
+
+@scenario
+def a_gateway_lives_inside(lab):
+    """P8 P10: the kernel says of each thread that it is inside, and status says the same. `sandbox: false` is told."""
+    east = lab.site("east")
+    east.models = {"policy": {"home": "east"}}
+    east.start()
+    pid = east.control("status")["pid"]
+    says = east.control("status")["sandbox"]
+    print(f"status says {says}")
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has ended
+            expect(f"NoNewPrivs of thread {task.name}", kernel_says(f"{pid}/task/{task.name}", "NoNewPrivs"), "1")
+            if says["seccomp"]:
+                expect(f"Seccomp of thread {task.name}", kernel_says(f"{pid}/task/{task.name}", "Seccomp"), "2")
+    expect("wanted", says["wanted"], True)
+    expect("a reason for what is not on", bool(says["lacks"]), not (says["seccomp"] and says["landlock_abi"] >= 6 and says["no_new_privileges"]))
+    paths = made(lab, "4M", 1)
+    east.wait_holds(Trainer(lab, east, paths[0]).publish(1))
+    east.daemon.signal(signal.SIGTERM)
+    expect("it ends well from inside", east.daemon.popen.wait(PATIENCE_S), 0)
+    east.root["sandbox"] = "false"
+    east.start()
+    expect("without", east.control("status")["sandbox"]["wanted"], False)
+    expect("NoNewPrivs", kernel_says(east.control("status")["pid"], "NoNewPrivs"), "0")
+    if "sandbox.off" not in east.daemon.log_path.read_text():
+        raise Failed("no line warns that the sandbox is off")
+
+
+@scenario
+def a_new_path_needs_a_restart(lab):
+    """P9 P10: a reload reads the configuration, and names the keys that count from the next start on: the sandbox holds the old paths."""
+    east = lab.site("east")
+    east.models = {"policy": {"home": "east"}}
+    east.start()
+    config = east.dir / "tombolod.yaml"
+    config.write_text(east.config_text().replace(str(east.arena_path), str(lab.dir / "other.arena")))
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the log names the key", lambda: east.daemon.logged("warn reload.needs_restart keys=arena.path"))
+    config.write_text("site: [")
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the log says what is wrong", lambda: east.daemon.logged("warn reload.refused"))
+    config.write_text(east.config_text())
+    east.daemon.signal(signal.SIGHUP)
+    wait_for("the certificates are read", lambda: east.daemon.logged("info tls.same"))
+    expect("it lives", east.control("status")["ok"], True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
