@@ -99,6 +99,13 @@ static const struct tb_cli_option pki_issue_options[] = {
     END,
 };
 
+static const struct tb_cli_option pki_revoke_options[] = {
+    {"list", TB_CLI_FILE, "FILE", "the file that tls.revoked names (needed); it is made where there is none"},
+    {"note", TB_CLI_TEXT, "TEXT", "why, for those who read the file"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option config_options[] = {COMMON_OPTIONS, END};
 
 static const struct tb_cli_option explain_options[] = {
@@ -196,7 +203,7 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned), the facts behind it, and the expected time "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, revoked), the facts behind it, and the expected time "
      "as a "
      "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
@@ -222,6 +229,14 @@ static const struct tb_cli_command commands[] = {
      "IDENTITY is tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME, and the site must be the "
      "authority's. Writes STEM.crt and STEM.key (mode 0600).",
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
+    {"pki revoke", "CERTIFICATE", "let a certificate count no more",
+     "Adds a line to the list of revoked certificates. CERTIFICATE is a PEM file (its fingerprint is "
+     "listed), sha256:HEX, serial:HEX, or an identity tombolo://SITE/GATEWAY or "
+     "tombolo://SITE/worker/NAME: then every certificate of that identity, also a new one. Gateways "
+     "whose configuration names the list read it within seconds, end the sessions and links that use "
+     "such a certificate, and take no signature of it. Each site has its own list.",
+     "tombolo pki revoke pki/west/gw1.crt --list /etc/tombolo/revoked", pki_revoke_options, 1, 1,
+     tb_cli_pki_revoke},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "
      "anything. Errors would end a start: wrong keys and values, certificates, the store's and the "

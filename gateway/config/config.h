@@ -84,6 +84,7 @@ struct tb_config {
     uint32_t anchor_every;      /* anchor.every, versions [1] */
     uint64_t anchor_rate;       /* anchor.bytes_per_s [256MiB] */
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
+    const char *tls_revoked;                 /* tls.revoked; NULL: none are */
     const char *link_listen;                 /* link.listen; NULL: dial only */
     uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */
     uint32_t link_threads;                   /* link.threads 0 to 64 [0: cores, at most 32] */

@@ -89,6 +89,10 @@ const struct config_key config_keys[] = {
      .why = "This gateway's certificate with its chain, PEM."},
     {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE,
      .why = "Its key, PEM, readable by its owner alone."},
+    {ROOT(tls_revoked), .path = "tls.revoked", .type = CONFIG_FILE,
+     .why = "A list of certificates that count no more, which `tombolo pki revoke` writes: fingerprints, "
+            "serial numbers or identities, one a line. It is read again when it changes, and ends what uses "
+            "them. A list that cannot be read ends a start; while the gateway runs the list before stays."},
     {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
      .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens "
             "a port."},

@@ -10,6 +10,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
+#include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
@@ -120,6 +121,8 @@ static json_t *links_json(struct tb_daemon *d)
         const struct tb_config_peer *peer = &d->config->peers[i];
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
+        put(o, "certificate_days_left",
+            stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s)) : json_null());
         link_state_json(d, i, &stats, o);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         TB_ASSERT(stats.stream_count <= sizeof stats.streams / sizeof stats.streams[0]);
@@ -358,6 +361,18 @@ static json_t *fabric_json(struct tb_daemon *d)
     return o;
 }
 
+/* Days are whole ones; below zero it has ended. */
+static json_t *certificates_json(const struct tb_daemon *d)
+{
+    if (d->tls == NULL) return json_null();
+    const int64_t own = tb_certificates_days_left(tb_tls_expires_wall_s(d->tls));
+    const int64_t cas = tb_certificates_days_left(tb_tls_cas_expire_wall_s(d->tls));
+    return json_pack("{s:I, s:I, s:I, s:b, s:b}", "days_left", (json_int_t)own, "authority_days_left",
+                     (json_int_t)cas, "revoked", (json_int_t)tb_tls_revoked_count(d->tls), "own_revoked",
+                     tb_tls_is_revoked(d->tls), "expiring",
+                     own < TB_CERTIFICATE_WARN_DAYS || cas < TB_CERTIFICATE_WARN_DAYS);
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -377,6 +392,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "certificate_expires_ms",
         d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
+    put(o, "certificates", certificates_json(d));
     put(o, "arena", arena_json(d));
     put(o, "anchor", tb_anchors_json(d));
     put(o, "encoded", tb_status_encoded(d));
