@@ -82,6 +82,16 @@ static const struct tb_cli_option limit_options[] = {
     END,
 };
 
+static const struct tb_cli_option audit_options[] = {
+    {"since", TB_CLI_SECONDS, "TIME", "rows of the last 90s, 15m, 2h or 7d; default: all"},
+    {"action", TB_CLI_TEXT, "TEXT", "rows whose action has TEXT in it"},
+    {"identity", TB_CLI_TEXT, "TEXT", "rows whose identity has TEXT in it"},
+    {"limit", TB_CLI_COUNT, "N", "the newest N rows; default 1000, at most 100000"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option pki_init_options[] = {
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
     {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
@@ -221,6 +231,13 @@ static const struct tb_cli_command commands[] = {
      "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
+    {"audit", "", "who did what at this site, and who was denied",
+     "Lists the gateway's audit record, oldest first: acts of operators (withdraw, pin, unpin, rollback, "
+     "limit, adopt), start, drain, configuration and certificates, versions that were published, activated "
+     "or ended, each version that begins to leave the site and the peer that draws it, and every denial. "
+     "Denials and activations are one row for each identity, object and minute, with a count. With --json "
+     "each row is a line of its own.",
+     "tombolo audit --since 2d --action withdraw", audit_options, 0, 0, tb_cli_audit},
     {"pki init", "", "make a certificate authority for a site",
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",

@@ -20,6 +20,7 @@ enum tb_cli_exit tb_cli_limit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_adopt(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_audit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);

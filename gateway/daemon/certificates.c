@@ -8,12 +8,14 @@
  * certificate may become valid as it lies there. */
 #include "gateway/daemon/daemon.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/assert.h"
 #include "base/digest.h"
 #include "gateway/config/gateway_tls.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/sessions/sessions.h"
@@ -59,6 +61,12 @@ static struct tb_digest mark_all(const struct tb_daemon *d)
 
 /* ---- taking them ---- */
 
+/* For the audit record. */
+static void certificates_act(struct tb_daemon *d, const char *action, const char *object, const char *result)
+{
+    tb_audit_act(d, &(struct tb_audit_event){action, "gateway", object, "tls", result});
+}
+
 static void loaded_log(const struct tb_daemon *d, const char *reason, bool trust_changed)
 {
     tb_log(TB_LOG_INFO, "tls.loaded", "reason=%s expires_wall_s=%llu trust=%s revoked=%u", reason,
@@ -89,6 +97,10 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
     d->tls_warned_day = 0;
     d->counters.certificates_loaded++;
     loaded_log(d, reason, trust_changed);
+    char object[TB_AUDIT_OBJECT_BYTES];
+    snprintf(object, sizeof object, "reason=%s trust=%s revoked=%u", reason, trust_changed ? "changed" : "same",
+             tb_tls_revoked_count(tls));
+    certificates_act(d, "certificates.load", object, "ok");
     if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
     if (!trust_changed) return;
     if (!tb_digest_equal(&cas_before, &cas_after)) tb_sessions_distrust(d);
@@ -114,6 +126,7 @@ static void refuse(struct tb_daemon *d, const char *reason, const char error[512
     (void)snprintf(d->tls_refused, sizeof d->tls_refused, "%s", error);
     d->counters.certificates_refused++;
     refused_log(reason, error);
+    certificates_act(d, "certificates.load", reason, error);
 }
 
 static void reload(struct tb_daemon *d, const char *reason)
@@ -151,12 +164,15 @@ int64_t tb_certificates_days_left(uint64_t expires_wall_s)
     return left >= 0 ? left / DAY_S : (left - DAY_S + 1) / DAY_S; /* one that has ended has -1 or less */
 }
 
-static void expiring_log(const char *what, const char *key, uint64_t expires_wall_s)
+static void expiring_log(struct tb_daemon *d, const char *what, const char *key, uint64_t expires_wall_s)
 {
     if (expires_wall_s == 0) return;
     const int64_t days = tb_certificates_days_left(expires_wall_s);
     if (days >= TB_CERTIFICATE_WARN_DAYS) return;
     tb_log(TB_LOG_WARN, "tls.expiring", "what=%s key=%s days=%lld action=renew", what, key, (long long)days);
+    char result[64];
+    snprintf(result, sizeof result, "%lld days left", (long long)days);
+    certificates_act(d, "certificates.expire", key, result);
 }
 
 /* P10: at the start, when others are loaded, and once a day. */
@@ -165,8 +181,8 @@ static void expiring_look(struct tb_daemon *d)
     const uint64_t day = tb_clock_wall_ms() / 1000 / DAY_S;
     if (d->tls_warned_day == day + 1) return;
     d->tls_warned_day = day + 1;
-    expiring_log("certificate", "tls.cert", tb_tls_expires_wall_s(d->tls));
-    expiring_log("authority", "tls.ca,peers.SITE.ca,models.NAME.home_ca", tb_tls_cas_expire_wall_s(d->tls));
+    expiring_log(d, "certificate", "tls.cert", tb_tls_expires_wall_s(d->tls));
+    expiring_log(d, "authority", "tls.ca,peers.SITE.ca,models.NAME.home_ca", tb_tls_cas_expire_wall_s(d->tls));
 }
 
 void tb_certificates_tick(struct tb_daemon *d)

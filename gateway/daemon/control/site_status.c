@@ -10,7 +10,9 @@
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
+#include "gateway/daemon/control/audit_commands.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
@@ -18,9 +20,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
-#include "gateway/daemon/control/version_commands.h"
 #include "gateway/daemon/control/version_status.h"
-#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"
@@ -373,6 +373,15 @@ static json_t *certificates_json(const struct tb_daemon *d)
                      own < TB_CERTIFICATE_WARN_DAYS || cas < TB_CERTIFICATE_WARN_DAYS);
 }
 
+/* Rows that wait for the disk, and rows that are lost for want of a place. */
+static json_t *audit_json(const struct tb_daemon *d)
+{
+    struct tb_audit_usage u;
+    tb_audit_usage(d, &u);
+    return json_pack("{s:I, s:I, s:b}", "waiting", (json_int_t)(u.rows.used + u.sums.used), "lost",
+                     (json_int_t)u.lost, "ok", u.lost == 0 && !d->store_down);
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -393,6 +402,7 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     put(o, "certificate_expires_ms",
         d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
     put(o, "certificates", certificates_json(d));
+    put(o, "audit", audit_json(d));
     put(o, "arena", arena_json(d));
     put(o, "anchor", tb_anchors_json(d));
     put(o, "encoded", tb_status_encoded(d));
@@ -545,7 +555,8 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 
 const struct tb_control_command tb_status_commands[] = {
     {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
-    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
-    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
+    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},     {"unpin", tb_audited_unpin},  {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit}, {"adopt", tb_audited_adopt},  {"audit", tb_audit_command},
+    {NULL, NULL},
 };

@@ -284,6 +284,7 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
                why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
         tb_worker_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+        tb_worker_refused_audit(s, "handshake", tb_status_text(why));
     }
     const bool stays = s->welcomed && !s->local && !s->revoked && !d->draining && why != TB_PEER_GARBLED &&
                        why != TB_STREAM_CLOSED;
@@ -435,6 +436,7 @@ void tb_sessions_revoke(struct tb_daemon *d)
         s->revoked = true;
         d->counters.sessions_refused++;
         tb_worker_refusal_log(s, "session.refused", "certificate", "it is revoked (tls.revoked)");
+        tb_worker_refused_audit(s, "certificate", "it is revoked (tls.revoked)");
         tb_wire_close(s->wire, TB_PEER_IDENTITY);
     }
 }
@@ -449,6 +451,7 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         if (s->welcomed) { /* else on_closed counts it and says why */
             d->counters.sessions_refused++;
             tb_worker_refusal_log(s, "session.refused", "certificate", "expired");
+            tb_worker_refused_audit(s, "certificate", "expired");
         }
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }
