@@ -66,8 +66,7 @@ static enum tb_status uri_parse(const char *text, size_t bytes, struct tb_revoke
     uri[bytes] = '\0';
     if (tb_identity_parse(uri, &e->identity) != TB_OK) return TB_BAD_ARGUMENT;
     e->kind = TB_REVOKED_IDENTITY;
-    const bool certified =
-        e->identity.kind == TB_IDENTITY_GATEWAY || e->identity.kind == TB_IDENTITY_WORKER;
+    const bool certified = e->identity.kind == TB_IDENTITY_GATEWAY || e->identity.kind == TB_IDENTITY_WORKER;
     return certified ? TB_OK : TB_BAD_ARGUMENT; /* a user id has no certificate */
 }
 

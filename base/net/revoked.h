@@ -6,8 +6,8 @@
  *   tombolo://SITE/worker/NAME
  *
  * HEX may have a colon between bytes, as openssl prints it. The text behind an entry is for people,
- * and so is a line that begins with '#'. A line that is none of these refuses the whole file: a list
- * that is read in part would let in a certificate that the operator wrote down.
+ * and so is a line that begins with '#'. A line that is none of these refuses the whole file: a
+ * list that is read in part would let in a certificate that the operator wrote down.
  *
  * Read-only after it is made; any thread. */
 #ifndef TB_BASE_NET_REVOKED_H
@@ -36,7 +36,7 @@ struct tb_revoked_entry {
     struct tb_identity identity; /* of a gateway or a worker */
 };
 
-/* What a list is asked about. identity.kind NONE: it has none, as a CA. */
+/* A certificate that a list is asked about. identity.kind NONE: it has none, as a CA. */
 struct tb_revoked_certificate {
     struct tb_fingerprint fingerprint;
     const uint8_t *serial; /* borrowed */
@@ -44,7 +44,7 @@ struct tb_revoked_certificate {
     struct tb_identity identity;
 };
 
-/* One entry, without what stands behind it. TB_BAD_ARGUMENT. */
+/* One entry, without the text behind it. TB_BAD_ARGUMENT. */
 TB_MUST_USE enum tb_status tb_revoked_entry_parse(const char *text, size_t bytes,
                                                   struct tb_revoked_entry *entry_out);
 void tb_revoked_entry_format(const struct tb_revoked_entry *entry, char out[TB_REVOKED_TEXT_BYTES]);

@@ -71,7 +71,8 @@ static enum tb_status line_add(int fd, const char *path, const char *line, char 
 {
     struct stat st;
     char last = '\n', all[TB_REVOKED_TEXT_BYTES + TB_REVOKED_NOTE_BYTES + 4];
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) return say(error_out, "%.150s: is no regular file", path);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+        return say(error_out, "%.150s: is no regular file", path);
     if (st.st_size > 0 && tb_sys_pread(fd, &last, 1, st.st_size - 1) != 1)
         return say(error_out, "%.150s: %s", path, strerror(errno));
     const int count = snprintf(all, sizeof all, "%s%s", last == '\n' ? "" : "\n", line);

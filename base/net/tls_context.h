@@ -23,8 +23,8 @@ struct tb_tls {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;
     uint64_t expires_wall_s;
-    struct tb_digest shown; /* of our certificate, and those behind it so far */
-    struct tb_digest trust; /* of the CAs so far */
+    struct tb_digest shown;     /* of our certificate, and those behind it so far */
+    struct tb_digest trust;     /* of the CAs so far */
     uint64_t cas_expire_wall_s; /* the first of the CAs ends then; 0: there are none */
     struct tb_revoked *revoked; /* owned; NULL: none are */
     struct tb_tls_bound *bound;

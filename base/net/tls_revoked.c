@@ -35,7 +35,7 @@ static bool is_revoked(const struct tb_tls *tls, X509 *cert)
     return tb_revoked_has(tls->revoked, &c);
 }
 
-bool tb_tls_chain_revoked(const struct tb_tls *tls, const STACK_OF(X509) *chain)
+bool tb_tls_chain_revoked(const struct tb_tls *tls, const STACK_OF(X509) * chain)
 {
     if (tb_revoked_count(tls->revoked) == 0) return false;
     for (int i = 0; i < sk_X509_num(chain); i++)

@@ -165,7 +165,7 @@ static const struct tb_cli_command commands[] = {
      "No reader gets the version any more, and reader groups that use it go back to the newest other "
      "whole one at their next activate. At the model's home this holds for every site. At another site "
      "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
-     "restart, and other sites are not told. The audit trail and `tombolo versions` name the operator. "
+     "restart, and other sites are not told. The audit record and `tombolo versions` name the operator. "
      "VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
     {"pin", "MODEL VERSION", "keep this site's readers at a version",
@@ -213,7 +213,8 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned, revoked), the facts behind it, and the expected time "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, revoked), the facts behind it, and the "
+     "expected time "
      "as a "
      "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},

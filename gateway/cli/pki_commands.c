@@ -1,4 +1,4 @@
-/* pki_commands.c - tombolo pki init, pki issue and pki revoke, over base/net/pki.h and revoked.h. */
+/* pki_commands.c - tombolo pki init, issue and revoke, over base/net/pki.h and revoked.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +94,8 @@ static void note_of(const struct tb_cli_call *call, const char *identity, char o
 {
     const char *given = tb_cli_given(call, "note") ? tb_cli_text(call, "note") : "";
     char line[TB_REVOKED_NOTE_BYTES];
-    snprintf(line, sizeof line, "%s%s%s", identity, identity[0] != '\0' && given[0] != '\0' ? " " : "", given);
+    snprintf(line, sizeof line, "%s%s%s", identity, identity[0] != '\0' && given[0] != '\0' ? " " : "",
+             given);
     tb_show_clean(line, out, TB_REVOKED_NOTE_BYTES);
 }
 

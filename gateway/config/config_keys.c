@@ -62,8 +62,9 @@ const struct config_key config_keys[] = {
             "through. Nothing else waits for it."},
     {ROOT(audit_bytes), .path = "audit.bytes", .type = CONFIG_SIZE, .fallback = "16MiB", .min = 1 << 20,
      .max = (uint64_t)64 << 30, .unit = "bytes",
-     .why = "The most that the audit record takes in the store: a half of it for acts of operators, a quarter "
-            "for versions, a quarter for denials. The oldest rows of each go first."},
+     .why =
+         "The most that the audit record takes in the store: a half of it for acts of operators, a quarter "
+         "for versions, a quarter for denials. The oldest rows of each go first."},
     {ROOT(audit_days), .path = "audit.days", .type = CONFIG_NUMBER, .fallback = "400", .min = 1, .max = 3650,
      .unit = "days", .why = "Rows of the audit record that are older go."},
     {ROOT(arena_path), .path = "arena.path", .type = CONFIG_PATH, .fallback = "/dev/shm/tombolo.arena",

@@ -25,7 +25,7 @@ struct queue {
     struct tb_audit_record rows[ROWS_MAX];
 };
 
-/* `record.count` is what no row has yet. */
+/* A row here counts the times that no row of the store has yet. */
 struct sums {
     uint32_t count;
     struct tb_audit_record rows[SUMS_MAX];
@@ -120,7 +120,7 @@ static struct tb_audit_record *sum_find(struct sums *s, const struct tb_audit_re
     return NULL;
 }
 
-/* P7: one identity has so many sums; what it does beyond them is one more. */
+/* P7: one identity has so many sums; all its other objects are one more. */
 static void sum_add(struct tb_audit *a, struct tb_audit_record *r)
 {
     struct sums *s = &a->sums[r->share];
@@ -220,15 +220,16 @@ static void lost_tell(struct tb_daemon *d)
     a->lost_told = a->lost;
 }
 
-/* Who the strangers at the links' port are nobody knows. */
+/* Strangers at the links' port have no identity. */
 static void strangers_sum(struct tb_daemon *d)
 {
     const uint64_t now = d->links != NULL ? tb_links_strangers_refused(d->links) : d->strangers_seen;
     if (now > d->strangers_seen)
-        tb_audit_denied(d,
-                        &(struct tb_audit_event){
-                            .action = "connect", .object = "link", .origin = "link.listen", .result = "refused"},
-                        now - d->strangers_seen);
+        tb_audit_denied(
+            d,
+            &(struct tb_audit_event){
+                .action = "connect", .object = "link", .origin = "link.listen", .result = "refused"},
+            now - d->strangers_seen);
     d->strangers_seen = now;
 }
 
@@ -261,8 +262,8 @@ uint32_t tb_audit_rows(struct tb_daemon *d, const struct tb_store_row **rows, ui
         const struct queue *q = &a->queues[share];
         TB_ASSERT(a->handed[share] == 0);
         for (uint32_t i = 0; i < q->count && count < most; i++, a->handed[share]++)
-            a->out[count++] = (struct tb_store_row){.kind = TB_STORE_RECORD,
-                                                    .record = q->rows[(q->first + i) % ROWS_MAX]};
+            a->out[count++] =
+                (struct tb_store_row){.kind = TB_STORE_RECORD, .record = q->rows[(q->first + i) % ROWS_MAX]};
     }
     for (; a->asked < a->question_count && count < most; a->asked++)
         a->out[count++] =
@@ -385,7 +386,8 @@ static void changed(void *user, const char *key)
     const size_t bytes = strlen(key);
     c->count++;
     if (c->used + bytes + 2 > sizeof c->text - 16) return; /* the count tells how many there are */
-    c->used += (size_t)snprintf(c->text + c->used, sizeof c->text - c->used, "%s%s", c->used > 0 ? " " : "", key);
+    c->used +=
+        (size_t)snprintf(c->text + c->used, sizeof c->text - c->used, "%s%s", c->used > 0 ? " " : "", key);
 }
 
 /* The keys of the configuration that have another value than at the start before. */
@@ -417,7 +419,7 @@ enum tb_status tb_audit_open(struct tb_daemon *d)
     return TB_OK;
 }
 
-/* Behind the last rows. What is left is lost, and said. */
+/* Behind the last rows. A row that is left is lost, and told. */
 void tb_audit_close(struct tb_daemon *d)
 {
     struct tb_audit *a = d->audit;

@@ -39,11 +39,12 @@ void tb_audit_peer_text(const struct tb_daemon *d, uint32_t peer, char out[TB_UR
 void tb_audit_version_text(const struct tb_version_key *key, char out[TB_AUDIT_VERSION_BYTES]);
 void tb_audit_tick(struct tb_daemon *d); /* once a second: sums become rows */
 
-/* persist.c's: the next rows for the disk, acts first, at most `most`; and whether those are there. */
+/* For persist.c: the next rows for the disk, acts first, at most `most`; whether they landed. */
 uint32_t tb_audit_rows(struct tb_daemon *d, const struct tb_store_row **rows, uint32_t most);
 void tb_audit_written(struct tb_daemon *d, uint32_t count, enum tb_status status);
-bool tb_audit_waits(const struct tb_daemon *d); /* rows wait that were not handed over */
-void tb_audit_sums_end(struct tb_daemon *d);    /* all sums become rows, as far as there are places */
+bool tb_audit_waits(const struct tb_daemon *d); /* rows or questions wait */
+/* All sums become rows, as far as there are places. */
+void tb_audit_sums_end(struct tb_daemon *d);
 
 /* A question to the store. `fn` gets the answer, and frees the query by tb_free. TB_SITE_NOMEM: too
  * many are asked. */

@@ -1,5 +1,5 @@
-/* certificates.c - tls.cert, tls.key, every CA and tls.revoked: read at start, and again on SIGHUP or
- * when the files change.
+/* certificates.c - tls.cert, tls.key, every CA and tls.revoked: read at start, and again on SIGHUP
+ * or when the files change.
  *
  * Files are taken together or not at all. One that is half written, does not fit the others or
  * names another gateway is refused with a line, and the gateway goes on with the files that it had.
@@ -98,8 +98,8 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
     d->counters.certificates_loaded++;
     loaded_log(d, reason, trust_changed);
     char object[TB_AUDIT_OBJECT_BYTES];
-    snprintf(object, sizeof object, "reason=%s trust=%s revoked=%u", reason, trust_changed ? "changed" : "same",
-             tb_tls_revoked_count(tls));
+    snprintf(object, sizeof object, "reason=%s trust=%s revoked=%u", reason,
+             trust_changed ? "changed" : "same", tb_tls_revoked_count(tls));
     certificates_act(d, "certificates.load", object, "ok");
     if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
     if (!trust_changed) return;
@@ -161,7 +161,7 @@ int64_t tb_certificates_days_left(uint64_t expires_wall_s)
 {
     const int64_t now = (int64_t)(tb_clock_wall_ms() / 1000);
     const int64_t left = (int64_t)expires_wall_s - now;
-    return left >= 0 ? left / DAY_S : (left - DAY_S + 1) / DAY_S; /* one that has ended has -1 or less */
+    return left >= 0 ? left / DAY_S : (left - DAY_S + 1) / DAY_S; /* ended: -1 or less */
 }
 
 static void expiring_log(struct tb_daemon *d, const char *what, const char *key, uint64_t expires_wall_s)
@@ -182,7 +182,8 @@ static void expiring_look(struct tb_daemon *d)
     if (d->tls_warned_day == day + 1) return;
     d->tls_warned_day = day + 1;
     expiring_log(d, "certificate", "tls.cert", tb_tls_expires_wall_s(d->tls));
-    expiring_log(d, "authority", "tls.ca,peers.SITE.ca,models.NAME.home_ca", tb_tls_cas_expire_wall_s(d->tls));
+    expiring_log(d, "authority", "tls.ca,peers.SITE.ca,models.NAME.home_ca",
+                 tb_tls_cas_expire_wall_s(d->tls));
 }
 
 void tb_certificates_tick(struct tb_daemon *d)

@@ -145,8 +145,8 @@ struct tb_daemon {
     _Atomic uint64_t verified_bytes, huge_bytes;
     _Atomic bool verify_done;
 
-    struct tb_audit *audit;  /* NULL: before the store is open */
-    uint64_t strangers_seen; /* of the links' count, that the audit record has */
+    struct tb_audit *audit;     /* NULL: before the store is open */
+    uint64_t strangers_seen;    /* of the links' count, that the audit record has */
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;

@@ -22,7 +22,7 @@
 #include "gateway/store/store_writer.h"
 
 #define WAITING_MAX 256
-#define RECORDS_MAX 32u /* of a batch: rows of the audit record */
+#define RECORDS_MAX 32u  /* of a batch: rows of the audit record */
 #define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
 #define UNSETTLED   UINT64_MAX
 /* P7: each start adds one, so what peers have seen is reached with one word; what one of them makes
@@ -64,7 +64,8 @@ struct tb_persist {
 /* ---- rows ---- */
 
 /* In the record a version is published, or it ends in another way than by a newer one. */
-static void version_name(const struct tb_daemon *d, struct tb_store_row *r, const struct tb_catalog_todo *todo)
+static void version_name(const struct tb_daemon *d, struct tb_store_row *r,
+                         const struct tb_catalog_todo *todo)
 {
     static struct tb_catalog_run run; /* large; the main loop's alone */
     struct tb_name home;

@@ -38,8 +38,8 @@ struct tb_audit_record {
 /* A question, answered in the writer's thread. Newest first. */
 #define TB_AUDIT_PAGE 256u
 struct tb_audit_query {
-    uint64_t since_wall_ms, before_id; /* 0: all */
-    uint32_t most;                     /* up to TB_AUDIT_PAGE */
+    uint64_t since_wall_ms, before_id;                              /* 0: all */
+    uint32_t most;                                                  /* up to TB_AUDIT_PAGE */
     char action[TB_AUDIT_ACTION_BYTES], identity[TB_URI_BYTES_MAX]; /* empty: any; else part of it */
     uint32_t count;
     struct tb_audit_record rows[TB_AUDIT_PAGE];

@@ -60,16 +60,6 @@ static enum tb_status trim(struct tb_store *s)
     return tb_store_run_once(s, ST_run_owner_trim, "trimming the owners of runs");
 }
 
-enum tb_status tb_store_transaction_end(struct tb_store *s, enum tb_status status)
-{
-    if (status == TB_OK) status = tb_store_run_once(s, ST_commit, "committing");
-    if (status == TB_OK) return TB_OK;
-    /* may have been rolled back already: then this fails and nothing is lost */
-    sqlite3_step(s->st[ST_rollback]);
-    sqlite3_reset(s->st[ST_rollback]);
-    return status;
-}
-
 /* P7: a model's rows that ended are as many after each of its versions. */
 static enum tb_status trim_model(struct tb_store *s, const char *model)
 {

@@ -1,10 +1,10 @@
 /* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent
- * today, what paths bear, an audit trail. SQLite, WAL. A shell.
+ * today, what paths bear, the audit record. SQLite, WAL. A shell.
  *
  * Nothing per chunk is written. Every write is one transaction with its row of the audit record
- * (store_audit.h), which is bounded: its oldest rows go. TB_SITE_STORE: full disk, read-only, damaged, or another process
- * holds it; the error text says which and what to do. Thread: one at a time; in the daemon the main
- * thread opens and loads, then it is store_writer's. */
+ * (store_audit.h), which is bounded: its oldest rows go. TB_SITE_STORE: full disk, read-only,
+ * damaged, or another process holds it; the error text says which and what to do. Thread: one at a
+ * time; in the daemon the main thread opens and loads, then it is store_writer's. */
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
@@ -129,7 +129,7 @@ struct tb_store_row {
         struct tb_store_signed said;
         struct tb_audit_record record;
         struct tb_audit_query *asked; /* filled; the owner's */
-        uint64_t incarnation; /* at least; what it is once written. Without an audit line */
+        uint64_t incarnation;         /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
     uint64_t wall_ms;

@@ -27,7 +27,7 @@ static uint64_t row_bytes(const struct tb_audit_record *r)
                             strlen(r->result));
 }
 
-/* What the share has: counted anew, as a row that another one was added to is no more bytes. */
+/* The bytes of a share, counted anew: a row that another one was added to takes no more. */
 static enum tb_status share_measure(struct tb_store *s, enum tb_audit_share share)
 {
     sqlite3_stmt *st = s->st[ST_record_bytes];
@@ -104,7 +104,8 @@ static void row_read(sqlite3_stmt *st, struct tb_audit_record *r)
                                   .wall_ms = (uint64_t)sqlite3_column_int64(st, 1),
                                   .share = (enum tb_audit_share)sqlite3_column_int64(st, 2),
                                   .count = (uint64_t)sqlite3_column_int64(st, 8)};
-    if ((int)r->share < 0 || r->share >= TB_AUDIT_SHARES) r->share = TB_AUDIT_DENIALS; /* of a later release */
+    if ((int)r->share < 0 || r->share >= TB_AUDIT_SHARES)
+        r->share = TB_AUDIT_DENIALS; /* of a later release */
     column(st, 3, r->action, sizeof r->action);
     column(st, 4, r->identity, sizeof r->identity);
     column(st, 5, r->object, sizeof r->object);

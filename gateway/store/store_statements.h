@@ -65,23 +65,22 @@
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
     X(path_put, "INSERT OR REPLACE INTO path VALUES(?1,?2,?3)")                                              \
     X(path_all, "SELECT site, streams, bytes_per_s FROM path")                                               \
-    X(record_put,                                                                                           \
-      "INSERT INTO record(wall_ms,minute,share,action,identity,object,origin,result,count,bytes) "          \
-      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(minute,share,action,identity,object,origin,"      \
-      "result) DO UPDATE SET count=count+excluded.count")                                                   \
-    X(record_bytes, "SELECT COALESCE(SUM(bytes),0) FROM record WHERE share=?1")                             \
-    X(record_trim,                                                                                          \
-      "DELETE FROM record WHERE share=?1 AND id <= (SELECT COALESCE(MAX(id),0) FROM (SELECT id, "           \
-      "SUM(bytes) OVER (ORDER BY id DESC) AS total FROM record WHERE share=?1) WHERE total > ?2)")          \
-    X(record_age, "DELETE FROM record WHERE wall_ms < ?1")                                                  \
-    X(record_list,                                                                                          \
-      "SELECT id,wall_ms,share,action,identity,object,origin,result,count FROM record WHERE "               \
-      "wall_ms >= ?1 AND id < ?2 AND (?3='' OR instr(action,?3)>0) AND (?4='' OR "                          \
-      "instr(identity,?4)>0) ORDER BY id DESC LIMIT ?5")                                                    \
-    X(setting_any, "SELECT 1 FROM setting LIMIT 1")                                                         \
-    X(setting_get, "SELECT value FROM setting WHERE key=?1")                                                \
-    X(setting_all, "SELECT key FROM setting")                                                               \
-    X(setting_clear, "DELETE FROM setting")                                                                 \
+    X(record_put,                                                                                            \
+      "INSERT INTO record(wall_ms,minute,share,action,identity,object,origin,result,count,bytes) "           \
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(minute,share,action,identity,object,origin,"       \
+      "result) DO UPDATE SET count=count+excluded.count")                                                    \
+    X(record_bytes, "SELECT COALESCE(SUM(bytes),0) FROM record WHERE share=?1")                              \
+    X(record_trim,                                                                                           \
+      "DELETE FROM record WHERE share=?1 AND id <= (SELECT COALESCE(MAX(id),0) FROM (SELECT id, "            \
+      "SUM(bytes) OVER (ORDER BY id DESC) AS total FROM record WHERE share=?1) WHERE total > ?2)")           \
+    X(record_age, "DELETE FROM record WHERE wall_ms < ?1")                                                   \
+    X(record_list, "SELECT id,wall_ms,share,action,identity,object,origin,result,count FROM record WHERE "   \
+                   "wall_ms >= ?1 AND id < ?2 AND (?3='' OR instr(action,?3)>0) AND (?4='' OR "              \
+                   "instr(identity,?4)>0) ORDER BY id DESC LIMIT ?5")                                        \
+    X(setting_any, "SELECT 1 FROM setting LIMIT 1")                                                          \
+    X(setting_get, "SELECT value FROM setting WHERE key=?1")                                                 \
+    X(setting_all, "SELECT key FROM setting")                                                                \
+    X(setting_clear, "DELETE FROM setting")                                                                  \
     X(setting_put, "INSERT OR REPLACE INTO setting VALUES(?1,?2)")
 
 enum statement {

@@ -1,5 +1,5 @@
-/* A file of revoked certificates, as an operator or a stranger wrote it. What is read has one
- * spelling, which is read again as the same.
+/* A file of revoked certificates, as an operator or a stranger wrote it. An entry has one
+ * spelling, which is read again as the same entry.
  *
  * Covers: base/net/revoked.c */
 #include "base/net/revoked.h"

@@ -55,10 +55,10 @@ def what_is_done_is_in_the_record(lab):
         expect(f"{row} is in the record", row in versions, True)
     wait_for("the activation is in west's", lambda: [r for r in record(west, "--action", "activate") if r["object"] == "policy 1:1"])
     expect("west publishes nothing", [r for r in record(west) if r["action"] == "publish"], [])
-    east.extra["drain_ms"] = 1234
+    east.extra.setdefault("link", {})["heartbeat_ms"] = 1234
     east.restart()
     starts = [r for r in record(east) if r["action"] in ("start", "drain")]
-    expect("starts", [(r["action"], r["object"], r["result"]) for r in starts[-1:]], [("start", "drain_ms", "1 keys changed")])
+    expect("starts", [(r["action"], r["object"], r["result"]) for r in starts[-1:]], [("start", "link.heartbeat_ms", "1 keys changed")])
     expect("the first changed nothing", starts[0]["result"], "0 keys changed")
 
 

@@ -29,7 +29,8 @@ static void object_of(const json_t *request, char out[TB_AUDIT_OBJECT_BYTES])
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++) {
         const char *text = json_string_value(json_object_get(request, plain[i]));
         if (text != NULL && used < TB_AUDIT_OBJECT_BYTES)
-            used += (size_t)snprintf(out + used, TB_AUDIT_OBJECT_BYTES - used, "%s%.64s", used > 0 ? " " : "", text);
+            used += (size_t)snprintf(out + used, TB_AUDIT_OBJECT_BYTES - used, "%s%.64s", used > 0 ? " " : "",
+                                     text);
     }
     json_object_foreach((json_t *)(uintptr_t)request, key, value)
     {
@@ -38,8 +39,8 @@ static void object_of(const json_t *request, char out[TB_AUDIT_OBJECT_BYTES])
             told |= strcmp(key, plain[i]) == 0;
         char *text = told ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
         if (text != NULL && used < TB_AUDIT_OBJECT_BYTES)
-            used += (size_t)snprintf(out + used, TB_AUDIT_OBJECT_BYTES - used, "%s%.32s=%s", used > 0 ? " " : "",
-                                     key, text);
+            used += (size_t)snprintf(out + used, TB_AUDIT_OBJECT_BYTES - used, "%s%.32s=%s",
+                                     used > 0 ? " " : "", key, text);
         free(text);
     }
 }
@@ -80,7 +81,8 @@ enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *re
 /* Without a limit it only shows, and without a folder it only asks how far the other one is. */
 enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply, char *error)
 {
-    const bool changes = json_object_get(request, "rate") != NULL || json_object_get(request, "schedule") != NULL ||
+    const bool changes = json_object_get(request, "rate") != NULL ||
+                         json_object_get(request, "schedule") != NULL ||
                          json_object_get(request, "day_bytes") != NULL;
     if (!changes) return tb_limit_command(user, request, reply, error);
     return audited("limit", tb_limit_command, user, request, reply, error);
@@ -88,7 +90,8 @@ enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply
 
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error)
 {
-    const bool changes = json_object_get(request, "dir") != NULL || json_is_true(json_object_get(request, "cancel"));
+    const bool changes =
+        json_object_get(request, "dir") != NULL || json_is_true(json_object_get(request, "cancel"));
     if (!changes) return tb_adopt_command(user, request, reply, error);
     return audited("adopt", tb_adopt_command, user, request, reply, error);
 }

@@ -122,7 +122,8 @@ static json_t *links_json(struct tb_daemon *d)
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
         put(o, "certificate_days_left",
-            stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s)) : json_null());
+            stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s))
+                     : json_null());
         link_state_json(d, i, &stats, o);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         TB_ASSERT(stats.stream_count <= sizeof stats.streams / sizeof stats.streams[0]);
@@ -554,9 +555,17 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_audited_withdraw},
-    {"pin", tb_audited_pin},     {"unpin", tb_audited_unpin},  {"rollback", tb_audited_rollback},
-    {"limit", tb_audited_limit}, {"adopt", tb_audited_adopt},  {"audit", tb_audit_command},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},
+    {"unpin", tb_audited_unpin},
+    {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},
+    {"adopt", tb_audited_adopt},
+    {"audit", tb_audit_command},
     {NULL, NULL},
 };

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -17,7 +18,6 @@
 #include "gateway/daemon/links/crossing_room.h"
 #include "gateway/daemon/links/crossings.h"
 #include "gateway/daemon/links/link_events.h"
-#include "gateway/daemon/audit.h"
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/site_lag.h"
@@ -152,7 +152,8 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     struct tb_daemon *d = user;
     d->counters.links_refused++;
     d->counters.links_twins += why == TB_PEER_TWIN;
-    if (!by_peer) tb_audit_peer_denied(d, peer, "connect", "link", tb_status_name(why)); /* the link has said it */
+    if (!by_peer)
+        tb_audit_peer_denied(d, peer, "connect", "link", tb_status_name(why)); /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
     tb_persist_incarnation(d, detail);

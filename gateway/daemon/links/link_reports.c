@@ -2,8 +2,8 @@
  * progress to the catalog, and what is passed on as a relay. */
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
-#include "gateway/daemon/daemon.h"
 #include "gateway/daemon/audit.h"
+#include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
 #include "gateway/daemon/copies/copy_table.h"

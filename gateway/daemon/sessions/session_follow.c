@@ -352,7 +352,7 @@ enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_w
 static void activated_audit(struct tb_worker_session *s, const struct tb_id *uid)
 {
     char identity[TB_URI_BYTES_MAX], version[TB_AUDIT_VERSION_BYTES];
-    static struct tb_catalog_version_view v; /* large; the main loop's alone */
+    static struct tb_catalog_version_view v;                     /* large; the main loop's alone */
     if (!tb_catalog_version_get(s->d->catalog, uid, &v)) return; /* a worker may say any */
     tb_identity_format(&s->identity, identity);
     tb_audit_version_text(&v.key, version);

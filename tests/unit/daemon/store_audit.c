@@ -27,7 +27,7 @@ static struct tb_audit_query *list(struct tb_store *store, const struct tb_audit
     return &q;
 }
 
-/* What agrees in all but its time, within a minute, is one row with a count; an act never is. */
+/* Rows of a minute that agree in all but their time are one row with a count; acts never are. */
 static void equal_rows_of_a_minute_are_one(void **state)
 {
     (void)state;
@@ -56,7 +56,8 @@ static void rows_are_found_by_action_identity_time_and_page(void **state)
     (void)state;
     struct tb_store *store = store_open_good();
     for (int i = 0; i < 6; i++) {
-        struct tb_audit_record r = row(TB_AUDIT_ACTS, i % 2 == 0 ? "pin" : "unpin", i < 3 ? "ann" : "bob", "m");
+        struct tb_audit_record r =
+            row(TB_AUDIT_ACTS, i % 2 == 0 ? "pin" : "unpin", i < 3 ? "ann" : "bob", "m");
         r.wall_ms = 1000 + (uint64_t)i;
         tb_store_audit_bounds(store, 16u << 20, 36500);
         assert_int_equal(tb_store_audit(store, &r), TB_OK);

@@ -1,6 +1,7 @@
 /* The list of revoked certificates: what a file may say, and which certificates it hits (P8).
  *
- * Covers: base/net/revoked.c base/net/revoked_file.c base/net/tls_revoked.c base/net/tls_session.c */
+ * Covers: base/net/revoked.c base/net/revoked_file.c base/net/tls_revoked.c
+ * Covers: base/net/tls_session.c */
 #include "base/net/revoked.h"
 
 #include <stdio.h>
@@ -32,19 +33,20 @@ static enum tb_status says(const char *text, uint32_t *line_out)
 static void each_form_is_read_and_others_refuse_the_file(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"sha256:00",
-                                        PRINT "00",
-                                        "sha256:zz112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
-                                        "serial:",
-                                        "serial:0",
-                                        "serial:00",
-                                        "serial:1:2",
-                                        "serial:010203040506070809101112131415161718192021",
-                                        "unix:1000",
-                                        "tombolo://west",
-                                        "tombolo://west/gw/x",
-                                        "west",
-                                        "tombolo://west/*"};
+    static const char *const wrong[] = {
+        "sha256:00",
+        PRINT "00",
+        "sha256:zz112233445566778899aabbccddeeff00112233445566778899aabbccddeeff",
+        "serial:",
+        "serial:0",
+        "serial:00",
+        "serial:1:2",
+        "serial:010203040506070809101112131415161718192021",
+        "unix:1000",
+        "tombolo://west",
+        "tombolo://west/gw/x",
+        "west",
+        "tombolo://west/*"};
     uint32_t line;
     struct tb_revoked *r = list_of("# a line for people\n\n" PRINT "  it was stolen\r\n\tserial:00:8F:1a x\n"
                                    "tombolo://west/gw\ntombolo://west/worker/w");
@@ -97,7 +99,8 @@ static void a_certificate_is_hit_by_print_serial_or_identity(void **state)
     assert_true(hit("tombolo://east/gw\n" PRINT, &c));
     assert_true(hit("serial:00:8f:1a", &c));
     assert_true(hit("tombolo://west/gw", &c));
-    assert_false(hit("serial:8f1a00\nserial:8f\nserial:1a\ntombolo://west/gw2\ntombolo://west/worker/gw", &c));
+    assert_false(
+        hit("serial:8f1a00\nserial:8f\nserial:1a\ntombolo://west/gw2\ntombolo://west/worker/gw", &c));
     assert_false(hit("sha256:10112233445566778899aabbccddeeff00112233445566778899aabbccddeeff", &c));
     assert_false(tb_revoked_has(NULL, &c));
 }
