@@ -42,6 +42,7 @@ uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970;
  * or also to none, has the sum of these rights. */
 bool tb_tls_anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have);
 
+struct stack_st_X509;
 /* Whether one of these certificates is revoked: the peer's, or one of those behind it. */
 bool tb_tls_chain_revoked(const struct tb_tls *tls, const struct stack_st_X509 *chain);
 
