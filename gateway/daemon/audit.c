@@ -10,8 +10,8 @@
 #include "gateway/store/store_audit.h"
 #include "wan/link/links_stats.h"
 
-#define ROWS_MAX     256u /* of a share */
-#define SUMS_MAX     256u /* of a share that is summed */
+#define ROWS_MAX     128u /* of a share */
+#define SUMS_MAX     128u /* of a share that is summed */
 #define SUMS_EACH    32u  /* of one identity: beyond that its objects are one */
 #define QUERIES_MAX  16u
 #define HANDED_MAX   32u
@@ -39,7 +39,7 @@ struct question {
 
 struct tb_audit {
     struct queue queues[TB_AUDIT_SHARES];
-    struct sums sums[TB_AUDIT_SHARES]; /* that of acts stays empty */
+    struct sums sums[TB_AUDIT_SHARES]; /* that of acts stays empty: 85 KiB */
     struct question questions[QUERIES_MAX];
     uint32_t question_count;
     /* With the writer: so many of each queue, and questions. */

@@ -110,12 +110,12 @@ static void a_row_without_a_place_is_counted(void **state)
         deny(&h, identity, "policy");
     }
     const uint64_t denials = usage(&h).lost;
-    assert_true(denials >= 600 - 2 * 256 && denials <= 600 - 256);
+    assert_true(denials >= 600 - 2 * 128 && denials <= 600 - 128);
     for (int i = 0; i < 300; i++)
         tb_audit_act(h.d, &(struct tb_audit_event){.action = "pin", .identity = "ann", .result = "ok"});
-    assert_int_equal(usage(&h).lost, denials + 300 - 256);
+    assert_int_equal(usage(&h).lost, denials + 300 - 128);
     struct tb_audit_query *q = ask(&h, "pin");
-    assert_int_equal(q->count, 256);
+    assert_int_equal(q->count, 128);
     assert_int_equal(h.d->counters.audit_lost, usage(&h).lost);
     tb_free(q);
     home_end(&h);
