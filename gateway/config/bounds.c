@@ -86,6 +86,8 @@ static const struct tb_bound fixed[] = {
     {"store_rows", 256},
     {"held_replies", 4096},
     {"partial_frame_bytes", UINT64_C(512) << 20},
+    {"audit_rows", 384},
+    {"audit_sums", 256},
     {"control_clients", 64},
     {"control_read_clients", 64},
     {"withdrawals", 1024},
