@@ -22,26 +22,10 @@ def import_ms() -> float:
     return min(float(subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True).stdout) for _ in range(5)) * 1000
 
 
-def through_c(sessions, step):
-    """[publish seconds, activate seconds] by the calls of tombolo.h."""
-    trainer, run, sealed, reader, subscription = sessions
+def timed(call) -> float:
     begin = time.perf_counter()
-    info = trainer.publish("policy", run, step, registration=sealed)
-    published = time.perf_counter() - begin
-    subscription.stage(info.uid)
-    stall = subscription.activate(info.uid).stall_ns / 1e9
-    subscription.release(info.uid)
-    return published, stall
-
-
-def through_python(publisher, reader, tensors, step):
-    begin = time.perf_counter()
-    publisher.publish(step, tensors)
-    published = time.perf_counter() - begin
-    reader.stage(step)
-    begin = time.perf_counter()
-    reader.apply()
-    return published, time.perf_counter() - begin
+    call()
+    return time.perf_counter() - begin
 
 
 def main(gateway: str, megabytes: str = "1000") -> None:
@@ -49,24 +33,25 @@ def main(gateway: str, megabytes: str = "1000") -> None:
     each = int(megabytes) * 1_000_000 // 64
     tensors = {f"layer.{i}": array.array("B", bytes(each)) for i in range(64)}
     replica = {f"layer.{i}": array.array("B", bytes(each)) for i in range(64)}
-    best = {"C": [1e9, 1e9], "Python": [1e9, 1e9]}
-    for way, step_of in (("C", lambda n: n), ("Python", lambda n: n + ROUNDS + 1)):
-        with tombolo.Publisher("policy", gateway=gateway, run=way, host="here") as publisher, \
-                tombolo.Follower("policy", replica, gateway=gateway, host="here") as reader:
-            sealed = None
-            sessions = publisher._session, publisher._run, None, reader._session, reader._subscription
-            for n in range(ROUNDS + 1):
-                for name, tensor in tensors.items():
-                    tensor[n] = n + 1  # each chunk changes
-                if way == "C":
-                    sealed = sealed or publisher._session.register(tensors)
-                    took = through_c((*sessions[:2], sealed, *sessions[3:]), step_of(n))
-                else:
-                    took = through_python(publisher, reader, tensors, step_of(n))
-                if n > 0:
-                    best[way] = [min(old, new) for old, new in zip(best[way], took)]
-    for i, what in enumerate(("publish", "activate")):
-        c, python = best["C"][i], best["Python"][i]
+    best = {"publish": [1e9, 1e9], "activate": [1e9, 1e9]}
+    with tombolo.Publisher("policy", gateway=gateway, run="measure", host="here") as publisher, \
+            tombolo.Follower("policy", replica, gateway=gateway, host="here") as reader:
+        publisher.publish(0, tensors)
+        reader.next()
+        session, run, sealed, subscription = publisher._session, publisher._run, publisher._registration, reader._subscription
+        for step in range(1, 2 * ROUNDS + 1):
+            for tensor in tensors.values():
+                tensor[step] = step  # each chunk changes
+            python = step % 2
+            publish = timed((lambda: publisher.publish(step, tensors)) if python else
+                            (lambda: session.publish("policy", run, step, registration=sealed)))
+            uid = reader.stage(step).uid
+            activate = timed(reader.apply if python else lambda: subscription.activate(uid))
+            if not python:
+                reader.apply()  # what it notes; the tensors are as they are
+            for what, took in (("publish", publish), ("activate", activate)):
+                best[what][python] = min(best[what][python], took)
+    for what, (c, python) in best.items():
         print(f"{what} of {megabytes} MB: {python * 1000:.1f} ms through Python, {c * 1000:.1f} ms through C, {python / c:.3f} times")
 
 

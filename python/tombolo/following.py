@@ -35,6 +35,7 @@ class Follower:
         self.model = model
         self.version: Version | None = None # that the tensors hold
         self.staged: Version | None = None  # that apply() takes
+        self._old: list[Version] = [] # to be released
         self._gather = gather
         self._calls = threading.Lock()
         self._session = Session(gateway_address(gateway), **session_options)
@@ -91,6 +92,7 @@ class Follower:
                     raise
 
     def _stage(self, version: Version, deadline: Deadline) -> None:
+        self._release_old()
         while True:
             slice_ms = deadline.slice_ms(f"{version!r}")
             with contextlib.suppress(Again), self._calls:
@@ -113,22 +115,26 @@ class Follower:
         for view in self._views:
             if view.gathered is not None:
                 _scatter(view)
-        before, self.version, self.staged = self.version, version, None
+        if self.version is not None and self.version != version:
+            self._old.append(self.version)
+        self.version, self.staged = version, None
         version.state = "active"
-        if before is not None and before.uid != version.uid: # the next one came as its delta
-            before.state = "released"
-            with self._calls:
-                self._release(before.uid)
         return info
 
-    def _release(self, uid: Uid) -> None:
-        try:
-            self._subscription.release(uid)
-        except BufferError: # somebody still reads items(): it goes with the session
-            pass
-        except Error as error:
-            if error.status != NOT_FOUND:
-                raise
+    def _release_old(self) -> None:
+        """Versions that the active one came after as a delta; it is staged still, for the next one. Not in
+        apply(), which is short."""
+        for version in list(self._old):
+            try:
+                with self._calls:
+                    self._subscription.release(version.uid)
+            except BufferError: # somebody reads items() of it still
+                continue
+            except Error as error:
+                if error.status != NOT_FOUND:
+                    raise
+            version.state = "released"
+            self._old.remove(version)
 
     def stage(self, number: int | None = None, *, run_order: int = 0, timeout: float | None = None) -> Version:
         """Returns when that version (None: the newest) is whole here. The tensors do not change. It
