@@ -22,7 +22,7 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 TREE = HERE / "source" if (HERE / "source").is_dir() else HERE.parent
-PARTS = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "base", "bench", "deploy", "gateway", "include", "intra", "sim", "wan")
+PARTS = ("CMakeLists.txt", "CMakePresets.json", "LICENSE", "base", "bench", "deploy", "gateway", "include", "intra", "sim", "tests/gpu", "wan")
 NATIVE = {"intra/client/libtombolo.so": "libtombolo.so.0", "gateway/cli/tombolo": "tombolo", "gateway/daemon/tombolod": "tombolod"}
 
 
@@ -65,17 +65,30 @@ def _native(folder):
     return files
 
 
+def _info():
+    """The folder of what installers read, and its files but RECORD."""
+    folder = f"tombolo-{_version()}.dist-info"
+    return folder, {f"{folder}/METADATA": _metadata().encode(), f"{folder}/entry_points.txt": _scripts().encode(),
+                    f"{folder}/LICENSE": (TREE / "LICENSE").read_bytes(),
+                    f"{folder}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tombolo\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode()}
+
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    folder, files = _info()
+    pathlib.Path(metadata_directory, folder).mkdir()
+    for path, content in files.items():
+        pathlib.Path(metadata_directory, path).write_bytes(content)
+    return folder
+
+
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
         files = _native(pathlib.Path(folder))
     for path in sorted((HERE / "tombolo").rglob("*")):
         if path.suffix == ".py" or path.name == "py.typed":
             files[str(path.relative_to(HERE))] = path.read_bytes()
-    info = f"tombolo-{_version()}.dist-info"
-    files[f"{info}/METADATA"] = _metadata().encode()
-    files[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: tombolo\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode()
-    files[f"{info}/entry_points.txt"] = _scripts().encode()
-    files[f"{info}/LICENSE"] = (TREE / "LICENSE").read_bytes()
+    info, facts = _info()
+    files |= facts
     record = "".join(f"{path},sha256={base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b'=').decode()},{len(content)}\n"
                      for path, content in files.items())
     files[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
