@@ -98,7 +98,17 @@ class Box(NamedTuple):
     split_count: int = 0
 
 
-def _of_torch(name: str, tensor: Any, gather: bool) -> View:
+def _cast(tensor: Any, dtype: object) -> Any:
+    """A tensor of floating point in the dtype that is wanted: itself, where it has it."""
+    wanted = dtype_name(dtype)
+    if not tensor.is_floating_point() or dtype_name(tensor.dtype) == wanted:
+        return tensor
+    torch = sys.modules["torch"]
+    spelled = next(text for text, name in _SPELLED.items() if name == wanted)
+    return tensor.to(getattr(torch, spelled))
+
+
+def _of_torch(name: str, tensor: Any, gather: bool, cast: object) -> View:
     if hasattr(tensor, "placements"):
         raise ValueError(f"{name}: a DTensor is published by its boxes: tombolo.publish does it, tombolo.layouts.dtensor computes them")
     if getattr(tensor, "is_meta", False):
@@ -109,7 +119,9 @@ def _of_torch(name: str, tensor: Any, gather: bool) -> View:
         spelled, shape = "F4", (*shape[:-1], shape[-1] * 2)
     own = tensor.detach() if hasattr(tensor, "detach") else tensor
     source = None
-    if not own.is_contiguous():
+    if cast is not None and (other := _cast(own, cast)) is not own:
+        source, own, spelled = own, other.contiguous(), str(other.dtype)
+    elif not own.is_contiguous():
         if not gather:
             raise ValueError(f"{name}: the tensor is not contiguous (shape {list(shape)}, strides {list(own.stride())}): "
                              "give .contiguous(), or ask for gather=True")
@@ -158,9 +170,9 @@ def _of_dlpack(name: str, tensor: Any) -> View:
     return View(dtype, shape, address, (capsule, tensor))
 
 
-def view_of(name: str, tensor: Any, *, gather: bool = False, writable: bool = False) -> View:
+def view_of(name: str, tensor: Any, *, gather: bool = False, writable: bool = False, cast: object = None) -> View:
     """gather: a tensor that is not contiguous is copied; else it is refused. writable: versions will be
-    written there."""
+    written there. cast: torch tensors of floating point are copied in this dtype."""
     if isinstance(tensor, tuple):
         dtype, shape, buffer = dtype_name(tensor[0]), tuple(tensor[1]), tensor[2]
         if bytes_at(buffer) != bytes_of(dtype, shape):
@@ -168,7 +180,7 @@ def view_of(name: str, tensor: Any, *, gather: bool = False, writable: bool = Fa
         address, keep = address_of(buffer, name)
         return View(dtype, shape, address, keep)
     if _is_torch(tensor):
-        return _of_torch(name, tensor, gather)
+        return _of_torch(name, tensor, gather, cast)
     if hasattr(tensor, "__array_interface__"):
         return _of_array(name, tensor, gather, writable)
     if hasattr(tensor, "__dlpack__"):

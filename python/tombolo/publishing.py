@@ -30,11 +30,13 @@ class Publisher:
     run: the trainer's run; a new key shuts the run before out (TOMBOLO_RUN, or torchrun's id).
     shard: (rank, ranks) where several ranks publish parts; with DTensors the ranks of their mesh.
     mode: "shadow" copies, so the tensors may change when publish() returns; "in_place" does not.
-    gather: a tensor that is not contiguous is copied, and not refused."""
+    gather: a tensor that is not contiguous is copied, and not refused.
+    dtype: torch tensors of floating point are cast to it, as FP32 masters for a BF16 engine."""
 
     def __init__(self, model: str, *, gateway: str | None = None, run: str | None = None, shard: tuple[int, int] | None = None,
-                 mode: str = "shadow", gather: bool = False, codec: str | None = None, **session_options: Any) -> None:
-        self.model = model
+                 mode: str = "shadow", gather: bool = False, dtype: object = None, codec: str | None = None,
+                 **session_options: Any) -> None:
+        self.model, self._dtype = model, dtype
         self._gather, self._codec, self._shard = gather, codec, shard
         self._mode = {"shadow": SHADOW, "in_place": IN_PLACE}[mode]
         self._session = Session(gateway_address(gateway), **session_options)
@@ -60,8 +62,8 @@ class Publisher:
 
     def _register(self, boxes: Sequence[Box] | None, named: Mapping[str, Any]) -> None:
         """The tensors of this call, where they are not those of the call before."""
-        views = [view_of(box.name, box.tensor, gather=self._gather) for box in boxes] if boxes is not None else \
-            [view_of(name, tensor, gather=self._gather) for name, tensor in named.items()]
+        views = [view_of(box.name, box.tensor, gather=self._gather, cast=self._dtype) for box in boxes] if boxes is not None else \
+            [view_of(name, tensor, gather=self._gather, cast=self._dtype) for name, tensor in named.items()]
         places = [box[:4] + box[5:] for box in boxes] if boxes is not None else list(named)
         signature = [(place, view.dtype, view.shape, None if view.gathered is not None else view.address)
                      for place, view in zip(places, views, strict=True)]
@@ -118,7 +120,7 @@ def publish(model: str, step: int, tensors: Any, *, gateway: str | None = None, 
     The tensors may change when it returns. The gateway is TOMBOLO_GATEWAY, or that of this host. The
     session and the registration stay for the next call; close_publishers() ends them, and so does the
     process. options are those of Publisher and Session."""
-    key = (os.getpid(), model, gateway_address(gateway), run_key(run), shard, gather, *sorted(options.items()))
+    key = (os.getpid(), model, gateway_address(gateway), run_key(run), shard, gather, *sorted((name, str(value)) for name, value in options.items()))
     with _lock:
         publisher = _publishers.get(key)
         if publisher is None:

@@ -157,6 +157,17 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
+PUBLISHING = """
+import sys, tombolo
+publisher = tombolo.Publisher("policy", run="key")
+print("publishes", flush=True)
+sys.stdin.readline()
+try:
+    print("calls", flush=True)
+    publisher.publish(1, {"w": ("U8", (4096,), bytearray(4096))})
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
 
 
 @scenario
@@ -181,6 +192,16 @@ def a_process_that_cannot_go_on_says_so_at_once(lab):
     waiting.signal(signal.SIGINT)
     expect("it says", waiting.popen.stdout.readline(), "interrupted\n")
     expect("exit code", waiting.ended(), 0)
+    publishing = Process("publishing", [sys.executable, "-c", PUBLISHING], lab.dir / "publishing.log", stdout=subprocess.PIPE, text=True,
+                         stdin=subprocess.PIPE, env=dict(env, TOMBOLO_GATEWAY=os.environ["TOMBOLO_GATEWAY"]))
+    lab.processes.append(publishing)
+    expect("it says", publishing.popen.stdout.readline(), "publishes\n")
+    site.daemon.signal(signal.SIGSTOP)  # a publish that gets no answer
+    publishing.popen.stdin.write("go\n")
+    publishing.popen.stdin.flush()
+    expect("it says", publishing.popen.stdout.readline(), "calls\n")
+    publishing.signal(signal.SIGINT)
+    expect("it says", publishing.popen.stdout.readline(), "interrupted\n")
     site.kill()  # its socket is still there, and nobody listens
     raised(tombolo.Error, lambda: tombolo.Session(f"unix:{site.session_socket}"), "no gateway listens", "refused")
 

@@ -76,6 +76,12 @@ def each_kind_of_tensor_crosses_as_it_is(lab):
                 got, want = target[name], tensor.tensor if name == "dlpack" else tensor.detach()
                 expect(f"{name} of {step}", torch.equal(got.detach().contiguous().view(torch.uint8) if got.dim() else got,
                                                        want.contiguous().view(torch.uint8) if want.dim() else want), True)
+        masters = {name: tensor.detach().float() if name in ("bf16", "f8") else tensor for name, tensor in source.items()}
+        bf16 = tombolo.publish("policy", 3, masters, gateway=gateway, run="key", gather=True, dtype="bfloat16")
+        with tombolo.follow("policy", into={"bf16": target["bf16"], "f8": torch.zeros(6, 8, dtype=torch.bfloat16)}, gateway=gateway) as cast:
+            expect("staged", cast.stage(3, timeout=PATIENCE_S), bf16)
+            cast.apply(timeout=PATIENCE_S)
+            expect("cast", torch.equal(target["bf16"], source["bf16"]), True)
     tombolo.close_publishers()
 
 
