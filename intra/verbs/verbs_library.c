@@ -22,28 +22,31 @@
 #define CALLS(X)                                                                                             \
     X(struct ibv_pd *, ibv_alloc_pd, (struct ibv_context * c), (c), NULL)                                    \
     X(int, ibv_dealloc_pd, (struct ibv_pd * pd), (pd), ENOSYS)                                               \
-    X(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *at, size_t n, int access),                     \
-      (pd, at, n, access), NULL)                                                                             \
+    X(struct ibv_mr *, ibv_reg_mr, (struct ibv_pd * pd, void *addr, size_t length, int access),              \
+      (pd, addr, length, access), NULL)                                                                      \
     X(struct ibv_mr *, ibv_reg_mr_iova2,                                                                     \
-      (struct ibv_pd * pd, void *at, size_t n, uint64_t iova, unsigned int access),                          \
-      (pd, at, n, iova, access), NULL)                                                                       \
+      (struct ibv_pd * pd, void *addr, size_t length, uint64_t iova, unsigned int access),                   \
+      (pd, addr, length, iova, access), NULL)                                                                \
     X(struct ibv_mr *, ibv_reg_dmabuf_mr,                                                                    \
-      (struct ibv_pd * pd, uint64_t offset, size_t n, uint64_t iova, int fd, int access),                    \
-      (pd, offset, n, iova, fd, access), NULL)                                                               \
+      (struct ibv_pd * pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access),               \
+      (pd, offset, length, iova, fd, access), NULL)                                                          \
     X(int, ibv_dereg_mr, (struct ibv_mr * mr), (mr), ENOSYS)                                                 \
     X(struct ibv_context *, ibv_open_device, (struct ibv_device * d), (d), NULL)                             \
     X(int, ibv_close_device, (struct ibv_context * c), (c), -1)                                              \
-    X(int, ibv_query_device, (struct ibv_context * c, struct ibv_device_attr * out), (c, out), ENOSYS)       \
+    X(int, ibv_query_device, (struct ibv_context * context, struct ibv_device_attr * device_attr),           \
+      (context, device_attr), ENOSYS)                                                                        \
     X(const char *, ibv_get_device_name, (struct ibv_device * d), (d), "")                                   \
     X(struct ibv_comp_channel *, ibv_create_comp_channel, (struct ibv_context * c), (c), NULL)               \
     X(int, ibv_destroy_comp_channel, (struct ibv_comp_channel * channel), (channel), ENOSYS)                 \
     X(struct ibv_cq *, ibv_create_cq,                                                                        \
-      (struct ibv_context * c, int count, void *context, struct ibv_comp_channel *channel, int vector),      \
-      (c, count, context, channel, vector), NULL)                                                            \
+      (struct ibv_context * context, int cqe, void *cq_context, struct ibv_comp_channel *channel,            \
+       int comp_vector),                                                                                     \
+      (context, cqe, cq_context, channel, comp_vector), NULL)                                                \
     X(int, ibv_destroy_cq, (struct ibv_cq * cq), (cq), ENOSYS)                                               \
     X(int, ibv_get_cq_event, (struct ibv_comp_channel * channel, struct ibv_cq * *cq, void **context),       \
       (channel, cq, context), -1)                                                                            \
-    X(int, ibv_get_async_event, (struct ibv_context * c, struct ibv_async_event * out), (c, out), -1)        \
+    X(int, ibv_get_async_event, (struct ibv_context * context, struct ibv_async_event * event),              \
+      (context, event), -1)                                                                                  \
     X(int, ibv_modify_qp, (struct ibv_qp * qp, struct ibv_qp_attr * attributes, int mask),                   \
       (qp, attributes, mask), ENOSYS)                                                                        \
     X(const char *, ibv_event_type_str, (enum ibv_event_type event), (event), "unknown")                     \
@@ -57,30 +60,31 @@
     X(int, rdma_destroy_id, (struct rdma_cm_id * id), (id), -1)                                              \
     X(int, rdma_bind_addr, (struct rdma_cm_id * id, struct sockaddr * address), (id, address), -1)           \
     X(int, rdma_resolve_addr,                                                                                \
-      (struct rdma_cm_id * id, struct sockaddr * from, struct sockaddr * to, int ms), (id, from, to, ms),    \
-      -1)                                                                                                    \
+      (struct rdma_cm_id * id, struct sockaddr * src_addr, struct sockaddr * dst_addr, int timeout_ms),      \
+      (id, src_addr, dst_addr, timeout_ms), -1)                                                              \
     X(int, rdma_resolve_route, (struct rdma_cm_id * id, int ms), (id, ms), -1)                               \
     X(int, rdma_create_qp,                                                                                   \
-      (struct rdma_cm_id * id, struct ibv_pd * pd, struct ibv_qp_init_attr * attributes),                    \
-      (id, pd, attributes), -1)                                                                              \
-    X(int, rdma_connect, (struct rdma_cm_id * id, struct rdma_conn_param * parameters), (id, parameters),    \
+      (struct rdma_cm_id * id, struct ibv_pd * pd, struct ibv_qp_init_attr * qp_init_attr),                  \
+      (id, pd, qp_init_attr), -1)                                                                            \
+    X(int, rdma_connect, (struct rdma_cm_id * id, struct rdma_conn_param * conn_param), (id, conn_param),    \
       -1)                                                                                                    \
     X(int, rdma_listen, (struct rdma_cm_id * id, int backlog), (id, backlog), -1)                            \
-    X(int, rdma_accept, (struct rdma_cm_id * id, struct rdma_conn_param * parameters), (id, parameters), -1) \
-    X(int, rdma_reject, (struct rdma_cm_id * id, const void *data, uint8_t bytes), (id, data, bytes), -1)    \
+    X(int, rdma_accept, (struct rdma_cm_id * id, struct rdma_conn_param * conn_param), (id, conn_param), -1) \
+    X(int, rdma_reject, (struct rdma_cm_id * id, const void *private_data, uint8_t private_data_len),        \
+      (id, private_data, private_data_len), -1)                                                              \
     X(int, rdma_disconnect, (struct rdma_cm_id * id), (id), -1)                                              \
     X(int, rdma_get_cm_event, (struct rdma_event_channel * channel, struct rdma_cm_event * *event),          \
       (channel, event), -1)                                                                                  \
     X(int, rdma_ack_cm_event, (struct rdma_cm_event * event), (event), -1)                                   \
     X(__be16, rdma_get_src_port, (struct rdma_cm_id * id), (id), 0)                                          \
-    X(int, rdma_set_option, (struct rdma_cm_id * id, int level, int name, void *value, size_t bytes),        \
-      (id, level, name, value, bytes), -1)                                                                   \
+    X(int, rdma_set_option, (struct rdma_cm_id * id, int level, int optname, void *optval, size_t optlen),   \
+      (id, level, optname, optval, optlen), -1)                                                              \
     X(const char *, rdma_event_str, (enum rdma_cm_event_type event), (event), "unknown")
 
 /* those without a result */
 #define ENDS(X)                                                                                              \
     X(ibv_ack_async_event, (struct ibv_async_event * event), (event))                                        \
-    X(ibv_ack_cq_events, (struct ibv_cq * cq, unsigned int count), (cq, count))                              \
+    X(ibv_ack_cq_events, (struct ibv_cq * cq, unsigned int nevents), (cq, nevents))                          \
     X(rdma_destroy_event_channel, (struct rdma_event_channel * channel), (channel))                          \
     X(rdma_destroy_qp, (struct rdma_cm_id * id), (id))
 
