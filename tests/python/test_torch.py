@@ -3,6 +3,7 @@
 Covers: python/tombolo/memory.py python/tombolo/layouts/dtensor.py python/tombolo/following.py
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -83,6 +84,32 @@ def each_kind_of_tensor_crosses_as_it_is(lab):
             cast.apply(timeout=PATIENCE_S)
             expect("cast", torch.equal(target["bf16"], source["bf16"]), True)
     tombolo.close_publishers()
+
+
+@scenario
+def boxes_of_placements_are_those_of_torch(lab):
+    """P1: FSDP2, HSDP, tensor parallelism, and FSDP2 over it, with lengths that do not divide."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor import _utils as of_torch
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    from tombolo.layouts import dtensor
+    compared = 0
+    for shape in ((16, 8), (12, 6), (7, 5), (3, 4), (32,)):
+        last = len(shape) - 1
+        for mesh, placements in (((4,), [Shard(0)]), ((2, 2), [Replicate(), Shard(0)]), ((4,), [Shard(last)]),
+                                 ((2, 2), [Shard(0), Shard(last)]), ((2, 2), [_StridedShard(0, split_factor=2), Shard(0)]),
+                                 ((2, 2, 2), [Replicate(), _StridedShard(0, split_factor=2), Shard(0)])):
+            splits = dtensor.splits_of("w", placements, len(shape))
+            for at in itertools.product(*map(range, mesh)):
+                count, first = of_torch._compute_local_shape_and_global_offset(shape, mesh, list(at), placements)
+                mine = dtensor.block(shape, mesh, at, splits)
+                if 0 not in count:
+                    expect(f"{shape} {placements} at {at}", mine, (list(first), list(count)))
+                    compared += 1
+                else:
+                    expect(f"{shape} {placements} at {at} is empty", 0 in mine[1], True)
+    expect("compared", compared > 80, True)
 
 
 @scenario
