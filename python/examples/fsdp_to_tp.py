@@ -43,15 +43,19 @@ def train(rank: int, gateway: str, folder: str) -> None:
 
 def main(gateway: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
+        ranks = processes.start_processes(train, (gateway, folder), nprocs=RANKS, join=False, start_method="fork")  # before a session is open
         up, down = torch.empty(TP, 4 * HIDDEN // TP, HIDDEN), torch.empty(TP, HIDDEN, 4 * HIDDEN // TP)
         readers = [tombolo.follow("policy", gateway=gateway, group="engine", member=(rank, TP), into=[
             tombolo.Box("0.weight", (4 * HIDDEN, HIDDEN), (rank * len(up[rank]), 0), tuple(up[rank].shape), up[rank]),
             tombolo.Box("2.weight", (HIDDEN, 4 * HIDDEN), (0, rank * down.shape[2]), tuple(down[rank].shape), down[rank])]) for rank in range(TP)]
-        processes.spawn(train, (gateway, folder), nprocs=RANKS)
+        while not ranks.join():
+            pass
         for reader in readers:
             reader.stage(1)
         for reader in readers:
             reader.apply()
+        for reader in readers:
+            reader.close()
         whole = torch.load(f"{folder}/whole.pt")
     same = torch.equal(up.flatten(0, 1), whole["0.weight"]) and torch.equal(torch.cat([*down], 1), whole["2.weight"])
     print(f"FSDP2 over {RANKS} ranks to TP {TP}: {'bit-exact' if same else 'DIFFERENT'}", flush=True)
