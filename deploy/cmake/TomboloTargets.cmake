@@ -48,6 +48,8 @@ if(NOT TB_WITH_SECCOMP STREQUAL "OFF")
     message(STATUS "No libseccomp (libseccomp-dev): tombolod is built without its system call filter")
   endif()
 endif()
+# A build that is carried to other machines (the Python wheel) links neither of the two.
+option(TB_VERBS_AT_RUN_TIME "open libibverbs and librdmacm at run time, with what the machine has" OFF)
 # GPU memory (intra/cuda) is built where the headers of CUDA 12 or newer are; nothing of CUDA is
 # linked, and everything works and passes without it.
 set(TB_WITH_CUDA AUTO CACHE STRING "CUDA: AUTO (where its headers are found), ON (or fail) or OFF")

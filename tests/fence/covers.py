@@ -7,7 +7,7 @@ The first comment of a test file, in Python its docstring, names the product fil
 
 It has as many such lines as it needs. tests/COVERS is the other way round, a line a product file:
 `base/rate.c: tests/unit/base/rate.c`. Product files are the .c files of base, gateway, intra and
-wan, and python/tombolo.py.
+wan, and the .py files of python/tombolo.
 
 Refused: a test file without such a line, a line that names no file, a product file that no line
 names, and a tests/COVERS that is not made of these lines. Files that do not keep this yet are in
@@ -62,7 +62,8 @@ def covers(texts):
 
 
 def product_files(root):
-    return [n for n in c_text.product_files(root, PRODUCT) if n.endswith(".c")] + ["python/tombolo.py"]
+    return [n for n in c_text.product_files(root, PRODUCT) if n.endswith(".c")] + \
+        c_text.files(root, ["python/tombolo"], (".py",))
 
 
 def listed(found):

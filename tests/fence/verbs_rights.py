@@ -11,8 +11,9 @@ import sys
 
 TOPS = ("base", "wan", "intra", "gateway", "sim", "bench", "include", "tests", "python")
 REGISTERS_ALONE = "intra/verbs/region.c"
-# The second looks whether the lab's device is there, the third stands in for a device's memory.
-MAY_REGISTER = {REGISTERS_ALONE, "tests/vm/verbs_here.c", "tests/unit/intra/verbs.c"}
+# The second passes region.c's calls on to the library, the third looks whether the lab's device is
+# there, the fourth stands in for a device's memory.
+MAY_REGISTER = {REGISTERS_ALONE, "intra/verbs/verbs_library.c", "tests/vm/verbs_here.c", "tests/unit/intra/verbs.c"}
 RIGHTS = re.compile(r"\bIB(?:V|_UVERBS)_ACCESS_(?:REMOTE_WRITE|REMOTE_ATOMIC|MW_BIND|FLUSH_\w+)\b|\brdma_reg_write\b")
 REGISTERS = re.compile(r"\b(?:ibv_reg_(?!dmabuf_mr\b)\w+|ibv_reg_dmabuf_mr|ibv_rereg_mr|rdma_reg_\w+|ibv_bind_mw|ibv_alloc_mw)\b")
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)

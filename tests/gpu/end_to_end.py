@@ -6,7 +6,7 @@ Tensors stand in host memory or, by torch, on a GPU. Rollouts follow by copy, st
 (`gpu`, with --memory cuda alone), by switch and by patch, over shm and over tcp. Each process
 compares its tensors where they stand. The last version is published in place.
 
-Covers: python/tombolo.py
+Covers: python/tombolo/sessions.py python/tombolo/library.py
 """
 
 import argparse

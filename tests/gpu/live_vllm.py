@@ -5,7 +5,7 @@ A small engine with made weights is loaded in a worker's process. Its own parame
 and three versions are patched into them. Each version is compared on the GPU, and the engine then
 writes eight tokens. Skipped where vLLM is not installed.
 
-Covers: python/tombolo.py
+Covers: python/tombolo/sessions.py python/tombolo/library.py
 """
 
 import argparse

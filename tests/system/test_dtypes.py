@@ -1,7 +1,7 @@
 """Tensors of every dtype, as files and from memory: what a reader gets is what was published,
 whether this release knows the dtype or not.
 
-Covers: wan/link/traffic/link_dtypes.c gateway/disk/safetensors.c python/tombolo.py
+Covers: wan/link/traffic/link_dtypes.c gateway/disk/safetensors.c python/tombolo/memory.py
 """
 
 import filecmp

@@ -1,6 +1,6 @@
 """The ctypes module against a real gateway: what Python publishes, Python follows.
 
-Covers: python/tombolo.py
+Covers: python/tombolo/sessions.py python/tombolo/library.py
 """
 
 import contextlib

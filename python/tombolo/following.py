@@ -1,0 +1,199 @@
+"""follow(): versions of a model get into the tensors of a reader."""
+
+import contextlib
+import select
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+from .library import AGAIN, CANCELLED, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, NOT_FOUND, PATCH, SWITCH, TIMEOUT
+from .library import ActivateInfo, Again, Error, Uid, VersionInfo
+from .memory import Box, View, synchronise, tensors_of, view_of
+from .publishing import gateway_address
+from .sessions import Item, Session
+from .versions import Deadline, Version, in_thread
+
+_UPDATES = {"copy": COPY, "switch": SWITCH, "patch": PATCH}
+_ASK_AGAIN = (*GONE, GROUP_BROKEN, CONFLICT) # the version that was wanted ended, or the group goes elsewhere
+
+
+class Follower:
+    """A reader of one model: stage() brings a version beside the tensors, apply() puts it into them.
+
+    into: a module, {name: tensor}, or a list of Box; None: versions stay in staging, items() shows
+    them. second: for update="switch", the same tensors elsewhere.
+    group, member: the ranks of one engine that switch together, and (index, count) of this one.
+    update: "copy", "switch" or "patch" (tombolo.h, enum tb_update).
+    gather: a tensor that is not contiguous gets its bytes through a copy, and is not refused.
+
+    `for version in follower` and `async for version in follower` stage and apply the newest version,
+    again and again. One thread at a time uses a follower."""
+
+    def __init__(self, model: str, into: Any = None, *, gateway: str | None = None, group: str | None = None,
+                 member: tuple[int, int] = (0, 1), update: str = "copy", second: Any = None, gather: bool = False,
+                 stage_on_gpu: bool = False, **session_options: Any) -> None:
+        self.model = model
+        self.version: Version | None = None # that the tensors hold
+        self.staged: Version | None = None  # that apply() takes
+        self._old: list[Version] = [] # to be released
+        self._gather = gather
+        self._calls = threading.Lock()
+        self._session = Session(gateway_address(gateway), **session_options)
+        try:
+            self._views, registration = self._register(into)
+            _, other = self._register(second)
+            self._subscription = self._session.subscribe(model, group=group, member=member, registration=registration,
+                                                         update=_UPDATES[update], second=other, stage_on_gpu=stage_on_gpu)
+        except BaseException:
+            self._session.close()
+            raise
+
+    def _register(self, into: Any) -> tuple[list[View], Any]:
+        if into is None:
+            return [], None
+        if isinstance(into, Sequence) and all(isinstance(box, Box) for box in into):
+            views = [view_of(box.name, box.tensor, gather=self._gather, writable=True) for box in into]
+            return views, self._session.register_boxes(into, views)
+        named = {name: view_of(name, tensor, gather=self._gather, writable=True) for name, tensor in tensors_of(into).items()}
+        return list(named.values()), self._session.register_views(named)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._session._own is None else f"staged {self.staged.number}" if self.staged else "waiting"
+        return f"<tombolo.Follower {self.model}, version {self.version.number if self.version else 'none'}, {state}>"
+
+    def __enter__(self) -> "Follower":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._calls:
+            self._session.close()
+
+    # ---- step by step ----
+
+    def _of(self, info: VersionInfo, state: str) -> Version:
+        return Version(self._session, self.model, Uid(info.uid.bytes), info.number, info.run_order, info.bytes, state)
+
+    def _wait(self, deadline: Deadline, number: int | None, run_order: int) -> Version:
+        what = f"{self.model} {'newer' if number is None else number}"
+        while True:
+            slice_ms = deadline.slice_ms(what)
+            try:
+                with self._calls:
+                    if number is not None:
+                        info = self._session.wait(self.model, EXACT, number=number, run_order=run_order, timeout_ms=slice_ms)
+                    else:
+                        info = self._session.wait(self.model, LATEST, after=self.version.uid if self.version else None, timeout_ms=slice_ms)
+                return self._of(info, "staging")
+            except Error as error:
+                if error.status not in (AGAIN, TIMEOUT, GATEWAY_AWAY):
+                    raise
+
+    def _stage(self, version: Version, deadline: Deadline) -> None:
+        self._release_old()
+        while True:
+            slice_ms = deadline.slice_ms(f"{version!r}")
+            with contextlib.suppress(Again), self._calls:
+                self._subscription.stage(version.uid, timeout_ms=slice_ms)
+                break
+        version.state = "staged"
+        self.staged = version
+
+    def _apply(self, deadline: Deadline) -> ActivateInfo:
+        version = self.staged
+        if version is None:
+            raise ValueError(f"{self.model}: nothing is staged")
+        synchronise(view.keep for view in self._views)
+        while True:
+            slice_ms = deadline.slice_ms(f"{version!r} at the group's other members")
+            with contextlib.suppress(Again), self._calls:
+                info = self._subscription.activate(version.uid)
+                break
+            select.select([self._session], [], [], min(slice_ms, 20) / 1000)
+        for view in self._views:
+            if view.gathered is not None:
+                _scatter(view)
+        if self.version is not None and self.version != version:
+            self._old.append(self.version)
+        self.version, self.staged = version, None
+        version.state = "active"
+        return info
+
+    def _release_old(self) -> None:
+        """Versions that the active one came after as a delta; it is staged still, for the next one. Not in
+        apply(), which is short."""
+        for version in list(self._old):
+            try:
+                with self._calls:
+                    self._subscription.release(version.uid)
+            except BufferError: # somebody reads items() of it still
+                continue
+            except Error as error:
+                if error.status != NOT_FOUND:
+                    raise
+            version.state = "released"
+            self._old.remove(version)
+
+    def stage(self, number: int | None = None, *, run_order: int = 0, timeout: float | None = None) -> Version:
+        """Returns when that version (None: the newest) is whole here. The tensors do not change. It
+        refuses a version whose names, shapes or dtypes are others than those of `into`."""
+        deadline = Deadline(timeout)
+        version = self._wait(deadline, number, run_order)
+        self._stage(version, deadline)
+        return version
+
+    def apply(self, timeout: float | None = None) -> ActivateInfo:
+        """Puts the staged version into the tensors, together with the group's other members. Nobody may
+        read the tensors meanwhile."""
+        return self._apply(Deadline(timeout))
+
+    def items(self) -> Iterator[Item]:
+        """Tensors and blobs of the version that was staged last, or is active."""
+        version = self.staged or self.version
+        return iter(()) if version is None else self._subscription.items(version.uid)
+
+    def cancel(self) -> None:
+        """Ends a call that waits in another thread."""
+        self._session.cancel()
+
+    # ---- one version behind another ----
+
+    def _next(self, deadline: Deadline) -> Version:
+        while True:
+            version = self._wait(deadline, None, 0)
+            try:
+                self._stage(version, deadline)
+                self._apply(deadline)
+                return version
+            except Error as error:
+                if error.status not in _ASK_AGAIN:
+                    raise
+                self.staged = None
+                select.select([self._session], [], [], 0.02)
+
+    def next(self, timeout: float | None = None) -> Version:
+        """Stages and applies the newest version that is not yet here."""
+        return self._next(Deadline(timeout))
+
+    def __iter__(self) -> Iterator[Version]:
+        while True:
+            yield self.next()
+
+    async def __aiter__(self) -> AsyncIterator[Version]:
+        while True:
+            yield await in_thread(lambda stop: self._next(Deadline(None, stop)))
+
+
+def _scatter(view: View) -> None:
+    if hasattr(view.gathered, "copy_"):
+        view.gathered.detach().copy_(view.keep)
+    else:
+        view.gathered[...] = view.keep
+
+
+def follow(model: str, into: Any = None, **options: Any) -> Follower:
+    """A Follower: `for version in tombolo.follow("policy", into=module)`. options are those of Follower and
+    Session."""
+    return Follower(model, into, **options)
