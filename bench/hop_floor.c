@@ -189,7 +189,8 @@ int main(int argc, char **argv)
     const uint8_t *from = measured_shared_memory(bytes, 1);
     uint8_t *to = measured_shared_memory(bytes, 2);
     bool steady;
-    const double seconds = measured_pass_s(pass, &(struct all){from, to, bytes, threads, way, proves}, &steady);
+    const double seconds =
+        measured_pass_s(pass, &(struct all){from, to, bytes, threads, way, proves}, &steady);
     if (seconds < 0) return 1;
     if (way != DIGEST && memcmp(to, from, bytes) != 0) return 1;
     printf("{\"bytes\": %zu, \"seconds\": %.6f, \"gb_per_s\": %.4f, \"steady\": %s}\n", bytes, seconds,

@@ -46,12 +46,12 @@ struct tb_control {
     void *user;
     struct client *clients;
     uint32_t client_count, client_most;
-    uint32_t file_count;   /* that clients have sent, and no command has taken */
+    uint32_t file_count;     /* that clients have sent, and no command has taken */
     uint64_t refused, spent; /* clients; spent: of them, for want of their user's share */
     struct tb_share_table shares;
     struct tb_share places[2 * CLIENTS_MAX];
-    bool full;                   /* told */
-    uint64_t tickets;            /* given out */
+    bool full;             /* told */
+    uint64_t tickets;      /* given out */
     struct client *asking; /* whose request is being answered; NULL: none is */
     bool shut;
 };

@@ -605,9 +605,11 @@ static enum tb_status cmd_refused(void *user, const json_t *request, json_t *rep
 }
 
 const struct tb_control_command tb_status_reading_commands[] = {
-    {"status", cmd_status}, {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag}, {"chains", tb_status_chains}, {"withdraw", cmd_refused},
-    {"pin", cmd_refused},   {"unpin", cmd_refused},       {"rollback", cmd_refused},
-    {"limit", cmd_refused}, {"adopt", cmd_refused},       {"verify", cmd_refused},
-    {"audit", tb_audit_command}, {NULL, NULL},
+    {"status", cmd_status},         {"versions", cmd_versions},
+    {"streams", tb_status_streams}, {"lag", tb_status_lag},
+    {"chains", tb_status_chains},   {"withdraw", cmd_refused},
+    {"pin", cmd_refused},           {"unpin", cmd_refused},
+    {"rollback", cmd_refused},      {"limit", cmd_refused},
+    {"adopt", cmd_refused},         {"verify", cmd_refused},
+    {"audit", tb_audit_command},    {NULL, NULL},
 };

@@ -48,7 +48,7 @@
     X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")   \
     X(TB_LAG_PINNED, "pinned",                                                                               \
       "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")                 \
-    X(TB_LAG_SHARE, "share-spent", "as many versions as one peer may have under way cross from it already")   \
+    X(TB_LAG_SHARE, "share-spent", "as many versions as one peer may have under way cross from it already")  \
     X(TB_LAG_REVOKED, "revoked", "the certificate of one end is on the list of the other (tls.revoked)")
 
 enum tb_lag_reason {

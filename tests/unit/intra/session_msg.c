@@ -23,7 +23,8 @@ static const char *const shapes[] = {
     SHAPE(TB_MSG_GO),          SHAPE(TB_MSG_ACTIVATE),      SHAPE(TB_MSG_ACTIVATED),
     SHAPE(TB_MSG_RELEASE),     SHAPE(TB_MSG_VERSION_STATE), SHAPE(TB_MSG_STATUS),
     SHAPE(TB_MSG_STATUS_TEXT), SHAPE(TB_MSG_UPDATED),       SHAPE(TB_MSG_DOUBT),
-    SHAPE(TB_MSG_DOUBTED),     SHAPE(TB_MSG_PROOFS), SHAPE(TB_MSG_PROVE), SHAPE(TB_MSG_PROVEN),
+    SHAPE(TB_MSG_DOUBTED),     SHAPE(TB_MSG_PROOFS),        SHAPE(TB_MSG_PROVE),
+    SHAPE(TB_MSG_PROVEN),
 };
 
 static void messages_change_with_the_protocols_number(void **state)

@@ -1,8 +1,8 @@
 /* tls.c - which peers pass a handshake, and which are refused. Both ends are ours, or one is a
  * "stranger": a plain OpenSSL client on a thread, for what our own contexts refuse to send.
  * Covers: base/net/tls.c base/net/tls_session.c */
-#include "base/net/revoked.h"
 #include "base/net/tls.h"
+#include "base/net/revoked.h"
 
 #include <openssl/ssl.h>
 #include <pthread.h>
