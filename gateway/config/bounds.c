@@ -87,6 +87,7 @@ static const struct tb_bound fixed[] = {
     {"held_replies", 4096},
     {"control_clients", 64},
     {"withdrawals", 1024},
+    {"statements", 1024},
     {"idle_layout_bytes", UINT64_C(64) << 20},
     {"offers", 4096},
     {"announced", 4096},
