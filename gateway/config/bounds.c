@@ -92,6 +92,7 @@ static const struct tb_bound fixed[] = {
     {"control_read_clients", 64},
     {"withdrawals", 1024},
     {"live_asks", 16},
+    {"statements", 1024},
     {"idle_layout_bytes", UINT64_C(64) << 20},
     {"offers", 4096},
     {"announced", 4096},
