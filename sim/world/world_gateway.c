@@ -81,6 +81,8 @@ static void config_init(struct tb_config *c, uint32_t index)
     c->session_listen = tls_addresses[index];
     c->session_lease_ms = 2000;
     c->session_max = 24;
+    c->handshakes_open = c->handshakes_failed = 1000; /* strangers are not what this world is about */
+    c->garbled_frames = c->cancelled_requests = 1000000;
     c->store_path = "/store";
     c->store_slow_ms = 1000;
     if (world_random(3) == 0) c->anchor_dir = "/anchors";

@@ -134,7 +134,7 @@ def strangers_on_the_socket_leave_places(lab):
         expect("a worker comes in", worker.welcome, True)
         expect("and subscribes", worker.subscribe(), 0)
         expect("a publisher comes in", opened.enter_context(Session(lab, forger, east, "rank0")).welcome, True)
-    line = wait_for("the log says whose they are", lambda: east.daemon.logged("share.spent", "table=connections"))[0]
+        line = wait_for("the log says whose they are", lambda: east.daemon.logged("share.spent", "table=connections"))[0]
     expect("it names the user", f"most_used_by=unix:{os.getuid()}" in line, True)
     expect("errors", east.daemon.logged("error "), [])
     summary("connections of one user", count, east, before)
@@ -190,9 +190,9 @@ def one_readers_waits_leave_room(lab):
         expect("another subscribes", other.subscribe(group="other"), 0)
         waits(other, 1)
         wait_for("and waits", lambda: status_tables(east)["waits"]["used"] == 33)
-    for name in ("waits", "members"):
-        line = wait_for("the log says whose they are", lambda: east.daemon.logged("share.spent", f"table={name}"))[0]
-        expect("it names the reader", "most_used_by=" in line, True)
+        for name in ("waits", "members"):
+            line = wait_for("the log says whose they are", lambda n=name: east.daemon.logged("share.spent", f"table={n}"))[0]
+            expect("it names the reader", "most_used_by=tombolo://east/worker/w0" in line, True)
     summary("waits and groups of one reader", 64 + 256, east, before)
 
 

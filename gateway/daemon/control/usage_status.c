@@ -485,8 +485,8 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
     return true;
 }
 
-/* Strangers, and workers without a right, can fill these: no promise is at risk, as a quarter is kept
- * for publishers and peers. */
+/* Strangers, and workers without a right, can fill these. No promise is at risk: a quarter is
+ * kept for publishers and peers. */
 static bool is_of_strangers(const char *table)
 {
     static const char *const tables[] = {
