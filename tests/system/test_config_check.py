@@ -143,6 +143,7 @@ def config_check_refuses_what_a_start_refuses(lab):
     pki, none = lab.pki_dir("east"), lab.dir / "none"
     junk = lab.dir / "junk"
     junk.write_bytes(b"neither a store nor a certificate " * 100)
+    junk.chmod(0o600)
     lab.tombolo("pki", "issue", "--dir", pki, "--out", "soon", "--days", "1", "tombolo://east/gw")
     with socket.create_server((lab.address, 0)) as taken:
         taken_at = f"{lab.address}:{taken.getsockname()[1]}"
