@@ -27,6 +27,8 @@ bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts 
 /* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the
  * kernel's, where it sends. */
 bool tb_chan_own_records(const struct tb_chan *c);
+/* TLS: the peer's certificate is on the list of `tls` (revoked.h). */
+bool tb_chan_is_revoked(const struct tb_chan *c, const struct tb_tls *tls);
 uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */
 
 #endif

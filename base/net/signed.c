@@ -190,6 +190,8 @@ static enum tb_status check_anchor(const struct tb_tls *trust, X509_STORE_CTX *s
 {
     const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
     TB_ASSERT(sk_X509_num(chain) > 0);
+    if (tb_tls_chain_revoked(trust, chain))
+        return refuse(error_out, "the signer's certificate is revoked (tls.revoked)");
     if (tb_tls_anchor_fits(trust, sk_X509_value(chain, sk_X509_num(chain) - 1), &signer->identity))
         return TB_OK;
     char uri[TB_URI_BYTES_MAX];

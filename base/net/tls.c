@@ -20,6 +20,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/net/revoked.h"
 #include "base/net/tls_context.h"
 #include "base/system_calls.h"
 
@@ -282,6 +283,7 @@ void tb_tls_free(struct tb_tls *tls)
     for (uint32_t i = 0; i < tls->bound_count; i++)
         X509_free(tls->bound[i].ca);
     tb_free(tls->bound);
+    tb_revoked_free(tls->revoked);
     SSL_CTX_free(tls->ctx);
     tb_free(tls);
 }
@@ -428,7 +430,9 @@ static enum tb_status trust_grow(struct tb_tls *tls, const X509 *ca, const struc
     } all = {.before = tls->trust};
     if (site != NULL && tb_name_set(&all.site, site->text) != TB_OK) return TB_BAD_ARGUMENT;
     const enum tb_status status = tb_tls_cert_fingerprint(ca, &all.ca);
+    const uint64_t ends = tb_tls_cert_expires(ca);
     tls->trust = tb_digest_of(&all, sizeof all);
+    if (tls->cas_expire_wall_s == 0 || ends < tls->cas_expire_wall_s) tls->cas_expire_wall_s = ends;
     return status;
 }
 
@@ -577,7 +581,18 @@ struct tb_digest tb_tls_shown(const struct tb_tls *tls)
     return tls->shown;
 }
 
-struct tb_digest tb_tls_trust(const struct tb_tls *tls)
+struct tb_digest tb_tls_authorities(const struct tb_tls *tls)
 {
     return tls->trust;
+}
+
+struct tb_digest tb_tls_trust(const struct tb_tls *tls)
+{
+    const struct tb_digest all[] = {tls->trust, tb_revoked_digest(tls->revoked)};
+    return tb_digest_of(all, sizeof all);
+}
+
+uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls)
+{
+    return tls->cas_expire_wall_s;
 }

@@ -49,9 +49,19 @@ uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
 /* The chain that it shows to peers: our certificate and all that the file has behind it, in its
  * order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
-/* Whom it trusts: of all CAs, and the sites that they may speak for, in the order in which they
- * were added. Two contexts with equal ones let the same peers in. */
+/* Whom it trusts: of all CAs, the sites that they may speak for, in the order in which they were
+ * added, and the revoked certificates. Two contexts with equal ones let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
+struct tb_digest tb_tls_authorities(const struct tb_tls *tls); /* the same without the revoked ones */
+/* notAfter of the CA that ends first; 0: there is none. */
+uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls);
+
+/* Certificates that it refuses although a CA signed them (revoked.h). The list is the context's
+ * from now on. Before the first connection. */
+struct tb_revoked;
+void tb_tls_set_revoked(struct tb_tls *tls, struct tb_revoked *revoked);
+uint32_t tb_tls_revoked_count(const struct tb_tls *tls);
+bool tb_tls_is_revoked(const struct tb_tls *tls); /* our own certificate is on its own list */
 
 /* How many records one key encrypts before a connection takes the next (TLS's KeyUpdate)
  * [2^22 + 2^21]. AES-GCM wears out at 2^24.5; links replace their data streams at 2^22.
@@ -86,6 +96,7 @@ enum tb_tls_fault {
     TB_TLS_FAULT_TRUST,    /* no CA of the judge signed it, or the CA may not speak for that site */
     TB_TLS_FAULT_DATES,    /* it has expired, or is not valid yet, by the clock of the judge */
     TB_TLS_FAULT_IDENTITY, /* it is another gateway's than the judge expects */
+    TB_TLS_FAULT_REVOKED,  /* it is on the judge's list (revoked.h) */
     TB_TLS_FAULT_OTHER     /* TLS failed in another way */
 };
 struct tb_tls_refusal {

@@ -23,8 +23,10 @@ struct tb_tls {
     struct tb_identity identity;
     struct tb_fingerprint fingerprint;
     uint64_t expires_wall_s;
-    struct tb_digest shown; /* of our certificate, and those behind it so far */
-    struct tb_digest trust; /* of the CAs so far */
+    struct tb_digest shown;     /* of our certificate, and those behind it so far */
+    struct tb_digest trust;     /* of the CAs so far */
+    uint64_t cas_expire_wall_s; /* the first of the CAs ends then; 0: there are none */
+    struct tb_revoked *revoked; /* owned; NULL: none are */
     struct tb_tls_bound *bound;
     uint32_t bound_count;
 };
@@ -39,6 +41,10 @@ uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970;
  * for that site alone, or the CA of one site could speak as any other. A CA bound to several sites,
  * or also to none, has the sum of these rights. */
 bool tb_tls_anchor_fits(const struct tb_tls *tls, const X509 *anchor, const struct tb_identity *have);
+
+struct stack_st_X509;
+/* Whether one of these certificates is revoked: the peer's, or one of those behind it. */
+bool tb_tls_chain_revoked(const struct tb_tls *tls, const struct stack_st_X509 *chain);
 
 /* "2026-11-22 17:55 UTC"; "?" for what is no time. */
 #define TB_TLS_TIME_CHARS 32

@@ -240,6 +240,11 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_t
     tb_identity_format(&have, text);
     const STACK_OF(X509) *chain = X509_STORE_CTX_get0_chain(store);
     TB_ASSERT(sk_X509_num(chain) > 0);
+    if (tb_tls_chain_revoked(s->tls, chain)) {
+        tb_tls_session_because(s, "the certificate of %s is revoked (tls.revoked)", text);
+        *fault_out = TB_TLS_FAULT_REVOKED;
+        return false;
+    }
     if (!tb_tls_anchor_fits(s->tls, sk_X509_value(chain, sk_X509_num(chain) - 1), &have)) {
         tb_tls_session_because(
             s, "the CA that signed the peer's certificate may not speak for the site of %s", text);
@@ -268,6 +273,8 @@ static int error_for(enum tb_tls_fault fault, int error)
         return X509_V_ERR_CERT_HAS_EXPIRED; /* a certificate that is not valid yet would be a bad one */
     case TB_TLS_FAULT_IDENTITY:
         return X509_V_ERR_CERT_REJECTED;
+    case TB_TLS_FAULT_REVOKED:
+        return X509_V_ERR_CERT_REVOKED;
     default:
         return error != X509_V_ERR_CERT_REJECTED ? error : X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY;
     }
@@ -412,6 +419,8 @@ static enum tb_tls_fault fault_told(int reason)
         return TB_TLS_FAULT_DATES;
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
         return TB_TLS_FAULT_IDENTITY;
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+        return TB_TLS_FAULT_REVOKED;
     default:
         return TB_TLS_FAULT_TRUST;
     }

@@ -82,6 +82,16 @@ static const struct tb_cli_option limit_options[] = {
     END,
 };
 
+static const struct tb_cli_option audit_options[] = {
+    {"since", TB_CLI_SECONDS, "TIME", "rows of the last 90s, 15m, 2h or 7d; default: all"},
+    {"action", TB_CLI_TEXT, "TEXT", "rows whose action has TEXT in it"},
+    {"identity", TB_CLI_TEXT, "TEXT", "rows whose identity has TEXT in it"},
+    {"limit", TB_CLI_COUNT, "N", "the newest N rows; default 1000, at most 100000"},
+    CONTROL_OPTIONS,
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option pki_init_options[] = {
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
     {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
@@ -95,6 +105,13 @@ static const struct tb_cli_option pki_issue_options[] = {
     {"out", TB_CLI_TEXT, "STEM", "STEM.crt and STEM.key in DIR; default: the last part of the identity"},
     {"days", TB_CLI_COUNT, "N", "how long it is valid; default 90"},
     {"start-days", TB_CLI_SIGNED, "N", "when it begins to be valid, in days from now; default 0"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option pki_revoke_options[] = {
+    {"list", TB_CLI_FILE, "FILE", "the file that tls.revoked names (needed); it is made where there is none"},
+    {"note", TB_CLI_TEXT, "TEXT", "why, for those who read the file"},
     COMMON_OPTIONS,
     END,
 };
@@ -148,7 +165,7 @@ static const struct tb_cli_command commands[] = {
      "No reader gets the version any more, and reader groups that use it go back to the newest other "
      "whole one at their next activate. At the model's home this holds for every site. At another site "
      "it holds for that site alone: its copy is dropped, the version is not fetched again, also after a "
-     "restart, and other sites are not told. The audit trail and `tombolo versions` name the operator. "
+     "restart, and other sites are not told. The audit record and `tombolo versions` name the operator. "
      "VERSION is N (the newest run that has it) or R:N.",
      "tombolo withdraw policy 1:12", control_options, 2, 2, tb_cli_withdraw},
     {"pin", "MODEL VERSION", "keep this site's readers at a version",
@@ -196,7 +213,8 @@ static const struct tb_cli_command commands[] = {
      "waiting-base, window-limited, loss-limited, rate-limited, budget-spent, sender-cpu, receiver-cpu, "
      "receiver-memory, no-room, worker-not-activating, no-subscriber, link-down, dns-failed, "
      "refused-by-peer, tls-failed, identity-mismatch, twin-identity, right-denied, verify-failed, "
-     "store-down, clock-skew, table-full, mtu, unsigned, pinned), the facts behind it, and the expected time "
+     "store-down, clock-skew, table-full, mtu, unsigned, pinned, revoked), the facts behind it, and the "
+     "expected time "
      "as a "
      "range, or \"no estimate\".",
      "tombolo lag policy", control_options, 0, 1, tb_cli_lag},
@@ -214,6 +232,13 @@ static const struct tb_cli_command commands[] = {
      "limit belongs into its configuration (peers.PEER.rate, .schedule, .day_bytes).",
      "tombolo limit west --rate 200Mbit --schedule '08:00-18:00 50Mbit, 22:00-06:00 none'", limit_options, 1,
      1, tb_cli_limit},
+    {"audit", "", "who did what at this site, and who was denied",
+     "Lists the gateway's audit record, oldest first: acts of operators (withdraw, pin, unpin, rollback, "
+     "limit, adopt), start, drain, configuration and certificates, versions that were published, activated "
+     "or ended, each version that begins to leave the site and the peer that draws it, and every denial. "
+     "Denials and activations are one row for each identity, object and minute, with a count. With --json "
+     "each row is a line of its own.",
+     "tombolo audit --since 2d --action withdraw", audit_options, 0, 0, tb_cli_audit},
     {"pki init", "", "make a certificate authority for a site",
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",
@@ -222,6 +247,14 @@ static const struct tb_cli_command commands[] = {
      "IDENTITY is tombolo://SITE/GATEWAY or tombolo://SITE/worker/NAME, and the site must be the "
      "authority's. Writes STEM.crt and STEM.key (mode 0600).",
      "tombolo pki issue tombolo://east/gw1 --dir pki/east", pki_issue_options, 1, 1, tb_cli_pki_issue},
+    {"pki revoke", "CERTIFICATE", "let a certificate count no more",
+     "Adds a line to the list of revoked certificates. CERTIFICATE is a PEM file (its fingerprint is "
+     "listed), sha256:HEX, serial:HEX, or an identity tombolo://SITE/GATEWAY or "
+     "tombolo://SITE/worker/NAME: then every certificate of that identity, also a new one. Gateways "
+     "whose configuration names the list read it within seconds, end the sessions and links that use "
+     "such a certificate, and take no signature of it. Each site has its own list.",
+     "tombolo pki revoke pki/west/gw1.crt --list /etc/tombolo/revoked", pki_revoke_options, 1, 1,
+     tb_cli_pki_revoke},
     {"config check", "FILE", "check a gateway's configuration",
      "Reads FILE as tombolod would and takes each look that a start takes, without making or changing "
      "anything. Errors would end a start: wrong keys and values, certificates, the store's and the "

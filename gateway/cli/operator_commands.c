@@ -276,6 +276,18 @@ static void print_fabric(const json_t *fabric)
         (void)printf("fabric   shm, tcp  no verbs: %s\n", tb_text_of(fabric, "why_not").text);
 }
 
+/* Nothing without TLS. */
+static void print_certificates(const json_t *r)
+{
+    const json_t *c = json_object_get(r, "certificates");
+    if (!json_is_object(c)) return;
+    const char *expiring = json_is_true(json_object_get(c, "expiring")) ? "  RENEW" : "";
+    (void)printf("tls      certificate ends in %.0f d, authorities in %.0f d%s  revoked %" PRIu64 "%s\n",
+                 tb_number_of(c, "days_left"), tb_number_of(c, "authority_days_left"), expiring,
+                 tb_count_of(c, "revoked"),
+                 json_is_true(json_object_get(c, "own_revoked")) ? "  ITS OWN IS AMONG THEM" : "");
+}
+
 static void print_status(const struct tb_cli_call *call, const json_t *r)
 {
     (void)call;
@@ -287,6 +299,7 @@ static void print_status(const struct tb_cli_call *call, const json_t *r)
                  json_is_true(json_object_get(r, "draining")) ? "  draining" : "");
     (void)printf("arena    %s of %s used  life %s\n", tb_bytes_of(arena, "used").text,
                  tb_bytes_of(arena, "bytes").text, tb_text_of(r, "life").text);
+    print_certificates(r);
     print_links(json_object_get(r, "links"));
     print_models(json_object_get(r, "models"));
     print_sessions(json_object_get(r, "sessions"));

@@ -1,10 +1,12 @@
-/* pki_commands.c - tombolo pki init and pki issue, over base/net/pki.h. */
+/* pki_commands.c - tombolo pki init, issue and revoke, over base/net/pki.h and revoked.h. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/assert.h"
 #include "base/net/pki.h"
+#include "base/net/revoked.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
@@ -85,4 +87,33 @@ enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
     return tb_say_result(
         call, json_pack("{s:s, s:s, s:s}", "identity", call->arguments[0], "dir", dir, "name", stem),
         "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);
+}
+
+/* One line of text for people. */
+static void note_of(const struct tb_cli_call *call, const char *identity, char out[TB_REVOKED_NOTE_BYTES])
+{
+    const char *given = tb_cli_given(call, "note") ? tb_cli_text(call, "note") : "";
+    char line[TB_REVOKED_NOTE_BYTES];
+    snprintf(line, sizeof line, "%s%s%s", identity, identity[0] != '\0' && given[0] != '\0' ? " " : "",
+             given);
+    tb_show_clean(line, out, TB_REVOKED_NOTE_BYTES);
+}
+
+enum tb_cli_exit tb_cli_pki_revoke(const struct tb_cli_call *call)
+{
+    char error[256] = "", identity[TB_URI_BYTES_MAX] = "", note[TB_REVOKED_NOTE_BYTES];
+    char text[TB_REVOKED_TEXT_BYTES];
+    struct tb_revoked_entry entry;
+    const char *what = call->arguments[0];
+    if (need(call, "list") != TB_CLI_DONE) return TB_CLI_USAGE;
+    const char *list = tb_cli_text(call, "list");
+    enum tb_status s = tb_revoked_entry_parse(what, strlen(what), &entry);
+    if (s != TB_OK) s = tb_revoked_of_file(what, &entry, identity, error);
+    if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
+    note_of(call, identity, note);
+    s = tb_revoked_add(list, &entry, note, error);
+    if (s != TB_OK && s != TB_DONE_BEFORE) return tb_say_failure(call, s, "%s", error);
+    tb_revoked_entry_format(&entry, text);
+    return tb_say_result(call, json_pack("{s:s, s:s, s:b}", "entry", text, "list", list, "added", s == TB_OK),
+                         "%s %s %s", list, s == TB_OK ? "lists" : "listed before:", text);
 }

@@ -85,6 +85,8 @@ static const struct tb_bound fixed[] = {
     {"parked_seal_bytes", UINT64_C(256) << 20},
     {"store_rows", 256},
     {"held_replies", 4096},
+    {"audit_rows", 384},
+    {"audit_sums", 256},
     {"control_clients", 64},
     {"withdrawals", 1024},
     {"idle_layout_bytes", UINT64_C(64) << 20},

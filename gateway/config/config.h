@@ -77,6 +77,8 @@ struct tb_config {
     uint32_t session_max;       /* session.max 16 to 100000 [1024] */
     const char *store_path;     /* store.path [/var/lib/tombolo/store.sqlite] */
     uint32_t store_slow_ms;     /* store.slow_ms 100 to 600000 [5000] */
+    uint64_t audit_bytes;       /* audit.bytes 1MiB to 64GiB [16MiB] */
+    uint32_t audit_days;        /* audit.days 1 to 3650 [400] */
     const char *arena_path;     /* arena.path [/dev/shm/tombolo.arena] */
     uint64_t arena_bytes;       /* arena.bytes (required) "512MiB", "2TiB" */
     bool arena_reverify;        /* arena.reverify [true] */
@@ -84,6 +86,7 @@ struct tb_config {
     uint32_t anchor_every;      /* anchor.every, versions [1] */
     uint64_t anchor_rate;       /* anchor.bytes_per_s [256MiB] */
     const char *tls_ca, *tls_cert, *tls_key; /* tls.* (required when there are peers or session.listen) */
+    const char *tls_revoked;                 /* tls.revoked; NULL: none are */
     const char *link_listen;                 /* link.listen; NULL: dial only */
     uint32_t link_streams;                   /* link.streams 1 to 64; 0: auto [auto] */
     uint32_t link_threads;                   /* link.threads 0 to 64 [0: cores, at most 32] */

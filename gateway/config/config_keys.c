@@ -55,11 +55,18 @@ const struct config_key config_keys[] = {
      .why = "Workers of this site at once; the next one is refused. Each takes two descriptors: the limit of "
             "open files is raised to what it needs, or the start says that it may not."},
     {ROOT(store_path), .path = "store.path", .type = CONFIG_PATH, .fallback = "/var/lib/tombolo/store.sqlite",
-     .why = "Runs, versions, pointers and the audit trail. A few MB, on a disk that survives a reboot."},
+     .why = "Runs, versions, pointers and the audit record. A few MB, on a disk that survives a reboot."},
     {ROOT(store_slow_ms), .path = "store.slow_ms", .type = CONFIG_NUMBER, .fallback = "5000", .min = 100,
      .max = 600000, .unit = "ms",
      .why = "A write to the store that takes longer counts as failed: publishing is refused until it is "
             "through. Nothing else waits for it."},
+    {ROOT(audit_bytes), .path = "audit.bytes", .type = CONFIG_SIZE, .fallback = "16MiB", .min = 1 << 20,
+     .max = (uint64_t)64 << 30, .unit = "bytes",
+     .why =
+         "The most that the audit record takes in the store: a half of it for acts of operators, a quarter "
+         "for versions, a quarter for denials. The oldest rows of each go first."},
+    {ROOT(audit_days), .path = "audit.days", .type = CONFIG_NUMBER, .fallback = "400", .min = 1, .max = 3650,
+     .unit = "days", .why = "Rows of the audit record that are older go."},
     {ROOT(arena_path), .path = "arena.path", .type = CONFIG_PATH, .fallback = "/dev/shm/tombolo.arena",
      .why =
          "The file that holds versions, on tmpfs or hugetlbfs. A restarted gateway serves from it at once."},
@@ -89,6 +96,10 @@ const struct config_key config_keys[] = {
      .why = "This gateway's certificate with its chain, PEM."},
     {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE,
      .why = "Its key, PEM, readable by its owner alone."},
+    {ROOT(tls_revoked), .path = "tls.revoked", .type = CONFIG_FILE,
+     .why = "A list of certificates that count no more, which `tombolo pki revoke` writes: fingerprints, "
+            "serial numbers or identities, one a line. It is read again when it changes, and ends what uses "
+            "them. A list that cannot be read ends a start; while the gateway runs the list before stays."},
     {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
      .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens "
             "a port."},

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "base/net/revoked.h"
 
 static enum tb_status not_ours(const struct tb_config *c, const struct tb_identity *it, char error_out[512])
 {
@@ -29,6 +30,16 @@ static enum tb_status add_cas(const struct tb_config *c, struct tb_tls *tls, cha
     return status;
 }
 
+/* P8: a list that cannot be read is no empty list. */
+static enum tb_status add_revoked(const struct tb_config *c, struct tb_tls *tls, char error_out[512])
+{
+    struct tb_revoked *revoked = NULL;
+    if (c->tls_revoked == NULL) return TB_OK;
+    const enum tb_status status = tb_revoked_read(c->tls_revoked, &revoked, error_out);
+    if (status == TB_OK) tb_tls_set_revoked(tls, revoked);
+    return status;
+}
+
 enum tb_status tb_gateway_tls(const struct tb_config *c, struct tb_tls **tls_out, char error_out[512])
 {
     const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
@@ -37,6 +48,8 @@ enum tb_status tb_gateway_tls(const struct tb_config *c, struct tb_tls **tls_out
     enum tb_status status = tb_tls_new_ca(&files, &tls, error_out);
     if (status != TB_OK) return status;
     status = add_cas(c, tls, error_out);
+    if (status != TB_OK) goto undo_tls;
+    status = add_revoked(c, tls, error_out);
     if (status != TB_OK) goto undo_tls;
     const struct tb_identity *it = tb_tls_identity(tls);
     if (it->kind != TB_IDENTITY_GATEWAY || !tb_name_equal(&it->site, &c->site) ||

@@ -1,5 +1,5 @@
-/* certificates.c - tls.cert, tls.key and every CA: read at start, and again on SIGHUP or
- * when the files change.
+/* certificates.c - tls.cert, tls.key, every CA and tls.revoked: read at start, and again on SIGHUP
+ * or when the files change.
  *
  * Files are taken together or not at all. One that is half written, does not fit the others or
  * names another gateway is refused with a line, and the gateway goes on with the files that it had.
@@ -8,17 +8,20 @@
  * certificate may become valid as it lies there. */
 #include "gateway/daemon/daemon.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/assert.h"
 #include "base/digest.h"
 #include "gateway/config/gateway_tls.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/links/statements.h"
 #include "gateway/daemon/sessions/sessions.h"
 
 #define AGAIN_NS TB_SECONDS(60)
+#define DAY_S    86400
 
 /* ---- have they changed? ---- */
 
@@ -48,6 +51,7 @@ static struct tb_digest mark_all(const struct tb_daemon *d)
     mark_file(&all, c->tls_cert);
     mark_file(&all, c->tls_key);
     mark_file(&all, c->tls_ca);
+    mark_file(&all, c->tls_revoked);
     for (uint32_t i = 0; i < c->peer_count; i++)
         mark_file(&all, c->peers[i].ca);
     for (uint32_t i = 0; i < c->model_count; i++)
@@ -57,10 +61,19 @@ static struct tb_digest mark_all(const struct tb_daemon *d)
 
 /* ---- taking them ---- */
 
+/* For the audit record. */
+static void certificates_act(struct tb_daemon *d, const char *action, const char *object, const char *result)
+{
+    tb_audit_act(d, &(struct tb_audit_event){action, "gateway", object, "tls", result});
+}
+
 static void loaded_log(const struct tb_daemon *d, const char *reason, bool trust_changed)
 {
-    tb_log(TB_LOG_INFO, "tls.loaded", "reason=%s expires_wall_s=%llu trust=%s", reason,
-           (unsigned long long)tb_tls_expires_wall_s(d->tls), trust_changed ? "changed" : "same");
+    tb_log(TB_LOG_INFO, "tls.loaded", "reason=%s expires_wall_s=%llu trust=%s revoked=%u", reason,
+           (unsigned long long)tb_tls_expires_wall_s(d->tls), trust_changed ? "changed" : "same",
+           tb_tls_revoked_count(d->tls));
+    if (tb_tls_is_revoked(d->tls))
+        tb_log(TB_LOG_ERROR, "tls.own_revoked", "list=tls.revoked action=issue_another_certificate");
 }
 
 static void refused_log(const char *reason, const char *why)
@@ -77,14 +90,21 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
 {
     TB_ASSERT(tls != NULL && tls != d->tls);
     const struct tb_digest before = tb_tls_trust(d->tls), after = tb_tls_trust(tls);
+    const struct tb_digest cas_before = tb_tls_authorities(d->tls), cas_after = tb_tls_authorities(tls);
     const bool trust_changed = !tb_digest_equal(&before, &after);
     tb_tls_free(d->tls);
     d->tls = tls;
+    d->tls_warned_day = 0;
     d->counters.certificates_loaded++;
     loaded_log(d, reason, trust_changed);
+    char object[TB_AUDIT_OBJECT_BYTES];
+    snprintf(object, sizeof object, "reason=%s trust=%s revoked=%u", reason,
+             trust_changed ? "changed" : "same", tb_tls_revoked_count(tls));
+    certificates_act(d, "certificates.load", object, "ok");
     if (d->links != NULL && !d->links_restarting) TB_MOOT(tb_links_set_tls(d->links, tls));
     if (!trust_changed) return;
-    tb_sessions_distrust(d);
+    if (!tb_digest_equal(&cas_before, &cas_after)) tb_sessions_distrust(d);
+    tb_sessions_revoke(d);
     tb_statements_recheck(d);
 }
 
@@ -106,6 +126,7 @@ static void refuse(struct tb_daemon *d, const char *reason, const char error[512
     (void)snprintf(d->tls_refused, sizeof d->tls_refused, "%s", error);
     d->counters.certificates_refused++;
     refused_log(reason, error);
+    certificates_act(d, "certificates.load", reason, error);
 }
 
 static void reload(struct tb_daemon *d, const char *reason)
@@ -134,9 +155,41 @@ void tb_certificates_reload(struct tb_daemon *d)
     reload(d, "signal");
 }
 
+/* ---- how long they last ---- */
+
+int64_t tb_certificates_days_left(uint64_t expires_wall_s)
+{
+    const int64_t now = (int64_t)(tb_clock_wall_ms() / 1000);
+    const int64_t left = (int64_t)expires_wall_s - now;
+    return left >= 0 ? left / DAY_S : (left - DAY_S + 1) / DAY_S; /* ended: -1 or less */
+}
+
+static void expiring_log(struct tb_daemon *d, const char *what, const char *key, uint64_t expires_wall_s)
+{
+    if (expires_wall_s == 0) return;
+    const int64_t days = tb_certificates_days_left(expires_wall_s);
+    if (days >= TB_CERTIFICATE_WARN_DAYS) return;
+    tb_log(TB_LOG_WARN, "tls.expiring", "what=%s key=%s days=%lld action=renew", what, key, (long long)days);
+    char result[64];
+    snprintf(result, sizeof result, "%lld days left", (long long)days);
+    certificates_act(d, "certificates.expire", key, result);
+}
+
+/* P10: at the start, when others are loaded, and once a day. */
+static void expiring_look(struct tb_daemon *d)
+{
+    const uint64_t day = tb_clock_wall_ms() / 1000 / DAY_S;
+    if (d->tls_warned_day == day + 1) return;
+    d->tls_warned_day = day + 1;
+    expiring_log(d, "certificate", "tls.cert", tb_tls_expires_wall_s(d->tls));
+    expiring_log(d, "authority", "tls.ca,peers.SITE.ca,models.NAME.home_ca",
+                 tb_tls_cas_expire_wall_s(d->tls));
+}
+
 void tb_certificates_tick(struct tb_daemon *d)
 {
     if (d->tls == NULL || d->draining) return;
+    expiring_look(d);
     const struct tb_digest now = mark_all(d), before = d->tls_seen;
     d->tls_seen = now;
     if (!tb_digest_equal(&now, &before)) return;

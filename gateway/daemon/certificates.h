@@ -1,7 +1,9 @@
-/* certificates.h - certificate, key and CAs of this gateway: at start; when the operator says
- * SIGHUP; once a second. */
+/* certificates.h - certificate, key, CAs and revoked certificates of this gateway: at start; when
+ * the operator says SIGHUP; once a second. */
 #ifndef TB_DAEMON_CERTIFICATES_H
 #define TB_DAEMON_CERTIFICATES_H
+
+#include <stdint.h>
 
 #include "tombolo/status.h"
 
@@ -11,5 +13,9 @@ struct tb_daemon;
 TB_MUST_USE enum tb_status tb_certificates_open(struct tb_daemon *d, char error[512]);
 void tb_certificates_reload(struct tb_daemon *d);
 void tb_certificates_tick(struct tb_daemon *d);
+
+#define TB_CERTIFICATE_WARN_DAYS 14
+/* Whole days until then; below zero: it has passed. */
+int64_t tb_certificates_days_left(uint64_t expires_wall_s);
 
 #endif

@@ -41,7 +41,8 @@ struct tb_table_told {
     X(runs_refused) X(runs_below)                                                          \
     X(lives_changed) X(verify_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \
-    X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks) X(crossings_failed)
+    X(anchors_written) X(anchors_failed) X(anchors_bad) X(adopted_chunks) X(crossings_failed) \
+    X(audit_lost)
 
 /* clang-format on */
 struct tb_counters {

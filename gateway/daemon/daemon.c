@@ -16,6 +16,7 @@
 #include "gateway/arena/arena.h"
 #include "gateway/arena/arena_verify.h"
 #include "gateway/config/bounds.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/control/control.h"
 #include "gateway/daemon/control/link_status.h"
@@ -219,6 +220,7 @@ static void tick(uv_timer_t *timer)
         arrivals_tell(d);
         tb_records_tick(d);
         tb_certificates_tick(d);
+        tb_audit_tick(d);
         tb_limits_tick(d);
         tb_policy_tick(d);
         tb_statements_tick(d);
@@ -482,9 +484,10 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     tb_random_bytes(&d->process, sizeof d->process);
     /* In order: each stands on those before it. */
     static enum tb_status (*const steps[])(struct tb_daemon *) = {
-        loop_open,       descriptors_raise,   host_name,      tls_open,     store_open,     arena_open,
-        tb_anchors_open, encoded_chunks_open, home_runs_open, catalog_open, tb_limits_open, tb_found_open,
-        persist_open,    fabric_open,         resolver_open,  links_open,   control_open,   tb_sessions_open,
+        loop_open,      descriptors_raise, host_name,           tls_open,         store_open,
+        arena_open,     tb_anchors_open,   encoded_chunks_open, home_runs_open,   catalog_open,
+        tb_limits_open, tb_found_open,     tb_audit_open,       persist_open,     fabric_open,
+        resolver_open,  links_open,        control_open,        tb_sessions_open,
     };
     d->opening = true;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
@@ -553,6 +556,8 @@ static void stop_signal(uv_signal_t *signal, int number)
     d->drain_at = tb_clock_now();
     tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d),
            d->config->drain_ms);
+    tb_audit_act(d, &(struct tb_audit_event){"drain", "gateway", d->site.text,
+                                             number == SIGTERM ? "SIGTERM" : "SIGINT", "ok"});
     tb_sessions_shut(d);
     uv_timer_start(&d->tick, drain_tick, 0, 10);
 }
@@ -605,6 +610,7 @@ void tb_daemon_close(struct tb_daemon *d)
     while (d->sessions != NULL && tb_clock_wall_ms() < end_ms)
         uv_run(&d->loop, UV_RUN_ONCE);
     tb_daemon_flush(d); /* before it is waited for other disks */
+    tb_audit_close(d);
     tb_persist_close(d);
     tb_withdrawn_free(d); /* the last rows follow there */
     tb_said_free(&d->said);

@@ -60,6 +60,7 @@ struct tb_daemon {
     struct tb_digest tls_mark, tls_seen;
     tb_time_ns tls_again_at; /* they were refused, and are read again then; 0: they are what is loaded */
     char tls_refused[512];   /* why */
+    uint64_t tls_warned_day; /* since 1970, plus one: the log was told how long certificates last */
     struct tb_resolver *resolver;
     struct tb_store *store;
     struct tb_arena *arena;
@@ -144,6 +145,8 @@ struct tb_daemon {
     _Atomic uint64_t verified_bytes, huge_bytes;
     _Atomic bool verify_done;
 
+    struct tb_audit *audit;     /* NULL: before the store is open */
+    uint64_t strangers_seen;    /* of the links' count, that the audit record has */
     struct tb_persist *persist; /* rows on their way to the disk, and what waits for them */
     uv_async_t store_wake;
     bool store_down;

@@ -12,6 +12,9 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "gateway/catalog/views.h"
+#include "gateway/daemon/audit.h"
+#include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/persist_usage.h"
@@ -19,6 +22,7 @@
 #include "gateway/store/store_writer.h"
 
 #define WAITING_MAX 256
+#define RECORDS_MAX 32u  /* of a batch: rows of the audit record */
 #define HELD_MAX    4096 /* requests that wait for the disk, of all sessions */
 #define UNSETTLED   UINT64_MAX
 /* P7: each start adds one, so what peers have seen is reached with one word; what one of them makes
@@ -42,6 +46,7 @@ struct tb_persist {
     struct waiting rows[WAITING_MAX];
     uint32_t count;
     uint32_t writing;     /* rows 0 .. writing - 1 are with the writer */
+    uint32_t recording;   /* and so many of audit.c's */
     uint32_t landed;      /* rows 0 .. landed - 1 are on disk, and not all of what rests on them went out */
     bool told;            /* by the writer's thread: there is a result to take */
     bool refused;         /* the last batch is not on disk */
@@ -58,7 +63,24 @@ struct tb_persist {
 
 /* ---- rows ---- */
 
-static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
+/* In the record a version is published, or it ends in another way than by a newer one. */
+static void version_name(const struct tb_daemon *d, struct tb_store_row *r,
+                         const struct tb_catalog_todo *todo)
+{
+    static struct tb_catalog_run run; /* large; the main loop's alone */
+    struct tb_name home;
+    const bool ended = todo->state == TB_VERSION_ENDED_WITHDRAWN || todo->state == TB_VERSION_ENDED_LOST ||
+                       todo->state == TB_VERSION_ENDED_BROKEN;
+    if (ended) snprintf(r->what, sizeof r->what, "version.%s", tb_catalog_state_name(todo->state));
+    if (todo->state != TB_VERSION_READY || !tb_home_of(d, &todo->key.model, &home) ||
+        !tb_name_equal(&home, &d->site))
+        return;
+    snprintf(r->what, sizeof r->what, "publish");
+    for (uint32_t cursor = 0; tb_catalog_run_at(d->catalog, &cursor, &run);)
+        if (tb_id_equal(&run.id, &todo->key.run)) snprintf(r->who, sizeof r->who, "%s", run.opened_by);
+}
+
+static void row_fill(const struct tb_daemon *d, struct waiting *w, const struct tb_catalog_todo *todo)
 {
     *w = (struct waiting){.model = todo->model, .rank = todo->name, .shard = todo->shard};
     struct tb_store_row *r = &w->row;
@@ -80,14 +102,13 @@ static void row_fill(struct waiting *w, const struct tb_catalog_todo *todo)
                                                .bytes = todo->bytes,
                                                .withdrawn_here = todo->withdrawn_here};
         w->uid = todo->key.uid;
-        snprintf(r->what, sizeof r->what, "version.%s", tb_catalog_state_name(todo->state));
+        version_name(d, r, todo);
         return;
     default:
         r->kind = TB_STORE_POINTER;
         r->pointer = (struct tb_store_pointer){
             .model = todo->model, .uid = todo->uid, .pin = !todo->head, .pinned = todo->pinned};
         if (!todo->head) w->uid = todo->uid;
-        snprintf(r->what, sizeof r->what, "%s", todo->head ? "head" : todo->pinned ? "pin" : "unpin");
     }
 }
 
@@ -116,9 +137,15 @@ static void row_end(struct waiting *w)
     if (w->row.kind == TB_STORE_SIGNED) tb_free(w->row.said.bytes);
 }
 
+/* The writer has a batch. */
+static bool is_busy(const struct tb_persist *p)
+{
+    return p->writing != 0 || p->recording != 0;
+}
+
 static void rows_remove(struct tb_persist *p, uint32_t count)
 {
-    TB_ASSERT(count <= p->count && p->writing == 0);
+    TB_ASSERT(count <= p->count && !is_busy(p));
     for (uint32_t i = 0; i < count; i++)
         row_end(&p->rows[i]);
     memmove(p->rows, p->rows + count, (p->count - count) * sizeof p->rows[0]);
@@ -182,17 +209,21 @@ static void held_release(struct tb_daemon *d, enum tb_status status)
 
 /* ---- the writer ---- */
 
+/* Rows of the record go first: what is answered is in it. */
 static void writer_feed(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
-    if (p->writing != 0 || p->landed != 0 || p->count == 0) return;
+    if (is_busy(p) || p->landed != 0 || (p->count == 0 && !tb_audit_waits(d))) return;
     const struct tb_store_row *rows[TB_STORE_BATCH_MAX];
-    p->writing = p->count < TB_STORE_BATCH_MAX ? p->count : TB_STORE_BATCH_MAX;
+    p->recording = tb_audit_rows(d, rows, RECORDS_MAX);
+    TB_ASSERT(p->recording <= RECORDS_MAX);
+    const uint32_t room = TB_STORE_BATCH_MAX - p->recording;
+    p->writing = p->count < room ? p->count : room;
     for (uint32_t i = 0; i < p->writing; i++)
-        rows[i] = &p->rows[i].row;
-    TB_ASSERT(p->writing > 0 && p->writing <= p->count);
+        rows[p->recording + i] = &p->rows[i].row;
+    TB_ASSERT(is_busy(p) && p->writing <= p->count);
     p->asked_at = tb_clock_now();
-    tb_store_writer_submit(p->writer, rows, p->writing);
+    tb_store_writer_submit(p->writer, rows, p->recording + p->writing);
 }
 
 void tb_persist_down_log(struct tb_daemon *d, const char *why)
@@ -230,15 +261,21 @@ static void batch_take(struct tb_daemon *d)
     struct tb_persist *p = d->persist;
     struct tb_store_written written;
     if (!p->told || !tb_store_writer_take(p->writer, &written)) return;
-    TB_ASSERT(p->landed == 0 && written.count == p->writing);
+    TB_ASSERT(p->landed == 0 && written.count == p->writing + p->recording);
+    const uint32_t landed = p->writing, recorded = p->recording;
     p->told = false;
-    p->writing = 0;
+    p->writing = p->recording = 0;
     p->refused = written.status != TB_OK;
+    p->landed = p->refused ? 0 : landed;
+    tb_audit_written(d, recorded, written.status);
     if (p->refused) {
         store_fails(d, written.error);
         return;
     }
-    p->landed = written.count;
+    if (landed == 0) {
+        store_recovers(d);
+        if (!d->store_down) writer_feed(d);
+    }
     if (written.incarnation != 0) p->incarnation = written.incarnation;
 }
 
@@ -300,7 +337,7 @@ void tb_persist_todo(struct tb_daemon *d, const struct tb_catalog_todo *todo)
               todo->kind == TB_CATALOG_PERSIST_POINTER);
     if (p->count == WAITING_MAX) oldest_drop(p);
     struct waiting *w = row_new(p);
-    row_fill(w, todo);
+    row_fill(d, w, todo);
     tb_catalog_unsaved(d->catalog, &w->model, &w->uid);
 }
 
@@ -348,7 +385,8 @@ void tb_persist_check(const struct tb_daemon *d)
     uint32_t held = 0;
     TB_ASSERT(p->count <= WAITING_MAX && p->count <= p->rows_most);
     TB_ASSERT(p->writing <= p->count && p->writing <= TB_STORE_BATCH_MAX);
-    TB_ASSERT(p->landed <= p->count && (p->landed == 0 || p->writing == 0));
+    TB_ASSERT(p->landed <= p->count && (p->landed == 0 || !is_busy(p)));
+    TB_ASSERT(p->recording <= RECORDS_MAX);
     struct tb_held *const *end = &p->held;
     for (; *end != NULL; end = &(*end)->next, held++)
         TB_ASSERT((*end)->after == UNSETTLED || (*end)->after <= p->first + p->count);
@@ -366,9 +404,10 @@ bool tb_persist_saved(const struct tb_daemon *d, const struct tb_id *uid)
 void tb_persist_tick(struct tb_daemon *d)
 {
     struct tb_persist *p = d->persist;
-    if (p->writing == 0)
+    if (!is_busy(p)) {
         writer_feed(d);
-    else if (!d->store_down && tb_time_since(p->asked_at, tb_clock_now()) > TB_MS(d->config->store_slow_ms))
+        if (!is_busy(p) && p->landed == 0) store_recovers(d); /* nothing is left that could fail */
+    } else if (!d->store_down && tb_time_since(p->asked_at, tb_clock_now()) > TB_MS(d->config->store_slow_ms))
         store_fails(d, "its disk has not answered within store.slow_ms");
 }
 
@@ -461,8 +500,9 @@ bool tb_persist_flush(struct tb_daemon *d)
     if (p == NULL || (p->closing && p->refused)) return false;
     p->closing = true;
     p->refused = false;
+    tb_audit_sums_end(d);
     writer_feed(d);
-    if (p->writing == 0) return false;
+    if (!is_busy(p)) return false;
     tb_closing_grant(d);
     p->told = tb_store_writer_wait(p->writer, tb_closing_ms(d));
     return p->told;
@@ -478,7 +518,7 @@ void tb_persist_close(struct tb_daemon *d)
         tb_log(TB_LOG_ERROR, "store.unwritten", "rows=%u action=versions_are_found_again_in_the_arena",
                p->count);
     }
-    if (p->writing == 0) tb_closing_grant(d);
+    if (!is_busy(p)) tb_closing_grant(d);
     const bool closed = tb_store_writer_close(p->writer, tb_closing_ms(d));
     if (!closed) tb_closing_left(d, "store", d->config->store_path);
     for (uint32_t i = 0; closed && i < p->count; i++)

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "gateway/store/store_audit.h"
 #include "gateway/store/store_statements.h"
 
 /* Rows of a model's versions that ended. A catalog remembers 8 of a model; the others would only be
@@ -18,22 +19,23 @@ struct audit_row {
     const struct tb_store_audit *audit;
     const char *model;
     uint64_t run_order, number;
-    const struct tb_id *uid;
 };
 
+/* With its row, or not at all. A change of no interest has no name. */
 static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
 {
-    sqlite3_stmt *st = s->st[ST_audit_put];
-    TB_ASSERT(!sqlite3_get_autocommit(s->db)); /* with its row, or not at all */
-    tb_store_bind_u64(st, 1, row->audit->wall_ms);
-    tb_store_bind_text(st, 2, row->audit->what);
-    tb_store_bind_text(st, 3, row->audit->who);
-    tb_store_bind_text(st, 4, row->audit->why);
-    tb_store_bind_text(st, 5, row->model);
-    tb_store_bind_u64(st, 6, row->run_order);
-    tb_store_bind_u64(st, 7, row->number);
-    tb_store_bind_id(st, 8, row->uid);
-    return tb_store_run_once(s, ST_audit_put, "writing the audit trail");
+    TB_ASSERT(!sqlite3_get_autocommit(s->db));
+    struct tb_audit_record r = {.wall_ms = row->audit->wall_ms, .share = TB_AUDIT_VERSIONS, .count = 1};
+    if (row->audit->what[0] == '\0') return TB_OK;
+    snprintf(r.action, sizeof r.action, "%s", row->audit->what);
+    snprintf(r.identity, sizeof r.identity, "%s", row->audit->who);
+    if (row->number != 0)
+        snprintf(r.object, sizeof r.object, "%s %llu:%llu", row->model, (unsigned long long)row->run_order,
+                 (unsigned long long)row->number);
+    else
+        snprintf(r.object, sizeof r.object, "%s %llu", row->model, (unsigned long long)row->run_order);
+    snprintf(r.result, sizeof r.result, "%s", row->audit->why[0] != '\0' ? row->audit->why : "ok");
+    return tb_store_audit(s, &r);
 }
 
 /* P7: whatever the rows are about: of a kind that always falls between two trims
@@ -41,11 +43,8 @@ static enum tb_status audit_put(struct tb_store *s, const struct audit_row *row)
 static enum tb_status trim(struct tb_store *s)
 {
     if (++s->writes % TB_STORE_TRIM_EVERY != 0) return TB_OK;
-    tb_store_bind_u64(s->st[ST_audit_trim], 1, TB_STORE_AUDIT_MAX);
-    enum tb_status status = tb_store_run_once(s, ST_audit_trim, "trimming the audit trail");
-    if (status != TB_OK) return status;
     tb_store_bind_u64(s->st[ST_version_trim], 1, ENDED_KEPT);
-    status = tb_store_run_once(s, ST_version_trim, "trimming ended versions");
+    enum tb_status status = tb_store_run_once(s, ST_version_trim, "trimming ended versions");
     if (status != TB_OK) return status;
     tb_store_bind_u64(s->st[ST_withdrawn_trim], 1, TB_STORE_WITHDRAWN_MAX);
     status = tb_store_run_once(s, ST_withdrawn_trim, "trimming withdrawals");
@@ -59,17 +58,6 @@ static enum tb_status trim(struct tb_store *s)
     status = tb_store_run_once(s, ST_run_trim, "trimming runs");
     if (status != TB_OK) return status;
     return tb_store_run_once(s, ST_run_owner_trim, "trimming the owners of runs");
-}
-
-/* TB_OK: what was written since `begin` is on disk. Else none of it is. */
-static enum tb_status transaction_end(struct tb_store *s, enum tb_status status)
-{
-    if (status == TB_OK) status = tb_store_run_once(s, ST_commit, "committing");
-    if (status == TB_OK) return TB_OK;
-    /* may have been rolled back already: then this fails and nothing is lost */
-    sqlite3_step(s->st[ST_rollback]);
-    sqlite3_reset(s->st[ST_rollback]);
-    return status;
 }
 
 /* P7: a model's rows that ended are as many after each of its versions. */
@@ -108,7 +96,7 @@ static enum tb_status transact(struct tb_store *s, enum statement which, const s
         sqlite3_clear_bindings(s->st[which]);
         return status;
     }
-    return transaction_end(s, put_with_audit(s, which, row));
+    return tb_store_transaction_end(s, put_with_audit(s, which, row));
 }
 
 enum tb_status tb_store_incarnation(struct tb_store *s, uint64_t at_least, uint64_t *incarnation_out)
@@ -147,7 +135,7 @@ enum tb_status tb_store_own(struct tb_store *s, const struct tb_name *doubted, u
         tb_store_bind_text(s->st[ST_file_set], 1, s->file);
         status = tb_store_run_once(s, ST_file_set, "writing the file's name");
     }
-    return transaction_end(s, status);
+    return tb_store_transaction_end(s, status);
 }
 
 enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run,
@@ -167,7 +155,7 @@ enum tb_status tb_store_run(struct tb_store *s, const struct tb_catalog_run *run
     tb_store_bind_id(owner, 1, &run->id);
     tb_store_bind_text(owner, 2, run->opened_by);
     tb_store_bind_text(owner, 3, run->fenced_by);
-    const struct audit_row row = {audit, run->model.text, run->order, 0, &run->id};
+    const struct audit_row row = {audit, run->model.text, run->order, 0};
     return transact(s, ST_run_put, &row);
 }
 
@@ -216,7 +204,7 @@ enum tb_status tb_store_version(struct tb_store *s, const struct tb_store_versio
     tb_store_bind_u64(st, 8, (uint64_t)v->state);
     tb_store_bind_u64(st, 9, v->bytes);
     tb_store_bind_u64(st, 10, v->pinned);
-    const struct audit_row row = {audit, v->key.model.text, v->key.run_order, v->key.number, &v->key.uid};
+    const struct audit_row row = {audit, v->key.model.text, v->key.run_order, v->key.number};
     return transact(s, ST_version_put, &row);
 }
 
@@ -236,7 +224,7 @@ enum tb_status tb_store_pointer(struct tb_store *s, const struct tb_store_pointe
         tb_store_bind_text(st, 2, "head");
         tb_store_bind_id(st, 3, &p->uid);
     }
-    const struct audit_row row = {audit, p->model.text, 0, 0, &p->uid};
+    const struct audit_row row = {audit, p->model.text, 0, 0};
     return transact(s, which, &row);
 }
 
@@ -292,6 +280,10 @@ static enum tb_status row_put(struct tb_store *s, struct tb_store_row *row)
         return tb_store_doubt(s, &row->doubt);
     case TB_STORE_SIGNED:
         return tb_store_signed(s, &row->said);
+    case TB_STORE_RECORD:
+        return tb_store_audit(s, &row->record);
+    case TB_STORE_RECORDS_ASKED:
+        return tb_store_audit_list(s, row->asked);
     }
     return TB_BAD_ARGUMENT;
 }
@@ -305,5 +297,5 @@ enum tb_status tb_store_rows(struct tb_store *s, struct tb_store_row *rows, uint
     for (uint32_t i = 0; status == TB_OK && i < count; i++)
         status = row_put(s, &rows[i]);
     s->batch = false;
-    return transaction_end(s, status);
+    return tb_store_transaction_end(s, status);
 }

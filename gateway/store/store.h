@@ -1,10 +1,10 @@
 /* store.h - what must survive a restart beside the arena: runs, versions, pointers, what was sent
- * today, what paths bear, an audit trail. SQLite, WAL. A shell.
+ * today, what paths bear, the audit record. SQLite, WAL. A shell.
  *
- * Nothing per chunk is written. Every write is one transaction with its audit line; the trail is
- * bounded: its oldest lines go. TB_SITE_STORE: full disk, read-only, damaged, or another process
- * holds it; the error text says which and what to do. Thread: one at a time; in the daemon the main
- * thread opens and loads, then it is store_writer's. */
+ * Nothing per chunk is written. Every write is one transaction with its row of the audit record
+ * (store_audit.h), which is bounded: its oldest rows go. TB_SITE_STORE: full disk, read-only,
+ * damaged, or another process holds it; the error text says which and what to do. Thread: one at a
+ * time; in the daemon the main thread opens and loads, then it is store_writer's. */
 #ifndef TB_DAEMON_STORE_H
 #define TB_DAEMON_STORE_H
 
@@ -13,8 +13,7 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"
-
-#define TB_STORE_AUDIT_MAX 100000 /* lines kept */
+#include "gateway/store/audit_record.h"
 
 struct tb_store;
 
@@ -58,7 +57,7 @@ struct tb_store_version {
     bool withdrawn_here; /* `state` is withdrawn, by this site's operator, for this site alone */
 };
 struct tb_store_audit {
-    const char *what; /* "run.open", "version.ready", "version.withdrawn", "pin", ... */
+    const char *what; /* "run.open", "publish", "version.withdrawn"; empty: no row of the record */
     const char *who;
     const char *why;
     uint64_t wall_ms;
@@ -114,7 +113,9 @@ enum tb_store_row_kind {
     TB_STORE_SPENT,
     TB_STORE_PATH,
     TB_STORE_DOUBT,
-    TB_STORE_SIGNED
+    TB_STORE_SIGNED,
+    TB_STORE_RECORD,
+    TB_STORE_RECORDS_ASKED
 };
 struct tb_store_row {
     enum tb_store_row_kind kind;
@@ -126,7 +127,9 @@ struct tb_store_row {
         struct tb_store_path path;
         struct tb_store_doubt doubt;
         struct tb_store_signed said;
-        uint64_t incarnation; /* at least; what it is once written. Without an audit line */
+        struct tb_audit_record record;
+        struct tb_audit_query *asked; /* filled; the owner's */
+        uint64_t incarnation;         /* at least; what it is once written. Without an audit line */
     };
     char what[64], who[TB_CATALOG_TEXT_MAX], why[64];
     uint64_t wall_ms;

@@ -15,11 +15,14 @@
 #include "base/assert.h"
 #include "base/fault.h"
 #include "base/system_calls.h"
+#include "gateway/store/store_audit.h"
 #include "gateway/store/store_load.h"
 #include "gateway/store/store_statements.h"
 
 #define SCHEMA_VERSION "1"
 #define OPEN_BUSY_MS   2000
+#define AUDIT_BYTES    (UINT64_C(16) << 20) /* until the configuration says another bound */
+#define AUDIT_DAYS     400
 #define BUSY_MS        500 /* a write that is locked out so long says so, and is tried again later */
 
 static const char schema_sql[] =
@@ -50,10 +53,16 @@ static const char schema_sql[] =
     "CREATE TABLE IF NOT EXISTS path(site TEXT PRIMARY KEY, streams INTEGER NOT NULL, bytes_per_s INTEGER "
     "NOT NULL) WITHOUT ROWID;"
     "CREATE TABLE IF NOT EXISTS doubt(model TEXT PRIMARY KEY) WITHOUT ROWID;"
-    "CREATE TABLE IF NOT EXISTS audit(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
-    " what TEXT NOT NULL, who TEXT NOT NULL, why TEXT NOT NULL, model TEXT NOT NULL, run_order INTEGER NOT "
-    "NULL,"
-    " number INTEGER NOT NULL, uid BLOB NOT NULL);";
+    "DROP TABLE IF EXISTS audit;" /* of releases before the record, which nobody could list */
+    "CREATE TABLE IF NOT EXISTS record(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ms INTEGER NOT NULL,"
+    " minute INTEGER, share INTEGER NOT NULL, action TEXT NOT NULL, identity TEXT NOT NULL,"
+    " object TEXT NOT NULL, origin TEXT NOT NULL, result TEXT NOT NULL, count INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL);"
+    /* A minute that is NULL equals no other. */
+    "CREATE UNIQUE INDEX IF NOT EXISTS record_sum ON record(minute, share, action, identity, object, origin,"
+    " result);"
+    "CREATE INDEX IF NOT EXISTS record_share ON record(share, id);"
+    "CREATE TABLE IF NOT EXISTS setting(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;";
 
 static enum tb_status schema_check(struct tb_store *s)
 {
@@ -158,8 +167,8 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
     }
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_timeout(s->db, OPEN_BUSY_MS);
-    /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit trail,
-     * which nobody reads again. */
+    /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit record,
+     * which is seldom read again. */
     static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
                                   "PRAGMA cache_size=-256;";
     if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
@@ -183,6 +192,7 @@ enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char
         return TB_SITE_NOMEM;
     }
     s->lock_fd = -1;
+    tb_store_audit_bounds(s, AUDIT_BYTES, AUDIT_DAYS);
     s->writes = TB_STORE_TRIM_EVERY - 1; /* the first write trims what an earlier process left over */
     const enum tb_status status = open_db(s, path);
     if (status != TB_OK) {

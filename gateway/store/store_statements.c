@@ -73,6 +73,16 @@ enum tb_status tb_store_run_once(struct tb_store *s, enum statement which, const
     return status;
 }
 
+enum tb_status tb_store_transaction_end(struct tb_store *s, enum tb_status status)
+{
+    if (status == TB_OK) status = tb_store_run_once(s, ST_commit, "committing");
+    if (status == TB_OK) return TB_OK;
+    /* may have been rolled back already: then this fails and nothing is lost */
+    sqlite3_step(s->st[ST_rollback]);
+    sqlite3_reset(s->st[ST_rollback]);
+    return status;
+}
+
 void tb_store_bind_text(sqlite3_stmt *st, int at, const char *text)
 {
     sqlite3_bind_text(st, at, text != NULL ? text : "", -1, SQLITE_TRANSIENT);

@@ -8,6 +8,7 @@
 
 #include <sqlite3.h>
 
+#include "gateway/store/audit_record.h"
 #include "gateway/store/store.h"
 
 #define STATEMENTS(X)                                                                                        \
@@ -64,9 +65,23 @@
     X(spent_all, "SELECT site, day, bytes FROM spent")                                                       \
     X(path_put, "INSERT OR REPLACE INTO path VALUES(?1,?2,?3)")                                              \
     X(path_all, "SELECT site, streams, bytes_per_s FROM path")                                               \
-    X(audit_put,                                                                                             \
-      "INSERT INTO audit(wall_ms,what,who,why,model,run_order,number,uid) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)")  \
-    X(audit_trim, "DELETE FROM audit WHERE id <= (SELECT MAX(id) FROM audit) - ?1")
+    X(record_put,                                                                                            \
+      "INSERT INTO record(wall_ms,minute,share,action,identity,object,origin,result,count,bytes) "           \
+      "VALUES(?1,?2,?3,?4,?5,?6,?7,?8,?9,?10) ON CONFLICT(minute,share,action,identity,object,origin,"       \
+      "result) DO UPDATE SET count=count+excluded.count")                                                    \
+    X(record_bytes, "SELECT COALESCE(SUM(bytes),0) FROM record WHERE share=?1")                              \
+    X(record_trim,                                                                                           \
+      "DELETE FROM record WHERE share=?1 AND id <= (SELECT COALESCE(MAX(id),0) FROM (SELECT id, "            \
+      "SUM(bytes) OVER (ORDER BY id DESC) AS total FROM record WHERE share=?1) WHERE total > ?2)")           \
+    X(record_age, "DELETE FROM record WHERE wall_ms < ?1")                                                   \
+    X(record_list, "SELECT id,wall_ms,share,action,identity,object,origin,result,count FROM record WHERE "   \
+                   "wall_ms >= ?1 AND id < ?2 AND (?3='' OR instr(action,?3)>0) AND (?4='' OR "              \
+                   "instr(identity,?4)>0) ORDER BY id DESC LIMIT ?5")                                        \
+    X(setting_any, "SELECT 1 FROM setting LIMIT 1")                                                          \
+    X(setting_get, "SELECT value FROM setting WHERE key=?1")                                                 \
+    X(setting_all, "SELECT key FROM setting")                                                                \
+    X(setting_clear, "DELETE FROM setting")                                                                  \
+    X(setting_put, "INSERT OR REPLACE INTO setting VALUES(?1,?2)")
 
 enum statement {
 #define STATEMENT_ENUM(name, sql) ST_##name,
@@ -83,6 +98,10 @@ struct tb_store {
     int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
     uint64_t writes;
     bool batch; /* tb_store_rows has a transaction open: rows are written in it */
+    /* Of the audit record (store_audit.c): of each share what it has, about, and may have. */
+    uint64_t audit_bytes[TB_AUDIT_SHARES], audit_most[TB_AUDIT_SHARES];
+    bool audit_measured[TB_AUDIT_SHARES];
+    uint64_t audit_max_ms, audit_aged_ms;
     enum tb_store_origin origin;
     char file[48]; /* which file this is; empty: the filesystem does not tell */
     char error[256];
@@ -96,6 +115,9 @@ TB_MUST_USE enum tb_status tb_store_prepare_all(struct tb_store *s);
 /* False: its table is not there, in which case nothing of it is wrong. */
 bool tb_store_prepare(struct tb_store *s, enum statement which);
 TB_MUST_USE enum tb_status tb_store_run_once(struct tb_store *s, enum statement which, const char *doing);
+
+/* TB_OK: what was written since `begin` is on disk. Else none of it is. */
+TB_MUST_USE enum tb_status tb_store_transaction_end(struct tb_store *s, enum tb_status status);
 
 void tb_store_bind_text(sqlite3_stmt *st, int at, const char *text); /* NULL: the empty text */
 void tb_store_bind_u64(sqlite3_stmt *st, int at, uint64_t v);        /* SQLite keeps it as a signed one */

@@ -26,7 +26,7 @@
  * a block to send from (64 KiB), one to receive in (4 KiB) and its encoded chunks. Of each peer
  * there may be 12 attempts of ours and 12 of its own (a peer that is not heard is dialled afresh,
  * and each attempt has 5 s), and 3 streams each way. */
-#define HEAP_REST       (7u << 18)
+#define HEAP_REST       (9u << 18)
 #define HEAP_CONNECTION (70u << 10)
 #define CONNECTIONS_MAX (3u * (12 + 12 + 6) + 8)
 #define HEAP_WORKER     (1u << 18)

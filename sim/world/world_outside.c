@@ -7,6 +7,7 @@
 #include "base/assert.h"
 #include "base/codec/codec.h"
 #include "base/net/resolve.h"
+#include "base/net/revoked.h"
 #include "base/net/signed.h"
 #include "base/net/tcp.h"
 #include "gateway/daemon/control/site_status.h"
@@ -71,6 +72,35 @@ struct tb_digest tb_tls_trust(const struct tb_tls *tls)
 {
     (void)tls;
     return (struct tb_digest){{0}};
+}
+
+struct tb_digest tb_tls_authorities(const struct tb_tls *tls)
+{
+    return tb_tls_trust(tls);
+}
+
+uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls)
+{
+    (void)tls;
+    return UINT64_MAX / 2;
+}
+
+void tb_tls_set_revoked(struct tb_tls *tls, struct tb_revoked *revoked)
+{
+    (void)tls;
+    tb_revoked_free(revoked);
+}
+
+uint32_t tb_tls_revoked_count(const struct tb_tls *tls)
+{
+    (void)tls;
+    return 0;
+}
+
+bool tb_tls_is_revoked(const struct tb_tls *tls)
+{
+    (void)tls;
+    return false;
 }
 
 const struct tb_identity *tb_tls_identity(const struct tb_tls *tls)

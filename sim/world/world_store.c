@@ -4,6 +4,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "gateway/store/store_audit.h"
 #include "gateway/store/store_load.h"
 #include "gateway/store/store_writer.h"
 #include "world.h"
@@ -116,6 +117,19 @@ enum tb_status tb_store_load_doubts(struct tb_store *s, tb_store_doubt_fn doubt,
 {
     for (uint32_t i = 0; i < s->file->now.doubt_count; i++)
         doubt(user, &s->file->now.doubts[i]);
+    return TB_OK;
+}
+
+/* The record is no part of what the world asks for. */
+void tb_store_audit_bounds(struct tb_store *s, uint64_t bytes, uint32_t days)
+{
+    (void)s, (void)bytes, (void)days;
+}
+
+enum tb_status tb_store_settings(struct tb_store *s, const struct tb_store_setting *settings, uint32_t count,
+                                 tb_store_changed_fn changed, void *user)
+{
+    (void)s, (void)settings, (void)count, (void)changed, (void)user;
     return TB_OK;
 }
 
@@ -241,6 +255,7 @@ static enum tb_status row_write(struct tb_store *s, const struct tb_store_row *r
     if (row->kind == TB_STORE_POINTER) return tb_store_pointer(s, &row->pointer, &audit);
     if (row->kind == TB_STORE_DOUBT) return tb_store_doubt(s, &row->doubt);
     if (row->kind == TB_STORE_PATH) return TB_OK; /* forgotten */
+    if (row->kind == TB_STORE_RECORD || row->kind == TB_STORE_RECORDS_ASKED) return TB_OK;
     if (row->kind == TB_STORE_SIGNED) return tb_store_signed(s, &row->said);
     return tb_store_incarnation(s, row->incarnation, incarnation_out);
 }

@@ -162,10 +162,10 @@ def runs_follow_the_rule(lab):
     expect("run of that key", published(east, more, 2, "--run", "mine")["run"], 3)
     published(east, more, 1, "--run", "other", "--new-run")
     refused(east, 1, "fenced", "publish", "policy", more, "--version", 3, "--run", "mine")
-    # The audit trail names who opened each run, by what the socket proved (P8, P10).
+    # The audit record names who opened each run, by what the socket proved (P8, P10).
     with contextlib.closing(sqlite3.connect(east.dir / "store.sqlite")) as store:
-        opened = store.execute("SELECT who, COUNT(DISTINCT run_order) FROM audit WHERE what = 'run.open' AND why = 'opened' GROUP BY who").fetchall()
-        later = store.execute("SELECT DISTINCT who FROM audit WHERE what LIKE 'run.%' AND why <> 'opened'").fetchall()
+        opened = store.execute("SELECT identity, COUNT(DISTINCT object) FROM record WHERE action = 'run.open' AND result = 'opened' GROUP BY identity").fetchall()
+        later = store.execute("SELECT DISTINCT identity FROM record WHERE action LIKE 'run.%' AND result <> 'opened'").fetchall()
     expect("who opened the runs", opened, [(f"unix:{os.getuid()}", 4)])
     expect("who it was when others had published in them", later, [(f"unix:{os.getuid()}",)])
 

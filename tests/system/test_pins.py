@@ -26,10 +26,10 @@ def operator():
         return f"uid {os.getuid()}"
 
 
-def audit(site, what):
-    """(who, number) of the audit lines of that kind."""
+def audit(site, action):
+    """(identity, object) of the rows of the audit record with that action."""
     with contextlib.closing(sqlite3.connect(site.dir / "store.sqlite")) as store:
-        return store.execute("SELECT who, number FROM audit WHERE what=? ORDER BY id", [what]).fetchall()
+        return store.execute("SELECT identity, object FROM record WHERE action=? ORDER BY id", [action]).fetchall()
 
 
 def gone(site, uid):
@@ -66,7 +66,7 @@ def a_version_is_withdrawn_at_one_site(lab):
     row = west.version(bad)
     expect("row", (row["state"], row["withdrawn_here"], row["withdrawn_by"]), ("withdrawn", True, operator()))
     expect("shown", f"withdrawn here by {operator()}" in west.cli("versions", "policy").stdout, True)
-    expect("audit", audit(west, "version.withdrawn"), [(operator(), 2)])
+    expect("audit", audit(west, "version.withdrawn"), [(operator(), "policy 1:2")])
     wait_for("east hears that the copy is gone", lambda: not [s for s in east.version(bad)["sites"] if s["site"] == "west"])
     expect("at east", (east.version(bad)["state"], east.holds(bad)), ("kept", True))
     west.restart()

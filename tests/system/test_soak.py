@@ -43,7 +43,9 @@ LEAK = 4     # versions for each row that a table may have more than before: a l
 ROW_EACH = {"runs": "runs", "run": "runs", "run_owner": "runs", "operator": "withdrawals", "withdrawals": "withdrawals", "withdrawn": "withdrawals"}
 HELD_AFAR = ("versions", "references")  # the third site's too, for a lease time after each of its lives: their peak is left to chance
 REFERENCES = 4  # of a model's kept versions, by ranks, workers and west. That north has a version ends with the version's row
-CACHES = ("encoded_bytes", "idle_layout_bytes")  # they fill up to their bound, and the oldest goes
+# They fill up to their bound, and the oldest goes; sums of the audit record go with their minute.
+CACHES = ("encoded_bytes", "idle_layout_bytes", "audit_sums", "audit_rows")
+RECORD = 1 << 20  # audit.bytes: of 700 versions its share is full
 SILENCE_S = 3
 LEASE_S = 3.2  # of session.lease_ms here, and a tick: a site that is up so long has said what it still has
 STILL_S = 0.2
@@ -65,17 +67,26 @@ class Sample:
         self.memory = next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmRSS"))
         self.descriptors = len(list(pathlib.Path(f"/proc/{pid}/fd").iterdir()))
         self.store = self.store_rows(site)
+        expect(f"P7: the audit record of {site.name} is within its bound", self.record_bytes(site) <= RECORD, True)
         self.tables = {t["table"]: t for t in site.control("status")["tables"]}
         self.events = collections.Counter(event_of(line) for line in site.daemon.logged())
         self.lines = sum(self.events.values())
 
     @staticmethod
+    def record_bytes(site):
+        db = sqlite3.connect(f"file:{site.dir / 'store.sqlite'}?mode=ro", uri=True)
+        try:
+            return db.execute("SELECT COALESCE(SUM(bytes), 0) FROM record").fetchone()[0]
+        finally:
+            db.close()
+
+    @staticmethod
     def store_rows(site):
-        """Of each table but the audit trail and the signatures, which have bounds of their own (TB_STORE_SIGNED_MAX of a kind)."""
+        """Of each table but the audit record and the signatures, which have bounds of their own (TB_STORE_SIGNED_MAX of a kind)."""
         db = sqlite3.connect(f"file:{site.dir / 'store.sqlite'}?mode=ro", uri=True)
         try:
             names = [row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type='table' AND name NOT LIKE 'sqlite%'")]
-            return {name: db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in names if name not in ("audit", "signed")}
+            return {name: db.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in names if name not in ("record", "signed")}
         finally:
             db.close()
 
@@ -103,6 +114,8 @@ class Soak:
         """West follows east; a third site, which comes and goes, follows west."""
         room = 64 if len(self.models) < 60 else 192  # an arena has a slot for each 256 KiB, and a version takes two
         self.east, self.west, self.north = (self.lab.site(name, arena_mib=room) for name in ("east", "west", "north"))
+        for site in (self.east, self.west, self.north):
+            site.extra["audit"] = {"bytes": "1MiB"}
         link = self.lab.link(self.east)
         if self.slow:
             link.bytes_per_s, link.shared = SLOW, True

@@ -135,6 +135,8 @@ struct tb_links_ops {
     /* The peer holds all of a version that is offered here. Once per version and peer and
      * life of the session. */
     void (*on_peer_held)(void *user, uint32_t peer, const struct tb_id *uid);
+    /* The peer begins to draw a version from here; also one that is sent unasked. */
+    void (*on_drawn)(void *user, uint32_t peer, const struct tb_version_key *key);
     /* That peer holds none any more of a version that it never offered here in this session. */
     void (*on_peer_dropped)(void *user, uint32_t peer, const struct tb_id *uid);
     void (*on_report)(void *user, uint32_t peer, const struct tb_links_report *report);

@@ -42,7 +42,8 @@ struct tb_links_stream_stats {
     X(TB_LINKS_WHY_IDENTITY, "identity-mismatch") /* a valid certificate of another site or gateway */       \
     X(TB_LINKS_WHY_TWIN, "twin-identity")         /* two gateways with one identity take turns */            \
     X(TB_LINKS_WHY_CLOCK, "clock-skew")           /* the certificates' dates do not fit the clocks */        \
-    X(TB_LINKS_WHY_MTU, "mtu")                    /* small packets pass, large ones never do */
+    X(TB_LINKS_WHY_MTU, "mtu")                    /* small packets pass, large ones never do */              \
+    X(TB_LINKS_WHY_REVOKED, "revoked")            /* a certificate is on the list of one end (tls.revoked) */
 
 enum tb_links_why {
 #define TB_LINKS_WHY_ENUM(name, text) name,
@@ -62,6 +63,7 @@ struct tb_links_stats {
     tb_time_ns state_since;     /* when the present state (up, or down) began */
     bool dialled_by_us;
     struct tb_identity identity; /* of the peer, while up */
+    uint64_t expires_wall_s;     /* notAfter of its certificate, likewise */
     char address[128];
     tb_time_ns up_since;     /* 0: not up */
     tb_time_ns rtt;          /* of the last heartbeat; 0: not known */

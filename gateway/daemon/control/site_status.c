@@ -10,6 +10,9 @@
 #include "gateway/arena/arena.h"
 #include "gateway/catalog/records.h"
 #include "gateway/catalog/versions.h"
+#include "gateway/daemon/audit.h"
+#include "gateway/daemon/certificates.h"
+#include "gateway/daemon/control/audit_commands.h"
 #include "gateway/daemon/control/chain_status.h"
 #include "gateway/daemon/control/codec_status.h"
 #include "gateway/daemon/control/control.h"
@@ -17,9 +20,7 @@
 #include "gateway/daemon/control/link_status.h"
 #include "gateway/daemon/control/site_status.h"
 #include "gateway/daemon/control/usage_status.h"
-#include "gateway/daemon/control/version_commands.h"
 #include "gateway/daemon/control/version_status.h"
-#include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/anchors.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/copies/shelves.h"
@@ -120,6 +121,9 @@ static json_t *links_json(struct tb_daemon *d)
         const struct tb_config_peer *peer = &d->config->peers[i];
         set_text(o, "site", peer->site.text);
         set_text(o, "gateway", stats.up ? stats.identity.name.text : "");
+        put(o, "certificate_days_left",
+            stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s))
+                     : json_null());
         link_state_json(d, i, &stats, o);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         TB_ASSERT(stats.stream_count <= sizeof stats.streams / sizeof stats.streams[0]);
@@ -358,6 +362,27 @@ static json_t *fabric_json(struct tb_daemon *d)
     return o;
 }
 
+/* Days are whole ones; below zero it has ended. */
+static json_t *certificates_json(const struct tb_daemon *d)
+{
+    if (d->tls == NULL) return json_null();
+    const int64_t own = tb_certificates_days_left(tb_tls_expires_wall_s(d->tls));
+    const int64_t cas = tb_certificates_days_left(tb_tls_cas_expire_wall_s(d->tls));
+    return json_pack("{s:I, s:I, s:I, s:b, s:b}", "days_left", (json_int_t)own, "authority_days_left",
+                     (json_int_t)cas, "revoked", (json_int_t)tb_tls_revoked_count(d->tls), "own_revoked",
+                     tb_tls_is_revoked(d->tls), "expiring",
+                     own < TB_CERTIFICATE_WARN_DAYS || cas < TB_CERTIFICATE_WARN_DAYS);
+}
+
+/* Rows that wait for the disk, and rows that are lost for want of a place. */
+static json_t *audit_json(const struct tb_daemon *d)
+{
+    struct tb_audit_usage u;
+    tb_audit_usage(d, &u);
+    return json_pack("{s:I, s:I, s:b}", "waiting", (json_int_t)(u.rows.used + u.sums.used), "lost",
+                     (json_int_t)u.lost, "ok", u.lost == 0 && !d->store_down);
+}
+
 static bool status_fill(struct tb_daemon *d, json_t *o)
 {
     lacking = false;
@@ -377,6 +402,8 @@ static bool status_fill(struct tb_daemon *d, json_t *o)
     set_u64(o, "store_waiting", tb_persist_waiting(d));
     put(o, "certificate_expires_ms",
         d->tls == NULL ? json_null() : json_integer((json_int_t)tb_tls_expires_wall_s(d->tls) * 1000));
+    put(o, "certificates", certificates_json(d));
+    put(o, "audit", audit_json(d));
     put(o, "arena", arena_json(d));
     put(o, "anchor", tb_anchors_json(d));
     put(o, "encoded", tb_status_encoded(d));
@@ -528,8 +555,17 @@ static enum tb_status cmd_versions(void *user, const json_t *request, json_t *re
 }
 
 const struct tb_control_command tb_status_commands[] = {
-    {"status", cmd_status},      {"versions", cmd_versions},   {"streams", tb_status_streams},
-    {"lag", tb_status_lag},      {"chains", tb_status_chains}, {"withdraw", tb_withdraw_command},
-    {"pin", tb_pin_command},     {"unpin", tb_unpin_command},  {"rollback", tb_rollback_command},
-    {"limit", tb_limit_command}, {"adopt", tb_adopt_command},  {NULL, NULL},
+    {"status", cmd_status},
+    {"versions", cmd_versions},
+    {"streams", tb_status_streams},
+    {"lag", tb_status_lag},
+    {"chains", tb_status_chains},
+    {"withdraw", tb_audited_withdraw},
+    {"pin", tb_audited_pin},
+    {"unpin", tb_audited_unpin},
+    {"rollback", tb_audited_rollback},
+    {"limit", tb_audited_limit},
+    {"adopt", tb_audited_adopt},
+    {"audit", tb_audit_command},
+    {NULL, NULL},
 };

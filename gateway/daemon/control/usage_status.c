@@ -4,6 +4,7 @@
  * A table of the catalog, of the links or of this folder is a `struct usage` here,
  * whichever part counts it. */
 #include "gateway/catalog/usage.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/daemon.h"
 
 #include <jansson.h>
@@ -165,6 +166,22 @@ static void store_rows_users(struct tb_daemon *d, json_t *users)
         if (model[0] != '\0') user_add(users, model, 1);
 }
 
+static void audit_rows_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const char *identity;
+    while ((identity = tb_audit_row_at(d, &cursor)) != NULL)
+        user_add(users, identity, 1);
+}
+
+static void audit_sums_users(struct tb_daemon *d, json_t *users)
+{
+    uint32_t cursor = 0;
+    const char *identity;
+    while ((identity = tb_audit_sum_at(d, &cursor)) != NULL)
+        user_add(users, identity, 1);
+}
+
 static void control_clients_users(struct tb_daemon *d, json_t *users)
 {
     uint32_t cursor = 0;
@@ -193,6 +210,20 @@ static struct usage store_rows(struct tb_daemon *d)
     struct tb_persist_usage u;
     tb_persist_usage(d, &u);
     return of_gauge(&u.rows, u.rows_max);
+}
+
+static struct usage audit_rows(struct tb_daemon *d)
+{
+    struct tb_audit_usage u;
+    tb_audit_usage(d, &u);
+    return of_gauge(&u.rows, u.rows_max);
+}
+
+static struct usage audit_sums(struct tb_daemon *d)
+{
+    struct tb_audit_usage u;
+    tb_audit_usage(d, &u);
+    return of_gauge(&u.sums, u.sums_max);
 }
 
 static struct usage held_replies(struct tb_daemon *d)
@@ -321,6 +352,8 @@ static const struct {
     {"parked_seal_bytes", parked_seals, parked_users},
     {"store_rows", store_rows, store_rows_users},
     {"held_replies", held_replies, held_replies_users},
+    {"audit_rows", audit_rows, audit_rows_users},
+    {"audit_sums", audit_sums, audit_sums_users},
     {"control_clients", control_clients, control_clients_users},
     {"withdrawals", withdrawals, withdrawals_users},
     {"idle_layout_bytes", idle_layouts, NULL},

@@ -78,7 +78,8 @@ bool tb_lag_is_current(uint16_t reason)
 
 bool tb_lag_is_of_link(uint16_t reason)
 {
-    return (reason >= TB_LAG_LINK_DOWN && reason <= TB_LAG_TWIN) || reason == TB_LAG_CLOCK;
+    return (reason >= TB_LAG_LINK_DOWN && reason <= TB_LAG_TWIN) || reason == TB_LAG_CLOCK ||
+           reason == TB_LAG_REVOKED;
 }
 
 bool tb_lag_moves(uint16_t reason)

@@ -47,7 +47,8 @@
     X(TB_LAG_MTU, "mtu", "small packets pass on the link, large ones never do")                              \
     X(TB_LAG_UNSIGNED, "unsigned", "a newer version was announced, and its home's signature did not come")   \
     X(TB_LAG_PINNED, "pinned",                                                                               \
-      "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")
+      "an operator there keeps its readers from the head (tombolo pin, rollback, withdraw)")                 \
+    X(TB_LAG_REVOKED, "revoked", "the certificate of one end is on the list of the other (tls.revoked)")
 
 enum tb_lag_reason {
 #define TB_LAG_ENUM(name, text, why) name,

@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/arena/arena_verify.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/copies/adoption.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
@@ -54,12 +55,16 @@ static bool links_may_read(void *user, uint32_t peer, const struct tb_name *mode
     struct tb_daemon *d = user;
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
-    if (!homes_agree(d, &p->site, model, home)) return false;
+    if (!homes_agree(d, &p->site, model, home)) {
+        tb_audit_peer_denied(d, peer, "subscribe", model->text, "its home is another one here");
+        return false;
+    }
     if (tb_peer_may_read(d, peer, model)) return true;
     d->counters.denied++;
     tb_log(TB_LOG_WARN, "link.denied",
            "peer=%s model=%s list=models.%s.read lacks=tombolo://%s/%s action=add_it_to_the_list",
            p->site.text, model->text, model->text, p->of.text, p->gateway.text);
+    tb_audit_peer_denied(d, peer, "subscribe", model->text, "models.NAME.read does not list it");
     return false;
 }
 
@@ -147,7 +152,8 @@ static void links_refused(void *user, uint32_t peer, enum tb_status why, uint64_
     struct tb_daemon *d = user;
     d->counters.links_refused++;
     d->counters.links_twins += why == TB_PEER_TWIN;
-    (void)peer; /* the link has said it */
+    if (!by_peer)
+        tb_audit_peer_denied(d, peer, "connect", "link", tb_status_name(why)); /* the link has said it */
     if (why != TB_PEER_STALE || !by_peer || detail < d->incarnation) return;
     /* The store is younger than what the peer has seen of us: speak above it. */
     tb_persist_incarnation(d, detail);
@@ -367,6 +373,16 @@ static void links_peer_held(void *user, uint32_t peer, const struct tb_id *uid)
     tb_daemon_wake(d);
 }
 
+/* A version begins to leave this site. */
+static void links_drawn(void *user, uint32_t peer, const struct tb_version_key *key)
+{
+    struct tb_daemon *d = user;
+    char identity[TB_URI_BYTES_MAX], version[TB_AUDIT_VERSION_BYTES];
+    tb_audit_peer_text(d, peer, identity);
+    tb_audit_version_text(key, version);
+    tb_audit_version(d, &(struct tb_audit_event){"leave", identity, version, "link", "begun"});
+}
+
 static void links_peer_dropped(void *user, uint32_t peer, const struct tb_id *uid)
 {
     struct tb_daemon *d = user;
@@ -444,6 +460,7 @@ const struct tb_links_ops tb_link_events = {
     .on_failed = links_failed,
     .on_too_large = links_too_large,
     .on_peer_held = links_peer_held,
+    .on_drawn = links_drawn,
     .on_peer_dropped = links_peer_dropped,
     .on_report = links_report,
     .on_chunk_bad = links_chunk_bad,

@@ -2,6 +2,7 @@
  * progress to the catalog, and what is passed on as a relay. */
 #include "gateway/catalog/sites.h"
 #include "gateway/catalog/views.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/daemon.h"
 
 #include "base/assert.h"
@@ -48,6 +49,7 @@ static void report_refused(struct tb_daemon *d, uint32_t peer, const struct tb_n
 {
     TB_ASSERT(why != TB_OK);
     d->counters.reports_refused++;
+    tb_audit_peer_denied(d, peer, "report", site->text, tb_status_name(why));
     tb_log(TB_LOG_WARN, "link.report_refused", "peer=%s site=%s status=%s", tb_peer_site(d, peer), site->text,
            tb_status_name(why));
 }
@@ -57,6 +59,7 @@ void tb_reports_disbelieved(struct tb_daemon *d, uint32_t peer, const struct tb_
 {
     TB_ASSERT(peer < d->config->peer_count && !tb_peer_speaks_for(d->config, peer, site));
     d->counters.reports_refused++;
+    tb_audit_peer_denied(d, peer, "report", site->text, "it does not speak for that site");
     if (d->disbelieved[peer]) return;
     d->disbelieved[peer] = true;
     tb_log(TB_LOG_WARN, "link.report_refused",

@@ -42,7 +42,7 @@ enum tb_lag_reason tb_site_link_reason(struct tb_daemon *d, uint32_t peer)
         [TB_LINKS_WHY_DNS] = TB_LAG_DNS,        [TB_LINKS_WHY_REFUSED] = TB_LAG_REFUSED,
         [TB_LINKS_WHY_TLS] = TB_LAG_TLS,        [TB_LINKS_WHY_IDENTITY] = TB_LAG_IDENTITY,
         [TB_LINKS_WHY_TWIN] = TB_LAG_TWIN,      [TB_LINKS_WHY_CLOCK] = TB_LAG_CLOCK,
-        [TB_LINKS_WHY_MTU] = TB_LAG_MTU,
+        [TB_LINKS_WHY_MTU] = TB_LAG_MTU,        [TB_LINKS_WHY_REVOKED] = TB_LAG_REVOKED,
     };
     const struct tb_links_stats *stats = tb_site_link(d, peer);
     TB_ASSERT((size_t)stats->why < sizeof by_why / sizeof by_why[0]);

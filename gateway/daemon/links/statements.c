@@ -8,6 +8,7 @@
 #include "base/net/signed.h"
 #include "base/proof/version_proof.h"
 #include "gateway/catalog/views.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/persist.h"
@@ -109,6 +110,7 @@ void tb_statements_tick(struct tb_daemon *d)
 static void refused(struct tb_daemon *d, uint32_t peer, const char *why)
 {
     d->counters.statements_refused++;
+    tb_audit_peer_denied(d, peer, "state", "statement", why);
     if (d->said_failed[peer]++ != 0) return;
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_WARN, "statement.refused");

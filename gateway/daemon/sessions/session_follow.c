@@ -2,6 +2,8 @@
  * and what they are told. */
 #include "gateway/daemon/daemon.h"
 
+#include "gateway/daemon/audit.h"
+
 #include <jansson.h>
 #include <string.h>
 
@@ -347,6 +349,16 @@ enum tb_status tb_worker_activate_frame(struct tb_worker_session *s, struct tb_w
     return TB_OK;
 }
 
+static void activated_audit(struct tb_worker_session *s, const struct tb_id *uid)
+{
+    char identity[TB_URI_BYTES_MAX], version[TB_AUDIT_VERSION_BYTES];
+    static struct tb_catalog_version_view v;                     /* large; the main loop's alone */
+    if (!tb_catalog_version_get(s->d->catalog, uid, &v)) return; /* a worker may say any */
+    tb_identity_format(&s->identity, identity);
+    tb_audit_version_text(&v.key, version);
+    tb_audit_version(s->d, &(struct tb_audit_event){"activate", identity, version, "", "ok"});
+}
+
 enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_wire_frame *frame)
 {
     struct tb_msg_activated m;
@@ -355,6 +367,7 @@ enum tb_status tb_worker_activated_frame(struct tb_worker_session *s, struct tb_
            (unsigned long long)(m.stall_ns / 1000), (unsigned long long)m.copied_bytes);
     const struct tb_catalog_active active = {.uid = m.uid, .run_order = m.run_order, .number = m.number};
     TB_MOOT(tb_catalog_activated(s->d->catalog, tb_clock_now(), &s->id, m.subscription, &active));
+    activated_audit(s, &m.uid);
     return TB_OK;
 }
 

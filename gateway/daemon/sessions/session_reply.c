@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -45,10 +46,19 @@ void tb_worker_refusal_log(struct tb_worker_session *s, const char *event, const
     tb_log_end(&l);
 }
 
+/* Of a worker that is let in, or not: a denial for the audit record. */
+void tb_worker_refused_audit(struct tb_worker_session *s, const char *what, const char *why)
+{
+    char identity[TB_URI_BYTES_MAX];
+    tb_identity_format(&s->identity, identity);
+    tb_audit_denied(s->d, &(struct tb_audit_event){"session", identity, what, s->name.text, why}, 1);
+}
+
 void tb_worker_denied(struct tb_worker_session *s, const char *what, const char *why)
 {
     s->d->counters.denied++;
     tb_worker_refusal_log(s, "session.denied", what, why);
+    tb_worker_refused_audit(s, what, why);
 }
 
 enum tb_status tb_worker_may(struct tb_worker_session *s, const struct tb_name *model, bool publish)

@@ -10,6 +10,7 @@ void tb_worker_refusal_log(struct tb_worker_session *s, const char *event, const
 void tb_worker_reply(struct tb_worker_session *s, uint64_t request, enum tb_status status, const char *why);
 /* P8. Logs and counts a refusal. */
 enum tb_status tb_worker_may(struct tb_worker_session *s, const struct tb_name *model, bool publish);
+void tb_worker_refused_audit(struct tb_worker_session *s, const char *what, const char *why);
 void tb_worker_denied(struct tb_worker_session *s, const char *what, const char *why); /* logs and counts */
 /* A frame of `type` around the encoder of one message; nothing when the worker is away. */
 #define TB_WORKER_SEND(s, type, request, message, bytes, encode)                                             \

@@ -47,7 +47,8 @@ struct tb_worker_session {
     /* over a unix socket, from a network namespace of its own: no door of the other's can
      * be reached by its name */
     bool apart;
-    bool local; /* by the unix socket */
+    bool local;   /* by the unix socket */
+    bool revoked; /* its certificate is on the list: it ends and does not wait for its lease */
     /* The last refusal of tb_worker_may: the reply to it names the list. */
     struct tb_name denied_model;
     bool denied_publish;

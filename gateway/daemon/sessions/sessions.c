@@ -284,9 +284,10 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
                why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
         tb_worker_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+        tb_worker_refused_audit(s, "handshake", tb_status_text(why));
     }
-    const bool stays =
-        s->welcomed && !s->local && !d->draining && why != TB_PEER_GARBLED && why != TB_STREAM_CLOSED;
+    const bool stays = s->welcomed && !s->local && !s->revoked && !d->draining && why != TB_PEER_GARBLED &&
+                       why != TB_STREAM_CLOSED;
     if (!stays) {
         if (s->welcomed) {
             tb_log(TB_LOG_INFO, "session.close", "worker=%s status=%s", s->name.text, tb_status_name(why));
@@ -425,6 +426,21 @@ void tb_sessions_distrust(struct tb_daemon *d)
         if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
 }
 
+/* P8: it leaves at once, and holds nothing for a lease. */
+void tb_sessions_revoke(struct tb_daemon *d)
+{
+    TB_ASSERT(d->tls != NULL);
+    for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
+        if (s->local || s->revoked || s->wire == NULL) continue;
+        if (!tb_chan_is_revoked(tb_wire_chan(s->wire), d->tls)) continue;
+        s->revoked = true;
+        d->counters.sessions_refused++;
+        tb_worker_refusal_log(s, "session.refused", "certificate", "it is revoked (tls.revoked)");
+        tb_worker_refused_audit(s, "certificate", "it is revoked (tls.revoked)");
+        tb_wire_close(s->wire, TB_PEER_IDENTITY);
+    }
+}
+
 void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
 {
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next) {
@@ -435,6 +451,7 @@ void tb_sessions_tick(struct tb_daemon *d, uint64_t wall_s)
         if (s->welcomed) { /* else on_closed counts it and says why */
             d->counters.sessions_refused++;
             tb_worker_refusal_log(s, "session.refused", "certificate", "expired");
+            tb_worker_refused_audit(s, "certificate", "expired");
         }
         tb_wire_close(s->wire, expired ? TB_PEER_IDENTITY : TB_STREAM_IDLE);
     }

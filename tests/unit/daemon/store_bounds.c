@@ -1,29 +1,12 @@
-/* store_bounds.c - the rows of the store stay bounded: the audit trail, versions that ended, runs
- * and withdrawals. Rows that a restart still needs are never trimmed.
+/* store_bounds.c - the rows of the store stay bounded: versions that ended, runs and
+ * withdrawals. Rows that a restart still needs are never trimmed.
  * Covers: gateway/store/store.c */
 #include "gateway/store/store.h"
 
 #include "gateway/store/store_load.h"
 #include "store_world.h"
 
-/* P7: the trail is bounded; the first write of a process trims what is over. */
-static void the_audit_trail_is_bounded(void **state)
-{
-    (void)state;
-    tb_store_close(store_open_good());
-    store_ask(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<100500) INSERT INTO audit "
-        "SELECT i,0,'old','','','',0,0,x'00' FROM n");
-    assert_int_equal(store_ask("SELECT COUNT(*) FROM audit"), 100500);
-    struct tb_store *store = store_open_good();
-    const struct tb_store_version v = store_make_version(1);
-    assert_int_equal(tb_store_version(store, &v, &store_audit), TB_OK);
-    tb_store_close(store);
-    assert_int_equal(store_ask("SELECT COUNT(*) FROM audit"), TB_STORE_AUDIT_MAX);
-    assert_int_equal(store_ask("SELECT COUNT(*) FROM audit WHERE what='test'"), 1);
-}
-
-/* P7: so are the versions that ended, of every model, also where it is never a version's row that
+/* P7: versions that ended are bounded, of every model, also where it is never a version's row that
  * makes a round number: each version here is two rows beside it, and the period divides every
  * other. Of what is pinned or has not ended nothing goes. */
 static void the_rows_of_ended_versions_are_bounded(void **state)
@@ -150,7 +133,6 @@ static void withdrawals_outlive_their_versions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        STORE_TEST(the_audit_trail_is_bounded),
         STORE_TEST(the_rows_of_ended_versions_are_bounded),
         STORE_TEST(the_rows_of_ended_versions_do_not_swing),
         STORE_TEST(the_rows_of_runs_are_bounded),

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/net/revoked.h"
 #include "net_world.h"
 
 #define DAY_S (24 * 3600)
@@ -70,6 +71,37 @@ static void what_home_signed_is_believed(void **state)
     assert_memory_equal(&signer.fingerprint, tb_tls_fingerprint(home), sizeof signer.fingerprint);
     tb_tls_free(home);
     tb_tls_free(trust);
+}
+
+/* P8: by its fingerprint, by its serial and by its identity. */
+static void a_revoked_certificate_signs_nothing(void **state)
+{
+    struct world *w = *state;
+    world_issue(w, "east", "gw", "tombolo://east/gw");
+    world_issue(w, "east", "other", "tombolo://east/other");
+    world_issue(w, "west", "gw", "tombolo://west/gw");
+    struct tb_tls *home = world_tls(w, "east", "gw", "east");
+    const struct tb_statement said = statement_now();
+    struct tb_revoked_entry entry;
+    uint8_t bytes[TB_SIGNED_BYTES_MAX];
+    char error[256], identity[TB_URI_BYTES_MAX], line[2][TB_REVOKED_TEXT_BYTES];
+    const size_t count = signed_by(home, &said, bytes);
+    for (int i = 0; i < 2; i++) {
+        const char *cert = world_path(w, "east", i == 0 ? "gw.crt" : "other.crt");
+        assert_int_equal(tb_revoked_of_file(cert, &entry, identity, error), TB_OK);
+        tb_revoked_entry_format(&entry, line[i]);
+    }
+    const char *const lists[] = {line[0], "tombolo://east/gw", line[1], "tombolo://east/other"};
+    for (int i = 0; i < 4; i++) {
+        struct tb_tls *trust = world_tls(w, "west", "gw", "east");
+        struct tb_revoked *revoked = NULL;
+        uint32_t at;
+        assert_int_equal(tb_revoked_parse(lists[i], strlen(lists[i]), &revoked, &at), TB_OK);
+        tb_tls_set_revoked(trust, revoked);
+        assert_int_equal(check_says(trust, bytes, count, "is revoked"), i < 2 ? TB_PEER_IDENTITY : TB_OK);
+        tb_tls_free(trust);
+    }
+    tb_tls_free(home);
 }
 
 /* P1: no byte of it can be another one. (The certificate's own signature covers its bytes.) */
@@ -245,6 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_home_signed_is_believed, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_revoked_certificate_signs_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(no_bit_can_be_changed, setup, teardown),
         cmocka_unit_test_setup_teardown(another_ca_is_not_believed, setup, teardown),
         cmocka_unit_test_setup_teardown(a_ca_speaks_for_its_site_alone, setup, teardown),

@@ -2,6 +2,7 @@
  * "stranger": a plain OpenSSL client on a thread, for what our own contexts refuse to send.
  * Covers: base/net/tls.c base/net/tls_session.c */
 #include "base/net/tls.h"
+#include "base/net/revoked.h"
 
 #include <openssl/ssl.h>
 #include <pthread.h>
@@ -105,6 +106,42 @@ static void a_wrong_ca_is_refused(void **state)
     faults_are(TB_TLS_FAULT_TRUST, EAST);
     tb_tls_free(west_trusts_west);
     tb_tls_free(east_trusts_west);
+}
+
+static struct tb_tls *tls_with_revoked(struct world *w, const char *site, const char *ca, const char *list)
+{
+    struct tb_revoked *revoked = NULL;
+    uint32_t line;
+    struct tb_tls *tls = world_tls(w, site, "gw", ca);
+    assert_int_equal(tb_revoked_parse(list, strlen(list), &revoked, &line), TB_OK);
+    tb_tls_set_revoked(tls, revoked);
+    return tls;
+}
+
+/* P8: by either end, and the other one hears why. A connection that is open is found, too. */
+static void a_revoked_certificate_is_refused(void **state)
+{
+    struct world *w = *state;
+    struct tb_tls *east, *west;
+    struct pair p;
+    two_sites(w, &east, &west);
+    struct tb_tls *list_east = tls_with_revoked(w, "west", "east", EAST);
+    struct tb_tls *list_west = tls_with_revoked(w, "east", "west", WEST);
+    pair_init(&p, w, list_east, east, false);
+    assert_int_equal(refused(&p, true, TB_PEER_IDENTITY, "is revoked"), TB_PEER_DENIED);
+    faults_are(TB_TLS_FAULT_REVOKED, EAST);
+    pair_init(&p, w, west, list_west, false);
+    assert_int_equal(refused(&p, false, TB_PEER_IDENTITY, "is revoked"), TB_PEER_DENIED);
+    pair_init(&p, w, west, east, false);
+    pair_open(&p);
+    assert_true(tb_chan_is_revoked(p.s.chan, list_east));
+    assert_false(tb_chan_is_revoked(p.s.chan, list_west));
+    assert_false(tb_chan_is_revoked(p.s.chan, west));
+    pair_fini(&p);
+    tb_tls_free(list_east);
+    tb_tls_free(list_west);
+    tb_tls_free(east);
+    tb_tls_free(west);
 }
 
 /* P8: a good certificate of somebody else. */
@@ -481,6 +518,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WORLD_TEST(both_ends_know_the_identity_of_their_peer),
         WORLD_TEST(a_wrong_ca_is_refused),
+        WORLD_TEST(a_revoked_certificate_is_refused),
         WORLD_TEST(another_identity_is_refused),
         WORLD_TEST(a_peer_with_no_or_two_uris_is_refused),
         WORLD_TEST(strangers_are_refused),

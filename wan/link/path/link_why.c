@@ -131,6 +131,8 @@ static enum tb_links_why why_of_fault(enum tb_tls_fault fault)
         return TB_LINKS_WHY_CLOCK;
     case TB_TLS_FAULT_IDENTITY:
         return TB_LINKS_WHY_IDENTITY;
+    case TB_TLS_FAULT_REVOKED:
+        return TB_LINKS_WHY_REVOKED;
     default:
         return TB_LINKS_WHY_TLS;
     }
@@ -143,6 +145,8 @@ static const char *told_by(enum tb_tls_fault fault)
         return "it has expired, or is not valid yet, by the clock there";
     case TB_TLS_FAULT_IDENTITY:
         return "it is not the one of the gateway that is expected there";
+    case TB_TLS_FAULT_REVOKED:
+        return "it is on the list of revoked certificates there";
     default:
         return "no CA that is trusted there signed it";
     }

@@ -85,6 +85,7 @@ void tb_link_session_show(const struct tb_link *l, struct tb_links_stats *stats_
     stats_out->dialled_by_us = c->dialled;
     stats_out->protocol = l->session.protocol;
     stats_out->identity = c->identity;
+    stats_out->expires_wall_s = c->expires_wall_s;
     snprintf(stats_out->address, sizeof stats_out->address, "%s", c->address_text);
 }
 

@@ -96,6 +96,8 @@ enum tb_status tb_link_out_new(struct tb_link *l, uint32_t crossing, struct tb_o
     while (*at != NULL)
         at = &(*at)->next;
     *at = out;
+    const struct tb_links_options *options = &l->links->options;
+    if (options->ops->on_drawn != NULL) options->ops->on_drawn(options->user, l->index, &offer->key);
     return TB_OK;
 }
 

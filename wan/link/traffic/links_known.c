@@ -149,7 +149,7 @@ uint32_t tb_links_peer_find(const struct tb_links *links, const char *label)
 
 const char *tb_links_why_name(enum tb_links_why why)
 {
-    TB_ASSERT(why <= TB_LINKS_WHY_MTU);
+    TB_ASSERT(why <= TB_LINKS_WHY_REVOKED);
     static const char *const names[] = {
 #define TB_LINKS_WHY_NAME(name, text) [name] = text,
         TB_LINKS_WHYS(TB_LINKS_WHY_NAME)

@@ -1,0 +1,16 @@
+/* audit_commands.h - commands that change something, each with its row in the audit record; and
+ * `audit`, which lists it. */
+#ifndef TB_DAEMON_AUDIT_COMMANDS_H
+#define TB_DAEMON_AUDIT_COMMANDS_H
+
+#include "gateway/daemon/control/control.h"
+
+enum tb_status tb_audited_withdraw(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_pin(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_unpin(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_rollback(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error);
+enum tb_status tb_audit_command(void *user, const json_t *request, json_t *reply, char *error);
+
+#endif
