@@ -54,14 +54,13 @@ struct tb_audit {
 /* Cut between characters. */
 static void text_put(char *out, size_t size, const char *text)
 {
-    size_t used = 0;
     TB_ASSERT(size > 0);
-    if (text != NULL)
-        while (used + 1 < size && text[used] != '\0')
-            used++;
-    while (text != NULL && used > 0 && ((unsigned char)text[used] & 0xc0) == 0x80)
+    out[0] = '\0';
+    if (text == NULL) return;
+    size_t used = strnlen(text, size - 1);
+    while (used > 0 && ((unsigned char)text[used] & 0xc0) == 0x80)
         used--;
-    if (used > 0) memcpy(out, text, used);
+    memcpy(out, text, used);
     out[used] = '\0';
 }
 
@@ -128,8 +127,7 @@ static void sum_add(struct tb_audit *a, struct tb_audit_record *r)
     struct tb_audit_record *found = sum_find(s, r, &mine);
     if (found == NULL && mine >= SUMS_EACH) {
         text_put(r->object, sizeof r->object, others);
-        text_put(r->origin, sizeof r->origin, "");
-        text_put(r->result, sizeof r->result, "");
+        r->origin[0] = r->result[0] = '\0';
         found = sum_find(s, r, &mine);
     }
     if (found != NULL) {
