@@ -245,7 +245,7 @@ bool tb_end_believed(const struct tb_daemon *d, uint32_t peer, const struct tb_n
     TB_ASSERT(peer < d->config->peer_count);
     const struct tb_config_peer *p = &d->config->peers[peer];
     if (p->is_unsigned || tb_name_equal(&p->of, &d->config->site)) return true;
-    return home_site(d, model, &site) && tb_name_equal(&p->of, &site);
+    return tb_home_site(d, model, &site) && tb_name_equal(&p->of, &site);
 }
 
 static void at_least(struct tb_catalog_known_run *most, const struct tb_said *s)
