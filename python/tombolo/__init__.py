@@ -12,7 +12,8 @@ while they block, and KeyboardInterrupt ends them."""
 from .core import Core
 from .following import Follower, follow
 from .library import ACTIVATED, AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, DONE_BEFORE, END, EXACT, GATEWAY_AWAY, HOLDS, IN_PLACE
-from .library import LATEST, LAYOUT_MISMATCH, MINIMUM, NEXT, NOT_FOUND, OK, PATCH, SHADOW, SWITCH, TIMEOUT, TOO_LARGE, WAIT_FOREVER
+from .library import LATEST, LAYOUT_MISMATCH, MINIMUM, NEXT, NOT_FOUND, OK, PATCH, PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, SHADOW
+from .library import SWITCH, TIMEOUT, TOO_LARGE, WAIT_FOREVER
 from .library import ActivateInfo, Again, Error, Forked, LibraryMissing, PublishInfo, RunInfo, Uid, VersionInfo, library_version
 from .memory import Box, dtype_name
 from .publishing import Publisher, close_publishers, publish
@@ -20,7 +21,7 @@ from .sessions import Item, Registration, Session, Subscription
 from .versions import Version
 
 __all__ = ["ACTIVATED", "AGAIN", "BAD_ARGUMENT", "BAD_STATE", "CANCELLED", "COPY", "DONE_BEFORE", "END", "EXACT", "GATEWAY_AWAY",
-           "HOLDS", "IN_PLACE", "LATEST", "LAYOUT_MISMATCH", "MINIMUM", "NEXT", "NOT_FOUND", "OK", "PATCH", "SHADOW", "SWITCH", "TIMEOUT",
-           "TOO_LARGE", "WAIT_FOREVER", "ActivateInfo", "Again", "Box", "Core", "Error", "Follower", "Forked", "Item", "LibraryMissing",
-           "PublishInfo", "Publisher", "Registration", "RunInfo", "Session", "Subscription", "Uid", "Version", "VersionInfo",
+           "HOLDS", "IN_PLACE", "LATEST", "LAYOUT_MISMATCH", "MINIMUM", "NEXT", "NOT_FOUND", "OK", "PATCH", "PROVE_ALWAYS",
+           "PROVE_ASKED", "PROVE_NEVER", "SHADOW", "SWITCH", "TIMEOUT", "TOO_LARGE", "WAIT_FOREVER", "ActivateInfo",
+           "Again", "Box", "Core", "Error", "Follower", "Forked", "Item", "LibraryMissing", "PublishInfo", "Publisher", "Registration", "RunInfo", "Session", "Subscription", "Uid", "Version", "VersionInfo",
            "close_publishers", "dtype_name", "follow", "library_version", "publish"]

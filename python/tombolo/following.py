@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from .library import AGAIN, CANCELLED, CONFLICT, COPY, EXACT, GATEWAY_AWAY, GONE, GROUP_BROKEN, LATEST, NOT_FOUND, PATCH, SWITCH, TIMEOUT
-from .library import ActivateInfo, Again, Error, Uid, VersionInfo
+from .library import PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, ActivateInfo, Again, Error, Uid, VersionInfo
 from .memory import Box, View, synchronise, tensors_of, view_of
 from .publishing import gateway_address
 from .sessions import Item, Session
 from .versions import Deadline, Version, in_thread
 
 _UPDATES = {"copy": COPY, "switch": SWITCH, "patch": PATCH}
+_PROVES = {"asked": PROVE_ASKED, "always": PROVE_ALWAYS, "never": PROVE_NEVER}
 _ASK_AGAIN = (*GONE, GROUP_BROKEN, CONFLICT) # the version that was wanted ended, or the group goes elsewhere
 
 
@@ -24,6 +25,7 @@ class Follower:
     them. second: for update="switch", the same tensors elsewhere.
     group, member: the ranks of one engine that switch together, and (index, count) of this one.
     update: "copy", "switch" or "patch" (tombolo.h, enum tb_update).
+    prove, home_ca: as in Session.subscribe; "asked", "always" or "never".
     gather: a tensor that is not contiguous gets its bytes through a copy, and is not refused.
 
     `for version in follower` and `async for version in follower` stage and apply the newest version,
@@ -31,7 +33,8 @@ class Follower:
 
     def __init__(self, model: str, into: Any = None, *, gateway: str | None = None, group: str | None = None,
                  member: tuple[int, int] = (0, 1), update: str = "copy", second: Any = None, gather: bool = False,
-                 stage_on_gpu: bool = False, **session_options: Any) -> None:
+                 stage_on_gpu: bool = False, prove: str = "asked",
+                 home_ca: Any = None, **session_options: Any) -> None:
         self.model = model
         self.version: Version | None = None # that the tensors hold
         self.staged: Version | None = None  # that apply() takes
@@ -43,7 +46,8 @@ class Follower:
             self._views, registration = self._register(into)
             _, other = self._register(second)
             self._subscription = self._session.subscribe(model, group=group, member=member, registration=registration,
-                                                         update=_UPDATES[update], second=other, stage_on_gpu=stage_on_gpu)
+                                                         update=_UPDATES[update], second=other, stage_on_gpu=stage_on_gpu,
+                                                         prove=_PROVES[prove], home_ca=home_ca)
         except BaseException:
             self._session.close()
             raise

@@ -14,6 +14,7 @@ SHADOW, IN_PLACE = 0, 1
 MINIMUM, EXACT, LATEST, NEXT = 0, 1, 2, 3
 HOLDS, ACTIVATED = 0, 1
 COPY, SWITCH, PATCH = 0, 1, 2 # how a version gets into the registered buffers
+PROVE_ASKED, PROVE_ALWAYS, PROVE_NEVER = 0, 1, 2 # when what is computed from is compared with what was sealed
 
 OK, AGAIN, DONE_BEFORE, TIMEOUT, CANCELLED, END = 0, 1, 2, 3, 4, 5
 BAD_ARGUMENT, BAD_STATE = -501, -502
@@ -86,7 +87,8 @@ class SessionOptions(Sized):
     _fields_ = [("struct_bytes", c_uint32), ("threads", c_uint32), ("gateway", c_char_p), ("name", c_char_p), ("host", c_char_p),
                 ("rack", c_char_p), ("ca", c_char_p), ("cert", c_char_p), ("key", c_char_p), ("fabric_address", c_char_p),
                 ("pace_bytes_per_s", c_uint64), ("spot", c_uint32), ("open_timeout_ms", c_uint32),
-                ("no_verbs", c_uint32), ("protect", c_uint32), ("no_prepare", c_uint32)]
+                ("no_verbs", c_uint32), ("protect", c_uint32), ("no_prepare", c_uint32),
+                ("sign_cert", c_char_p), ("sign_key", c_char_p)]
 
 
 class TensorDesc(ctypes.Structure):
@@ -123,7 +125,7 @@ class PublishInfo(Sized):
 class SubscribeOptions(Sized):
     _fields_ = [("struct_bytes", c_uint32), ("member_count", c_uint32), ("member_index", c_uint32), ("model", c_char_p),
                 ("group", c_char_p), ("registration", c_void_p), ("update", c_uint32), ("second", c_void_p),
-                ("stage_on_gpu", c_uint32)]
+                ("stage_on_gpu", c_uint32), ("prove", c_uint32), ("home_ca", c_char_p)]
 
 
 class WaitOptions(Sized):

@@ -18,7 +18,8 @@ from typing import Any
 
 from . import library as c
 from .library import AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, END, FORKED, GATEWAY_AWAY, HOLDS, LATEST, NOT_FOUND, SHADOW
-from .library import TIMEOUT, TOO_LARGE, WAIT_FOREVER, ActivateInfo, Again, Error, Forked, PublishInfo, RunInfo, Uid, VersionInfo
+from .library import PROVE_ASKED, TIMEOUT, TOO_LARGE, WAIT_FOREVER, ActivateInfo, Again, Error, Forked, PublishInfo, RunInfo
+from .library import Uid, VersionInfo
 from .library import check, lib, text_of
 from .memory import Box, View, address_of, bytes_at, bytes_of, view_of
 
@@ -242,11 +243,13 @@ class Session:
                  ca: str | os.PathLike[str] | None = None, cert: str | os.PathLike[str] | None = None,
                  key: str | os.PathLike[str] | None = None, fabric_address: str | None = None, threads: int = 0,
                  pace_bytes_per_s: int = 0, spot: bool = False, open_timeout_ms: int = 0, no_verbs: bool = False,
-                 protect: bool = False, no_prepare: bool = False) -> None:
+                 protect: bool = False, no_prepare: bool = False, sign_cert: str | os.PathLike[str] | None = None,
+                 sign_key: str | os.PathLike[str] | None = None) -> None:
         options = c.SessionOptions(gateway=text_of(gateway), name=text_of(name), host=text_of(host), rack=text_of(rack), ca=text_of(ca),
                                   cert=text_of(cert), key=text_of(key), fabric_address=text_of(fabric_address), threads=threads,
                                   pace_bytes_per_s=pace_bytes_per_s, spot=int(spot), open_timeout_ms=open_timeout_ms,
-                                  no_verbs=int(no_verbs), protect=int(protect), no_prepare=int(no_prepare))
+                                  no_verbs=int(no_verbs), protect=int(protect), no_prepare=int(no_prepare),
+                                  sign_cert=text_of(sign_cert), sign_key=text_of(sign_key))
         self.gateway = gateway
         self._pid = os.getpid()
         self._own: c_void_p | None = None
@@ -417,13 +420,20 @@ class Session:
 
     def subscribe(self, model: str, *, group: str | None = None, member: tuple[int, int] = (0, 1),
                   registration: Registration | None = None, update: int = COPY, second: Registration | None = None,
-                  stage_on_gpu: bool = False) -> Subscription:
+                  stage_on_gpu: bool = False, prove: int = PROVE_ASKED,
+                  home_ca: str | os.PathLike[str] | None = None) -> Subscription:
         """member: (index, count) in the group. second: for SWITCH, the same tensors elsewhere.
         stage_on_gpu: for COPY, versions are staged in the memory of the GPU that the registration's
-        tensors stand on."""
+        tensors stand on. home_ca: a file with the CA of the model's home; a version counts with its
+        home's signature alone then, and no gateway is believed.
+        prove: when the tensors that are computed from are compared with what was sealed.
+        PROVE_ASKED: when an operator asks (`tombolo verify MODEL --live`). PROVE_ALWAYS: also in
+        background behind each activation. PROVE_NEVER: the engine writes to the tensors itself, as
+        one does that repacks weights; a worker that is asked says that it is not provable."""
         options = c.SubscribeOptions(member_count=member[1], member_index=member[0], model=model.encode(), group=text_of(group),
                                     registration=registration._handle if registration else None, update=update,
-                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu))
+                                    second=second._handle if second else None, stage_on_gpu=int(stage_on_gpu),
+                                    prove=prove, home_ca=text_of(home_ca))
         handle = c_void_p()
         check(lib.tb_subscribe(self._handle, byref(options), byref(handle)))
         return Subscription(self, handle, (registration, second))
