@@ -44,16 +44,19 @@ static uint32_t worker_of(const struct tb_id *session)
     return (uint32_t)number - 1;
 }
 
+/* One identity, as all workers here have, gets a quarter of a table. */
+#define SHARE 4u
+
 static struct tb_catalog_limits limits_of(const struct site *s)
 {
     return (struct tb_catalog_limits){.models = 1,
                                       .runs = 4,
                                       .versions = 4,
                                       .shards = 1,
-                                      .sessions = s->worker_count + 1,
+                                      .sessions = SHARE * (s->worker_count + 1),
                                       .references = s->worker_count + TB_FLEET_FILE_SITES_MAX + 1,
-                                      .groups = (uint32_t)s->spec->hosts + 1,
-                                      .members = s->worker_count + 1,
+                                      .groups = SHARE * ((uint32_t)s->spec->hosts + 1),
+                                      .members = SHARE * (s->worker_count + 1),
                                       .waits = 4,
                                       .sites = TB_FLEET_FILE_SITES_MAX + 1};
 }

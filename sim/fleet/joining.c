@@ -17,7 +17,8 @@
 #include "gateway/catalog/version_state.h"
 #include "gateway/catalog/workers.h"
 
-#define GROUP           8 /* workers of an engine, and of a host */
+#define SHARE           4u /* one identity, as all workers here have, gets a quarter of a table */
+#define GROUP           8  /* workers of an engine, and of a host */
 #define CHUNKS          8192
 #define TICK_NS         TB_MS(100)
 #define RENEW_NS        (TB_JOINING_LEASE / 3)
@@ -173,10 +174,10 @@ enum tb_status tb_joining_run(uint32_t workers, void (*tick)(uint32_t joined),
                               struct tb_joining_result *result_out)
 {
     struct joins j = {.workers = workers};
-    const struct tb_catalog_limits limits = {.sessions = workers + 1,
+    const struct tb_catalog_limits limits = {.sessions = SHARE * (workers + 1),
                                              .references = workers + 16,
-                                             .groups = workers / GROUP + 2,
-                                             .members = workers + 1,
+                                             .groups = SHARE * (workers / GROUP + 2),
+                                             .members = SHARE * (workers + 1),
                                              .versions = 16};
     TB_ASSERT(workers > 0 && workers <= TB_JOINING_WORKERS_MAX);
     void *memory = tb_malloc(tb_catalog_bytes(&limits));

@@ -236,7 +236,9 @@ class Site:
         return v is not None and v["bytes"] > 0 and v["held_bytes"] == v["bytes"]
 
     def wait_holds(self, uid, model="policy"):
-        wait_for(f"{self.name} holds {uid}", lambda: self.holds(uid, model))
+        """All of it is here, and readers hear of it."""
+        wait_for(f"{self.name} holds {uid}",
+                 lambda: self.holds(uid, model) and not self.version(uid, model).get("awaits_signature"))
 
     def wait_held_some(self, uid, fraction=0.0, model="policy"):
         def some():

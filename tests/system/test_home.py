@@ -169,6 +169,7 @@ def a_store_that_was_put_back_is_doubted(lab):
         db.backup(to)
     one_life(lab, east, path, "run-b", 6)
     replaced(east)
+    copy.chmod(0o600)
     copy.rename(east.dir / "store.sqlite")
     east.start()
     if not east.daemon.logged("home.asking", "a copy that was put back"):

@@ -91,7 +91,7 @@ enum tb_status tb_audited_limit(void *user, const json_t *request, json_t *reply
 enum tb_status tb_audited_adopt(void *user, const json_t *request, json_t *reply, char *error)
 {
     const bool changes =
-        json_object_get(request, "dir") != NULL || json_is_true(json_object_get(request, "cancel"));
+        json_object_get(request, "files") != NULL || json_is_true(json_object_get(request, "cancel"));
     if (!changes) return tb_adopt_command(user, request, reply, error);
     return audited("adopt", tb_adopt_command, user, request, reply, error);
 }

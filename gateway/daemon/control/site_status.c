@@ -519,6 +519,7 @@ static json_t *version_json(struct tb_daemon *d, const struct tb_catalog_version
     set_text(o, "error", end == TB_OK ? "" : tb_status_text(end));
     put(o, "head", json_boolean(v->head));
     signed_json(d, &v->key.uid, o);
+    put(o, "awaits_signature", json_boolean(v->awaits));
     put(o, "pinned", json_boolean(v->pinned));
     set_text(o, "pinned_by", v->pinned ? v->pinned_by : "");
     put(o, "withdrawn_here", json_boolean(v->withdrawn_here));

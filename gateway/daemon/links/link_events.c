@@ -21,6 +21,7 @@
 #include "gateway/daemon/links/link_reports.h"
 #include "gateway/daemon/links/peer_rights.h"
 #include "gateway/daemon/links/proofs.h"
+#include "gateway/daemon/links/publisher_words.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/site_records.h"
 #include "gateway/daemon/links/statements.h"
@@ -213,7 +214,7 @@ static bool version_counts(struct tb_daemon *d, uint32_t peer, const struct tb_v
     if (tb_catalog_version_get(d->catalog, &key->uid, &known))
         return state == TB_LINKS_GONE || tb_digest_equal(&known.key.root, &key->root);
     if (state != TB_LINKS_READY) return false;
-    if (is_home_that_signs(d, peer, key)) return true; /* it crosses: see readers_wait */
+    if (is_home_that_signs(d, peer, key) && tb_publishers_said(d, key)) return true; /* see readers_wait */
     struct tb_site_own *own = tb_site_own(d, &key->model);
     if (tb_id_is_zero(&own->unsigned_key.uid) || tb_version_key_compare(&own->unsigned_key, key) < 0) {
         own->unsigned_key = *key;
