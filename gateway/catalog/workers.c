@@ -161,3 +161,14 @@ enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns now, const s
     tb_plan_source_failed(c, r);
     return tb_catalog_settle(c, TB_OK);
 }
+
+void tb_catalog_version_unproven(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid, bool unproven)
+{
+    uint32_t i;
+    struct version *v = tb_version_enter(c, now, uid, &i);
+    if (v == NULL || v->unproven == unproven) return;
+    v->unproven = unproven;
+    if (unproven) tb_plan_unproven(c, i);
+    tb_catalog_touch_version(c, i);
+    (void)tb_catalog_settle(c, TB_OK);
+}

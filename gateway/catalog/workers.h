@@ -34,6 +34,11 @@ TB_MUST_USE enum tb_status tb_catalog_hop_lost(struct tb_catalog *c, tb_time_ns 
                                                const struct tb_id *session, const struct tb_id *uid,
                                                uint64_t plan);
 
+/* P6: no proofs of that version come, so a reader would wait for ever before it read from another
+ * worker. All read from the gateway, where that serves, until the version is proven. */
+void tb_catalog_version_unproven(struct tb_catalog *c, tb_time_ns now, const struct tb_id *uid,
+                                 bool unproven);
+
 /* The staging goes, and its readers are planned anew. TB_DONE_BEFORE: the worker has none. */
 TB_MUST_USE enum tb_status tb_catalog_release(struct tb_catalog *c, tb_time_ns now,
                                               const struct tb_id *session, const struct tb_id *uid);

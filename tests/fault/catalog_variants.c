@@ -209,6 +209,13 @@ static enum tb_status do_awaits(struct site *s, unsigned n)
     return TB_OK;
 }
 
+static enum tb_status do_unproven(struct site *s, unsigned n)
+{
+    const struct tb_id uid = id_of(PICK(given_uids));
+    tb_catalog_version_unproven(s->c, s->now, &uid, n % 2 == 0);
+    return TB_OK;
+}
+
 static enum tb_status do_remote(struct site *s, unsigned n)
 {
     const char *from = PICK(given_sites);
@@ -532,6 +539,7 @@ const struct event given_events[] = {
     {"site_forget", do_forget, 3, 0},
     {"site_dropped", do_dropped, 12, 0},
     {"version_awaits", do_awaits, 8, 0},
+    {"version_unproven", do_unproven, 8, 0},
     {"remote_version", do_remote, 3 * 4 * (TB_CATALOG_STATE_END + 1), 0},
     {"remote_strange", do_remote_strange, 4 * 2 * 4 * 4 * 2, 0},
     {"site_progress", do_site_progress, 3 * 4 * 5 * 4, 0},

@@ -54,6 +54,7 @@ struct version {
     bool whole;                /* every chunk of it is in the arena */
     bool pinned;               /* by an operator: readers here get it, and no newer one */
     bool awaits;               /* its home's signature: readers do not hear of it */
+    bool unproven;             /* readers cannot judge each other's chunks: they read from the gateway */
     bool base;                 /* of a crossing under way */
     tb_time_ns moved_at;       /* when its crossing began, or last brought a chunk */
     tb_time_ns arriving_since; /* plans.c: its first chunks came; 0: none, in this life */

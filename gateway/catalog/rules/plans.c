@@ -154,10 +154,11 @@ static uint32_t fill_question(struct tb_catalog *c, const struct version *v, con
                                                           .held_chunks = v->held_chunks,
                                                           .whole = v->whole};
     const uint32_t roots = count = add_ranks(c, v, count);
+    const bool gateway_alone = v->unproven && gateway_serves(v);
     EACH_WORKER(c, v, r)
     {
         struct reference *ref = reference_at(c, r);
-        if (never_serves(ref) && ref != reader) continue;
+        if ((never_serves(ref) || gateway_alone) && ref != reader) continue;
         ref->question = count;
         c->question[count++] = worker_member(c, v, r, reader);
     }
@@ -506,6 +507,17 @@ static void step_aside(struct tb_catalog *c, uint32_t first)
 {
     tb_reference_standing_moves(reference_at(c, first), TB_STANDING_IS_PUT_ASIDE);
     make_leaf(c, first);
+}
+
+void tb_plan_unproven(struct tb_catalog *c, uint32_t version)
+{
+    if (!gateway_serves(version_at(c, version))) return;
+    EACH_WORKER(c, version_at(c, version), r)
+    {
+        const uint32_t source = reference_at(c, r)->source;
+        if (source < GATEWAY && reference_at(c, source)->kind == TB_REFERENCE_WORKER)
+            tb_plan_lose_source(c, r);
+    }
 }
 
 void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference)

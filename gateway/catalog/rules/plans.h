@@ -13,6 +13,8 @@ void tb_plan_judge(struct tb_catalog *c, uint32_t reference);
 void tb_plan_yield_place(struct tb_catalog *c, uint32_t reference);
 /* The source of that reader failed it. */
 void tb_plan_source_failed(struct tb_catalog *c, uint32_t reference);
+/* Where the gateway serves, no worker of that version reads from another worker any more. */
+void tb_plan_unproven(struct tb_catalog *c, uint32_t version);
 /* The gateway holds more of a version: how fast they arrive says how many readers a NIC can
  * feed. */
 void tb_plan_arrival(struct tb_catalog *c, uint32_t version);

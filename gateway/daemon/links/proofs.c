@@ -11,10 +11,12 @@
 #include "base/proof/version_proof.h"
 #include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
+#include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/statements.h"
 #include "wan/link/links_stats.h"
 
@@ -184,6 +186,7 @@ static void proven(struct tb_copy *copy)
            (unsigned long long)(tb_time_since(copy->seen_at, tb_clock_now()) / TB_MS(1)));
     if (tb_links_now(d) != NULL) tb_links_proven(d->links, &copy->key.uid);
     tb_copy_serve(copy);
+    tb_catalog_version_unproven(d->catalog, tb_clock_now(), &copy->key.uid, false);
     copy->land_due = true;
     tb_daemon_wake(d);
 }
@@ -290,10 +293,16 @@ void tb_proofs_peer_down(struct tb_daemon *d, uint32_t peer)
 
 /* ---- asking for those that lack ---- */
 
+/* One of an older release sends none. */
+static bool has_pages(struct tb_daemon *d, uint32_t peer)
+{
+    return tb_site_link(d, peer)->protocol >= TB_LINKS_PROTOCOL_STATE;
+}
+
 static bool ask(struct tb_copy *copy, uint32_t peer)
 {
     struct tb_daemon *d = copy->d;
-    if (!tb_links_announces(d->links, peer, &copy->key.uid)) return false;
+    if (!has_pages(d, peer) || !tb_links_announces(d->links, peer, &copy->key.uid)) return false;
     const enum tb_status status = tb_links_ask(d->links, peer, &copy->key.uid);
     if (status != TB_OK && status != TB_DONE_BEFORE) return false;
     copy->proofs =
@@ -316,8 +325,28 @@ static bool is_due(const struct tb_copy *copy, tb_time_ns now)
 {
     const struct tb_copy_proofs *p = &copy->proofs;
     if (!lacks(copy) || !is_to_be_proven(copy) || copy->life == TB_COPY_ASKED) return false;
-    if (p->complete || (p->owed && tb_peer_of_home(copy->d, p->peer, &copy->key.model))) return false;
+    const bool home_owes =
+        p->owed && tb_peer_of_home(copy->d, p->peer, &copy->key.model) && has_pages(copy->d, p->peer);
+    if (p->complete || home_owes) return false;
     return p->asked_at == 0 || tb_time_since(p->asked_at, now) >= OWED_NS;
+}
+
+/* P6: it is whole, and nobody could be asked for its proofs, or the peer that was does not answer.
+ * Its bytes are those of peers that were believed. Workers read them here and not from each
+ * other. */
+static bool stays_unproven(const struct tb_copy *copy, tb_time_ns now)
+{
+    const tb_time_ns asked_at = copy->proofs.asked_at;
+    if (copy->life != TB_COPY_WHOLE || !lacks(copy) || !is_to_be_proven(copy)) return false;
+    return asked_at == 0 || tb_time_since(asked_at, now) >= OWED_NS;
+}
+
+static void copy_tick(struct tb_copy *copy, tb_time_ns now)
+{
+    if (is_due(copy, now)) ask_someone(copy);
+    if (!stays_unproven(copy, now)) return;
+    tb_catalog_version_unproven(copy->d->catalog, now, &copy->key.uid, true);
+    tb_daemon_wake(copy->d);
 }
 
 void tb_proofs_tick(struct tb_daemon *d)
@@ -325,7 +354,7 @@ void tb_proofs_tick(struct tb_daemon *d)
     const tb_time_ns now = tb_clock_now();
     if (tb_links_now(d) == NULL) return;
     for (struct tb_copy *c = d->copies; c != NULL; c = c->next)
-        if (is_due(c, now)) ask_someone(c);
+        copy_tick(c, now);
 }
 
 void tb_proofs_restored(struct tb_daemon *d)

@@ -72,6 +72,30 @@ static void only_the_readers_of_the_dead_are_moved(void **state)
     site_close(&s);
 }
 
+/* P6: they would wait for proofs that nobody has. */
+static void workers_without_proofs_read_from_the_gateway(void **state)
+{
+    (void)state;
+    struct site s;
+    const struct tb_id uid = id_of(5);
+    spread(&s);
+    CHECK_OK(stage(&s, "a", 5));
+    CHECK_OK(export_of(&s, "a", 5, 0));
+    CHECK_OK(stage(&s, "b", 5));
+    said(&s, "[   0] plan a v5 from gateway\n"
+             "[   0] plan b v5 from a\n");
+    tb_catalog_version_unproven(s.c, s.now, &uid, true);
+    said(&s, "[   0] plan b v5 from gateway\n");
+    CHECK_OK(stage(&s, "c", 5));
+    said(&s, "[   0] plan c v5 from gateway\n");
+    tb_catalog_version_unproven(s.c, s.now, &uid, false);
+    come(&s, "d");
+    CHECK_OK(join(&s, "d", "d", 0, 1));
+    CHECK_OK(stage(&s, "d", 5));
+    said(&s, "[   0] plan d v5 from a\n");
+    site_close(&s);
+}
+
 static void a_release_moves_its_readers(void **state)
 {
     (void)state;
@@ -549,6 +573,7 @@ int main(void)
         cmocka_unit_test(hosts_form_a_chain_behind_the_gateway),
         cmocka_unit_test(the_same_host_is_preferred),
         cmocka_unit_test(only_the_readers_of_the_dead_are_moved),
+        cmocka_unit_test(workers_without_proofs_read_from_the_gateway),
         cmocka_unit_test(a_release_moves_its_readers),
         cmocka_unit_test(without_a_source_it_waits),
         cmocka_unit_test(what_is_damaged_gets_a_source_again),

@@ -12,6 +12,7 @@
 #include "base/net/signed.h"
 #include "base/proof/version_proof.h"
 #include "gateway/catalog/views.h"
+#include "gateway/daemon/copies/copy_table.h"
 #include "gateway/daemon/links/link_events.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "tests/unit/check.h"
@@ -308,16 +309,16 @@ static void a_version_needs_its_publishers(void **state)
     brings(&f, other, &second);
     brings(&f, f.middle, &second);
     says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
-    assert_false(knows(&f, &key, NULL));
+    assert_true(awaits(&f, &key));
     brings(&f, trainer, &wrong);
     says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
-    assert_false(knows(&f, &key, NULL));
+    assert_true(awaits(&f, &key));
     tb_said_free(&f.home.d->said);
     brings(&f, f.middle, &s);
     brings(&f, trainer, &first);
     brings(&f, trainer, &second);
     says(&f, MIDDLE, &key, TB_LINKS_READY, TB_OK);
-    assert_true(knows(&f, &key, NULL));
+    assert_false(awaits(&f, &key));
     tb_tls_free(trainer);
     tb_tls_free(other);
     end(&f);
@@ -409,6 +410,23 @@ static void other_manifests_than_home_signed_are_refused(void **state)
     end(&f);
 }
 
+/* P6: pages were on their way in the session before. Home is asked for them again. */
+static void a_renewed_session_owes_no_proofs(void **state)
+{
+    (void)state;
+    struct follower f;
+    begin(&f);
+    const struct tb_version_key key = version_of(1);
+    struct tb_copy *copy = tb_copy_get(f.home.d, &key);
+    assert_non_null(copy);
+    copy->proofs = (struct tb_copy_proofs){.owed = true, .peer = MIDDLE, .asked_at = tb_clock_now()};
+    tb_link_events.on_renewed(f.home.d, WEST);
+    assert_true(copy->proofs.owed);
+    tb_link_events.on_renewed(f.home.d, MIDDLE);
+    assert_true(!copy->proofs.owed && copy->proofs.asked_at == 0);
+    end(&f);
+}
+
 static void an_unsigned_peer_is_believed_where_the_operator_says_so(void **state)
 {
     struct follower f;
@@ -497,6 +515,7 @@ int main(void)
         cmocka_unit_test(a_run_that_a_worker_claims_needs_its_signature),
         cmocka_unit_test(the_first_word_of_a_version_stays),
         cmocka_unit_test(other_manifests_than_home_signed_are_refused),
+        cmocka_unit_test(a_renewed_session_owes_no_proofs),
         cmocka_unit_test(an_unsigned_peer_is_believed_where_the_operator_says_so),
         cmocka_unit_test(statements_outlive_a_restart),
         cmocka_unit_test(a_flood_of_wrong_signatures_ends),
