@@ -219,17 +219,28 @@ static void judge(struct tb_copy *copy)
     proven(copy);
 }
 
+/* Pages follow one another, so the first chunk without a proof is the next one that comes. */
+static struct tb_copy_proofs owed_by(const struct tb_copy *copy, uint32_t peer,
+                                     const struct tb_manifest *manifests)
+{
+    uint32_t shard = 0;
+    while (tb_manifest_all_proven(&manifests[shard]))
+        shard++;
+    TB_ASSERT(shard < copy->key.shard_count);
+    return (struct tb_copy_proofs){.owed = true,
+                                   .peer = peer,
+                                   .shard = shard,
+                                   .came = tb_manifest_proven_count(&manifests[shard]),
+                                   .asked_at = tb_clock_now()};
+}
+
 void tb_proofs_take(struct tb_copy *copy, uint32_t peer, const struct tb_manifest *manifests)
 {
     if (is_complete(copy)) tb_arena_proofs_keep(copy->region); /* that it was reserved with */
     if (!lacks(copy) || tb_proofs_are_made(copy->d, &copy->key.model)) return;
-    if (!all_proven(&copy->key, manifests)) { /* home's, whose proofs follow */
-        copy->proofs = (struct tb_copy_proofs){.owed = true, .peer = peer, .asked_at = tb_clock_now()};
-        return;
-    }
     struct tb_blake3 proof;
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
-        struct tb_manifest *to = tb_arena_manifest(copy->region, s);
+        const struct tb_manifest *to = tb_arena_manifest(copy->region, s);
         if (!tb_digest_equal(&to->root, &manifests[s].root) || to->chunk_count != manifests[s].chunk_count)
             return;
     }
@@ -237,6 +248,10 @@ void tb_proofs_take(struct tb_copy *copy, uint32_t peer, const struct tb_manifes
         struct tb_manifest *to = tb_arena_manifest(copy->region, s);
         for (uint32_t k = 0; k < to->chunk_count; k++)
             if (tb_manifest_proof(&manifests[s], k, &proof)) to->proofs[k] = proof;
+    }
+    if (!all_proven(&copy->key, manifests)) { /* home's, whose other proofs follow */
+        copy->proofs = owed_by(copy, peer, manifests);
+        return;
     }
     copy->proofs = (struct tb_copy_proofs){.owed = true, .complete = true, .peer = peer};
     judge(copy);

@@ -210,6 +210,22 @@ static void tell_proofs(struct tb_link *l, const struct tb_frame_proofs *m)
     if (o->ops->on_proofs != NULL) o->ops->on_proofs(o->user, l->index, &page);
 }
 
+/* They followed manifests of a PUSH that nobody has asked for yet. */
+static enum tb_status keep_proofs(struct tb_link_ask *a, const struct tb_frame_proofs *m, uint32_t count)
+{
+    TB_ASSERT(a->complete);
+    if (m->shard >= a->key.shard_count) return TB_PEER_GARBLED;
+    struct tb_manifest *manifest = &a->manifests[m->shard];
+    if (m->first > manifest->chunk_count || count > manifest->chunk_count - m->first) return TB_PEER_GARBLED;
+    if (tb_manifest_proven_count(manifest) != m->first) return TB_OK; /* a page before it is lacking */
+    for (uint32_t i = 0; i < count; i++) {
+        struct tb_blake3 proof;
+        memcpy(proof.bytes, m->page.bytes + (size_t)i * TB_BLAKE3_BYTES, TB_BLAKE3_BYTES);
+        tb_manifest_set_proof(manifest, m->first + i, &proof);
+    }
+    return TB_OK;
+}
+
 enum tb_status tb_link_on_proofs(struct tb_link *l, struct tb_wire_frame *f)
 {
     struct tb_frame_proofs m;
@@ -220,6 +236,7 @@ enum tb_status tb_link_on_proofs(struct tb_link *l, struct tb_wire_frame *f)
     if (count == 0 || m.page.count % TB_BLAKE3_BYTES != 0) return TB_PEER_GARBLED;
     struct tb_link_ask **at = tb_link_ask_find(l, &m.uid), *a = *at;
     if (a == NULL) tell_proofs(l, &m);
+    if (a != NULL && a->complete && !a->proving) return keep_proofs(a, &m, count);
     if (a == NULL || !a->sent || !a->proving) return TB_OK;
     struct tb_manifest *manifest = &a->manifests[a->shard];
     if (m.shard != a->shard || m.first != a->digests_got) return TB_PEER_GARBLED;
