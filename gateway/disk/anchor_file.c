@@ -304,7 +304,7 @@ enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
     f.fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     enum tb_status s = f.path == NULL ? TB_SITE_NOMEM : TB_OK;
     if (s == TB_OK && (f.fd < 0 || fstat(f.fd, &st) != 0)) s = errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO;
-    if (s == TB_OK && !tb_private_file(f.fd, alien)) s = TB_BAD_FILE;
+    if (s == TB_OK && !tb_private_stat(&st, alien)) s = TB_BAD_FILE;
     if (s == TB_OK) s = head_read(&f, (uint64_t)st.st_size);
     if (s == TB_OK) {
         *file_out = f;
