@@ -131,7 +131,7 @@ def a_pin_holds_until_it_is_removed(lab):
     reader.activate(three)
     reader.check(paths[2])
     expect("again", west.cli("unpin", "policy").stdout, "policy: no version was pinned\n")
-    expect("audit", [who for what in ("pin", "unpin") for who, _ in audit(west, what)], [operator()] * 2)
+    expect("audit", [who for what in ("pin", "unpin") for who, _ in audit(west, what)], [operator()] * 4)
 
 
 @scenario
