@@ -22,17 +22,17 @@ static bool refuse_mode(const struct stat *st, const char *right, char why_out[T
     return false;
 }
 
+static bool look(int fd, struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    if (fstat(fd, st) == 0) return true;
+    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%.100s", strerror(errno));
+    return false;
+}
+
 static bool is_kind(const struct stat *st, bool folder, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     if (folder ? S_ISDIR(st->st_mode) : S_ISREG(st->st_mode)) return true;
     (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "is not a %s", folder ? "folder" : "regular file");
-    return false;
-}
-
-static bool look(int fd, struct stat *st, bool folder, char why_out[TB_PRIVATE_WHY_BYTES])
-{
-    if (fstat(fd, st) == 0) return is_kind(st, folder, why_out);
-    (void)snprintf(why_out, TB_PRIVATE_WHY_BYTES, "%.100s", strerror(errno));
     return false;
 }
 
@@ -46,13 +46,13 @@ bool tb_private_stat(const struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES])
 bool tb_private_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     struct stat st;
-    return look(fd, &st, false, why_out) && tb_private_stat(&st, why_out);
+    return look(fd, &st, why_out) && tb_private_stat(&st, why_out);
 }
 
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     struct stat st;
-    if (!look(fd, &st, true, why_out)) return false;
+    if (!look(fd, &st, why_out) || !is_kind(&st, true, why_out)) return false;
     if (st.st_uid != geteuid()) return refuse_owner(&st, why_out);
     return (st.st_mode & 022) == 0 || refuse_mode(&st, "go-w", why_out);
 }
@@ -60,7 +60,7 @@ bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
 bool tb_trusted_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     struct stat st;
-    if (!look(fd, &st, false, why_out)) return false;
+    if (!look(fd, &st, why_out) || !is_kind(&st, false, why_out)) return false;
     if (st.st_uid != geteuid() && st.st_uid != 0) return refuse_owner(&st, why_out);
     return (st.st_mode & 002) == 0 || refuse_mode(&st, "o-w", why_out);
 }

@@ -10,7 +10,7 @@
 
 /* A regular file of this process's user, for its user alone. False: why_out says what it is. */
 bool tb_private_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
-/* The same of one that was looked at. */
+/* The same of what fstat said of an open file. */
 bool tb_private_stat(const struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* A folder of this process's user, in which nobody else writes. */
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);

@@ -101,11 +101,12 @@ void tb_revoked_entry_format(const struct tb_revoked_entry *e, char out[TB_REVOK
         tb_identity_format(&e->identity, out);
         return;
     }
-    memcpy(out, e->kind == TB_REVOKED_SERIAL ? "serial:" : "sha256:", 7);
-    if (e->kind == TB_REVOKED_SERIAL)
-        hex_write(out + 7, e->serial, e->serial_bytes);
+    const bool by_serial = e->kind == TB_REVOKED_SERIAL;
+    const int used = snprintf(out, TB_REVOKED_TEXT_BYTES, "%s:", by_serial ? "serial" : "sha256");
+    if (by_serial)
+        hex_write(out + used, e->serial, e->serial_bytes);
     else
-        hex_write(out + 7, e->fingerprint.bytes, sizeof e->fingerprint.bytes);
+        hex_write(out + used, e->fingerprint.bytes, sizeof e->fingerprint.bytes);
 }
 
 bool tb_revoked_entry_equal(const struct tb_revoked_entry *a, const struct tb_revoked_entry *b)

@@ -134,6 +134,8 @@ const char *tb_lag_advice(const char *reason)
         {"mtu", "the path's MTU: large packets vanish on it"},
         {"unsigned", "upgrade the home or the relay; models.NAME.home_ca; peers.SITE.unsigned"},
         {"pinned", "tombolo unpin MODEL, at that site"},
+        {"share-spent", "its turn comes; see what crosses first: tombolo lag, for all models"},
+        {"revoked", "issue another certificate, or take it off tls.revoked at the other end"},
     };
     for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
         if (strcmp(list[i].reason, reason) == 0) return list[i].advice;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tree.py ROOT: the top level is the one that the project fixed, file names are unique outside
-tests, and each folder of sources has a README of at most 40 lines."""
+tests, and each folder of sources has a README of at most 50 lines."""
 import os
 import subprocess
 import sys
@@ -13,7 +13,7 @@ TOP = {
 MODULES = ("base", "base/net", "wan", "intra", "gateway", "gateway/catalog", "gateway/arena", "gateway/disk", "gateway/store",
            "gateway/config", "gateway/daemon",
            "gateway/web", "gateway/cli", "sim", "bench", "deploy", "tests", "tests/system", "python")
-README_LINES_MAX = 40
+README_LINES_MAX = 50  # lines are 100 columns wide
 REPEATED = {"CMakeLists.txt", "README.md", "main.c", "run"}
 
 

@@ -325,7 +325,7 @@ def sweep_gateway(lab, disk):
         return state
 
     findings = Findings()
-    begin(counting(west.dir))
+    begin(counting(west.dir))  # where its sandbox lets it write
     wait_for("west holds the version", lambda: holds_or_over() == "holds")
     end("west without a fault")
     calls = counted(west.dir)

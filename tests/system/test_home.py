@@ -167,6 +167,7 @@ def a_store_that_was_put_back_is_doubted(lab):
     copy = lab.dir / "backup.sqlite"
     with sqlite3.connect(east.dir / "store.sqlite") as db, sqlite3.connect(copy) as to:
         db.backup(to)
+    copy.chmod(0o600)
     one_life(lab, east, path, "run-b", 6)
     replaced(east)
     copy.chmod(0o600)

@@ -12,7 +12,7 @@
 #define TB_LINKS_OFFERS_MAX    4096 /* versions */
 #define TB_LINKS_ASKS_MAX      256  /* versions whose manifests are asked for, or wait for that, per peer */
 #define TB_LINKS_ASKS_SENT_MAX 16   /* of them, on their way */
-#define TB_LINKS_LANDINGS_MAX  16   /* from one peer at once; others wait for their turn */
+#define TB_LINKS_LANDINGS_MAX  16u  /* from one peer at once; others wait for their turn */
 #define TB_LINKS_CROSSINGS_MAX 16   /* versions that one peer may draw from us at once */
 #define TB_LINKS_WITHDRAWN_MAX 256  /* newest withdrawals, told again to each peer that comes up */
 #define TB_LINKS_REFUSALS_MAX  3    /* wrong digests of one chunk from one peer before its landing fails */

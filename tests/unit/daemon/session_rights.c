@@ -107,6 +107,23 @@ static void exports_of_nothing_are_not_kept(void **state)
     end(&w);
 }
 
+/* A worker that may not read a version has no hop of it to report. */
+static void who_may_not_read_reports_no_lost_hop(void **state)
+{
+    static const char *const models[] = {PUBLISHES_ONLY, READS_ONLY};
+    (void)state;
+    for (uint64_t may_read = 0; may_read < 2; may_read++) {
+        struct world w;
+        begin(&w, models[may_read]);
+        const struct tb_msg_hop_lost m = {.uid = w.s.made.key.uid, .plan = 1};
+        tb_msg_hop_lost_encode(&m, worker_begin(w.worker, TB_MSG_HOP_LOST, 0, 256));
+        worker_send(w.worker);
+        worker_sync(w.worker);
+        assert_int_equal(w.s.home.d->counters.hops_lost, may_read);
+        end(&w);
+    }
+}
+
 /* ---- STATUS ---- */
 
 static uint16_t ask_status(struct world *w, struct tb_reader *r_out)
@@ -151,6 +168,7 @@ int main(void)
         cmocka_unit_test(who_may_read_is_given_one),
         cmocka_unit_test(who_may_not_read_is_no_copy),
         cmocka_unit_test(exports_of_nothing_are_not_kept),
+        cmocka_unit_test(who_may_not_read_reports_no_lost_hop),
         cmocka_unit_test(who_has_no_right_at_all_is_not_told_what_there_is),
         cmocka_unit_test(who_has_one_is),
     };

@@ -249,6 +249,29 @@ static void garbage_and_giants_are_dropped(void **state)
     dropped(w, reserved, sizeof reserved);
 }
 
+/* P7: a connection that may not send large frames yet is dropped at the header of one. */
+static void a_frame_before_it_is_allowed_is_dropped(void **state)
+{
+    struct world *w = *state;
+    struct office o;
+    static uint8_t bytes[1000];
+    office_init(&o, w, false);
+    o.server.frame_bytes_max = 1000;
+    o.server.frame_bytes_now = 100;
+    office_open(&o);
+    put(o.c.wire, 1, 0, bytes, 100);
+    WORLD_UNTIL(w, o.s.frames == 1);
+    tb_wire_allow(o.s.wire, 1000, false);
+    put(o.c.wire, 1, 0, bytes, 1000);
+    WORLD_UNTIL(w, o.s.frames == 2);
+    tb_wire_allow(o.s.wire, 100, false);
+    put(o.c.wire, 1, 0, bytes, 101);
+    WORLD_UNTIL(w, o.s.closed == 1 || o.s.frames > 2);
+    assert_int_equal(o.s.frames, 2);
+    assert_int_equal(o.s.why, TB_TOO_LARGE);
+    office_fini(&o);
+}
+
 /* The twin: the limit itself is allowed. */
 static void a_frame_at_the_limit_is_taken(void **state)
 {
@@ -409,6 +432,7 @@ int main(void)
         WORLD_TEST(a_frame_split_at_every_byte_is_one_frame),
         WORLD_TEST(a_frame_truncated_at_every_byte_is_none),
         WORLD_TEST(garbage_and_giants_are_dropped),
+        WORLD_TEST(a_frame_before_it_is_allowed_is_dropped),
         WORLD_TEST(a_frame_at_the_limit_is_taken),
         WORLD_TEST(a_promise_costs_nothing),
         WORLD_TEST(a_peer_that_does_not_read_is_dropped),

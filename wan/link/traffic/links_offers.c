@@ -85,11 +85,11 @@ enum tb_status tb_links_offer(struct tb_links *ls, const struct tb_version_key *
     return TB_OK;
 }
 
-void tb_links_proven(struct tb_links *ls, const struct tb_id *uid)
+void tb_links_proven(struct tb_links *links, const struct tb_id *uid)
 {
-    const struct tb_offer *o = tb_offer_find(ls, uid);
-    for (uint32_t i = 0; o != NULL && i < ls->options.peer_count; i++)
-        tb_link_serve_proofs(&ls->links[i], o);
+    const struct tb_offer *o = tb_offer_find(links, uid);
+    for (uint32_t i = 0; o != NULL && i < links->options.peer_count; i++)
+        tb_link_serve_proofs(&links->links[i], o);
 }
 
 enum tb_status tb_links_retract(struct tb_links *ls, const struct tb_id *uid, enum tb_status why,
