@@ -14,8 +14,8 @@
  * REPLY stays as it is.
  *   2: VERSION has classes, SEAL has base
  *   3: RUN_OPEN has joins and was_order, RUN names the run it shut out, SEAL has retry, blobs and
- *      said, CHUNK_BAD has encoded chunk, PLAN has foreign, MANIFESTS and SUBSCRIBE have said; DOUBT,
- *      DOUBTED, PROOFS, PROVE and PROVEN are new */
+ *      said, CHUNK_BAD has encoded chunk, PLAN has foreign, MANIFESTS and SUBSCRIBE have said;
+ *      DOUBT, DOUBTED, PROOFS, PROVE and PROVEN are new */
 #define TB_MSG_PROTOCOL        3
 #define TB_MSG_FRAME_BYTES_MAX (64u << 20) /* a manifest head of 100,000 tensors is 10 MiB */
 

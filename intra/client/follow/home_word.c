@@ -146,8 +146,9 @@ bool tb_home_word_waits(const struct tb_subscription *sub, const struct tb_stage
 bool tb_home_word_is_demanded(const struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(st->session);
-    for (struct tb_subscription *sub = st->session->subscriptions; sub != NULL; sub = sub->next)
-        if (sub->home_trust != NULL && tb_use_find(sub, &st->uid) != NULL) return true;
+    for (const struct tb_subscription *sub = st->session->subscriptions; sub != NULL; sub = sub->next)
+        for (const struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+            if (use->staging == st && sub->home_trust != NULL) return true;
     return false;
 }
 

@@ -223,7 +223,7 @@ static const uint8_t *staged_bytes(struct tb_subscription *sub, const struct tb_
     return item.bytes;
 }
 
-/* Whoever believes the gateway holds the forged bytes: their digests are right. */
+/* A subscription that believes the gateway holds the forged bytes: their digests are right. */
 static void its_gateway_serves_other_bytes_of_the_same_digest(void **state)
 {
     (void)state;
@@ -249,7 +249,7 @@ static void its_gateway_serves_other_bytes_of_the_same_digest(void **state)
     struct tb_subscription *believer = believer_of(&c);
     CHECK_OK(tb_stage(believer, &uid, 20000));
     assert_memory_equal(staged_bytes(believer, &uid), sh->bytes, TENSOR);
-    /* What another took on trust is not taken over. */
+    /* Bytes that another took on trust are not taken over. */
     CHECK_STATUS(tb_stage(c.sub, &uid, 0), TB_BAD_STATE);
     assert_non_null(strstr(tb_last_error(), "home_ca"));
     free(right);
