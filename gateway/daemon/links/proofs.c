@@ -320,15 +320,6 @@ static bool is_due(const struct tb_copy *copy, tb_time_ns now)
     return p->asked_at == 0 || tb_time_since(p->asked_at, now) >= OWED_NS;
 }
 
-bool tb_proofs_are_lost(const struct tb_copy *copy)
-{
-    const struct tb_daemon *d = copy->d;
-    if (!lacks(copy) || !is_to_be_proven(copy) || copy->proofs.owed) return false;
-    for (uint32_t i = 0; d->links != NULL && i < d->config->peer_count; i++)
-        if (tb_links_announces(d->links, i, &copy->key.uid)) return false;
-    return true;
-}
-
 void tb_proofs_tick(struct tb_daemon *d)
 {
     const tb_time_ns now = tb_clock_now();

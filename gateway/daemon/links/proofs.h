@@ -41,9 +41,6 @@ void tb_proofs_take(struct tb_copy *copy, uint32_t peer, const struct tb_manifes
 void tb_proofs_heard(void *user, uint32_t peer, const struct tb_links_proofs *page);
 /* Home's word of that version came. */
 void tb_proofs_signed(struct tb_daemon *d, const struct tb_id *uid);
-/* The copy lacks proofs, and no peer tells of its version any more: home retired it before they
- * had crossed. */
-bool tb_proofs_are_lost(const struct tb_copy *copy);
 /* No page comes any more that the peer owed. */
 void tb_proofs_peer_down(struct tb_daemon *d, uint32_t peer);
 void tb_proofs_tick(struct tb_daemon *d); /* once a second: asks for those that lack */

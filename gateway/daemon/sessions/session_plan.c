@@ -149,13 +149,9 @@ static enum tb_status from_gateway(struct tb_daemon *d, const struct tb_catalog_
 }
 
 static enum tb_status from_worker(struct tb_daemon *d, const struct tb_catalog_todo *todo,
-                                  struct tb_worker_session *reader)
+                                  const struct tb_worker_session *reader)
 {
     struct plan_source source;
-    const struct tb_copy *copy = tb_copy_find(d, &todo->uid);
-    /* A reader of another worker would wait for proofs for ever. */
-    if (copy != NULL && copy->export_id != 0 && tb_proofs_are_lost(copy))
-        return from_gateway(d, todo, reader);
     if (!source_at_worker(d, &todo->source_session, &todo->uid, todo->export_id, &source))
         return TB_NOT_FOUND;
     return grant_ask(d, todo, reader, &source);
