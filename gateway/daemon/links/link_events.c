@@ -131,7 +131,6 @@ static void links_renewed(void *user, uint32_t peer)
 {
     struct tb_daemon *d = user;
     TB_ASSERT(peer < d->config->peer_count);
-    tb_proofs_peer_down(d, peer); /* pages on the old session are lost */
     TB_MOOT(tb_catalog_site_up(d->catalog, tb_clock_now(), &d->config->peers[peer].site, true));
     tb_reports_again(d, peer);
     tb_home_runs_up(d, peer);
