@@ -428,9 +428,10 @@ struct tb_subscribe_options {
     uint32_t stage_on_gpu;
     uint32_t prove; /* enum tb_prove */
     /* A PEM file with the CAs of the model's home. Its signature is demanded then: tb_stage checks
-     * certificates, date, and that the manifests are those that were signed, and believes no
+     * certificates, date, and that manifests and bytes are those that were signed, and believes no
      * gateway. NULL: the gateway is believed. A version without the signature, or with another, is
-     * not staged: TB_PEER_IDENTITY, and tb_last_error says why. */
+     * not staged: TB_PEER_IDENTITY, and tb_last_error says why. TB_BAD_STATE: a subscription of the
+     * session without it has begun to read that version. Such two need a session each. */
     const char *home_ca;
 };
 

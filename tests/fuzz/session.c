@@ -1,6 +1,6 @@
 /* All that a worker and its gateway can send to each other, and a hop's requests and answers. The
  * first byte says which message the rest is. A message that decodes encodes to the same bytes, and
- * a status in it is one.
+ * a status in it is one. Seeds name a message by its place in the list: new ones go to the end.
  *
  * Covers: intra/session_msg.h intra/hop/hop_wire.h */
 #include "intra/hop/hop_wire.h"
@@ -13,10 +13,11 @@
     X(msg_version_open) X(msg_version) X(msg_seal) X(msg_unpublish)                  \
     X(msg_subscribe) X(msg_unsubscribe) X(msg_wait) X(msg_wait_site)                 \
     X(msg_cancel) X(msg_stage) X(msg_manifests) X(msg_manifest) X(msg_export)    \
-    X(msg_plan) X(msg_grant) X(msg_hop_lost) X(msg_chunk_bad) X(msg_doubt)       \
-    X(msg_doubted) X(msg_progress) X(msg_go) X(msg_activate) X(msg_activated)    \
+    X(msg_plan) X(msg_grant) X(msg_hop_lost) X(msg_chunk_bad)                        \
+    X(msg_progress) X(msg_go) X(msg_activate) X(msg_activated)                   \
     X(msg_release) X(msg_version_state) X(msg_status) X(msg_status_text)             \
-    X(hop_request) X(hop_answer) X(msg_granted) X(msg_updated) X(msg_proofs) X(msg_prove) X(msg_proven)
+    X(hop_request) X(hop_answer) X(msg_granted) X(msg_updated) X(msg_doubt)      \
+    X(msg_doubted) X(msg_proofs) X(msg_prove) X(msg_proven)
 /* clang-format on */
 
 MESSAGES(FUZZ_WALK)

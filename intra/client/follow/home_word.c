@@ -1,5 +1,6 @@
 /* home_word.c - a subscription that demands the home's signature checks it by itself: chain and
- * date, the version that it names, and the root over the manifests that came (P1, P2). */
+ * date, the version that it names, and the root over the manifests and proofs that came (P1, P2).
+ * Bytes are read for it as from a stranger: each chunk has to fit its proof. */
 #include "intra/client/follow/home_word.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include "base/proof/version_proof.h"
 #include "intra/client/follow/staged_use.h"
 #include "intra/client/follow/staging.h"
+#include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/session/last_error.h"
 #include "intra/client/session/session.h"
@@ -74,10 +76,19 @@ static enum tb_status check_word(const struct tb_subscription *sub, const struct
     return TB_PEER_IDENTITY;
 }
 
+/* The root is over all proofs, and a gateway may learn them long after the manifests. */
+static bool is_proven(const struct tb_staging *st)
+{
+    if (!tb_staging_has_manifests(st)) return false;
+    for (uint32_t i = 0; i < st->key.shard_count; i++)
+        if (!tb_manifest_all_proven(&st->shards[i].manifest)) return false;
+    return true;
+}
+
 static enum tb_status check_root(const struct tb_staging *st, const struct tb_blake3 *root, char why[256])
 {
     const uint32_t shards = st->key.shard_count;
-    TB_ASSERT(st->manifests_here == shards);
+    TB_ASSERT(is_proven(st));
     const struct tb_manifest **each = tb_calloc(shards, sizeof *each);
     for (uint32_t i = 0; each != NULL && i < shards; i++)
         each[i] = &st->shards[i].manifest;
@@ -92,7 +103,7 @@ static enum tb_status check_root(const struct tb_staging *st, const struct tb_bl
     if (fits) return TB_OK;
     snprintf(why, 256, "%s",
              status == TB_SITE_NOMEM ? "no memory to look at its signature"
-                                     : "its manifests are not those that the model's home signed");
+                                     : "its manifests and proofs are not those that the model's home signed");
     return status;
 }
 
@@ -104,18 +115,20 @@ void tb_home_word_judge(struct tb_subscription *sub, struct tb_staged_use *use)
     char why[256] = "";
     if (sub->home_trust == NULL || use->proven || use->refused != TB_OK) return;
     enum tb_status status = check_word(sub, st, &root, why);
-    const bool here = st->shards != NULL && st->manifests_here == st->key.shard_count;
-    if (status == TB_OK && !here) return; /* the last of them brings the rest of the verdict */
+    if (status == TB_OK && !is_proven(st)) return; /* the last proof brings the rest of the verdict */
     if (status == TB_OK) status = check_root(st, &root, why);
-    if (status == TB_OK)
-        use->proven = true;
-    else
+    if (status != TB_OK) {
         refuse(sub, use, status, why);
+        return;
+    }
+    use->proven = true;
+    tb_session_changed(sub->session, true);
 }
 
 void tb_home_word_judge_all(struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(st->session);
+    if (!is_proven(st)) return;
     for (struct tb_subscription *sub = st->session->subscriptions; sub != NULL; sub = sub->next) {
         struct tb_staged_use *use = sub->uses;
         while (use != NULL && use->staging != st)
@@ -125,6 +138,20 @@ void tb_home_word_judge_all(struct tb_staging *st)
     }
 }
 
+bool tb_home_word_waits(const struct tb_subscription *sub, const struct tb_staged_use *use)
+{
+    return sub->home_trust != NULL && !use->proven && use->refused == TB_OK && use->answer >= TB_OK;
+}
+
+bool tb_home_word_is_demanded(const struct tb_staging *st)
+{
+    TB_ASSERT_LOCKED(st->session);
+    for (const struct tb_subscription *sub = st->session->subscriptions; sub != NULL; sub = sub->next)
+        for (const struct tb_staged_use *use = sub->uses; use != NULL; use = use->next)
+            if (use->staging == st && sub->home_trust != NULL) return true;
+    return false;
+}
+
 int tb_home_word_verdict(const struct tb_subscription *sub, const struct tb_staged_use *use, bool whole)
 {
     const unsigned long long number = use->staging->key.number;
@@ -132,6 +159,9 @@ int tb_home_word_verdict(const struct tb_subscription *sub, const struct tb_stag
     if (use->refused != TB_OK)
         return tb_fail(use->refused, "version %llu cannot be staged: %s", number, use->refused_why);
     if (!whole || use->proven) return TB_OK;
+    if (tb_home_word_waits(sub, use))
+        return tb_fail(TB_AGAIN, "version %llu is whole here, and not all that its home signed has come",
+                       number);
     return tb_fail(TB_PEER_IDENTITY, "version %llu: the gateway has not shown the signature of its home",
                    number);
 }

@@ -23,13 +23,19 @@ struct tb_home_word {
 TB_MUST_USE enum tb_status tb_home_word_keep(struct tb_home_word *word, const struct tb_span *said);
 void tb_home_word_drop(struct tb_home_word *word);
 
-/* Under the lock, once the answer to STAGE is here and again with the last manifest. Sets what the
- * use knows: `proven`, or `refused` and why. Nothing for a subscription that demands nothing. */
+/* Under the lock, once the answer to STAGE is here, and again with the last manifest and with the
+ * last proof. Sets what the use knows: `proven`, or `refused` and why. Nothing for a subscription
+ * that demands nothing. */
 void tb_home_word_judge(struct tb_subscription *sub, struct tb_staged_use *use);
-/* The same for each use of a staging whose manifests are all here. */
+/* The same for each use of a staging, once its manifests and proofs are all here. */
 void tb_home_word_judge_all(struct tb_staging *st);
+/* Under the lock: it is neither proven nor refused, and the gateway may still show the rest. */
+bool tb_home_word_waits(const struct tb_subscription *sub, const struct tb_staged_use *use);
+/* Under the lock: a use of it demands the signature. Each chunk for it has to fit its proof, of
+ * whatever source. */
+bool tb_home_word_is_demanded(const struct tb_staging *st);
 /* Under the lock: TB_OK, or tb_fail says why the use may not be staged or activated. `proven` has
- * to be set where `whole`. */
+ * to be set where `whole`; TB_AGAIN: it waits. */
 int tb_home_word_verdict(const struct tb_subscription *sub, const struct tb_staged_use *use, bool whole);
 
 #endif

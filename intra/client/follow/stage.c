@@ -73,11 +73,14 @@ static int look(struct tb_subscription *sub, struct tb_staged_use *use)
     return status;
 }
 
-static int not_yet(struct tb_session *s, const struct tb_staging *st)
+static int not_yet(const struct tb_subscription *sub, const struct tb_staged_use *use)
 {
+    const struct tb_session *s = sub->session;
+    const struct tb_staging *st = use->staging;
     if (!s->up && !tb_staging_has_manifests(st))
         return tb_fail(TB_GATEWAY_AWAY, "the gateway at %s is away and has not described the version",
                        s->gateway_text);
+    if (st->life == TB_STAGING_WHOLE && use->answer == TB_OK) return tb_home_word_verdict(sub, use, true);
     if (st->life == TB_STAGING_WHOLE)
         return tb_fail(TB_AGAIN,
                        "version %llu is whole here, and the gateway has not said yet that it counts it",
@@ -149,6 +152,10 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
         tb_use_drop(sub, use, 0);
         use = NULL;
     }
+    if (use == NULL && other != NULL && other->believed && sub->home_trust != NULL)
+        return tb_fail(TB_BAD_STATE,
+                       "another subscription of this session stages the version without home_ca, "
+                       "and its bytes were believed: open a session for each");
     if (use == NULL) use = tb_use_new(sub, uid);
     if (use == NULL) return tb_fail(TB_SITE_NOMEM, "no memory to stage a version");
     int status = look(sub, use);
@@ -158,11 +165,12 @@ static int stage(struct tb_subscription *sub, const struct tb_id *uid, const str
     } else if (status == TB_OK && has_to_ask(use)) {
         status = tb_use_ask(sub, use);
     }
-    while (status == TB_AGAIN || (status == TB_OK && is_unanswered(s, use))) {
+    while (status == TB_AGAIN ||
+           (status == TB_OK && (is_unanswered(s, use) || tb_home_word_waits(sub, use)))) {
         const enum tb_status waited = tb_session_wait_change(s, call);
         if (waited == TB_CANCELLED)
             return tb_fail(TB_CANCELLED, "tb_stage was cancelled; the version goes on arriving");
-        if (waited == TB_TIMEOUT) return not_yet(s, use->staging);
+        if (waited == TB_TIMEOUT) return not_yet(sub, use);
         status = look(sub, use);
     }
     if (status == TB_OK) status = judge_answer(use);

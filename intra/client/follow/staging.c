@@ -179,7 +179,7 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_man
     }
     TB_ASSERT(st->life == TB_STAGING_MANIFESTS && st->manifests_here < st->key.shard_count);
     if (++st->manifests_here < st->key.shard_count) return TB_OK;
-    tb_home_word_judge_all(st);
+    tb_home_word_judge_all(st); /* a version without a chunk has no proofs to wait for */
     tb_staging_step(&st->life, TB_STAGING_SUBMITTED);
     if (tb_crew_submit(s->crew, tb_staging_prepare, st) == TB_OK) return TB_OK;
     tb_staging_step(&st->life, TB_STAGING_UNPLACED);

@@ -54,6 +54,7 @@ struct tb_staging {
     struct tb_id uid;
     struct tb_version_key key;
     struct tb_home_word word; /* of its home, as the gateway passed it on */
+    bool believed;            /* some of its bytes were read from a source whose digests counted */
     uint32_t uses;
     uint32_t manifests_here;
     struct tb_staged_shard *shards; /* key.shard_count */

@@ -229,7 +229,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
                                      .base = &base,
                                      .shelf = st->shelf_offset != 0 ? &st->shelf : NULL,
                                      .feeds = st->export_id,
-                                     .foreign = m->foreign,
+                                     .foreign = m->foreign || tb_home_word_is_demanded(st),
                                      .gpu = s->gpu,
                                      .order_seed = 0,
                                      .fn = hop_said,
@@ -237,6 +237,7 @@ static enum tb_status open_hop(struct tb_session *s, struct tb_staging *st, cons
     enum tb_status status = endpoint_of(s, m, &options.from);
     st->plan = m->plan;
     if (status == TB_OK) status = tb_hop_open(s->fabric, &options, &st->hop);
+    if (status == TB_OK && !options.foreign) st->believed = true;
     if (status != TB_OK) {
         st->hop = NULL;
         st->base = NULL;
@@ -327,8 +328,10 @@ enum tb_status tb_staging_proofs(struct tb_session *s, const struct tb_msg_proof
     struct tb_staged_shard *sh = &st->shards[m->shard];
     if (sh->manifest_memory.tables == NULL) return TB_OK;
     const enum tb_status status = set_proofs(&sh->manifest, m->first, &m->proofs);
-    if (status == TB_OK && st->hop != NULL) tb_hop_proofs_came(st->hop);
-    return status;
+    if (status != TB_OK) return status;
+    tb_home_word_judge_all(st);
+    if (st->hop != NULL) tb_hop_proofs_came(st->hop);
+    return TB_OK;
 }
 
 /* ---- what happened meanwhile ---- */

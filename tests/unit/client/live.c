@@ -243,7 +243,7 @@ static void proofs_count_where_they_are_known(void **state)
     (void)state;
     struct rollout w;
     rollout_open(&w, TENSOR);
-    FAKE_SET(&w.f, no_proofs, true);
+    FAKE_SET(&w.f, no_proofs, true); /* the test sets one itself */
     subscribe(&w, TB_UPDATE_COPY, TB_PROVE_ASKED);
     CHECK_OK(tb_stage(w.sub, &w.uid, 20000));
     struct tb_staged_shard *sh = &w.s->stagings->shards[0];
