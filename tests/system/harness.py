@@ -237,8 +237,7 @@ class Site:
 
     def wait_holds(self, uid, model="policy"):
         """All of it is here, and readers hear of it."""
-        wait_for(f"{self.name} holds {uid}",
-                 lambda: self.holds(uid, model) and not self.version(uid, model).get("awaits_signature"))
+        wait_for(f"{self.name} holds {uid}", lambda: self.holds(uid, model) and not self.version(uid, model)["awaits_signature"])
 
     def wait_held_some(self, uid, fraction=0.0, model="policy"):
         def some():
