@@ -145,12 +145,12 @@ def a_member_that_claims_a_number_moves_no_group(lab):
 
 @scenario
 def names_are_told_to_those_who_may_have_them(lab):
-    """P8: east is home of `secret`, which west and the worker w0 may not read. Neither hears its name; north and w1 do."""
+    """P8: east is home of `classified`, which west and the worker w0 may not read. Neither hears its name; north and w1 do."""
     forger, east = east_of(lab)
-    east.models["secret"] = dict(home="east", publish=[f"unix:{os.getuid()}"], read=["tombolo://north/*", "tombolo://east/worker/w1"])
+    east.models["classified"] = dict(home="east", publish=[f"unix:{os.getuid()}"], read=["tombolo://north/*", "tombolo://east/worker/w1"])
     east.start()
-    trainer = Trainer(lab, east, lab.weights(1)[0], model="secret")
-    east.wait_holds(trainer.publish(1), model="secret")
+    trainer = Trainer(lab, east, lab.weights(1)[0], model="classified")
+    east.wait_holds(trainer.publish(1), model="classified")
 
     def told(site, model):
         link, _ = honest_link(forger, (lab.address, east.port), site)
@@ -161,16 +161,16 @@ def names_are_told_to_those_who_may_have_them(lab):
             if kind == PONG:
                 return said
             said += payload
-    expect("west hears of it", b"secret" in told("west", "policy"), False)
-    expect("north does", b"secret" in told("north", "secret"), True)
+    expect("west hears of it", b"classified" in told("west", "policy"), False)
+    expect("north does", b"classified" in told("north", "classified"), True)
 
     def shown(name):
         session = Session(lab, forger, east, name)
         session.asked(STATUS, text("site"), STATUS_TEXT)
         return session.connection.answered
-    expect("w0's status names it", b"secret" in shown("w0"), False)
+    expect("w0's status names it", b"classified" in shown("w0"), False)
     expect("and names what it may read", b"policy" in shown("w0"), True)
-    expect("w1's status names it", b"secret" in shown("w1"), True)
+    expect("w1's status names it", b"classified" in shown("w1"), True)
 
 
 @scenario

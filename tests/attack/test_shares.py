@@ -105,7 +105,7 @@ class Session(Connection):
                 return struct.unpack_from("<i", said)[0]
 
     def subscribe(self, group="g", model="policy", subscription=1):
-        return self.asked(SUBSCRIBE, struct.pack("<I", subscription) + text(model) + text(group) + struct.pack("<II", 0, 1) + bytes(32))
+        return self.asked(SUBSCRIBE, struct.pack("<I", subscription) + text(model) + text(group) + struct.pack("<II", 0, 1) + bytes(36))
 
 
 def plain_east(lab, **session):
@@ -224,7 +224,7 @@ def denied_requests_do_not_fill_the_log(lab):
         expect("it is welcome", stranger.welcome, True)
         for _ in range(2000):
             stranger.requests += 1
-            stranger.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("g") + struct.pack("<II", 0, 1) + bytes(32), request=stranger.requests))
+            stranger.send(frame(SUBSCRIBE, struct.pack("<I", 1) + text("policy") + text("g") + struct.pack("<II", 0, 1) + bytes(36), request=stranger.requests))
         for plan in (0, 1):
             for _ in range(500):
                 stranger.send(frame(CHUNK_BAD, uid + struct.pack("<QIIB", plan, 0, 0, 0)))

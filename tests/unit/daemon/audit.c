@@ -104,7 +104,7 @@ static void a_row_without_a_place_is_counted(void **state)
     home_new(&h);
     home_start(&h);
     turns(&h, written);
-    char identity[16];
+    char identity[32];
     for (int i = 0; i < 600; i++) {
         snprintf(identity, sizeof identity, "unix:%d", i);
         deny(&h, identity, "policy");
