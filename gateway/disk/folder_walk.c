@@ -129,6 +129,7 @@ static enum tb_status add_entry(struct walking *w, const char *folder, const cha
         return refuse(w, TB_TOO_LARGE, "%.200s/%.200s: the path is too long", folder, entry);
     if (w->walk->leaves_out != NULL && w->walk->leaves_out(w->walk->user, name, entry)) return TB_OK;
     const int fd = open_beneath(w, name);
+    if (fd < 0 && errno == ENXIO) return TB_OK; /* a socket, say: it has no bytes */
     return fd < 0 ? refuse_entry(w, name, errno) : add_opened(w, name, fd, depth);
 }
 

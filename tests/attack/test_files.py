@@ -156,8 +156,8 @@ def ends_with(site, what, why):
         raise Failed(f"{what}: the log does not say \"{why}\":\n{text}")
 
 
-READS = ["status", "versions", "streams", "lag", "chains", "audit"]
-CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify"]
+READS = ["status", "versions", "streams", "lag", "chains"]
+CHANGES = ["withdraw", "pin", "unpin", "rollback", "limit", "adopt", "verify", "audit"]
 
 
 @scenario

@@ -131,7 +131,8 @@ def a_pin_holds_until_it_is_removed(lab):
     reader.activate(three)
     reader.check(paths[2])
     expect("again", west.cli("unpin", "policy").stdout, "policy: no version was pinned\n")
-    expect("audit", [who for what in ("pin", "unpin") for who, _ in audit(west, what)], [operator()] * 4)  # also those that changed nothing
+    wait_for("each is on record, also one that changed nothing",
+             lambda: [who for what in ("pin", "unpin") for who, _ in audit(west, what)] == [operator()] * 4)
 
 
 @scenario

@@ -45,7 +45,7 @@ HELD_AFAR = ("versions", "references")  # the third site's too, for a lease time
 REFERENCES = 4  # of a model's kept versions, by ranks, workers and west. That north has a version ends with the version's row
 # They fill up to their bound, and the oldest goes; sums of the audit record go with their minute,
 # and what came of frames that are under way goes with them.
-CACHES = ("encoded_bytes", "idle_layout_bytes", "audit_sums", "audit_rows", "partial_frame_bytes")
+CACHES = ("encoded_bytes", "idle_layout_bytes", "audit_sums", "audit_rows", "partial_frame_bytes", "statements")
 RECORD = 1 << 20  # audit.bytes: of 700 versions its share is full
 SILENCE_S = 3
 LEASE_S = 3.2  # of session.lease_ms here, and a tick: a site that is up so long has said what it still has

@@ -613,5 +613,5 @@ const struct tb_control_command tb_status_reading_commands[] = {
     {"pin", cmd_refused},           {"unpin", cmd_refused},
     {"rollback", cmd_refused},      {"limit", cmd_refused},
     {"adopt", cmd_refused},         {"verify", cmd_refused},
-    {"audit", tb_audit_command},    {NULL, NULL},
+    {"audit", cmd_refused},         {NULL, NULL},
 };
