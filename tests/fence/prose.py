@@ -2,7 +2,8 @@
 """prose.py ROOT: what a program can check of plain English in sources (C, and Python's
 docstrings and comments):
 
-    wide       a line of nothing but comment has over 100 columns, or any line over 110
+    wide       a line of nothing but comment has over 100 columns, or any line over 110; in Markdown a
+               line of text that has over 100 and could be broken
     long       a paragraph of a comment has over 6 lines
     free       a sentence begins with a free "who" or "what": the subject is no thing that has a name
 
@@ -11,6 +12,7 @@ fall: with --update it is written as it is now, where it fell."""
 import collections
 import os
 import re
+import subprocess
 import sys
 
 import c_text
@@ -57,6 +59,23 @@ def numbers(text):
     return found
 
 
+def wide_pages(root):
+    """{page: its lines of text that are too wide}. Tables, code and headings are as wide as they are;
+    docs/benchmarks.md is written by bench/run."""
+    found = {}
+    listed = subprocess.run(["git", "-C", root, "ls-files", "*.md"], capture_output=True, text=True)
+    for page in listed.stdout.split():
+        if page == "docs/benchmarks.md" or not os.path.exists(os.path.join(root, page)):
+            continue
+        code = False
+        for line in c_text.read(root, page).split("\n"):
+            code ^= line.lstrip().startswith("```")
+            text = not code and not line.startswith(("|", "#", "<", ">", "    "))
+            if text and len(line) > COMMENT_COLUMNS and " " in line.strip()[2:COMMENT_COLUMNS]:
+                found[page] = found.get(page, 0) + 1
+    return found
+
+
 def left(root):
     with open(os.path.join(root, LEFT), encoding="utf-8") as text:
         return {(path, rule): int(count) for path, rule, count in (line.split() for line in text)}
@@ -71,6 +90,7 @@ def main():
         for rule, count in numbers(c_text.read(root, name)).items():
             if count:
                 now[name, rule] = count
+    now.update({(page, "wide"): count for page, count in wide_pages(root).items()})
     wrong = []
     if before is not None:
         wrong = [f"{path}: {rule}: {count}, and {before.get((path, rule), 0)} before" for (path, rule), count in sorted(now.items())
