@@ -81,9 +81,18 @@ bool tb_proofs_come(const struct tb_copy *copy)
     return copy->region != NULL && tb_arena_region_proven(copy->region);
 }
 
+/* Home makes the proofs, and has to know at once which version may be a base. */
+static bool home_alone_hears(const struct tb_daemon *d, const struct tb_name *model)
+{
+    for (uint32_t i = 0; i < d->config->peer_count; i++)
+        if (!tb_peer_of_home(d, i, model)) return false;
+    return true;
+}
+
 bool tb_proofs_may_offer(struct tb_copy *copy)
 {
     if (home_is_here(copy->d, &copy->key.model) || !is_to_be_proven(copy)) return true;
+    if (home_alone_hears(copy->d, &copy->key.model)) return true;
     return copy->region != NULL && tb_arena_region_proven(copy->region);
 }
 
