@@ -9,6 +9,7 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import Rollout, Trainer, expect, main, safetensors_table, scenario, up, wait_for  # noqa: E402
 from same_digest import BLOCK, forged  # noqa: E402
+from weight_files import made  # noqa: E402
 
 FORGED_BYTES = 64 * BLOCK
 PAYLOAD = b"\x80\x3f" * (BLOCK // 2)
@@ -41,7 +42,7 @@ def a_worker_that_forges_is_found_out(lab):
     gets the right bytes from the gateway."""
     east, west, _ = lab.east_west(through_link=False)
     up(east, west)
-    path = lab.weights(1)[0]
+    path = made(lab, "22M", 1)[0]
     uid = Trainer(lab, east, path).publish(1)
     west.wait_holds(uid)
     pair = [Rollout(lab, west, f"w{i}", path, host="one-host") for i in range(2)]
