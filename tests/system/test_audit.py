@@ -83,7 +83,8 @@ def a_full_disk_is_told_and_acts_go_on(lab):
     expect("a question is refused", east.cli("audit", check=False).returncode, 7)
     disk.make_room()
     wait_for("the store recovers", lambda: east.control("status")["store_ok"] and east.control("status")["audit"]["waiting"] == 0)
-    expect("acts that are there or lost", len(record(east, "--action", "limit")) + lost, 300)
+    wait_for("each act is there or lost, and told",
+             lambda: len(record(east, "--action", "limit")) + east.control("status")["audit"]["lost"] == 300)
 
 
 if __name__ == "__main__":
