@@ -100,11 +100,12 @@ static struct tb_msg_proven alarm_of(struct rollout *w)
     return m;
 }
 
-static void whole_tensors_are_proven_and_a_flipped_byte_is_named(void **state)
+/* By proofs as by digests alone. */
+static void a_flipped_byte_is_named(bool no_proofs)
 {
-    (void)state;
     struct rollout w;
     rollout_open(&w, TENSOR);
+    FAKE_SET(&w.f, no_proofs, no_proofs);
     register_tensors(&w, 0, 0, TENSORS);
     subscribe(&w, TB_UPDATE_COPY, TB_PROVE_ASKED);
     check_why(&w, TB_MSG_UNPROVABLE_IDLE);
@@ -129,6 +130,13 @@ static void whole_tensors_are_proven_and_a_flipped_byte_is_named(void **state)
     w.memory[0][2][TENSOR - 1] ^= 1;
     assert_int_equal(prove(&w).verdict, TB_MSG_PROVEN_WHOLE);
     rollout_close(&w);
+}
+
+static void whole_tensors_are_proven_and_a_flipped_byte_is_named(void **state)
+{
+    (void)state;
+    a_flipped_byte_is_named(false);
+    a_flipped_byte_is_named(true);
 }
 
 /* The chunk has both tensors of the shard, and one of them is registered. */
