@@ -319,7 +319,7 @@ static enum tb_status set_proofs(struct tb_manifest *manifest, uint32_t first, c
     return TB_OK;
 }
 
-/* Where the shard is not described, a STAGE was given up: all of it comes behind the next answer. */
+/* Where the shard is not described, a STAGE was given up: all comes behind the next answer. */
 enum tb_status tb_staging_proofs(struct tb_session *s, const struct tb_msg_proofs *m)
 {
     TB_ASSERT_LOCKED(s);
