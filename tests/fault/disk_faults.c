@@ -21,6 +21,8 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 #define COUNT  (3u << 20) /* bytes of the tensor */
 #define CHUNKS 3u
 
@@ -90,7 +92,7 @@ static enum tb_status anchor_write(const struct version *v, const char *path)
 {
     struct tb_anchor_file f;
     char error[TB_ANCHOR_ERROR_BYTES] = "";
-    enum tb_status s = tb_anchor_create(path, &v->key, v->list, &f, error);
+    enum tb_status s = tb_anchor_create(path, &v->key, v->list, NULL, &f, error);
     assert_true((s == TB_OK) == (error[0] == '\0'));
     if (s != TB_OK) return s;
     s = tb_anchor_write(&f, 0, 0, v->bytes, COUNT);
@@ -106,7 +108,7 @@ static uint64_t anchor_read(struct anchor_round *r, const char *path)
 {
     struct tb_anchor_file f;
     char error[TB_ANCHOR_ERROR_BYTES] = "";
-    enum tb_status s = tb_anchor_open(path, &f, error);
+    enum tb_status s = tb_anchor_open(path, &in_clear, &f, error);
     assert_int_not_equal(s, TB_BAD_FILE);
     assert_int_not_equal(s, TB_NOT_FOUND);
     assert_true((s == TB_OK) == (error[0] == '\0'));

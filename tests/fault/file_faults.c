@@ -25,6 +25,8 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 static char folder[SCRATCH_BYTES];
 
 static const char *in_folder(const char *name)
@@ -159,7 +161,7 @@ static bool store_round(void *world)
     struct tb_store_pointer pointer = {.uid = v.key.uid};
     run.model = pointer.model = v.key.model;
     r->run = r->version = r->pointer = false;
-    if (tb_store_open(r->path, &store, error) != TB_OK) {
+    if (tb_store_open(r->path, &in_clear, &store, error) != TB_OK) {
         assert_true(error[0] != '\0');
         return false;
     }
@@ -182,7 +184,7 @@ static void store_check(void *world, bool done)
     char error[256];
     struct tb_store *store = NULL;
     (void)done;
-    if (tb_store_open(r->path, &store, error) != TB_OK) fail_msg("%s", error);
+    if (tb_store_open(r->path, &in_clear, &store, error) != TB_OK) fail_msg("%s", error);
     r->runs_seen = r->versions_seen = 0;
     assert_int_equal(tb_store_load(store, see_run, see_version, r), TB_OK);
     assert_true(r->runs_seen >= r->run && r->runs_seen <= 1);
