@@ -131,21 +131,23 @@ static bool has_magic(const uint8_t *header)
     return memcmp(header, MAGIC, MAGIC_CHARS) == 0;
 }
 
-/* Also what its own bytes say of its purpose. */
-static bool is_under(const struct tb_disk_key *key, enum tb_seal_purpose purpose,
-                     const uint8_t header[TB_SEAL_HEADER_BYTES])
+/* Also what its own bytes say of its purpose. TB_NOT_FOUND: it is not. */
+static enum tb_status under(const struct tb_disk_key *key, enum tb_seal_purpose purpose,
+                            const uint8_t header[TB_SEAL_HEADER_BYTES])
 {
     uint8_t check[HASH_BYTES];
     struct tb_reader r;
     tb_reader_init(&r, header + MAGIC_CHARS, sizeof(uint32_t));
-    if (!has_magic(header) || tb_read_u32(&r) != (uint32_t)purpose) return false;
-    return check_make(key, header, check) && CRYPTO_memcmp(check, header + CHECK_AT, CHECK_BYTES) == 0;
+    if (!has_magic(header) || tb_read_u32(&r) != (uint32_t)purpose) return TB_NOT_FOUND;
+    if (!check_make(key, header, check)) return TB_SITE_NOMEM;
+    return CRYPTO_memcmp(check, header + CHECK_AT, CHECK_BYTES) == 0 ? TB_OK : TB_NOT_FOUND;
 }
 
 enum tb_status tb_seal_open(const struct tb_disk_key *key, enum tb_seal_purpose purpose,
                             const uint8_t header[TB_SEAL_HEADER_BYTES], struct tb_seal **seal_out)
 {
-    return is_under(key, purpose, header) ? seal_make(key, header, seal_out) : TB_NOT_FOUND;
+    const enum tb_status status = under(key, purpose, header);
+    return status == TB_OK ? seal_make(key, header, seal_out) : status;
 }
 
 void tb_seal_free(struct tb_seal *s)
@@ -248,27 +250,42 @@ static const char *why_other(bool sealed, const struct tb_disk_keys *keys)
            "the key of before";
 }
 
-/* As has_old and old say. */
-static bool is_old(bool sealed, const struct tb_disk_keys *keys, enum tb_seal_purpose purpose,
-                   const uint8_t *header)
+struct header {
+    bool sealed;
+    enum tb_seal_purpose purpose;
+    const uint8_t *bytes;
+};
+
+/* key NULL: in clear. TB_NOT_FOUND: it is not so. */
+static enum tb_status is_as(const struct header *h, const struct tb_disk_key *key)
 {
-    if (!keys->has_old) return false;
-    return sealed ? keys->old != NULL && is_under(keys->old, purpose, header) : keys->old == NULL;
+    if (h->sealed) return key != NULL ? under(key, h->purpose, h->bytes) : TB_NOT_FOUND;
+    return key == NULL ? TB_OK : TB_NOT_FOUND;
+}
+
+static struct tb_disk_look judge(const struct header *h, const struct tb_disk_keys *keys)
+{
+    enum tb_status status = is_as(h, keys->key);
+    if (status == TB_OK) return (struct tb_disk_look){.found = TB_DISK_FITS, .key = keys->key};
+    if (status == TB_NOT_FOUND && keys->has_old) {
+        status = is_as(h, keys->old);
+        if (status == TB_OK) return (struct tb_disk_look){.found = TB_DISK_OLD, .key = keys->old};
+    }
+    if (status == TB_NOT_FOUND)
+        return (struct tb_disk_look){.found = TB_DISK_OTHER, .why = why_other(h->sealed, keys)};
+    errno = ENOMEM;
+    return (struct tb_disk_look){.found = TB_DISK_UNREAD};
 }
 
 struct tb_disk_look tb_disk_look(int fd, enum tb_seal_purpose purpose, const char *magic,
                                  const struct tb_disk_keys *keys)
 {
-    uint8_t header[TB_SEAL_HEADER_BYTES] = {0};
-    TB_ASSERT(strlen(magic) <= sizeof header);
-    if (!tb_disk_read(fd, 0, sizeof header, header))
+    uint8_t bytes[TB_SEAL_HEADER_BYTES] = {0};
+    TB_ASSERT(strlen(magic) <= sizeof bytes);
+    if (!tb_disk_read(fd, 0, sizeof bytes, bytes))
         return (struct tb_disk_look){.found = errno == 0 ? TB_DISK_NEITHER : TB_DISK_UNREAD};
-    const bool sealed = has_magic(header);
-    if (!sealed && memcmp(header, magic, strlen(magic)) != 0)
+    const struct header h = {has_magic(bytes), purpose, bytes};
+    if (!h.sealed && memcmp(bytes, magic, strlen(magic)) != 0)
         return (struct tb_disk_look){.found = TB_DISK_NEITHER};
-    if (sealed ? keys->key != NULL && is_under(keys->key, purpose, header) : keys->key == NULL)
-        return (struct tb_disk_look){.found = TB_DISK_FITS, .key = keys->key};
-    if (is_old(sealed, keys, purpose, header))
-        return (struct tb_disk_look){.found = TB_DISK_OLD, .key = keys->old};
-    return (struct tb_disk_look){.found = TB_DISK_OTHER, .why = why_other(sealed, keys)};
+    return judge(&h, keys);
 }
