@@ -102,7 +102,8 @@ const struct config_key config_keys[] = {
             "bandwidth is scarce."},
     {ROOT(anchor_dir), .path = "anchor.dir", .type = CONFIG_PATH,
      .why = "A folder on a disk where whole versions are written, one of each model (mode 0600; in clear, "
-            "unless disk.key is set). After a reboot the arena is filled from it, verified, before any site is asked. Without it a "
+            "unless disk.key is set). After a reboot the arena is filled from it, verified, before any site "
+            "is asked. Without it a "
             "reboot loses what is here."},
     {ROOT(anchor_every), .path = "anchor.every", .type = CONFIG_NUMBER, .fallback = "1", .min = 1,
      .max = 1000000, .unit = "versions",
@@ -120,9 +121,10 @@ const struct config_key config_keys[] = {
          "$CREDENTIALS_DIRECTORY. Without it they stand in clear. A change needs a restart, and "
          "disk.key_old."},
     {ROOT(disk_key_old), .path = "disk.key_old", .type = CONFIG_TEXT,
-     .why = "What disk.key was before, or `plain`. Files that are so are read; the store is written anew under "
-            "disk.key at the start, and an anchor once its version is whole here. disk.key.in_use says how "
-            "many are left. Then take it out."},
+     .why =
+         "What disk.key was before, or `plain`. Files that are so are read; the store is written anew under "
+         "disk.key at the start, and an anchor once its version is whole here. disk.key.in_use says how "
+         "many are left. Then take it out."},
     {ROOT(tls_ca), .path = "tls.ca", .type = CONFIG_FILE,
      .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or "
             "session.listen."},

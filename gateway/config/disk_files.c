@@ -1,4 +1,4 @@
-/* disk_files.c - see disk_files.h. P3: a start whose keys do not fit ends before it changes a file. */
+/* disk_files.c - see disk_files.h. P3: a start whose keys do not fit ends, and changes no file. */
 #include "gateway/config/disk_files.h"
 
 #include <errno.h>

@@ -25,7 +25,7 @@ TB_MUST_USE enum tb_status tb_disk_files_read(const struct tb_config *config, st
  * keys, or cannot be read. */
 TB_MUST_USE enum tb_status tb_disk_files_look(const struct tb_config *config, struct tb_disk_files *files,
                                               struct tb_disk_problem *problem_out);
-/* Whoever uses the keys has ended. */
+/* Every user of the keys has ended. */
 void tb_disk_files_close(struct tb_disk_files *files);
 
 #endif

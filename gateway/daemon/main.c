@@ -89,7 +89,8 @@ static void disk_key_log(const struct tb_config *config, const struct tb_disk_fi
     tb_log_str(&l, "files", config->disk_key != NULL ? "encrypted" : "in_clear");
     if (config->disk_key_old != NULL) tb_log_u64(&l, "old_files", files->old_count);
     if (config->disk_key_old != NULL)
-        tb_log_str(&l, "action", files->old_count == 0 ? "take_disk.key_old_out" : "none_they_are_written_anew");
+        tb_log_str(&l, "action",
+                   files->old_count == 0 ? "take_disk.key_old_out" : "none_they_are_written_anew");
     tb_log_end(&l);
 }
 

@@ -58,7 +58,7 @@ TB_MUST_USE enum tb_status tb_anchor_flush(struct tb_anchor_file *file);
 TB_MUST_USE enum tb_status tb_anchor_finish(struct tb_anchor_file *file);
 void tb_anchor_abort(struct tb_anchor_file *file); /* removes it */
 
-/* What a file of that path is, by its first bytes. A file that is not there is TB_DISK_NEITHER. */
+/* Tells a file of that path by its first bytes. A file that is not there is TB_DISK_NEITHER. */
 TB_MUST_USE struct tb_disk_look tb_anchor_look(const char *path, const struct tb_disk_keys *keys);
 /* TB_BAD_FILE: not an anchor, cut short, or its head is damaged. TB_SITE_CONFIG: it is under none
  * of the keys. TB_NOT_FOUND, TB_SITE_IO, TB_SITE_NOMEM. */

@@ -19,7 +19,7 @@
 #define TEXT_BYTES_MAX (HEX_CHARS + 2u) /* with the end of its line */
 #define PREFIX_CHARS   (sizeof TB_DISK_KEY_CREDENTIAL - 1)
 
-/* What the file holds, in secret memory. */
+/* The bytes of the file, in secret memory. */
 struct key_text {
     uint8_t bytes[TEXT_BYTES_MAX + 1];
     uint64_t count;

@@ -65,11 +65,10 @@ static bool copy(const struct side *from, const struct side *to)
 static bool rename_inside(const struct side *to, const char *was, const char *is)
 {
     sqlite3_stmt *st = NULL;
-    const bool bound =
-        sqlite3_prepare_v2(to->db, "UPDATE meta SET value=?1 WHERE name='file' AND value=?2", -1, &st, NULL) ==
-            SQLITE_OK &&
-        sqlite3_bind_text(st, 1, is, -1, SQLITE_TRANSIENT) == SQLITE_OK &&
-        sqlite3_bind_text(st, 2, was, -1, SQLITE_TRANSIENT) == SQLITE_OK;
+    const bool bound = sqlite3_prepare_v2(to->db, "UPDATE meta SET value=?1 WHERE name='file' AND value=?2",
+                                          -1, &st, NULL) == SQLITE_OK &&
+                       sqlite3_bind_text(st, 1, is, -1, SQLITE_TRANSIENT) == SQLITE_OK &&
+                       sqlite3_bind_text(st, 2, was, -1, SQLITE_TRANSIENT) == SQLITE_OK;
     const bool done = bound && sqlite3_step(st) == SQLITE_DONE;
     (void)sqlite3_finalize(st);
     return done;
@@ -116,8 +115,8 @@ static bool write_beside(const struct tb_store_rekey *r, const char *beside, int
     char was[TB_STORE_FILE_NAME_BYTES], is[TB_STORE_FILE_NAME_BYTES];
     tb_store_file_name(r->fd, was);
     tb_store_file_name(fd, is);
-    const bool good = side_open(&from, r->path, r->from) && side_open(&to, beside, r->to) && copy(&from, &to) &&
-                      rename_inside(&to, was, is);
+    const bool good = side_open(&from, r->path, r->from) && side_open(&to, beside, r->to) &&
+                      copy(&from, &to) && rename_inside(&to, was, is);
     if (!good) (void)snprintf(error_out, 256, "writing it anew under disk.key: %.150s", words(&from, &to));
     side_close(&to);
     side_close(&from);

@@ -1,5 +1,5 @@
-/* store_rekey.h - a store that is in clear, or under another key, is written anew under the key that
- * is wanted. For store_file.c alone. */
+/* store_rekey.h - a store that is in clear, or under another key, is written anew under the wanted
+ * key. For store_file.c alone. */
 #ifndef TB_STORE_STORE_REKEY_H
 #define TB_STORE_STORE_REKEY_H
 
@@ -12,7 +12,7 @@ void tb_store_file_name(int fd, char out[TB_STORE_FILE_NAME_BYTES]);
 
 struct tb_store_rekey {
     const char *path;
-    int fd;                             /* of it, as it is now */
+    int fd;                              /* of it, as it is now */
     const struct tb_disk_key *from, *to; /* NULL: in clear */
 };
 /* The caller holds the file's lock, and nobody has it open. It is read with its log, written beside

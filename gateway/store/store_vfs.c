@@ -58,8 +58,7 @@ static struct unit unit_at(const struct file *f, sqlite3_int64 offset)
     const sqlite3_int64 frame = (offset - LOG_HEADER_BYTES) / STEP_BYTES;
     const sqlite3_int64 begin = LOG_HEADER_BYTES + frame * STEP_BYTES;
     const sqlite3_int64 at = UNIT_BYTES(LOG_HEADER_BYTES) + frame * STEP_UNITS;
-    if (offset - begin < FRAME_BYTES)
-        return (struct unit){{FRAME, (uint64_t)frame}, FRAME_BYTES, begin, at};
+    if (offset - begin < FRAME_BYTES) return (struct unit){{FRAME, (uint64_t)frame}, FRAME_BYTES, begin, at};
     return (struct unit){{FRAME_PAGE, (uint64_t)frame}, PAGE_BYTES, begin + FRAME_BYTES, at + FRAME_UNIT};
 }
 

@@ -1,10 +1,10 @@
 /* store_vfs.h - the store's file and its log, encrypted: an SQLite VFS over SQLite's own. For the
  * files of the store alone.
  *
- * The file is a header and a unit (disk_seal.h) for each page. The log is a unit for its header, and
- * two for each of its frames: what SQLite says of the page, and the page. SQLite makes no other
- * file of this VFS: it refuses journals and temporary files. So a store is opened with locking_mode
- * EXCLUSIVE (the index of the log is then in memory) and temp_store MEMORY.
+ * The file is a header and a unit (disk_seal.h) for each page. The log is a unit for its header,
+ * and two for each of its frames: the words of SQLite about the page, and the page. This VFS
+ * refuses every other file, such as a journal. So a store is opened with locking_mode EXCLUSIVE
+ * (the index of the log is then in memory) and temp_store MEMORY.
  *
  * Threads: one at a time, as the store. */
 #ifndef TB_STORE_STORE_VFS_H

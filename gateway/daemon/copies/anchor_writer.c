@@ -105,8 +105,7 @@ static enum tb_status create_file(struct tb_anchor_writer *w, struct tb_anchor_f
     const struct tb_manifest **pointers = tb_calloc(w->key.shard_count, sizeof *pointers);
     if (pointers == NULL) return TB_SITE_NOMEM;
     enum tb_status status = manifests_of(w, pointers);
-    if (status == TB_OK)
-        status = tb_anchor_create(w->path, &w->key, pointers, w->disk_key, file, w->error);
+    if (status == TB_OK) status = tb_anchor_create(w->path, &w->key, pointers, w->disk_key, file, w->error);
     tb_free(pointers);
     return status;
 }

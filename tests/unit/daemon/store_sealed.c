@@ -139,7 +139,8 @@ static void rows_come_back_and_the_files_tell_nothing(void **state)
         for (size_t w = 0; w < sizeof words / sizeof words[0]; w++)
             assert_false(tells(beside(ends[e]), words[w]));
     tb_store_close(store);
-    assert_int_equal(tb_store_check(store_path, &under_a, any_run, count_version, &(uint64_t){0}, error), TB_OK);
+    assert_int_equal(tb_store_check(store_path, &under_a, any_run, count_version, &(uint64_t){0}, error),
+                     TB_OK);
     filled(&under_a, 0);
     unlink(store_path);
     filled(&clear, 1); /* the same words are found in one that is in clear */
@@ -155,7 +156,8 @@ static void another_key_changes_nothing(void **state)
     refused(&under_b, "another key");
     refused(&clear, "there is no disk.key");
     refused(&clear_was_b, "another key");
-    assert_int_equal(tb_store_check(store_path, &under_b, any_run, count_version, NULL, error), TB_SITE_STORE);
+    assert_int_equal(tb_store_check(store_path, &under_b, any_run, count_version, NULL, error),
+                     TB_SITE_STORE);
     struct bytes has = file_read(store_path);
     assert_int_equal(had.count, has.count);
     assert_memory_equal(had.at, has.at, had.count);
@@ -180,7 +182,8 @@ static void a_key_is_changed_with_all_rows(void **state)
     filled(&clear, 5);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         uint64_t seen = 0;
-        assert_int_equal(tb_store_check(store_path, steps[i].keys, any_run, count_version, &seen, error), TB_OK);
+        assert_int_equal(tb_store_check(store_path, steps[i].keys, any_run, count_version, &seen, error),
+                         TB_OK);
         assert_int_equal(seen, 5 + i);
         struct tb_store *store = open_under(steps[i].keys);
         assert_int_equal(tb_store_origin(store), TB_STORE_SAME);
@@ -215,7 +218,8 @@ static void a_flipped_bit_is_an_error(void **state)
             tb_store_close(store);
         }
         told += status != TB_OK;
-        if (status != TB_OK && strstr(error, "a page of it is damaged") == NULL) fail_msg("%zu: %s", at, error);
+        if (status != TB_OK && strstr(error, "a page of it is damaged") == NULL)
+            fail_msg("%zu: %s", at, error);
         b.at[at] ^= 16;
     }
     assert_true(told >= 3); /* the first page, runs, versions; others are of tables that are not read */
@@ -255,11 +259,11 @@ static void a_journal_of_a_stranger_is_not_played(void **state)
     uint8_t *journal = calloc(1, 512 + 4104);
     filled(&under_a, 3);
     memcpy(journal, magic, sizeof magic);
-    journal[19] = 1;                    /* pages before it */
-    journal[22] = 2;                    /* sectors of 512 */
-    journal[26] = 16;                   /* pages of 4096 */
-    journal[515] = 1;                   /* page 1 is zeros */
-    journal[512 + 4104 - 1] = 0;        /* its checksum, of a nonce of 0 */
+    journal[19] = 1;             /* pages before it */
+    journal[22] = 2;             /* sectors of 512 */
+    journal[26] = 16;            /* pages of 4096 */
+    journal[515] = 1;            /* page 1 is zeros */
+    journal[512 + 4104 - 1] = 0; /* its checksum, of a nonce of 0 */
     const struct bytes b = {journal, 512 + 4104};
     file_write(beside("-journal"), &b);
     struct tb_store *store = open_under(&under_a);

@@ -56,7 +56,8 @@ static inline void version_fini(struct version *v)
     }
 }
 
-static inline enum tb_status write_anchor(const struct version *v, const struct tb_disk_key *key, const char *path)
+static inline enum tb_status write_anchor(const struct version *v, const struct tb_disk_key *key,
+                                          const char *path)
 {
     struct tb_anchor_file f;
     char error[TB_ANCHOR_ERROR_BYTES] = "";

@@ -153,7 +153,8 @@ static void a_flipped_bit_is_never_given_out(void **state)
 
 static void copy_unit(uint8_t *to, const uint8_t *from, size_t block_to, size_t block_from)
 {
-    memcpy(to + TB_SEAL_HEADER_BYTES + block_to * UNIT, from + TB_SEAL_HEADER_BYTES + block_from * UNIT, UNIT);
+    memcpy(to + TB_SEAL_HEADER_BYTES + block_to * UNIT, from + TB_SEAL_HEADER_BYTES + block_from * UNIT,
+           UNIT);
 }
 
 /* Of this file, or from the same place of another one of the same key. */
