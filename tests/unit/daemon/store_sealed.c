@@ -357,9 +357,11 @@ static void a_torn_log_counts_as_far_as_it_is_whole(void **state)
     uint64_t before = UINT64_MAX;
     for (size_t cut = 0; cut < 6; cut++) {
         const struct bytes part = {log.at, log.count - cut * (log.count / 8) - cut};
+        const size_t bit = part.count - (size_t)PAGE_UNIT - 500; /* of what is left */
+        log.at[bit] ^= cut > 0;
         file_write(store_path, &store);
         file_write(beside("-wal"), &part);
-        log.at[part.count - 40] ^= cut > 0; /* and a bit of what is left */
+        log.at[bit] ^= cut > 0;
         struct tb_store *s = open_under(&under_a);
         const uint64_t count = versions(s);
         tb_store_close(s);
