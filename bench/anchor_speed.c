@@ -3,8 +3,8 @@
  *
  *     tombolo-anchor-speed FOLDER [MIB]
  *
- * Rounds take turns, so whatever else the machine does falls on both. On tmpfs the numbers are those
- * of the code; on a disk those of the disk. */
+ * Rounds take turns, so whatever else the machine does falls on both. On tmpfs the numbers are
+ * those of the code; on a disk those of the disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

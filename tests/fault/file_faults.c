@@ -241,14 +241,14 @@ static void the_store_keeps_its_word(void **state)
 static void an_encrypted_store_keeps_its_word(void **state)
 {
     (void)state;
-    store_swept(&under_a, 6);
+    store_swept(&under_a, 4);
 }
 
 /* A failure at any point of a change leaves a store that one of the keys opens. */
 static void a_change_of_keys_loses_nothing(void **state)
 {
     (void)state;
-    store_swept(&a_was_b, 3);
+    store_swept(&a_was_b, 2);
 }
 
 /* ---- configuration ---- */
