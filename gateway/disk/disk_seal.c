@@ -67,9 +67,12 @@ static bool derive(const struct tb_disk_key *key, const uint8_t salt[SALT_BYTES]
 static bool check_make(const struct tb_disk_key *key, const uint8_t header[TB_SEAL_HEADER_BYTES],
                        uint8_t out[HASH_BYTES])
 {
-    uint8_t info[6 + CHECK_AT];
-    memcpy(info, "check ", 6);
-    memcpy(info + 6, header, CHECK_AT);
+    uint8_t info[8 + CHECK_AT];
+    struct tb_writer w;
+    tb_writer_init(&w, info, sizeof info);
+    tb_write_bytes(&w, "header: ", 8);
+    tb_write_bytes(&w, header, CHECK_AT);
+    TB_ASSERT(!w.full && w.used == sizeof info);
     return derive(key, header + ID_AT, &(struct text){info, sizeof info}, out);
 }
 
@@ -171,7 +174,7 @@ struct authenticated {
 
 static struct authenticated authenticated_of(const struct tb_seal *s, const struct tb_seal_place *place)
 {
-    struct authenticated a;
+    struct authenticated a = {{0}};
     struct tb_writer w;
     tb_writer_init(&w, a.bytes, sizeof a.bytes);
     tb_write_bytes(&w, s->id, ID_BYTES);

@@ -2,7 +2,7 @@
  *
  *     header, 64 bytes:  0 "TBSEAL01"   8 u32 purpose  12 zeros  16 the file's id, random
  *                       32 u64 bytes of what is inside  40 zeros
- *                       48 check: HKDF(disk.key, salt = id, "check", all before it)
+ *                       48 check: HKDF(disk.key, salt = id, "header: ", all before it)
  *     a unit:            0 salt  16 u64 counter  24 as many bytes as its plain text  then the tag
  *
  * Numbers are little-endian. The check says which key a file is under before any unit is read, and
