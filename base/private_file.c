@@ -49,6 +49,14 @@ bool tb_private_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
     return look(fd, &st, why_out) && tb_private_stat(&st, why_out);
 }
 
+bool tb_credential_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
+{
+    struct stat st;
+    if (!look(fd, &st, why_out) || !is_kind(&st, false, why_out)) return false;
+    if (st.st_uid != geteuid() && st.st_uid != 0) return refuse_owner(&st, why_out);
+    return (st.st_mode & 037) == 0 || refuse_mode(&st, "440", why_out);
+}
+
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES])
 {
     struct stat st;

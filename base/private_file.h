@@ -12,6 +12,9 @@
 bool tb_private_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* The same of what fstat said of an open file. */
 bool tb_private_stat(const struct stat *st, char why_out[TB_PRIVATE_WHY_BYTES]);
+/* A regular file of this process's user or of root, which its group reads at most: as systemd gives
+ * a credential to a service, by an ACL that shows as the group's right. */
+bool tb_credential_file(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* A folder of this process's user, in which nobody else writes. */
 bool tb_private_folder(int fd, char why_out[TB_PRIVATE_WHY_BYTES]);
 /* A regular file of this process's user or of root, which not everybody writes. */

@@ -92,6 +92,8 @@ struct tb_config {
     const char *anchor_dir;                      /* anchor.dir; NULL: none */
     uint32_t anchor_every;                       /* anchor.every, versions [1] */
     uint64_t anchor_rate;                        /* anchor.bytes_per_s [256MiB] */
+    const char *disk_key;                        /* disk.key; NULL: files stand in clear */
+    const char *disk_key_old;                    /* disk.key_old; NULL: none */
     const char *tls_ca, *tls_cert, *tls_key;     /* tls.* (required when there are peers or session.listen) */
     const char *tls_revoked;                     /* tls.revoked; NULL: none are */
     const char *link_listen;                     /* link.listen; NULL: dial only */

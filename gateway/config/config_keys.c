@@ -101,8 +101,9 @@ const struct config_key config_keys[] = {
      .why = "After a restart, digest again in background what the arena held. Off only where memory "
             "bandwidth is scarce."},
     {ROOT(anchor_dir), .path = "anchor.dir", .type = CONFIG_PATH,
-     .why = "A folder on a disk where whole versions are written, one of each model, in clear (mode 0600). "
-            "After a reboot the arena is filled from it, verified, before any site is asked. Without it a "
+     .why = "A folder on a disk where whole versions are written, one of each model (mode 0600; in clear, "
+            "unless disk.key is set). After a reboot the arena is filled from it, verified, before any site "
+            "is asked. Without it a "
             "reboot loses what is here."},
     {ROOT(anchor_every), .path = "anchor.every", .type = CONFIG_NUMBER, .fallback = "1", .min = 1,
      .max = 1000000, .unit = "versions",
@@ -113,6 +114,17 @@ const struct config_key config_keys[] = {
      .min = 1 << 20, .max = (uint64_t)1 << 40, .unit = "bytes/s",
      .why = "The most that is written there in a second. A version that must leave the arena before it is "
             "written is not written."},
+    {ROOT(disk_key), .path = "disk.key", .type = CONFIG_TEXT,
+     .why =
+         "Anchors and the store are encrypted (AES-256-GCM) under this key: a file of 32 random bytes or 64 "
+         "hex digits, for this user alone, or credential:NAME, which systemd puts into "
+         "$CREDENTIALS_DIRECTORY. Without it they stand in clear. A change needs a restart, and "
+         "disk.key_old."},
+    {ROOT(disk_key_old), .path = "disk.key_old", .type = CONFIG_TEXT,
+     .why =
+         "What disk.key was before, or `plain`. Files that are so are read; the store is written anew under "
+         "disk.key at the start, and an anchor once its version is whole here. disk.key.in_use says how "
+         "many are left. Then take it out."},
     {ROOT(tls_ca), .path = "tls.ca", .type = CONFIG_FILE,
      .why = "The CA of this site, PEM. With tls.cert and tls.key required as soon as there are peers or "
             "session.listen."},

@@ -12,6 +12,7 @@
 #include "base/net/resolve.h"
 #include "base/net/tcp.h"
 #include "gateway/arena/arena.h"
+#include "gateway/config/disk_files.h"
 #include "gateway/config/gateway_tls.h"
 #include "gateway/disk/anchor_folder.h"
 #include "gateway/store/store.h"
@@ -21,6 +22,7 @@ struct checks {
     const struct tb_config *config;
     tb_start_find_fn find;
     void *user;
+    struct tb_disk_files *files;
 };
 
 __attribute__((format(printf, 4, 5))) static void found(const struct checks *c, const char *key, bool refuses,
@@ -102,12 +104,22 @@ static enum tb_status version_look(void *user, const struct tb_store_version *v)
     return sound ? TB_OK : TB_BAD_ARGUMENT;
 }
 
+/* False: the files' keys do not fit, and there is no more to say of what is inside. */
+static bool check_disk(const struct checks *c)
+{
+    struct tb_disk_problem problem = {.key = "disk.key"};
+    enum tb_status status = tb_disk_files_read(c->config, c->files, &problem);
+    if (status == TB_OK) status = tb_disk_files_look(c->config, c->files, &problem);
+    if (status != TB_OK) found(c, problem.key, true, "%s", problem.text);
+    return status == TB_OK;
+}
+
 static void check_store(const struct checks *c)
 {
     char error[256] = "";
     const char *path = c->config->store_path;
     struct checks mine = *c;
-    const enum tb_status status = tb_store_check(path, run_look, version_look, &mine, error);
+    const enum tb_status status = tb_store_check(path, &c->files->keys, run_look, version_look, &mine, error);
     if (status != TB_OK) found(c, "store.path", status != TB_SITE_LOCKED, "store.path: %s", error);
 }
 
@@ -124,8 +136,8 @@ static void check_arena(const struct checks *c)
     if (!look.in_memory)
         found(c, "arena.path", false,
               "arena.path: %.300s is on a disk, and every landed byte is written to it: put it on tmpfs or "
-              "hugetlbfs",
-              options.path);
+              "hugetlbfs%s",
+              options.path, c->config->disk_key != NULL ? "; disk.key does not encrypt it" : "");
 }
 
 static void check_anchors(const struct checks *c)
@@ -197,10 +209,11 @@ static void check_resolver(const struct checks *c)
 
 void tb_start_check(const struct tb_config *config, tb_start_find_fn find, void *user)
 {
-    const struct checks c = {config, find, user};
+    struct tb_disk_files files = {.old_count = 0};
+    const struct checks c = {config, find, user, &files};
     check_descriptors(&c);
     check_tls(&c);
-    check_store(&c);
+    if (check_disk(&c)) check_store(&c);
     check_arena(&c);
     check_anchors(&c);
     check_listener(&c, "fabric.listen", config->fabric_listen, false);
@@ -210,4 +223,5 @@ void tb_start_check(const struct tb_config *config, tb_start_find_fn find, void 
     check_listener(&c, "control.read", config->control_read, true);
     check_listener(&c, "session.socket", config->session_socket, true);
     check_listener(&c, "session.listen", config->session_listen, false);
+    tb_disk_files_close(&files);
 }

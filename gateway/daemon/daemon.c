@@ -274,7 +274,7 @@ static enum tb_status store_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->store == NULL);
     char error[256] = "";
-    const enum tb_status status = tb_store_open(d->config->store_path, &d->store, error);
+    const enum tb_status status = tb_store_open(d->config->store_path, &d->disk_keys, &d->store, error);
     return status == TB_OK
                ? TB_OK
                : failed("store", error, "make its folder, writable for this user, or set store.path");

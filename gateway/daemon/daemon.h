@@ -58,7 +58,8 @@ struct tb_daemon {
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
     tb_time_ns started_at;
-    struct tb_sandbox sandbox; /* what main.c entered; all zero where nobody did */
+    struct tb_sandbox sandbox;     /* what main.c entered; all zero where nobody did */
+    struct tb_disk_keys disk_keys; /* that main.c read; all zero: files stand in clear */
 
     struct tb_tls *tls;
     /* the files as they were when they were read, and when they were looked at */

@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/net/library_faults.h"
 #include "base/net/secret_memory.h"
+#include "gateway/config/disk_files.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/sandbox/sandbox.h"
 #include "tombolo/version.h"
@@ -80,13 +81,50 @@ static enum tb_status sandbox(struct tb_daemon *d, const struct tb_config *confi
     return TB_OK;
 }
 
+static void disk_key_log(const struct tb_config *config, const struct tb_disk_files *files)
+{
+    struct tb_log_line l;
+    if (config->disk_key == NULL && config->disk_key_old == NULL) return;
+    tb_log_begin(&l, TB_LOG_INFO, "disk.key.in_use");
+    tb_log_str(&l, "files", config->disk_key != NULL ? "encrypted" : "in_clear");
+    if (config->disk_key_old != NULL) tb_log_u64(&l, "old_files", files->old_count);
+    if (config->disk_key_old != NULL)
+        tb_log_str(&l, "action",
+                   files->old_count == 0 ? "take_disk.key_old_out" : "none_they_are_written_anew");
+    tb_log_end(&l);
+}
+
+/* P3: before anything is opened. P8: and before the sandbox, which leads to no key. */
+static enum tb_status disk_files_open(const struct tb_config *config, struct tb_disk_files *files)
+{
+    struct tb_disk_problem problem = {.key = "disk.key"};
+    enum tb_status status = tb_disk_files_read(config, files, &problem);
+    if (status == TB_OK) status = tb_disk_files_look(config, files, &problem);
+    if (status == TB_OK) {
+        disk_key_log(config, files);
+        return TB_OK;
+    }
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "start.failed");
+    tb_log_str(&l, "what", problem.key);
+    tb_log_str(&l, "why", problem.text);
+    tb_log_str(&l, "action", "nothing_was_changed: mend disk.key or disk.key_old and start again");
+    tb_log_end(&l);
+    return status;
+}
+
 static int run(struct tb_config *config, const char *config_path, bool new_home)
 {
     static struct tb_daemon d;
+    static struct tb_disk_files files;
     d.new_home = new_home;
     d.config_path = config_path;
     tb_log_set(config->log_level, STDERR_FILENO);
-    if (sandbox(&d, config, config_path) != TB_OK) return 1;
+    if (disk_files_open(config, &files) != TB_OK || sandbox(&d, config, config_path) != TB_OK) {
+        tb_disk_files_close(&files);
+        return 1;
+    }
+    d.disk_keys = files.keys;
     const enum tb_status status = tb_daemon_open(&d, config);
     if (status == TB_OK)
         tb_daemon_run(&d);
@@ -96,6 +134,7 @@ static int run(struct tb_config *config, const char *config_path, bool new_home)
     const bool good = status == TB_OK || status == TB_SITE_DRAINING; /* or stopped before it had opened */
     if (good) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
     if (d.left) _exit(1); /* a thread that may come back uses what an orderly exit would free under it */
+    tb_disk_files_close(&files);
     return good && !d.fault ? 0 : 1;
 }
 

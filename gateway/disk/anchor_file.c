@@ -55,12 +55,13 @@ static uint64_t head_bytes(const struct tb_version_key *key, const struct tb_man
     return bytes;
 }
 
-uint64_t tb_anchor_bytes(const struct tb_version_key *key, const struct tb_manifest *const *manifests)
+uint64_t tb_anchor_bytes(const struct tb_version_key *version, const struct tb_manifest *const *manifests,
+                         const struct tb_disk_key *key)
 {
-    uint64_t at = FRONT_BYTES + head_bytes(key, manifests);
-    for (uint32_t s = 0; s < key->shard_count; s++)
+    uint64_t at = FRONT_BYTES + head_bytes(version, manifests);
+    for (uint32_t s = 0; s < version->shard_count; s++)
         at = aligned(at) + manifests[s]->bytes;
-    return at;
+    return key != NULL ? tb_sealed_bytes(at) : at;
 }
 
 static void head_encode(const struct tb_version_key *key, const struct tb_manifest *const *manifests,
@@ -104,8 +105,23 @@ void tb_anchor_close(struct tb_anchor_file *f)
     tb_free(f->memory);
     tb_free(f->offsets);
     tb_free(f->path);
+    tb_sealed_free(f->sealed);
     if (f->fd >= 0) (void)close(f->fd);
     *f = (struct tb_anchor_file){.fd = -1};
+}
+
+/* ---- bytes, in clear or not ---- */
+
+static enum tb_status put(struct tb_anchor_file *f, uint64_t at, const void *bytes, uint64_t count)
+{
+    if (f->sealed != NULL) return tb_sealed_write(f->sealed, at, bytes, count);
+    return tb_disk_write(f->fd, at, bytes, count) ? TB_OK : TB_SITE_IO;
+}
+
+static enum tb_status get(struct tb_anchor_file *f, uint64_t at, uint64_t count, void *out)
+{
+    if (f->sealed != NULL) return tb_sealed_read(f->sealed, at, count, out);
+    return tb_disk_read(f->fd, at, count, out) ? TB_OK : TB_SITE_IO;
 }
 
 /* ---- writing ---- */
@@ -129,12 +145,15 @@ static enum tb_status head_write(struct tb_anchor_file *f, const struct tb_manif
     tb_write_bytes(&w, MAGIC, sizeof MAGIC - 1);
     tb_write_u64(&w, bytes);
     tb_write_bytes(&w, check.bytes, sizeof check.bytes);
-    const bool good = tb_disk_write(f->fd, 0, memory, FRONT_BYTES + bytes);
+    const enum tb_status status = put(f, 0, memory, FRONT_BYTES + bytes);
+    const int why = errno;
     tb_free(memory);
-    return good ? TB_OK : TB_SITE_IO;
+    errno = why;
+    return status;
 }
 
-static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest *const *manifests)
+static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest *const *manifests,
+                             const struct tb_disk_key *key)
 {
     char part[PATH_BYTES];
     if (!part_path(f, part)) {
@@ -149,17 +168,21 @@ static enum tb_status create(struct tb_anchor_file *f, const struct tb_manifest 
     for (uint32_t s = 0; s < f->key.shard_count; s++)
         f->manifests[s].bytes = manifests[s]->bytes; /* all that writing asks of them */
     offsets_fill(f, head_bytes(&f->key, manifests));
+    if (key != NULL) {
+        const enum tb_status status = tb_sealed_create(f->fd, key, f->bytes, &f->sealed);
+        if (status != TB_OK) return status;
+    }
     return head_write(f, manifests);
 }
 
-enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *key,
-                                const struct tb_manifest *const *manifests, struct tb_anchor_file *file_out,
-                                char error_out[TB_ANCHOR_ERROR_BYTES])
+enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *version,
+                                const struct tb_manifest *const *manifests, const struct tb_disk_key *key,
+                                struct tb_anchor_file *file_out, char error_out[TB_ANCHOR_ERROR_BYTES])
 {
-    struct tb_anchor_file f = {.fd = -1, .path = tb_strdup(path), .key = *key};
+    struct tb_anchor_file f = {.fd = -1, .path = tb_strdup(path), .key = *version};
     enum tb_status s = f.path != NULL ? tables_new(&f) : TB_SITE_NOMEM;
     if (s != TB_OK) goto fail;
-    s = create(&f, manifests);
+    s = create(&f, manifests, key);
     if (s != TB_OK) goto fail;
     *file_out = f;
     return TB_OK;
@@ -179,7 +202,7 @@ enum tb_status tb_anchor_write(struct tb_anchor_file *f, uint32_t shard, uint64_
 {
     TB_ASSERT(shard < f->key.shard_count && count <= f->manifests[shard].bytes);
     TB_ASSERT(at <= f->manifests[shard].bytes - count && f->offsets[shard] + at + count <= f->bytes);
-    return tb_disk_write(f->fd, f->offsets[shard] + at, bytes, count) ? TB_OK : TB_SITE_IO;
+    return put(f, f->offsets[shard] + at, bytes, count);
 }
 
 /* Versions are larger than caches: what stays in the page cache is taken from
@@ -206,7 +229,8 @@ enum tb_status tb_anchor_finish(struct tb_anchor_file *f)
 {
     char part[PATH_BYTES];
     TB_ASSERT(f->fd >= 0);
-    const bool good = part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
+    const bool ended = f->sealed == NULL || tb_sealed_finish(f->sealed) == TB_OK;
+    const bool good = ended && part_path(f, part) && tb_anchor_flush(f) == TB_OK &&
                       tb_sys_rename(part, f->path) == 0 && sync_folder(f->path);
     const int why = errno;
     if (good)
@@ -276,7 +300,8 @@ static enum tb_status head_read(struct tb_anchor_file *f, uint64_t file_bytes)
 {
     uint8_t front[FRONT_BYTES] = {0};
     if (file_bytes < FRONT_BYTES) return TB_BAD_FILE;
-    if (!tb_disk_read(f->fd, 0, sizeof front, front)) return TB_SITE_IO;
+    enum tb_status s = get(f, 0, sizeof front, front);
+    if (s != TB_OK) return s;
     struct tb_reader r;
     tb_reader_init(&r, front + sizeof MAGIC - 1, sizeof front - (sizeof MAGIC - 1));
     const uint64_t bytes = tb_read_u64(&r);
@@ -286,7 +311,7 @@ static enum tb_status head_read(struct tb_anchor_file *f, uint64_t file_bytes)
         return TB_BAD_FILE;
     uint8_t *head = tb_malloc(bytes + 1);
     if (head == NULL) return TB_SITE_NOMEM;
-    enum tb_status s = tb_disk_read(f->fd, FRONT_BYTES, bytes, head) ? TB_OK : TB_SITE_IO;
+    s = get(f, FRONT_BYTES, bytes, head);
     const struct tb_digest digest = tb_digest_of(head, bytes);
     if (s == TB_OK && memcmp(digest.bytes, check, TB_DIGEST_BYTES) != 0) s = TB_BAD_FILE;
     if (s == TB_OK) s = head_decode(f, head, bytes);
@@ -295,25 +320,53 @@ static enum tb_status head_read(struct tb_anchor_file *f, uint64_t file_bytes)
     return s;
 }
 
-enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
-                              char error_out[TB_ANCHOR_ERROR_BYTES])
+struct tb_disk_look tb_anchor_look(const char *path, const struct tb_disk_keys *keys)
+{
+    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
+    if (fd < 0) return (struct tb_disk_look){.found = errno == ENOENT ? TB_DISK_NEITHER : TB_DISK_UNREAD};
+    const struct tb_disk_look look = tb_disk_look(fd, TB_SEAL_ANCHOR, MAGIC, keys);
+    const int error = errno;
+    (void)close(fd);
+    errno = error;
+    return look;
+}
+
+/* Which key it is under, and its head. */
+static enum tb_status inside_read(struct tb_anchor_file *f, const struct tb_disk_keys *keys,
+                                  uint64_t file_bytes, const char **why_out)
+{
+    const struct tb_disk_look look = tb_disk_look(f->fd, TB_SEAL_ANCHOR, MAGIC, keys);
+    *why_out = look.why;
+    if (look.found == TB_DISK_UNREAD) return TB_SITE_IO;
+    if (look.found == TB_DISK_OTHER) return TB_SITE_CONFIG;
+    if (look.found == TB_DISK_NEITHER) return TB_BAD_FILE;
+    f->old = look.found == TB_DISK_OLD;
+    if (look.key == NULL) return head_read(f, file_bytes);
+    const enum tb_status status = tb_sealed_open(f->fd, look.key, &f->sealed);
+    return status == TB_OK ? head_read(f, tb_sealed_inside_bytes(f->sealed)) : status;
+}
+
+enum tb_status tb_anchor_open(const char *path, const struct tb_disk_keys *keys,
+                              struct tb_anchor_file *file_out, char error_out[TB_ANCHOR_ERROR_BYTES])
 {
     struct tb_anchor_file f = {.path = tb_strdup(path)};
     char alien[TB_PRIVATE_WHY_BYTES] = "";
+    const char *why = NULL;
     struct stat st;
     f.fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0);
     enum tb_status s = f.path == NULL ? TB_SITE_NOMEM : TB_OK;
     if (s == TB_OK && (f.fd < 0 || fstat(f.fd, &st) != 0)) s = errno == ENOENT ? TB_NOT_FOUND : TB_SITE_IO;
     if (s == TB_OK && !tb_private_stat(&st, alien)) s = TB_BAD_FILE;
-    if (s == TB_OK) s = head_read(&f, (uint64_t)st.st_size);
+    if (s == TB_OK) s = inside_read(&f, keys, (uint64_t)st.st_size, &why);
     if (s == TB_OK) {
         *file_out = f;
         return TB_OK;
     }
-    const char *why = alien[0] != '\0'     ? alien
-                      : s == TB_BAD_FILE   ? "not an anchor, or its head is damaged"
-                      : s == TB_SITE_NOMEM ? "no memory"
-                                           : strerror(errno);
+    if (why == NULL)
+        why = alien[0] != '\0'     ? alien
+              : s == TB_BAD_FILE   ? "not an anchor, or its head is damaged"
+              : s == TB_SITE_NOMEM ? "no memory"
+                                   : strerror(errno);
     s = fail(error_out, s, path, why);
     tb_anchor_close(&f);
     return s;
@@ -323,5 +376,5 @@ enum tb_status tb_anchor_read(struct tb_anchor_file *f, uint32_t shard, uint32_t
 {
     TB_ASSERT(shard < f->key.shard_count && k < f->manifests[shard].chunk_count);
     const struct tb_chunk *c = &f->manifests[shard].chunks[k];
-    return tb_disk_read(f->fd, f->offsets[shard] + c->offset, c->bytes, out) ? TB_OK : TB_SITE_IO;
+    return get(f, f->offsets[shard] + c->offset, c->bytes, out);
 }

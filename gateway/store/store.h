@@ -13,17 +13,22 @@
 #include "gateway/catalog/catalog.h"
 #include "gateway/catalog/models.h"
 #include "gateway/catalog/version_state.h"
+#include "gateway/disk/disk_key.h"
 #include "gateway/store/audit_record.h"
 
 struct tb_store;
+
+#define TB_STORE_MAGIC "SQLite format 3" /* begins a file in clear */
 
 /* Lets SQLite's own allocations fail with the point `library` of base/fault.h. For main, before the
  * first open, and only where faults are asked for. */
 void tb_store_library_faults(void);
 
-/* Opens or makes the file (mode 0600) and checks that it can be written. error_out gets a
- * sentence. */
-TB_MUST_USE enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256]);
+/* Opens or makes the file (mode 0600) and checks that it can be written. One that is as
+ * disk.key_old says is written anew under disk.key first. The keys are borrowed until the store is
+ * closed. error_out gets a sentence. */
+TB_MUST_USE enum tb_status tb_store_open(const char *path, const struct tb_disk_keys *keys,
+                                         struct tb_store **store_out, char error_out[256]);
 void tb_store_close(struct tb_store *store);
 const char *tb_store_error(const struct tb_store *store); /* of the last failure */
 

@@ -126,24 +126,12 @@ void tb_store_library_faults(void)
     TB_ASSERT(sqlite3_config(SQLITE_CONFIG_MALLOC, &fallible) == SQLITE_OK);
 }
 
-/* An inode's number is used again, its time of birth is not. A filesystem without one says 0, and
- * then says so always. */
-static void file_name(struct tb_store *s)
-{
-    struct statx x;
-    TB_ASSERT(s->lock_fd >= 0);
-    if (statx(s->lock_fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &x) != 0) return;
-    const bool born = (x.stx_mask & STATX_BTIME) != 0;
-    snprintf(s->file, sizeof s->file, "%llx:%llx.%x", (unsigned long long)x.stx_ino,
-             born ? (unsigned long long)x.stx_btime.tv_sec : 0, born ? x.stx_btime.tv_nsec : 0);
-}
-
 /* Incarnation 0: the store is new. A file without a name was written by a release that gave
  * none. */
 static enum tb_status origin_find(struct tb_store *s)
 {
     sqlite3_stmt *st = s->st[ST_incarnation_get];
-    file_name(s);
+    tb_store_file_name(s->lock_fd, s->file);
     if (sqlite3_step(st) != SQLITE_ROW) {
         sqlite3_reset(st);
         return tb_store_failed(s, "reading the incarnation");
@@ -164,13 +152,67 @@ enum tb_store_origin tb_store_origin(const struct tb_store *store)
     return store->origin;
 }
 
-static enum tb_status open_db(struct tb_store *s, const char *path)
+/* P3: what the keys do not open stays as it is. */
+static enum tb_status key_look(struct tb_store *s, const struct tb_disk_keys *keys,
+                               struct tb_disk_look *look_out)
 {
-    const enum tb_status locked = lock_file(s, path);
-    if (locked != TB_OK) return locked;
-    if (sqlite3_open_v2(path, &s->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
+    *look_out = tb_disk_look(s->lock_fd, TB_SEAL_STORE, TB_STORE_MAGIC, keys);
+    const bool other = look_out->found == TB_DISK_OTHER;
+    if (!other && look_out->found != TB_DISK_UNREAD) return TB_OK;
+    (void)snprintf(s->error, sizeof s->error, "%s", other ? look_out->why : strerror(errno));
+    return TB_SITE_STORE;
+}
+
+/* Locked, and under the key that is wanted. */
+static enum tb_status file_open(struct tb_store *s, const char *path, const struct tb_disk_keys *keys)
+{
+    struct tb_disk_look look;
+    enum tb_status status = lock_file(s, path);
+    if (status != TB_OK) return status;
+    tb_store_rekey_clear(path);
+    status = key_look(s, keys, &look);
+    if (status != TB_OK) return status;
+    s->key = keys->key;
+    if (look.found != TB_DISK_OLD) return TB_OK;
+    const struct tb_store_rekey rekey = {.path = path, .fd = s->lock_fd, .from = look.key, .to = keys->key};
+    status = tb_store_rekey(&rekey, s->error);
+    if (status != TB_OK) return status;
+    (void)close(s->lock_fd); /* of the file that was there */
+    s->lock_fd = -1;
+    return lock_file(s, path);
+}
+
+static enum tb_status database_open(struct tb_store *s, const char *path, int flags, const char *below)
+{
+    if (s->key != NULL && tb_store_vfs_open(s->key, below, &s->vfs) != TB_OK)
         return tb_store_failed(s, "opening");
-    }
+    const char *vfs = s->vfs != NULL ? tb_store_vfs_name(s->vfs) : below;
+    return sqlite3_open_v2(path, &s->db, flags, vfs) == SQLITE_OK ? TB_OK : tb_store_failed(s, "opening");
+}
+
+/* An encrypted store makes no file but its log (store_vfs.h): an empty one comes to have a log
+ * without a journal. */
+static enum tb_status key_pragmas(struct tb_store *s)
+{
+    struct stat st;
+    static const char always[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY;";
+    static const char fresh[] = "PRAGMA page_size=4096; PRAGMA journal_mode=MEMORY;";
+    if (s->key == NULL) return TB_OK;
+    const bool is_fresh = fstat(s->lock_fd, &st) == 0 && st.st_size <= (off_t)TB_SEAL_HEADER_BYTES;
+    if (sqlite3_exec(s->db, always, NULL, NULL, NULL) == SQLITE_OK &&
+        (!is_fresh || sqlite3_exec(s->db, fresh, NULL, NULL, NULL) == SQLITE_OK))
+        return TB_OK;
+    return tb_store_failed(s, "opening");
+}
+
+static enum tb_status open_db(struct tb_store *s, const char *path, const struct tb_disk_keys *keys)
+{
+    enum tb_status status = file_open(s, path, keys);
+    if (status != TB_OK) return status;
+    status = database_open(s, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (status != TB_OK) return status;
+    status = key_pragmas(s);
+    if (status != TB_OK) return status;
     sqlite3_extended_result_codes(s->db, 1);
     sqlite3_busy_timeout(s->db, OPEN_BUSY_MS);
     /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit record,
@@ -181,7 +223,7 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
         return tb_store_failed(s, "setting WAL mode");
     if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK)
         return tb_store_failed(s, "making tables");
-    enum tb_status status = schema_check(s);
+    status = schema_check(s);
     if (status != TB_OK) return status;
     status = tb_store_prepare_all(s);
     if (status != TB_OK) return status;
@@ -190,7 +232,8 @@ static enum tb_status open_db(struct tb_store *s, const char *path)
     return status;
 }
 
-enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
+enum tb_status tb_store_open(const char *path, const struct tb_disk_keys *keys, struct tb_store **store_out,
+                             char error_out[256])
 {
     struct tb_store *s = tb_calloc(1, sizeof *s);
     if (s == NULL) {
@@ -200,7 +243,7 @@ enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char
     s->lock_fd = -1;
     tb_store_audit_bounds(s, AUDIT_BYTES, AUDIT_DAYS);
     s->writes = TB_STORE_TRIM_EVERY - 1; /* the first write trims what an earlier process left over */
-    const enum tb_status status = open_db(s, path);
+    const enum tb_status status = open_db(s, path, keys);
     if (status != TB_OK) {
         snprintf(error_out, 256, "store %.100s: %.140s", path, s->error);
         tb_store_close(s);
@@ -216,6 +259,7 @@ void tb_store_close(struct tb_store *store)
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(store->st[i]);
     sqlite3_close(store->db);
+    tb_store_vfs_close(store->vfs);
     if (store->lock_fd >= 0) close(store->lock_fd);
     tb_free(store);
 }
@@ -229,7 +273,7 @@ const char *tb_store_error(const struct tb_store *store)
 
 /* A store with a log beside it: the store and the log are read as they stand. A store without one
  * is read as a file that nobody changes, and so SQLite makes no file beside it. */
-static void look_uri(const char *path, bool logged, char *out, size_t size)
+static void look_uri(const char *path, const char *ends, char *out, size_t size)
 {
     size_t used = (size_t)snprintf(out, size, "file:");
     for (; *path != '\0' && used + 36 < size; path++) {
@@ -237,10 +281,11 @@ static void look_uri(const char *path, bool logged, char *out, size_t size)
         const bool as_it_is = c > 0x20 && c < 0x7f && c != '?' && c != '#' && c != '%';
         used += (size_t)snprintf(out + used, size - used, as_it_is ? "%c" : "%%%02x", c);
     }
-    snprintf(out + used, size - used, logged ? "?mode=ro&vfs=unix-none" : "?immutable=1");
+    snprintf(out + used, size - used, "%s", ends);
 }
 
 struct look {
+    const struct tb_disk_keys *keys;
     tb_store_run_fn run;
     tb_store_version_fn version;
     void *user;
@@ -269,9 +314,10 @@ static enum tb_status look_open(struct tb_store *s, const char *path)
 {
     char uri[3 * 4096];
     const bool logged = has_log(path);
-    look_uri(path, logged, uri, sizeof uri);
-    if (sqlite3_open_v2(uri, &s->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK)
-        return tb_store_failed(s, "opening");
+    look_uri(path, logged ? "?mode=ro" : "?immutable=1", uri, sizeof uri);
+    const enum tb_status status =
+        database_open(s, uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, logged ? "unix-none" : NULL);
+    if (status != TB_OK) return status;
     if (!logged) return TB_OK;
     if (sqlite3_db_config(s->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL) != SQLITE_OK ||
         sqlite3_exec(s->db, "PRAGMA locking_mode=EXCLUSIVE", NULL, NULL, NULL) != SQLITE_OK)
@@ -292,7 +338,11 @@ static enum tb_status look_inside(struct tb_store *s, const char *path, const st
         snprintf(s->error, sizeof s->error, "another process holds it");
         return TB_SITE_LOCKED;
     }
-    enum tb_status status = look_open(s, path);
+    struct tb_disk_look found;
+    enum tb_status status = key_look(s, look->keys, &found);
+    if (status != TB_OK) return status;
+    s->key = found.key;
+    status = look_open(s, path);
     if (status != TB_OK) return status;
     status = schema_check(s);
     /* No table yet: it is made at the first start. */
@@ -316,16 +366,17 @@ static enum tb_status look_at(struct tb_store *s, const char *path, const struct
     return TB_SITE_STORE;
 }
 
-enum tb_status tb_store_check(const char *path, tb_store_run_fn run, tb_store_version_fn version, void *user,
-                              char error_out[256])
+enum tb_status tb_store_check(const char *path, const struct tb_disk_keys *keys, tb_store_run_fn run,
+                              tb_store_version_fn version, void *user, char error_out[256])
 {
     struct tb_store s = {.lock_fd = -1};
-    const struct look look = {run, version, user};
+    const struct look look = {keys, run, version, user};
     const enum tb_status status = look_at(&s, path, &look);
     if (status != TB_OK) snprintf(error_out, 256, "store %.100s: %.140s", path, s.error);
     sqlite3_finalize(s.st[ST_run_all]);
     sqlite3_finalize(s.st[ST_version_all]);
     sqlite3_close(s.db);
+    tb_store_vfs_close(s.vfs);
     if (s.lock_fd >= 0) close(s.lock_fd);
     return status;
 }

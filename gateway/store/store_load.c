@@ -60,20 +60,6 @@ static bool column_identity(sqlite3_stmt *st, int at, char out[TB_CATALOG_TEXT_M
     return true;
 }
 
-/* A run that an older release wrote has no owner: anybody who may publish may fence it. */
-static bool owner_of(struct tb_store *s, struct tb_catalog_run *run)
-{
-    sqlite3_stmt *st = s->st[ST_run_owner_get];
-    if (st == NULL) return true; /* a file that is only looked at */
-    tb_store_bind_id(st, 1, &run->id);
-    const int rc = sqlite3_step(st);
-    const bool sound = rc == SQLITE_DONE || (rc == SQLITE_ROW && column_identity(st, 0, run->opened_by) &&
-                                             column_identity(st, 1, run->fenced_by));
-    sqlite3_reset(st);
-    sqlite3_clear_bindings(st);
-    return sound;
-}
-
 /* The first seven columns. */
 static bool key_row(sqlite3_stmt *st, struct tb_version_key *key)
 {
@@ -110,14 +96,42 @@ static enum tb_status damaged(struct tb_store *s, sqlite3_stmt *st, const char *
     return TB_SITE_STORE;
 }
 
+/* A run that an older release wrote has no owner: anybody who may publish may fence it. */
+static enum tb_status owner_of(struct tb_store *s, struct tb_catalog_run *run)
+{
+    sqlite3_stmt *st = s->st[ST_run_owner_get];
+    if (st == NULL) return TB_OK; /* a file that is only looked at */
+    tb_store_bind_id(st, 1, &run->id);
+    const int rc = sqlite3_step(st);
+    enum tb_status status = TB_OK;
+    if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+        status = tb_store_failed(s, "reading owners of runs");
+    else if (rc == SQLITE_ROW &&
+             !(column_identity(st, 0, run->opened_by) && column_identity(st, 1, run->fenced_by)))
+        status = damaged(s, st, "run_owner");
+    sqlite3_reset(st);
+    sqlite3_clear_bindings(st);
+    return status;
+}
+
+static enum tb_status run_read(struct tb_store *s, sqlite3_stmt *st, tb_store_run_fn run, void *user)
+{
+    struct tb_catalog_run row;
+    if (!run_row(st, &row)) return damaged(s, st, "run");
+    const enum tb_status status = owner_of(s, &row);
+    if (status != TB_OK) return status;
+    return run(user, &row) == TB_OK ? TB_OK : damaged(s, st, "run");
+}
+
 enum tb_status tb_store_load(struct tb_store *s, tb_store_run_fn run, tb_store_version_fn version, void *user)
 {
     sqlite3_stmt *st = s->st[ST_run_all];
     int rc;
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
-        struct tb_catalog_run row;
-        if (!run_row(st, &row) || !owner_of(s, &row) || run(user, &row) != TB_OK)
-            return damaged(s, st, "run");
+        const enum tb_status status = run_read(s, st, run, user);
+        if (status == TB_OK) continue;
+        sqlite3_reset(st);
+        return status;
     }
     sqlite3_reset(st);
     if (rc != SQLITE_DONE) return tb_store_failed(s, "reading runs");

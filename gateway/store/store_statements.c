@@ -14,6 +14,8 @@ static const char *const statements[STATEMENT_COUNT] = {
 /* Advice for an operator; "" where SQLite's own words are enough. */
 static const char *hint(int code)
 {
+    if (code == SQLITE_IOERR_DATA) /* of an encrypted store alone */
+        return "; a page of it is damaged, or somebody changed it: restore a copy, or move it away";
     switch (code & 0xff) {
     case SQLITE_FULL:
         return "; free some space on its filesystem";
@@ -39,7 +41,7 @@ enum tb_status tb_store_failed(struct tb_store *s, const char *doing)
         snprintf(s->error, sizeof s->error, "%s: no memory", doing);
     else
         snprintf(s->error, sizeof s->error, "%s: %.120s%s", doing, sqlite3_errmsg(s->db),
-                 hint(sqlite3_errcode(s->db)));
+                 hint(sqlite3_extended_errcode(s->db)));
     return TB_SITE_STORE;
 }
 

@@ -10,6 +10,8 @@
 
 #include "gateway/store/audit_record.h"
 #include "gateway/store/store.h"
+#include "gateway/store/store_rekey.h"
+#include "gateway/store/store_vfs.h"
 
 #define STATEMENTS(X)                                                                                        \
     X(begin, "BEGIN IMMEDIATE")                                                                              \
@@ -94,6 +96,8 @@ enum statement {
 
 struct tb_store {
     sqlite3 *db;
+    const struct tb_disk_key *key; /* NULL: it is in clear */
+    struct tb_store_vfs *vfs;      /* of that key; closed after the database */
     sqlite3_stmt *st[STATEMENT_COUNT];
     int lock_fd; /* closed after the database: closing any descriptor of the file drops SQLite's own locks */
     uint64_t writes;
@@ -103,7 +107,7 @@ struct tb_store {
     bool audit_measured[TB_AUDIT_SHARES];
     uint64_t audit_max_ms, audit_aged_ms;
     enum tb_store_origin origin;
-    char file[48]; /* which file this is; empty: the filesystem does not tell */
+    char file[TB_STORE_FILE_NAME_BYTES]; /* which file this is; empty: the filesystem does not tell */
     char error[256];
 };
 

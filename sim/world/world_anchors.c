@@ -105,10 +105,11 @@ uint64_t tb_anchor_folder_free_bytes(const struct tb_anchor_folder *folder)
 
 /* ---- a file ---- */
 
-uint64_t tb_anchor_bytes(const struct tb_version_key *key, const struct tb_manifest *const *manifests)
+uint64_t tb_anchor_bytes(const struct tb_version_key *version, const struct tb_manifest *const *manifests,
+                         const struct tb_disk_key *key)
 {
-    (void)manifests;
-    return (uint64_t)key->shard_count * SHARD_BYTES;
+    (void)manifests, (void)key;
+    return (uint64_t)version->shard_count * SHARD_BYTES;
 }
 
 static enum tb_status refuse(char error_out[TB_ANCHOR_ERROR_BYTES], const char *why)
@@ -120,19 +121,19 @@ static enum tb_status refuse(char error_out[TB_ANCHOR_ERROR_BYTES], const char *
 
 /* Written over the oldest that has no name any more; there is one, as older ones go
  * when a newer is there. */
-enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *key,
-                                const struct tb_manifest *const *manifests, struct tb_anchor_file *file_out,
-                                char error_out[TB_ANCHOR_ERROR_BYTES])
+enum tb_status tb_anchor_create(const char *path, const struct tb_version_key *version,
+                                const struct tb_manifest *const *manifests, const struct tb_disk_key *key,
+                                struct tb_anchor_file *file_out, char error_out[TB_ANCHOR_ERROR_BYTES])
 {
     uint32_t i = 0;
-    (void)path, (void)manifests;
+    (void)path, (void)manifests, (void)key;
     if (the->now < the->sites[the->current->site].store.full_until)
         return refuse(error_out, "the disk is full");
     while (i < ANCHORS_MAX && disk()[i].whole)
         i++;
     if (i == ANCHORS_MAX) return refuse(error_out, "no room for another anchor");
-    disk()[i] = (struct disk_anchor){.key = *key};
-    *file_out = (struct tb_anchor_file){.fd = (int)i, .key = *key};
+    disk()[i] = (struct disk_anchor){.key = *version};
+    *file_out = (struct tb_anchor_file){.fd = (int)i, .key = *version};
     return TB_OK;
 }
 
@@ -162,9 +163,16 @@ void tb_anchor_abort(struct tb_anchor_file *f)
     disk()[f->fd].whole = false;
 }
 
-enum tb_status tb_anchor_open(const char *path, struct tb_anchor_file *file_out,
-                              char error_out[TB_ANCHOR_ERROR_BYTES])
+struct tb_disk_look tb_anchor_look(const char *path, const struct tb_disk_keys *keys)
 {
+    (void)path, (void)keys;
+    return (struct tb_disk_look){.found = TB_DISK_FITS};
+}
+
+enum tb_status tb_anchor_open(const char *path, const struct tb_disk_keys *keys,
+                              struct tb_anchor_file *file_out, char error_out[TB_ANCHOR_ERROR_BYTES])
+{
+    (void)keys;
     const uint32_t i = (uint32_t)strtoul(path, NULL, 10);
     const struct disk_anchor *a = &disk()[i];
     const struct version *v = &the->versions[world_version_find(&a->key.uid)];

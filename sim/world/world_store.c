@@ -15,9 +15,10 @@ struct tb_store {
     struct store_file *file;
 };
 
-enum tb_status tb_store_open(const char *path, struct tb_store **store_out, char error_out[256])
+enum tb_status tb_store_open(const char *path, const struct tb_disk_keys *keys, struct tb_store **store_out,
+                             char error_out[256])
 {
-    (void)path;
+    (void)path, (void)keys;
     error_out[0] = '\0';
     struct tb_store *s = tb_calloc(1, sizeof *s);
     s->file = &the->sites[the->current->site].store;

@@ -21,6 +21,8 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 
+static const struct tb_disk_key disk_key = {{1, 2, 3}};
+
 #define COUNT  (3u << 20) /* bytes of the tensor */
 #define CHUNKS 3u
 
@@ -83,14 +85,15 @@ static void version_fini(struct version *v)
 
 struct anchor_round {
     struct version older, newer;
+    struct tb_disk_keys keys;
     uint8_t *chunk; /* COUNT */
 };
 
-static enum tb_status anchor_write(const struct version *v, const char *path)
+static enum tb_status anchor_write(const struct version *v, const struct tb_disk_keys *keys, const char *path)
 {
     struct tb_anchor_file f;
     char error[TB_ANCHOR_ERROR_BYTES] = "";
-    enum tb_status s = tb_anchor_create(path, &v->key, v->list, &f, error);
+    enum tb_status s = tb_anchor_create(path, &v->key, v->list, keys->key, &f, error);
     assert_true((s == TB_OK) == (error[0] == '\0'));
     if (s != TB_OK) return s;
     s = tb_anchor_write(&f, 0, 0, v->bytes, COUNT);
@@ -106,7 +109,7 @@ static uint64_t anchor_read(struct anchor_round *r, const char *path)
 {
     struct tb_anchor_file f;
     char error[TB_ANCHOR_ERROR_BYTES] = "";
-    enum tb_status s = tb_anchor_open(path, &f, error);
+    enum tb_status s = tb_anchor_open(path, &r->keys, &f, error);
     assert_int_not_equal(s, TB_BAD_FILE);
     assert_int_not_equal(s, TB_NOT_FOUND);
     assert_true((s == TB_OK) == (error[0] == '\0'));
@@ -125,13 +128,13 @@ static uint64_t anchor_read(struct anchor_round *r, const char *path)
 static void anchor_prepare(void *world)
 {
     struct anchor_round *r = world;
-    CHECK_OK(anchor_write(&r->older, in_folder("x.anchor")));
+    CHECK_OK(anchor_write(&r->older, &r->keys, in_folder("x.anchor")));
 }
 
 static bool anchor_round(void *world)
 {
     struct anchor_round *r = world;
-    const bool wrote = anchor_write(&r->newer, in_folder("x.anchor")) == TB_OK;
+    const bool wrote = anchor_write(&r->newer, &r->keys, in_folder("x.anchor")) == TB_OK;
     const uint64_t number = anchor_read(r, in_folder("x.anchor"));
     return wrote && number == r->newer.key.number;
 }
@@ -145,18 +148,29 @@ static void anchor_check(void *world, bool done)
     (void)unlink(in_folder("x.anchor.part"));
 }
 
-static void an_anchor_with_its_name_is_whole(void **state)
+static void anchors_swept(const struct tb_disk_key *key, unsigned most)
 {
-    (void)state;
-    struct anchor_round r = {.chunk = malloc(COUNT)};
+    struct anchor_round r = {.chunk = malloc(COUNT), .keys.key = key};
     version_make(&r.older, 1);
     version_make(&r.newer, 2);
     sweep_run(&(struct sweep){
-        .prepare = anchor_prepare, .round = anchor_round, .check = anchor_check, .world = &r, .most = 8});
+        .prepare = anchor_prepare, .round = anchor_round, .check = anchor_check, .world = &r, .most = most});
     (void)unlink(in_folder("x.anchor"));
     version_fini(&r.older);
     version_fini(&r.newer);
     free(r.chunk);
+}
+
+static void an_anchor_with_its_name_is_whole(void **state)
+{
+    (void)state;
+    anchors_swept(NULL, 8);
+}
+
+static void an_encrypted_anchor_with_its_name_is_whole(void **state)
+{
+    (void)state;
+    anchors_swept(&disk_key, 3);
 }
 
 /* ---- adopting ---- */
@@ -272,6 +286,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_anchor_with_its_name_is_whole),
+        cmocka_unit_test(an_encrypted_anchor_with_its_name_is_whole),
         cmocka_unit_test(adopted_files_give_what_is_right),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -25,6 +25,10 @@
 #include "tests/fault/sweep.h"
 #include "tests/unit/scratch.h"
 
+static const struct tb_disk_key key_a = {{1, 2, 3}}, key_b = {{3, 2, 1}};
+static const struct tb_disk_keys in_clear = {.key = NULL}, under_a = {.key = &key_a},
+                                 a_was_b = {&key_a, &key_b, true}, b_was_a = {&key_b, &key_a, true};
+
 static char folder[SCRATCH_BYTES];
 
 static const char *in_folder(const char *name)
@@ -114,6 +118,7 @@ static void the_arena_keeps_its_word(void **state)
 /* ---- store ---- */
 
 struct store_round {
+    const struct tb_disk_keys *keys;
     char path[128];
     bool run, version, pointer; /* what was answered TB_OK */
     uint64_t incarnation;       /* the highest that was given out */
@@ -148,6 +153,20 @@ static enum tb_status see_version(void *user, const struct tb_store_version *ver
     return TB_OK;
 }
 
+/* The store is written anew under another key, and then under its own again. */
+static bool key_changed(struct store_round *r)
+{
+    char error[256] = "";
+    struct tb_store *store = NULL;
+    if (r->keys != &a_was_b) return true;
+    if (tb_store_open(r->path, &b_was_a, &store, error) == TB_OK) {
+        tb_store_close(store);
+        return true;
+    }
+    assert_true(error[0] != '\0');
+    return false;
+}
+
 static bool store_round(void *world)
 {
     struct store_round *r = world;
@@ -159,7 +178,8 @@ static bool store_round(void *world)
     struct tb_store_pointer pointer = {.uid = v.key.uid};
     run.model = pointer.model = v.key.model;
     r->run = r->version = r->pointer = false;
-    if (tb_store_open(r->path, &store, error) != TB_OK) {
+    if (!key_changed(r)) return false;
+    if (tb_store_open(r->path, r->keys, &store, error) != TB_OK) {
         assert_true(error[0] != '\0');
         return false;
     }
@@ -182,7 +202,7 @@ static void store_check(void *world, bool done)
     char error[256];
     struct tb_store *store = NULL;
     (void)done;
-    if (tb_store_open(r->path, &store, error) != TB_OK) fail_msg("%s", error);
+    if (tb_store_open(r->path, r->keys, &store, error) != TB_OK) fail_msg("%s", error);
     r->runs_seen = r->versions_seen = 0;
     assert_int_equal(tb_store_load(store, see_run, see_version, r), TB_OK);
     assert_true(r->runs_seen >= r->run && r->runs_seen <= 1);
@@ -198,19 +218,37 @@ static void store_check(void *world, bool done)
     r->incarnation = 0;
 }
 
-static void the_store_keeps_its_word(void **state)
+static void store_swept(const struct tb_disk_keys *keys, unsigned most)
 {
-    (void)state;
-    struct store_round r = {.incarnation = 0};
+    struct store_round r = {.keys = keys};
     (void)snprintf(r.path, sizeof r.path, "%s/s.sqlite", folder);
     /* SQLite asks for its locks for ten seconds; tests/system/test_fault_sweep.py has that
      * patience. */
     const uint64_t locks = UINT64_C(1) << TB_CALL_fcntl | UINT64_C(1) << TB_CALL_fcntl64;
     sweep_run(&(struct sweep){
-        .round = store_round, .check = store_check, .world = &r, .most = 12, .passed_over = locks});
+        .round = store_round, .check = store_check, .world = &r, .most = most, .passed_over = locks});
     (void)unlink(in_folder("s.sqlite"));
     (void)unlink(in_folder("s.sqlite-wal"));
     (void)unlink(in_folder("s.sqlite-shm"));
+}
+
+static void the_store_keeps_its_word(void **state)
+{
+    (void)state;
+    store_swept(&in_clear, 12);
+}
+
+static void an_encrypted_store_keeps_its_word(void **state)
+{
+    (void)state;
+    store_swept(&under_a, 4);
+}
+
+/* A failure at any point of a change leaves a store that one of the keys opens. */
+static void a_change_of_keys_loses_nothing(void **state)
+{
+    (void)state;
+    store_swept(&a_was_b, 2);
 }
 
 /* ---- configuration ---- */
@@ -363,6 +401,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_arena_keeps_its_word),
         cmocka_unit_test(the_store_keeps_its_word),
+        cmocka_unit_test(an_encrypted_store_keeps_its_word),
+        cmocka_unit_test(a_change_of_keys_loses_nothing),
         cmocka_unit_test(a_configuration_is_whole_or_refused),
         cmocka_unit_test(a_written_folder_is_whole_or_unmarked),
     };

@@ -15,6 +15,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/fuzz_file.h"
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 #define FRONT_BYTES 64u
 #define COUNT_MAX   ((size_t)1 << 20)
 #define CHUNK_MAX   ((uint32_t)2 << 20) /* as large as a group may be; more is read by nobody here */
@@ -93,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     const size_t file_bytes = file_make(bytes, count);
     FUZZ_REQUIRE(ftruncate(fd, 0) == 0);
     FUZZ_REQUIRE(pwrite(fd, file, file_bytes, 0) == (ssize_t)file_bytes);
-    const enum tb_status status = tb_anchor_open(path, &f, error);
+    const enum tb_status status = tb_anchor_open(path, &in_clear, &f, error);
     FUZZ_REQUIRE(status == TB_OK || status == TB_BAD_FILE || status == TB_SITE_NOMEM);
     FUZZ_REQUIRE((status == TB_OK) == (error[0] == '\0'));
     if (status != TB_OK) return 0;

@@ -130,7 +130,7 @@ static enum tb_status fill_from(struct tb_anchor_refill *r, struct tb_anchor_fil
     if (status != TB_OK) return status;
     r->refilled = true;
     r->uid = file->key.uid;
-    r->damaged = r->damaged || f.bad_chunks > 0;
+    r->damaged = r->damaged || f.bad_chunks > 0 || file->old;
     fill_ended(&f);
     return TB_OK;
 }
@@ -139,12 +139,17 @@ static enum tb_status refill(struct tb_anchor_refill *r, const char *path)
 {
     struct tb_anchor_file file;
     char error[TB_ANCHOR_ERROR_BYTES] = "";
-    if (tb_anchor_open(path, &file, error) != TB_OK) {
+    enum tb_status status = tb_anchor_open(path, &r->d->disk_keys, &file, error);
+    if (status == TB_SITE_CONFIG) { /* P3: nothing is lost that the right key opens */
+        refused(r->d, path, error, "set_disk.key_and_start_again");
+        return status;
+    }
+    if (status != TB_OK) {
         refused(r->d, path, error, "look_for_an_older_one");
         r->damaged = true;
         return TB_BAD_FILE;
     }
-    const enum tb_status status = fill_from(r, &file);
+    status = fill_from(r, &file);
     tb_anchor_close(&file);
     return status;
 }
@@ -157,6 +162,13 @@ static bool arena_has(struct tb_daemon *d, const struct tb_name *model)
     return false;
 }
 
+/* The arena has something whole: the anchor stays shut. */
+static enum tb_status pass_over(struct tb_anchor_refill *r, const char *path)
+{
+    r->damaged = r->damaged || tb_anchor_look(path, &r->d->disk_keys).found == TB_DISK_OLD;
+    return TB_OK;
+}
+
 enum tb_status tb_anchor_refill(struct tb_anchor_refill *r)
 {
     struct tb_anchor_which at = {.any = false};
@@ -164,8 +176,8 @@ enum tb_status tb_anchor_refill(struct tb_anchor_refill *r)
     const bool needed = !arena_has(r->d, r->model);
     TB_ASSERT(!r->newest.any && !r->refilled);
     while (tb_anchor_folder_older(r->folder, r->model, &at, path)) {
-        const enum tb_status status = needed ? refill(r, path) : TB_OK;
-        if (status == TB_SITE_DRAINING) return status;
+        const enum tb_status status = needed ? refill(r, path) : pass_over(r, path);
+        if (status == TB_SITE_DRAINING || status == TB_SITE_CONFIG) return status;
         if (status == TB_OK) r->newest = at;
         /* A version that does not fit into the arena does not fit when it is older either. */
         if (status != TB_BAD_FILE) return TB_OK;

@@ -15,11 +15,12 @@ struct tb_anchor_refill {
     struct tb_anchor_which newest; /* that can be read, or was not looked into; any false: none */
     bool refilled;
     struct tb_id uid; /* refilled: which version */
-    bool damaged;     /* that anchor, or a newer one */
+    bool damaged;     /* that anchor, or a newer one; or it is under disk.key_old */
 };
 
 /* Looks for the newest anchor that can be read, where the arena has nothing whole of the model.
- * Takes as long as it takes. TB_SITE_DRAINING: a signal came meanwhile. */
+ * Takes as long as it takes. TB_SITE_DRAINING: a signal came meanwhile.
+ * TB_SITE_CONFIG: an anchor is under none of the keys. */
 TB_MUST_USE enum tb_status tb_anchor_refill(struct tb_anchor_refill *r);
 
 #endif

@@ -91,7 +91,7 @@ static enum tb_status manifests_of(struct tb_anchor_writer *w, const struct tb_m
 {
     for (uint32_t s = 0; s < w->key.shard_count; s++)
         pointers[s] = tb_arena_place(w->region, s)->manifest;
-    w->total_bytes = tb_anchor_bytes(&w->key, pointers);
+    w->total_bytes = tb_anchor_bytes(&w->key, pointers, w->disk_key);
     const uint64_t free_bytes = tb_anchor_folder_free_bytes(w->folder);
     if (free_bytes >= w->total_bytes) return TB_OK; /* writing tells of any other fault */
     (void)snprintf(w->error, sizeof w->error,
@@ -105,7 +105,7 @@ static enum tb_status create_file(struct tb_anchor_writer *w, struct tb_anchor_f
     const struct tb_manifest **pointers = tb_calloc(w->key.shard_count, sizeof *pointers);
     if (pointers == NULL) return TB_SITE_NOMEM;
     enum tb_status status = manifests_of(w, pointers);
-    if (status == TB_OK) status = tb_anchor_create(w->path, &w->key, pointers, file, w->error);
+    if (status == TB_OK) status = tb_anchor_create(w->path, &w->key, pointers, w->disk_key, file, w->error);
     tb_free(pointers);
     return status;
 }

@@ -15,8 +15,9 @@ struct tb_anchor_writer {
     /* The owner's, and as they are until tb_anchor_writer_run has returned. */
     const struct tb_anchor_folder *folder;
     struct tb_version_key key;
-    struct tb_arena_region *region; /* whole, and pinned by the owner */
-    uint64_t bytes_per_s;           /* 0: no bound */
+    struct tb_arena_region *region;     /* whole, and pinned by the owner */
+    uint64_t bytes_per_s;               /* 0: no bound */
+    const struct tb_disk_key *disk_key; /* NULL: in clear */
     char path[TB_ANCHOR_PATH_BYTES];
     _Atomic bool stop; /* any thread sets it: the writing is given up */
     /* The writer's. */

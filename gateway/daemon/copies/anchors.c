@@ -39,7 +39,9 @@ struct anchor_model {
     struct tb_anchor_which newest; /* on the disk */
     uint32_t whole_since;          /* versions that became whole here since it was begun */
     tb_time_ns failed_at;          /* 0: the last one was written */
-    bool damaged;         /* that one, or a newer one: it is written anew once its version is whole here */
+    /* That one, or a newer one, or it is under disk.key_old: it is written anew once its version is
+     * whole here. */
+    bool damaged;
     tb_time_ns stayed_at; /* when the newest could not be taken away; 0: nobody tried */
 };
 
@@ -247,6 +249,7 @@ static void write_begin(struct tb_anchors *a, uint32_t model, struct tb_copy *co
     a->w.region = copy->region;
     a->w.folder = &a->folder;
     a->w.bytes_per_s = a->d->config->anchor_rate;
+    a->w.disk_key = a->d->disk_keys.key;
     a->begun_at = now;
     a->stale = false;
     a->w.error[0] = '\0';

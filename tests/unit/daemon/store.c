@@ -16,6 +16,8 @@
 #include "gateway/store/store_load.h"
 #include "store_world.h"
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 static char error[256];
 static sqlite3 *opened;   /* the newest connection of this process */
 static sqlite3 *store_db; /* the store's */
@@ -183,7 +185,7 @@ static void a_second_process_is_refused(void **state)
     (void)state;
     struct tb_store *store = open_good();
     struct tb_store *second = NULL;
-    assert_int_equal(tb_store_open(store_path, &second, error), TB_SITE_STORE);
+    assert_int_equal(tb_store_open(store_path, &in_clear, &second, error), TB_SITE_STORE);
     assert_null(second);
     assert_non_null(strstr(error, store_path));
     assert_non_null(strstr(error, "another process holds it"));
@@ -204,7 +206,7 @@ static void a_read_only_file_is_refused(void **state)
     if (pid == 0) {
         struct tb_store *store = NULL;
         if (geteuid() == 0 && seteuid(65534) != 0) _exit(9);
-        const enum tb_status status = tb_store_open(store_path, &store, error);
+        const enum tb_status status = tb_store_open(store_path, &in_clear, &store, error);
         _exit(status == TB_SITE_STORE && strstr(error, "cannot open for writing: Permission denied") != NULL
                   ? 0
                   : 1);
@@ -212,7 +214,7 @@ static void a_read_only_file_is_refused(void **state)
     int how = 0;
     assert_int_equal(waitpid(pid, &how, 0), pid);
     assert_int_equal(how, 0);
-    assert_int_equal(tb_store_open("/tmp/no-such-folder/s", &(struct tb_store *){NULL}, error),
+    assert_int_equal(tb_store_open("/tmp/no-such-folder/s", &in_clear, &(struct tb_store *){NULL}, error),
                      TB_SITE_STORE);
     assert_non_null(strstr(error, "No such file or directory"));
 }
@@ -339,10 +341,10 @@ static void damage_is_a_clear_error(void **state)
         fputc('x', f);
     fclose(f);
     assert_int_equal(chmod(store_path, 0644), 0); /* whatever the umask is */
-    assert_int_equal(tb_store_open(store_path, &store, error), TB_SITE_STORE);
+    assert_int_equal(tb_store_open(store_path, &in_clear, &store, error), TB_SITE_STORE);
     assert_non_null(strstr(error, "others may use it (mode 0644)"));
     assert_int_equal(chmod(store_path, 0600), 0);
-    assert_int_equal(tb_store_open(store_path, &store, error), TB_SITE_STORE);
+    assert_int_equal(tb_store_open(store_path, &in_clear, &store, error), TB_SITE_STORE);
     assert_non_null(strstr(error, "not a database"));
     assert_non_null(strstr(error, "restore a copy, or move it away"));
     assert_null(store);
@@ -384,7 +386,7 @@ static void another_schema_is_not_touched(void **state)
     struct tb_store *store = NULL;
     tb_store_close(open_good());
     store_ask("UPDATE meta SET value='2' WHERE name='schema'");
-    assert_int_equal(tb_store_open(store_path, &store, error), TB_SITE_STORE);
+    assert_int_equal(tb_store_open(store_path, &in_clear, &store, error), TB_SITE_STORE);
     assert_non_null(strstr(error, "schema 2 is not 1"));
 }
 

@@ -6,6 +6,8 @@
 
 #include <sqlite3.h>
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 char store_folder[SCRATCH_BYTES];
 char store_path[128];
 const struct tb_store_audit store_audit = {.what = "test", .who = "unix:0", .why = "", .wall_ms = 1234};
@@ -34,7 +36,7 @@ struct tb_store *store_open_good(void)
 {
     struct tb_store *store = NULL;
     char error[256];
-    if (tb_store_open(store_path, &store, error) != TB_OK) fail_msg("%s", error);
+    if (tb_store_open(store_path, &in_clear, &store, error) != TB_OK) fail_msg("%s", error);
     return store;
 }
 

@@ -17,6 +17,8 @@
 #include "gateway/store/store_load.h"
 #include "store_world.h"
 
+static const struct tb_disk_keys in_clear = {.key = NULL};
+
 /* The disk: while `held`, whoever begins to write stops here. */
 static struct {
     pthread_mutex_t lock;
@@ -80,7 +82,7 @@ static void store_ended(void)
 {
     struct tb_store *store = NULL;
     char error[256];
-    while (tb_store_open(store_path, &store, error) != TB_OK)
+    while (tb_store_open(store_path, &in_clear, &store, error) != TB_OK)
         (void)sched_yield();
     tb_store_close(store);
 }
@@ -124,7 +126,7 @@ static struct tb_store *open_store(void)
 {
     struct tb_store *store = NULL;
     char error[256];
-    if (tb_store_open(store_path, &store, error) != TB_OK) fail_msg("%s", error);
+    if (tb_store_open(store_path, &in_clear, &store, error) != TB_OK) fail_msg("%s", error);
     return store;
 }
 
