@@ -431,7 +431,8 @@ struct tb_subscribe_options {
      * certificates, date, and that manifests and bytes are those that were signed, and believes no
      * gateway. NULL: the gateway is believed. A version without the signature, or with another, is
      * not staged: TB_PEER_IDENTITY, and tb_last_error says why. TB_BAD_STATE: a subscription of the
-     * session without it has begun to read that version. Such two need a session each. */
+     * session without it has begun to read that version. Such two need a session each. They share no
+     * registration: tb_subscribe answers TB_BAD_STATE. */
     const char *home_ca;
 };
 
