@@ -1,6 +1,6 @@
-/* publisher_words.c - a publisher signs the head and the proofs of each shard that it made, with the
- * version's key (P1, P2). A gateway that forges a version of a model with `publishers`, or bytes of
- * one, lacks that key. */
+/* publisher_words.c - a publisher signs the head and the proofs of each shard that it made, with
+ * the version's key (P1, P2). A gateway that forges a version of a model with `publishers`, or
+ * bytes of one, lacks that key. */
 #include "gateway/daemon/links/publisher_words.h"
 
 #include <stdio.h>

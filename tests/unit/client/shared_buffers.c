@@ -1,5 +1,5 @@
-/* shared_buffers.c - two subscriptions of a session fill the same buffers. What one of them believed
- * would stand there for one that demands the home's signature (P1).
+/* shared_buffers.c - two subscriptions of a session never fill the same buffers, where one of them
+ * demands the home's signature and the other believes its gateway (P1).
  *
  * Covers: intra/client/follow/home_word.c intra/client/follow/subscription.c */
 #include <string.h>
