@@ -170,7 +170,8 @@ TB_MESSAGE(tb_msg_version, TB_MSG_VERSION_FIELDS)
     F(span, source)  /* tb_source_encode of this one shard */                                  \
     F(id, base)      /* its shelf gets deltas against that version; zero: it has none */       \
     F(span, blobs)   /* blob_count x 16, a digest of each blob; empty: not known */        \
-    F(span, said)    /* STATEMENT of a publisher for this shard; empty: it is not signed */
+    F(span, said)    /* STATEMENT of a publisher for this shard; empty: it is not signed */ \
+    F(span, proofs)  /* chunk_count x 32, which that one covers; empty: it is not signed */
 TB_MESSAGE(tb_msg_seal, TB_MSG_SEAL_FIELDS)
 
 /* shard UINT32_MAX: every shard of it that this session sealed. For one shard the highest bit of

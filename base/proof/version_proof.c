@@ -25,6 +25,19 @@ static void add_number(struct tb_blake3_state *all, uint64_t number, size_t byte
     tb_blake3_update(all, little, bytes);
 }
 
+static void add_shard(struct tb_blake3_state *all, const struct tb_manifest *manifest, void *scratch,
+                      size_t scratch_bytes)
+{
+    struct tb_writer w;
+    tb_writer_init(&w, scratch, scratch_bytes);
+    tb_manifest_head_encode(manifest, &w);
+    TB_ASSERT(!w.full);
+    add_number(all, w.used, 8);
+    tb_blake3_update(all, scratch, w.used);
+    add_number(all, manifest->chunk_count, 4);
+    tb_blake3_update(all, manifest->proofs, manifest->chunk_count * sizeof(struct tb_blake3));
+}
+
 struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint32_t shard_count,
                                void *scratch, size_t scratch_bytes)
 {
@@ -33,26 +46,18 @@ struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint3
     tb_blake3_begin(&all);
     tb_blake3_update(&all, magic, sizeof magic);
     add_number(&all, shard_count, 4);
-    for (uint32_t s = 0; s < shard_count; s++) {
-        struct tb_writer w;
-        tb_writer_init(&w, scratch, scratch_bytes);
-        tb_manifest_head_encode(manifests[s], &w);
-        TB_ASSERT(!w.full);
-        add_number(&all, w.used, 8);
-        tb_blake3_update(&all, scratch, w.used);
-        add_number(&all, manifests[s]->chunk_count, 4);
-        tb_blake3_update(&all, manifests[s]->proofs, manifests[s]->chunk_count * sizeof(struct tb_blake3));
-    }
+    for (uint32_t s = 0; s < shard_count; s++)
+        add_shard(&all, manifests[s], scratch, scratch_bytes);
     return tb_blake3_end(&all);
 }
 
-struct tb_blake3 tb_proof_shard(const void *head, size_t bytes)
+struct tb_blake3 tb_proof_shard(const struct tb_manifest *manifest, void *scratch, size_t scratch_bytes)
 {
     static const char shard_magic[] = "tombolo shard 1";
     struct tb_blake3_state all;
     tb_blake3_begin(&all);
     tb_blake3_update(&all, shard_magic, sizeof shard_magic);
-    tb_blake3_update(&all, head, bytes);
+    add_shard(&all, manifest, scratch, scratch_bytes);
     return tb_blake3_end(&all);
 }
 

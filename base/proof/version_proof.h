@@ -16,9 +16,10 @@ size_t tb_proof_scratch_bytes(const struct tb_manifest *const *manifests, uint32
  * manifests that a home seals, and less than 1 ms for those of a model of 10,000 tensors. */
 struct tb_blake3 tb_proof_root(const struct tb_manifest *const *manifests, uint32_t shard_count,
                                void *scratch, size_t scratch_bytes);
-/* The root of one shard, which its publisher signs: BLAKE3 over "tombolo shard 1" with its NUL and
- * the sealed head of its manifest. The head binds the chunks by XXH3. */
-struct tb_blake3 tb_proof_shard(const void *head, size_t bytes);
+/* The root of one shard, which its publisher signs: BLAKE3 over "tombolo shard 1" with its NUL, u64
+ * bytes of the sealed head, the head, u32 chunk count, and the proofs of the chunks in order. Every
+ * chunk has one. `scratch` has room for the head. */
+struct tb_blake3 tb_proof_shard(const struct tb_manifest *manifest, void *scratch, size_t scratch_bytes);
 
 /* The statement of that kind over the version, without root and date. */
 struct tb_statement tb_statement_of(enum tb_statement_kind kind, const struct tb_version_key *key);

@@ -43,7 +43,7 @@ struct tb_table_told {
     X(evictions) X(arena_refused) X(tables_full) X(store_failed)                           \
     X(links_up) X(links_down) X(links_refused) X(links_twins) X(reports_refused)          \
     X(statements_signed) X(statements_unsigned) X(statements_taken) X(statements_refused)  \
-    X(versions_unsigned) X(roots_refused)                                                  \
+    X(versions_unsigned) X(roots_refused) X(landings_unproven)                            \
     X(runs_refused) X(runs_below)                                                          \
     X(lives_changed) X(verify_bad) X(live_bad) X(chunks_rotted) X(chunks_repaired) X(budgets_held)     \
     X(certificates_loaded) X(certificates_refused)                                         \

@@ -1,13 +1,13 @@
 """A worker that serves its site and forges: other bytes, with the digests of the right ones. Its readers compare proofs (P1).
 
-Covers: gateway/daemon/sessions/session_proofs.c
+Covers: gateway/daemon/sessions/session_proofs.c gateway/daemon/copies/home_landing.c
 """
 
 import pathlib
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from harness import Rollout, Trainer, expect, main, safetensors_table, scenario, up, wait_for  # noqa: E402
+from harness import Rollout, Trainer, Worker, expect, main, read_and_compare, safetensors_table, scenario, up, wait_for  # noqa: E402
 from same_digest import BLOCK, forged  # noqa: E402
 from weight_files import made  # noqa: E402
 
@@ -52,6 +52,37 @@ def a_worker_that_forges_is_found_out(lab):
     pair[1].activate(uid)
     pair[1].check(path)
     wait_for("west names who served it", lambda: west.daemon.logged("hop.chunk_bad", "worker=w1", "source=w0"))
+
+
+@scenario
+def home_lands_no_forged_chunk_of_a_worker(lab):
+    """P1: a trainer ends before home has landed its version. A worker has all of it, changes it so that its digests still fit, and
+    serves it to home. No proof is known, so home takes none of it, and says so. A trainer that seals it again brings it."""
+    east = lab.site("east")
+    east.models["policy"] = dict(home="east")
+    east.extra["fabric"] = {"host": "another", "pace_bytes_per_s": "64KiB"}
+    east.start()
+    path = made(lab, "22M", 1)[0]
+
+    def published(name):
+        rank = Worker(lab, name, east, host="one-host")
+        rank.ok("register", tensors=safetensors_table(path), file=str(path))
+        run = rank.ok("run", model="policy", key="run-a")["run"]
+        return rank, rank.ok("publish", model="policy", run=run, number=1, shard=0, shards=1, in_place=1)["uid"]
+    rank, uid = published("rank0")
+    rollout = Rollout(lab, east, "w0", path, host="one-host")
+    rollout.stage(uid)
+    expect("home has all", east.holds(uid), False)
+    rank.kill()
+    expect("tensor found in the staging", forge_in_staging(rollout.worker, path), True)
+    del east.extra["fabric"]["pace_bytes_per_s"]
+    east.restart()
+    wait_for("home says that it cannot judge", lambda: east.daemon.logged("landing.unproven", "worker=w0", "model=policy"))
+    expect("home has all", east.holds(uid), False)
+    _, again = published("rank1")
+    expect("the same version", again, uid)
+    east.wait_holds(uid)
+    read_and_compare(lab, east, uid, path)
 
 
 if __name__ == "__main__":

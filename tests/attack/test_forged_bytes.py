@@ -3,10 +3,11 @@
 North publishes. The attacker is west: it has what a relay has of the version, and serves it to east. Before chunks had
 proofs, east held the forged bytes, said that it held the whole version, and gave them to its readers.
 
-Covers: gateway/daemon/links/proofs.c wan/link/traffic/link_manifest.c wan/link/traffic/link_manifest_pages.c
+Covers: gateway/daemon/links/proofs.c gateway/daemon/links/publisher_words.c wan/link/traffic/link_manifest.c wan/link/traffic/link_manifest_pages.c
 """
 
 import hashlib
+import mmap
 import os
 import pathlib
 import struct
@@ -14,9 +15,10 @@ import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from forger import Forger, honest_link  # noqa: E402
-from harness import Trainer, expect, main, read_and_compare, scenario, wait_for  # noqa: E402
+from harness import Trainer, expect, main, read_and_compare, safetensors_table, scenario, wait_for  # noqa: E402
 from hostile import BIND, BOUND, PING, PONG, Connection, bind, frame, text, tls  # noqa: E402
 from same_digest import forged  # noqa: E402
+from weight_files import made  # noqa: E402
 
 SUBSCRIBE, VERSION, ASK, HEAD, DIGESTS, WANT, HELD, START, REFUSED, STATEMENT, PROOFS = 5, 7, 9, 10, 11, 12, 13, 14, 16, 38, 39
 CHUNK = struct.Struct("<IBBBBIIIII")  # of a data stream: crossing, shard and chunk are fields 5 to 7
@@ -179,6 +181,45 @@ def no_forged_proof_of_a_relay_is_believed(lab):
     while (said := link.next()) != (PONG, b"\7" * 8):
         expect("no chunk is asked for", said[0] == WANT, False)
     expect("nothing is held", relay.east.version(relay.uid)["held_bytes"], 0)
+
+
+def forge_in_arena(site, path):
+    """Changes the version where the site's gateway serves it, at the beginning of a chunk. Gives back how to undo it."""
+    row = max(safetensors_table(path), key=lambda r: r["bytes"])
+    expect("its largest tensor has chunks of its own", row["bytes"] > 2**20, True)
+    right = path.read_bytes()[row["offset"]:row["offset"] + FORGED_BYTES + 1024]
+    with open(site.arena_path, "r+b") as arena:
+        with mmap.mmap(arena.fileno(), 0) as memory:
+            at = memory.find(right)
+            expect("tensor found in the arena", at >= 0, True)
+            memory[at:at + FORGED_BYTES] = forged(right, b"\x80\x3f" * 512)[:FORGED_BYTES]
+
+    def undo():
+        with open(site.arena_path, "r+b") as arena:
+            with mmap.mmap(arena.fileno(), 0) as memory:
+                memory[at:at + FORGED_BYTES] = right[:FORGED_BYTES]
+    return undo
+
+
+@scenario
+def no_home_forges_bytes_that_a_publisher_signed(lab):
+    """P1: the home gateway is in wrong hands. West takes no version without its publisher's signature, and no byte that it
+    does not cover: other bytes with the same XXH3 are refused, though home itself serves them. Then the right ones cross."""
+    east, west, _ = lab.east_west(through_link=False, publishers=["tombolo://east/publisher/trainer"])
+    pki = lab.pki_dir("east")
+    lab.tombolo("pki", "issue", "--dir", pki, "--publisher", "trainer")
+    path = made(lab, "22M", 1)[0]
+    east.start()
+    signing = {"sign_cert": str(pki / "trainer.crt"), "sign_key": str(pki / "trainer.key")}
+    uid = Trainer(lab, east, path, **signing).publish(1)
+    east.wait_holds(uid)
+    undo = forge_in_arena(east, path)
+    west.start()
+    wait_for("west refuses the chunk", lambda: west.daemon.logged("link.chunk_bad", "peer=east", "sent_by=peer"))
+    expect("west does not hold it", west.holds(uid), False)
+    undo()
+    west.wait_holds(uid)
+    read_and_compare(lab, west, uid, path)
 
 
 if __name__ == "__main__":

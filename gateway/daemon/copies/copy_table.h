@@ -88,6 +88,7 @@ struct tb_copy {
     enum tb_copy_serving serving;
     bool activated; /* by every group here */
     struct tb_copy_hop *hops;
+    bool unproven_told;                /* a worker has chunks that home cannot judge: the log has said so */
     struct tb_shard_files_table files; /* of its sealed shards, until it is ready */
     /* Crossing here. */
     uint32_t from_count;

@@ -202,6 +202,44 @@ static void base_leave(struct tb_copy_hop *h)
 
 /* ---- hops ---- */
 
+/* P1: what a worker serves is compared with its proof, always where this gateway signs. Of a rank
+ * that holds where all proofs are known before its chunks land: its publisher signed them, or they
+ * landed before. */
+static bool is_foreign(const struct tb_copy_hop *h)
+{
+    const struct tb_copy *copy = h->copy;
+    if (h->shard == TB_CATALOG_ALL_SHARDS)
+        return copy->d->tls != NULL || tb_arena_region_proven(copy->region);
+    const struct tb_place *place = tb_arena_place(copy->region, h->shard);
+    return place != NULL && tb_manifest_all_proven(place->manifest);
+}
+
+/* Chunks that no worker can bring: their proofs are not known. */
+static uint32_t unproven_chunks(const struct tb_copy *copy)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        if (!tb_arena_place_ready(copy->region, s)) continue;
+        const struct tb_place *place = tb_arena_place(copy->region, s);
+        for (uint32_t k = 0; k < place->manifest->chunk_count; k++)
+            count += !tb_place_held(place, k) && !tb_bitmap_test(place->manifest->proven, k);
+    }
+    return count;
+}
+
+/* P10: home takes no chunk of a worker that it could not judge. */
+static void unproven_log(const struct tb_copy_hop *h, const struct tb_worker_session *s)
+{
+    struct tb_copy *copy = h->copy;
+    const uint32_t chunks = h->shard == TB_CATALOG_ALL_SHARDS && is_foreign(h) ? unproven_chunks(copy) : 0;
+    if (chunks == 0 || copy->unproven_told) return;
+    copy->unproven_told = true;
+    copy->d->counters.landings_unproven++;
+    tb_log(TB_LOG_WARN, "landing.unproven", "worker=%s model=%s run=%llu number=%llu chunks=%u action=%s",
+           s->name.text, copy->key.model.text, (unsigned long long)copy->key.run_order,
+           (unsigned long long)copy->key.number, chunks, "wait_for_a_rank_or_a_proof");
+}
+
 static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_session *s,
                                   const struct tb_worker_export *export, void *memory, size_t cap)
 {
@@ -230,13 +268,13 @@ static enum tb_status source_open(struct tb_copy_hop *h, struct tb_worker_sessio
                                      .places = places,
                                      .place_count = shard_places(copy, h->shard, places),
                                      .base = expect_encoded_chunks(h, export, &base) ? &base : NULL,
-                                     .foreign = h->shard == TB_CATALOG_ALL_SHARDS &&
-                                                tb_arena_region_proven(copy->region),
+                                     .foreign = is_foreign(h),
                                      .encoded_chunks = h->encoded_chunks != NULL ? hop_encoded : NULL,
                                      .fn = hop_told,
                                      .user = h};
     status = tb_hop_open(d->fabric, &options, &h->hop);
     tb_free(places);
+    if (status == TB_OK) unproven_log(h, s);
     return status;
 }
 
@@ -452,6 +490,12 @@ void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now)
         hop_close(h);
         h->retry_at = now;
     }
+}
+
+void tb_home_landing_proven(struct tb_copy *copy)
+{
+    for (struct tb_copy_hop *h = copy->hops; h != NULL; h = h->next)
+        if (h->hop != NULL) tb_hop_proofs_came(h->hop);
 }
 
 static struct tb_copy_hop *hop_find(struct tb_daemon *d, uint64_t serial)

@@ -24,6 +24,8 @@ void tb_home_landing_from(struct tb_daemon *d, const struct tb_catalog_todo *tod
 void tb_home_landing_end(struct tb_daemon *d, const struct tb_catalog_todo *todo);
 void tb_home_landing_stop(struct tb_copy *copy);
 void tb_home_landing_retry(struct tb_copy *copy, tb_time_ns now);
+/* More proofs are known: workers may be asked for those chunks. */
+void tb_home_landing_proven(struct tb_copy *copy);
 /* A chunk that is held no more may be one that a hop has passed: they begin anew. */
 void tb_home_landing_anew(struct tb_copy *copy, tb_time_ns now);
 void tb_home_landing_wake(uv_async_t *async);

@@ -79,6 +79,7 @@ static bool links_expects(void *user, uint32_t peer, const struct tb_name *model
     const struct tb_config *c = d->config;
     TB_ASSERT(peer < c->peer_count);
     struct tb_name home;
+    if (tb_publishers_demanded(d, model)) return false; /* no chunk is taken before its proof */
     if (c->lanes > 1 || !links_home_of(user, model, &home) || !tb_name_equal(&home, &c->peers[peer].site))
         return false;
     for (uint32_t i = 0; i < c->peer_count; i++)

@@ -14,8 +14,10 @@
 #include "gateway/catalog/workers.h"
 #include "gateway/daemon/copies/copies.h"
 #include "gateway/daemon/copies/copy_table.h"
+#include "gateway/daemon/copies/home_landing.h"
 #include "gateway/daemon/daemon.h"
 #include "gateway/daemon/links/peer_rights.h"
+#include "gateway/daemon/links/publisher_words.h"
 #include "gateway/daemon/links/site_lag.h"
 #include "gateway/daemon/links/statements.h"
 #include "wan/link/links_stats.h"
@@ -43,14 +45,14 @@ static const struct tb_said *said_of(const struct tb_daemon *d, const struct tb_
     return tb_said_find(&d->said, TB_STATEMENT_VERSION, uid);
 }
 
-/* A home that lost its store has no word of its own to compare with: it takes back the copies
- * that peers have. */
+/* Where a publisher signs each version, home's own word about bytes is not taken either. */
 bool tb_proofs_foreign(void *user, uint32_t peer, const struct tb_version_key *key)
 {
     struct tb_daemon *d = user;
     TB_ASSERT(peer < d->config->peer_count);
-    if (d->config->peers[peer].is_unsigned || tb_peer_of_home(d, peer, &key->model)) return false;
-    return !tb_proofs_are_made(d, &key->model) || said_of(d, &key->uid) != NULL;
+    if (d->config->peers[peer].is_unsigned) return false;
+    if (d->tls == NULL && tb_proofs_are_made(d, &key->model)) return false; /* nobody signed anything */
+    return !tb_peer_of_home(d, peer, &key->model) || tb_publishers_demanded(d, &key->model);
 }
 
 static bool home_signs(const struct tb_daemon *d, const struct tb_name *model)
@@ -67,11 +69,12 @@ static bool home_is_here(const struct tb_daemon *d, const struct tb_name *model)
 }
 
 /* Proofs of it will come, or have. Without home's word, and where no peer of home could bring it,
- * an unsigned peer's word was enough. */
+ * an unsigned peer's word was enough. A home that signed it, and lost its copy, asks others. */
 static bool is_to_be_proven(const struct tb_copy *copy)
 {
     const struct tb_daemon *d = copy->d;
-    if (d->tls == NULL || tb_proofs_are_made(copy->d, &copy->key.model)) return false;
+    if (d->tls == NULL) return false;
+    if (tb_proofs_are_made(copy->d, &copy->key.model)) return said_of(d, &copy->key.uid) != NULL;
     return said_of(d, &copy->key.uid) != NULL || home_signs(d, &copy->key.model);
 }
 
@@ -243,16 +246,44 @@ static struct tb_copy_proofs owed_by(const struct tb_copy *copy, uint32_t peer,
                                    .asked_at = tb_clock_now()};
 }
 
+static bool are_same(const struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        const struct tb_manifest *ours = tb_arena_manifest(copy->region, s);
+        if (!tb_digest_equal(&ours->root, &manifests[s].root) ||
+            ours->chunk_count != manifests[s].chunk_count)
+            return false;
+    }
+    return true;
+}
+
+/* At home: these fit what it signed. A chunk that is claimed is landing, and gets its proof so. */
+static void take_back(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    struct tb_blake3 proof;
+    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
+        struct tb_place *place = tb_arena_place(copy->region, s);
+        for (uint32_t k = 0; k < manifests[s].chunk_count; k++) {
+            if (!tb_manifest_proof(&manifests[s], k, &proof) || !tb_place_claim(place, k)) continue;
+            tb_manifest_set_proof(tb_arena_manifest(copy->region, s), k, &proof);
+            tb_place_unclaim(place, k);
+        }
+    }
+    copy->proofs = (struct tb_copy_proofs){.came = 0};
+    tb_home_landing_proven(copy);
+    if (tb_arena_region_proven(copy->region)) proven(copy);
+}
+
 void tb_proofs_take(struct tb_copy *copy, uint32_t peer, const struct tb_manifest *manifests)
 {
     if (is_complete(copy)) tb_arena_proofs_keep(copy->region); /* that it was reserved with */
-    if (!lacks(copy) || tb_proofs_are_made(copy->d, &copy->key.model)) return;
-    struct tb_blake3 proof;
-    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
-        const struct tb_manifest *to = tb_arena_manifest(copy->region, s);
-        if (!tb_digest_equal(&to->root, &manifests[s].root) || to->chunk_count != manifests[s].chunk_count)
-            return;
+    if (!lacks(copy) || !are_same(copy, manifests)) return;
+    if (tb_proofs_are_made(copy->d, &copy->key.model)) {
+        if (said_of(copy->d, &copy->key.uid) != NULL && all_proven(&copy->key, manifests))
+            take_back(copy, manifests);
+        return;
     }
+    struct tb_blake3 proof;
     for (uint32_t s = 0; s < copy->key.shard_count; s++) {
         struct tb_manifest *to = tb_arena_manifest(copy->region, s);
         for (uint32_t k = 0; k < to->chunk_count; k++)

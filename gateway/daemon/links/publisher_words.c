@@ -1,5 +1,6 @@
-/* publisher_words.c - a publisher signs the head of each shard that it made, with the version's key
- * (P1, P2). A gateway that forges a version of a model with `publishers` lacks that key. */
+/* publisher_words.c - a publisher signs the head and the proofs of each shard that it made, with
+ * the version's key (P1, P2). A gateway that forges a version of a model with `publishers`, or
+ * bytes of one, lacks that key. */
 #include "gateway/daemon/links/publisher_words.h"
 
 #include <stdio.h>
@@ -13,7 +14,7 @@
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/rights.h"
 
-static bool are_demanded(const struct tb_daemon *d, const struct tb_name *model)
+bool tb_publishers_demanded(const struct tb_daemon *d, const struct tb_name *model)
 {
     for (uint32_t i = 0; i < d->config->model_count; i++)
         if (tb_name_equal(&d->config->models[i].name, model))
@@ -25,13 +26,11 @@ static bool are_demanded(const struct tb_daemon *d, const struct tb_name *model)
 static enum tb_status compare(const struct tb_statement *what, const struct tb_manifest *manifest)
 {
     const size_t bytes = tb_manifest_head_bytes(manifest);
-    struct tb_writer w;
     if (!tb_digest_equal(&what->digest, &manifest->root)) return TB_PEER_IDENTITY;
+    if (!tb_manifest_all_proven(manifest)) return TB_PEER_IDENTITY;
     void *head = tb_malloc(bytes);
     if (head == NULL) return TB_SITE_NOMEM;
-    tb_writer_init(&w, head, bytes);
-    tb_manifest_head_encode(manifest, &w);
-    const struct tb_blake3 root = tb_proof_shard(head, w.used);
+    const struct tb_blake3 root = tb_proof_shard(manifest, head, bytes);
     tb_free(head);
     return tb_blake3_equal(&root, &what->root) ? TB_OK : TB_PEER_IDENTITY;
 }
@@ -44,7 +43,7 @@ enum tb_status tb_publisher_check(const struct tb_daemon *d, const struct tb_ver
     struct tb_signer signer;
     char why[256] = "";
     const char *model = key->model.text;
-    if (!are_demanded(d, &key->model) && said->count == 0) return TB_OK;
+    if (!tb_publishers_demanded(d, &key->model) && said->count == 0) return TB_OK;
     if (d->tls == NULL) {
         snprintf(error_out, 256, "this gateway has no `tls`: it trusts no publisher's certificate");
         return TB_PEER_DENIED;
@@ -97,7 +96,7 @@ static const struct tb_said *word_of(const struct tb_daemon *d, const struct tb_
 
 bool tb_publishers_said(const struct tb_daemon *d, const struct tb_version_key *key)
 {
-    if (!are_demanded(d, &key->model)) return true;
+    if (!tb_publishers_demanded(d, &key->model)) return true;
     for (uint32_t s = 0; s < key->shard_count; s++)
         if (word_of(d, key, s) == NULL) return false;
     return true;
@@ -106,7 +105,7 @@ bool tb_publishers_said(const struct tb_daemon *d, const struct tb_version_key *
 bool tb_publishers_fit(const struct tb_daemon *d, const struct tb_version_key *key,
                        const struct tb_manifest *const *manifests)
 {
-    if (!are_demanded(d, &key->model)) return true;
+    if (!tb_publishers_demanded(d, &key->model)) return true;
     for (uint32_t s = 0; s < key->shard_count; s++) {
         const struct tb_said *said = word_of(d, key, s);
         if (said == NULL || compare(&said->what, manifests[s]) != TB_OK) return false;

@@ -69,6 +69,21 @@ struct seal {
     char why[256];
 };
 
+/* The publisher signed them with the shard: bytes are compared with them from the first one on.
+ * False: they are not as many as there are chunks. */
+static bool take_proofs(struct seal *seal)
+{
+    const struct tb_msg_seal *m = &seal->m;
+    if (m->said.count == 0) return m->proofs.count == 0;
+    if (m->proofs.count != (uint64_t)seal->manifest.chunk_count * TB_BLAKE3_BYTES) return false;
+    for (uint32_t k = 0; k < seal->manifest.chunk_count; k++) {
+        struct tb_blake3 proof;
+        memcpy(proof.bytes, m->proofs.bytes + (size_t)k * TB_BLAKE3_BYTES, sizeof proof.bytes);
+        tb_manifest_set_proof(&seal->manifest, k, &proof);
+    }
+    return true;
+}
+
 /* The manifest as the rank says it; its digests must hash to its root. seal->memory is the
  * caller's to release. */
 static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *seal)
@@ -81,6 +96,7 @@ static enum tb_status seal_manifest(struct tb_layouts *layouts, struct seal *sea
     if (m->blobs.count != 0 && m->blobs.count != (uint64_t)seal->manifest.blob_count * TB_DIGEST_BYTES)
         return TB_PEER_GARBLED;
     memcpy(seal->manifest.digests, m->digests.bytes, m->digests.count);
+    if (!take_proofs(seal)) return TB_PEER_GARBLED;
     for (uint32_t i = 0; i < seal->manifest.blob_count; i++) {
         if (tb_blob_name_writable(seal->manifest.blobs[i].name)) continue;
         snprintf(seal->why, sizeof seal->why, "blob \"%.120s\": subscribe could not write such a file",

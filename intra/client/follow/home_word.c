@@ -25,6 +25,25 @@ int tb_home_trust_open(const char *ca_path, struct tb_tls **trust_out)
     return status == TB_OK ? TB_OK : tb_fail(status, "home_ca: %s", error);
 }
 
+static bool fills(const struct tb_subscription *sub, const struct tb_registration *r)
+{
+    return r != NULL && (sub->registration == r || sub->second == r);
+}
+
+int tb_home_word_may_subscribe(const struct tb_session *s, const struct tb_subscribe_options *o)
+{
+    TB_ASSERT_LOCKED(s);
+    for (const struct tb_subscription *sub = s->subscriptions; sub != NULL; sub = sub->next) {
+        if (!fills(sub, o->registration) && !fills(sub, o->second)) continue;
+        if ((sub->home_trust != NULL) != (o->home_ca != NULL))
+            return tb_fail(TB_BAD_STATE,
+                           "another subscription fills the same registration %s home_ca: what one of them "
+                           "believed would stand there for the other: register other memory for each",
+                           sub->home_trust != NULL ? "with" : "without");
+    }
+    return TB_OK;
+}
+
 enum tb_status tb_home_word_keep(struct tb_home_word *word, const struct tb_span *said)
 {
     if (said->count > TB_SIGNED_BYTES_MAX) return TB_PEER_GARBLED;

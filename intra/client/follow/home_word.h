@@ -7,12 +7,18 @@
 #include "base/message.h"
 #include "base/net/tls.h"
 
+struct tb_session;
 struct tb_staged_use;
 struct tb_staging;
+struct tb_subscribe_options;
 struct tb_subscription;
 
 /* The CAs that sign for the model's home. TB_SITE_CONFIG with the file in tb_last_error. */
 int tb_home_trust_open(const char *ca_path, struct tb_tls **trust_out);
+
+/* Under the lock. Buffers that one subscription fills with what it believes hold nothing proven for
+ * another. TB_OK, or tb_fail with TB_BAD_STATE. */
+int tb_home_word_may_subscribe(const struct tb_session *s, const struct tb_subscribe_options *o);
 
 /* Signed bytes that are passed on. Their reader checks them. */
 struct tb_home_word {

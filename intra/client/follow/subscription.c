@@ -128,6 +128,7 @@ static int check_subscribe(struct tb_session *s, const struct tb_subscribe_optio
     if (status == TB_OK && o->registration != NULL) {
         tb_session_lock(s);
         status = tb_tied_may_subscribe(o->registration, o->second);
+        if (status == TB_OK) status = tb_home_word_may_subscribe(s, o);
         tb_session_unlock(s);
     }
     if (status == TB_OK) status = check_stage_on_gpu(o);

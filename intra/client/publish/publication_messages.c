@@ -9,8 +9,10 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
 {
     const size_t digests = (size_t)p->manifest.chunk_count * TB_DIGEST_BYTES;
     const size_t blobs = p->blob_digests != NULL ? (size_t)p->manifest.blob_count * TB_DIGEST_BYTES : 0;
-    struct tb_request *request = tb_request_new(
-        s, TB_MSG_SEAL, TB_MSG_REPLY, p->head_bytes + digests + p->source_bytes + blobs + p->said_bytes);
+    const size_t proofs = p->said != NULL ? (size_t)p->manifest.chunk_count * TB_BLAKE3_BYTES : 0;
+    struct tb_request *request =
+        tb_request_new(s, TB_MSG_SEAL, TB_MSG_REPLY,
+                       p->head_bytes + digests + p->source_bytes + blobs + p->said_bytes + proofs);
     if (request == NULL) return NULL;
     const struct tb_msg_seal m = {.uid = p->uid,
                                   .shard = p->shard,
@@ -22,7 +24,8 @@ struct tb_request *tb_publication_seal(struct tb_session *s, const struct tb_pub
                                   .source = {p->source, (uint32_t)p->source_bytes},
                                   .base = p->base_uid,
                                   .blobs = {(const uint8_t *)p->blob_digests, (uint32_t)blobs},
-                                  .said = {p->said, (uint32_t)p->said_bytes}};
+                                  .said = {p->said, (uint32_t)p->said_bytes},
+                                  .proofs = {(const uint8_t *)p->manifest.proofs, (uint32_t)proofs}};
     tb_msg_seal_encode(&m, &request->payload);
     return request;
 }

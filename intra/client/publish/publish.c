@@ -285,7 +285,9 @@ static int pass(const struct publishing *w, struct tb_publication *p)
     p->manifest.root = tb_manifest_root(&p->manifest);
     p->encoded_bytes = encoded_bytes(p);
     const int head = encode_head(p);
-    return head == TB_OK ? tb_publisher_sign(w->s, p) : head;
+    if (head != TB_OK || w->s->publisher == NULL) return head;
+    tb_pass_prove(w->s->crew, &pass);
+    return tb_publisher_sign(w->s, p);
 }
 
 static void sealed(struct tb_session *s, struct tb_request *request, void *user)

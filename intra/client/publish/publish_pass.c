@@ -238,6 +238,32 @@ enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
     return status;
 }
 
+static void prove_chunk(void *user, uint32_t k, uint32_t slot)
+{
+    (void)slot;
+    const struct tb_pass *pass = user;
+    const struct tb_chunk *chunk = &pass->manifest->chunks[k];
+    const struct tb_spread spread = spread_of(pass);
+    struct tb_blake3_state state;
+    tb_blake3_begin(&state);
+    uint32_t tensor = tb_layout_tensor_at(spread.layout, chunk->offset);
+    const uint64_t end = chunk->offset + chunk->bytes;
+    for (uint64_t at = chunk->offset; at < end;) {
+        struct tb_stretch from = {pass->shadow != NULL ? pass->shadow + at : NULL, end - at};
+        if (pass->shadow == NULL) from = tb_spread_at(&spread, at, end - at, &tensor);
+        tb_blake3_update(&state, from.at, from.bytes);
+        at += from.bytes;
+    }
+    const struct tb_blake3 proof = tb_blake3_end(&state);
+    tb_manifest_set_proof(pass->manifest, k, &proof);
+}
+
+void tb_pass_prove(struct tb_crew *crew, const struct tb_pass *pass)
+{
+    TB_ASSERT(pass->gpu == NULL || pass->shadow != NULL); /* cores read no device */
+    tb_crew_run(crew, pass->manifest->chunk_count, prove_chunk, (void *)(uintptr_t)pass);
+}
+
 enum tb_status tb_pass_compare(struct tb_crew *crew, const struct tb_pass *with, uint32_t *differs_out)
 {
     const struct tb_manifest *manifest = with->manifest;

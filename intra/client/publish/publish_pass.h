@@ -35,6 +35,9 @@ struct tb_pass {
 TB_MUST_USE enum tb_status tb_pass_run(struct tb_crew *crew, const struct tb_pass *pass,
                                        struct tb_shared_memory *encoded_out);
 
+/* Behind a pass: the proof of each chunk, of the bytes that are served. */
+void tb_pass_prove(struct tb_crew *crew, const struct tb_pass *pass);
+
 /* Digests what stands there (manifest, tensors, rows, blobs and gpu of the pass) and compares with
  * the manifest: TB_CONFLICT with one chunk that differs. TB_SITE_NOMEM; TB_SITE_IO: the device
  * cannot be read. */

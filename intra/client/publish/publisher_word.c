@@ -35,14 +35,14 @@ void tb_publisher_close(struct tb_session *s)
 int tb_publisher_sign(struct tb_session *s, struct tb_publication *p)
 {
     if (s->publisher == NULL) return TB_OK;
-    TB_ASSERT(p->head != NULL && p->said == NULL);
+    TB_ASSERT(p->head != NULL && p->said == NULL && tb_manifest_all_proven(&p->manifest));
     const struct tb_statement what = {.kind = TB_STATEMENT_SHARD,
                                       .model = p->model,
                                       .uid = p->uid,
                                       .run = p->run,
                                       .run_order = p->run_order,
                                       .number = p->number,
-                                      .root = tb_proof_shard(p->head, p->head_bytes),
+                                      .root = tb_proof_shard(&p->manifest, p->head, p->head_bytes),
                                       .wall_ms = tb_clock_wall_ms(),
                                       .shard_count = p->shard_count,
                                       .digest = p->manifest.root,

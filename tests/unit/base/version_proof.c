@@ -91,6 +91,32 @@ static void a_root_is_made_as_the_header_says(void **state)
     free(s.memory);
 }
 
+/* A publisher signs it: "tombolo shard 1", and the rest as in a root of one shard. */
+static void a_shards_root_is_made_as_the_header_says(void **state)
+{
+    (void)state;
+    struct sample s;
+    sample_new(&s, 100);
+    const struct tb_manifest *one[] = {&s.m};
+    const size_t head = tb_proof_scratch_bytes(one, 1);
+    const size_t proofs = s.m.chunk_count * sizeof(struct tb_blake3), all = 16 + 8 + head + 4 + proofs;
+    uint8_t *bytes = calloc(1, all);
+    struct tb_writer w;
+    memcpy(bytes, "tombolo shard 1", 16);
+    tb_writer_init(&w, bytes + 16, all - 16);
+    tb_write_u64(&w, head);
+    tb_manifest_head_encode(&s.m, &w);
+    tb_write_u32(&w, s.m.chunk_count);
+    tb_write_bytes(&w, s.m.proofs, proofs);
+    assert_false(w.full);
+    void *scratch = malloc(head);
+    const struct tb_blake3 root = tb_proof_shard(&s.m, scratch, head), said = tb_blake3_of(bytes, all);
+    assert_true(tb_blake3_equal(&root, &said));
+    free(scratch);
+    free(bytes);
+    free(s.memory);
+}
+
 static struct tb_version_key some_key(void)
 {
     struct tb_version_key key = {.uid = {{1}}, .run = {{2}}, .run_order = 3, .number = 4, .shard_count = 5};
@@ -139,6 +165,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_root_follows_from_each_manifest_and_their_order),
         cmocka_unit_test(a_root_is_made_as_the_header_says),
+        cmocka_unit_test(a_shards_root_is_made_as_the_header_says),
         cmocka_unit_test(a_statement_fits_its_version_alone),
         cmocka_unit_test(a_withdrawal_of_what_was_never_ready_fits_any_root),
     };
