@@ -28,7 +28,7 @@
 
 struct plan {
     const char *site, *dir, *model, *home, *listen, *arena;
-    char peer[TB_NAME_BYTES_MAX + 1], address[300];                    /* address "": the peer dials */
+    char peer[TB_NAME_BYTES_MAX + 1], address[300];              /* address "": the peer dials */
     char folder[PATH_BYTES];                                     /* DIR/SITE: the certificates */
     char run[PATH_BYTES], state[PATH_BYTES], memory[PATH_BYTES]; /* sockets, store, arena */
     uid_t owner; /* of what tombolod reads; 0: nobody but us */

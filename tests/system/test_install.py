@@ -6,13 +6,11 @@ Covers: gateway/cli/init_command.c
 
 import json
 import os
-import pathlib
 import re
 import shutil
-import signal
 import subprocess
 
-from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, wait_for
+from harness import SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
 
 PAGE = SOURCE / "docs/two-sites.md"
 
@@ -75,6 +73,67 @@ def init_refuses_what_no_gateway_takes(lab):
         said = tombolo("init", *argv, "--dir", place, code=code)
         expect(f"{argv}: {said}", word in said, True)
         expect("files", place.exists(), False)
+
+
+class Machine:
+    """A site as the page has it: a network of its own, and its own /etc/tombolo, /run, /var/lib and /dev/shm."""
+
+    def __init__(self, lab, net, site):
+        self.lab, self.site = lab, site
+        self.root = lab.dir / site
+        for folder in ("etc/tombolo", "etc/ssl", "run/tombolo", "var/lib/tombolo", "tmp"):
+            (self.root / folder).mkdir(parents=True)
+        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "ssl/openssl.cnf"):
+            if os.path.exists(f"/etc/{name}"):
+                shutil.copy(f"/etc/{name}", self.root / "etc" / name)
+        (self.root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{net.address('east')} gw.east.example\n")
+        (self.root / "etc/resolv.conf").write_text("nameserver 127.0.0.1\n")
+        memory = lab.arena_dir / site
+        memory.mkdir()
+        binds = "".join(f"mount --bind {self.root}/{place} /{place}; " for place in ("etc", "run", "var/lib"))
+        self.enter = net.enter(site, ["unshare", "--mount", "sh", "-euc", f"{binds} mount --bind {memory} /dev/shm; "
+                                      f"PATH={TOMBOLO.parent}:$PATH; exec \"$@\"", "-"])
+
+    def inside(self, path):
+        return self.root / path.lstrip("/")
+
+    def run(self, line):
+        """One line of the page. Units and other machines are played by the test."""
+        unit, copy = re.fullmatch(r"systemctl enable --now tombolod@(\w+)", line), re.fullmatch(r"scp (\S+) (\w+):(\S+)", line)
+        if unit:
+            argv = [*self.enter, TOMBOLOD, "--config", f"/etc/tombolo/{unit[1]}.yaml"]
+            self.lab.processes.append(Process(f"tombolod-{unit[1]}", argv, self.lab.dir / f"{unit[1]}.log"))
+            return
+        if copy:
+            shutil.copy(self.inside(copy[1]), self.lab.dir / copy[2] / copy[3].lstrip("/"))
+            return
+        line = line.replace("/tmp/", f"{self.root}/tmp/")
+        done = subprocess.run([*self.enter, "sh", "-euc", line], capture_output=True, text=True, check=False)
+        expect(f"on {self.site}: {line}: {done.stdout}{done.stderr}", done.returncode, 0)
+
+    def is_up(self):
+        done = subprocess.run([*self.enter, TOMBOLO, "status", "--json"], capture_output=True, text=True, check=False)
+        return done.returncode == 0 and [link["state"] for link in json.loads(done.stdout).get("links", [])] == ["up"]
+
+
+@scenario
+def the_guide_for_two_sites_works(lab):
+    """P10: docs/two-sites.md, command by command, on two machines that are namespaces."""
+    blocks = re.findall(r"^```sh (east|west)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    if len(blocks) < 8:
+        raise Failed(f"{PAGE} has {len(blocks)} blocks of commands")
+    with Veth() as net:
+        machines = {site: Machine(lab, net, site) for site in ("east", "west")}
+        for site, text in blocks:
+            for line in text.splitlines():
+                if line == "tombolo status":
+                    for machine in machines.values():
+                        wait_for(f"the link of {machine.site} is up", machine.is_up)
+                # The memory of a namespace is this machine's: less than a quarter of it does.
+                machines[site].run(re.sub("^tombolo init.*", r"\g<0> --arena 16MiB", line))
+        published = machines["east"].root / "tmp/checkpoint-1/weights.bin"
+        came, = (machines["west"].root / "tmp/policy").glob("*/weights.bin")
+        expect("bytes", came.read_bytes(), published.read_bytes())
 
 
 if __name__ == "__main__":
