@@ -14,9 +14,13 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/net/kept_listeners.h"
 #include "base/system_calls.h"
 
 #define MICROSECOND (TB_MS(1) / 1000)
+#define FIRST_LEFT  3 /* as sd_listen_fds(3) has it */
+#define LEFT_MAX    1000u
+#define NAME        "FDNAME=listeners"
 
 static void warn(const char *why)
 {
@@ -64,6 +68,51 @@ static bool reach(struct tb_service_manager *m, const char *name)
     return false;
 }
 
+/* The manager drops what it had by that name and keeps what serves now. */
+static void keep_listeners(struct tb_service_manager *m)
+{
+    static char words[] = "FDSTORE=1\n" NAME;
+    int fds[TB_KEPT_LISTENERS_MAX];
+    if (!m->open) return;
+    const uint32_t count = tb_kept_listeners(fds);
+    tell(m, "FDSTOREREMOVE=1\n" NAME);
+    for (uint32_t i = 0; i < count; i++) {
+        union {
+            struct cmsghdr head;
+            char bytes[CMSG_SPACE(sizeof(int))];
+        } control = {0};
+        struct iovec part = {words, sizeof words - 1};
+        struct msghdr message = {.msg_iov = &part,
+                                 .msg_iovlen = 1,
+                                 .msg_control = control.bytes,
+                                 .msg_controllen = sizeof control.bytes};
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &fds[i], sizeof(int));
+        (void)sendmsg(m->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+}
+
+/* Sockets of the process before: they begin at descriptor 3. */
+static void take_left(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *fds = getenv("LISTEN_FDS");
+    int left[LEFT_MAX];
+    uint32_t count = 0;
+    const bool ours = pid != NULL && fds != NULL && strtoll(pid, NULL, 10) == (long long)getpid();
+    const unsigned long long said = ours ? strtoull(fds, NULL, 10) : 0;
+    while (count < said && count < LEFT_MAX) {
+        left[count] = FIRST_LEFT + (int)count;
+        count++;
+    }
+    tb_kept_listeners_begin(left, count);
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    (void)unsetenv("LISTEN_FDNAMES");
+}
+
 void tb_service_manager_open(struct tb_service_manager *m)
 {
     TB_ASSERT(!m->open);
@@ -71,6 +120,7 @@ void tb_service_manager_open(struct tb_service_manager *m)
     if (name == NULL) return;
     m->open = reach(m, name);
     if (!m->open) warn(strerror(errno));
+    if (m->open) take_left();
     m->watchdog = m->open ? watchdog_of(getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID")) : 0;
     (void)unsetenv("NOTIFY_SOCKET");
     (void)unsetenv("WATCHDOG_USEC");
@@ -79,12 +129,16 @@ void tb_service_manager_open(struct tb_service_manager *m)
 
 void tb_service_manager_close(struct tb_service_manager *m)
 {
-    if (m->open) close(m->fd);
+    if (m->open) {
+        close(m->fd);
+        tb_kept_listeners_end();
+    }
     *m = (struct tb_service_manager){0};
 }
 
 void tb_service_manager_ready(struct tb_service_manager *m)
 {
+    keep_listeners(m);
     tell(m, "READY=1\nSTATUS=serves");
 }
 

@@ -19,10 +19,12 @@ struct tb_service_manager {
 };
 
 /* Before the sandbox and the first thread: takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out
- * of the environment. A manager that cannot be reached is a warning. */
+ * of the environment, and with LISTEN_FDS the sockets that the process before left
+ * (base/net/kept_listeners.h). A manager that cannot be reached is a warning. */
 void tb_service_manager_open(struct tb_service_manager *m);
 void tb_service_manager_close(struct tb_service_manager *m);
 
+/* It serves. The manager keeps its listening sockets from now on. */
 void tb_service_manager_ready(struct tb_service_manager *m);
 void tb_service_manager_reloading(struct tb_service_manager *m); /* ready follows */
 void tb_service_manager_stopping(struct tb_service_manager *m);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What the packages hold, how their units are confined, and that they install, serve and go again.
 
-Covers: gateway/daemon/service_manager.c
+Covers: gateway/daemon/service_manager.c base/net/kept_listeners.c
 """
 
+import contextlib
 import fnmatch
 import hashlib
 import json
@@ -13,7 +14,7 @@ import shutil
 import socket
 import subprocess
 
-from harness import BUILD, SOURCE, Failed, Skipped, expect, main, scenario, wait_for
+from harness import BUILD, SOURCE, TOMBOLOD, Failed, Process, Skipped, expect, main, scenario, wait_for
 
 DEPLOY = SOURCE / "deploy"
 PACKAGES = {
@@ -123,6 +124,55 @@ def a_service_manager_is_told(lab):
     wait_for("STOPPING", lambda: hears("STOPPING=1"))
     site.daemon.ended_by_us = True
     expect("exit code", site.daemon.popen.wait(timeout=60), 0)
+    manager.close()
+
+
+@scenario
+def a_restart_refuses_no_connection(lab):
+    """P9: listening sockets stay with the service manager. Clients of the pause are served by the next process."""
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.bind(str(lab.dir / "notify"))
+    manager.settimeout(0.05)
+    stored = []
+
+    def ready():
+        with contextlib.suppress(TimeoutError):
+            word, fds, _, _ = socket.recv_fds(manager, 4096, 1)
+            if word.startswith(b"FDSTOREREMOVE=1"):
+                stored.clear()
+            stored.extend(fds)
+            return word.startswith(b"READY=1")
+        return False
+
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east")
+    site.extra["session"] = {"listen": f"127.0.0.1:{site.worker_port}"}
+    site.env = {"NOTIFY_SOCKET": str(lab.dir / "notify")}
+    site.start(wait=False)
+    wait_for("READY", ready)
+    expect("it is kept that control, session and both ports listen", len(stored) >= 3, True)
+    site.daemon.popen.terminate()
+    site.daemon.ended_by_us = True
+    expect("exit code", site.daemon.popen.wait(timeout=60), 0)
+
+    # Nobody is there, and nobody is refused.
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(site.control_socket))
+    client.sendall(b'{"schema": 1, "cmd": "status"}\n')
+    socket.create_connection(("127.0.0.1", site.worker_port)).close()
+    high = [os.dup2(fd, 100 + i) for i, fd in enumerate(stored)]  # out of the way of 3, 4, ...
+    moves = " ".join(f"exec {3 + i}<&{fd};" for i, fd in enumerate(high))
+    script = f'{moves} export LISTEN_PID=$$ LISTEN_FDS={len(high)}; exec "$@"'
+    site.daemon = Process("tombolod-again", ["bash", "-c", script, "-", TOMBOLOD, "--config", site.dir / "tombolod.yaml"], lab.dir / "again.log",
+                          env={**os.environ, **site.env}, pass_fds=high)
+    lab.processes.append(site.daemon)
+    client.settimeout(60)
+    expect("the client of the pause is answered", json.loads(client.makefile().readline())["ok"], True)
+    wait_for("READY", ready)
+    expect("as many are kept again", len(stored), len(high))
+    for fd in (*stored, *high):
+        os.close(fd)
+    client.close()
     manager.close()
 
 

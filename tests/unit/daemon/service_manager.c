@@ -1,7 +1,9 @@
 /* P9: the service manager hears what it has to know of a gateway, and nothing that it did not ask.
- * Covers: gateway/daemon/service_manager.c */
+ * Covers: gateway/daemon/service_manager.c base/net/kept_listeners.c */
 #include "gateway/daemon/service_manager.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/net/kept_listeners.h"
 #include "tests/unit/caught_log.h"
 
 /* A socket in the abstract namespace, which NOTIFY_SOCKET then names. */
@@ -59,10 +62,12 @@ static void a_life_is_told(void **state)
     tb_service_manager_open(&m);
     heard_nothing(fd); /* before it serves */
     tb_service_manager_ready(&m);
+    heard(fd, "FDSTOREREMOVE=1\nFDNAME=listeners");
     heard(fd, "READY=1\n");
     tb_service_manager_reloading(&m);
     heard(fd, "RELOADING=1\n");
     tb_service_manager_ready(&m);
+    heard(fd, "FDSTOREREMOVE=1\nFDNAME=listeners");
     heard(fd, "READY=1\n");
     tb_service_manager_stopping(&m);
     heard(fd, "STOPPING=1\n");
@@ -70,6 +75,45 @@ static void a_life_is_told(void **state)
     heard_nothing(fd);
     assert_null(getenv("NOTIFY_SOCKET"));
     tb_service_manager_close(&m);
+    close(fd);
+}
+
+/* P9: what listens while the process ends is taken by the next one, with those that wait there. */
+static void a_listening_socket_outlives_its_process(void **state)
+{
+    (void)state;
+    struct tb_service_manager m = {0};
+    struct tb_address at = {.v4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}};
+    const int fd = manager_here(), listener = socket(AF_INET, SOCK_STREAM, 0);
+    int none[TB_KEPT_LISTENERS_MAX];
+    at.bytes = sizeof at.v4;
+    assert_int_equal(bind(listener, &at.any, at.bytes), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    tb_service_manager_open(&m);
+    assert_false(
+        tb_kept_listener_add(listener, &at)); /* the kernel chose its port: nobody asks for that again */
+    assert_int_equal(getsockname(listener, &at.any, &at.bytes), 0);
+    assert_int_equal(tb_kept_listener_take(&at), -1);
+    assert_true(tb_kept_listener_add(listener, &at));
+    tb_service_manager_ready(&m);
+    heard(fd, "FDSTOREREMOVE=1\n");
+    heard(fd, "FDSTORE=1\nFDNAME=listeners");
+    heard(fd, "READY=1\n");
+    const int left = dup(listener), file = dup(fd);
+    tb_service_manager_close(&m);
+    close(listener);
+
+    const int both[] = {left, file};
+    tb_kept_listeners_begin(both, 2);
+    assert_int_equal(fcntl(file, F_GETFD), -1); /* it listens nowhere */
+    const int taken = tb_kept_listener_take(&at);
+    assert_true(taken >= 0);
+    assert_int_equal(tb_kept_listeners(none), 1);
+    tb_kept_listeners_end();
+    tb_kept_listeners_begin(&taken, 1);
+    assert_int_equal(tb_kept_listeners(none), 0); /* nobody asked for it: it is closed */
+    assert_int_equal(fcntl(taken, F_GETFD), -1);
+    tb_kept_listeners_end();
     close(fd);
 }
 
@@ -147,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_life_is_told),
+        cmocka_unit_test(a_listening_socket_outlives_its_process),
         cmocka_unit_test(the_watchdog_is_fed_in_half_of_its_time),
         cmocka_unit_test(a_watchdog_of_another_process_is_not_ours),
         cmocka_unit_test(without_a_manager_nothing_happens),
