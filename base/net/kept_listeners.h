@@ -20,7 +20,7 @@ int tb_kept_listener_take(const struct tb_address *at);
 /* A socket that listens by now. False: it is not kept, as nothing is, the port was chosen by the
  * kernel, or there is no room. */
 bool tb_kept_listener_add(int fd, const struct tb_address *asked);
-/* What the manager has to keep: those that tb_listen asked for or added. The others are closed. */
+/* The sockets that tb_listen asked for or added: the manager keeps them. The others are closed. */
 uint32_t tb_kept_listeners(int fds_out[TB_KEPT_LISTENERS_MAX]);
 
 #endif

@@ -118,6 +118,14 @@ static const struct tb_cli_option audit_options[] = {
     END,
 };
 
+static const struct tb_cli_option demo_options[] = {
+    {"versions", TB_CLI_TEXT, "N", "end after so many; default: go on until interrupted"},
+    {"every", TB_CLI_TEXT, "SECONDS", "from one version to the next; default 5"},
+    {"bytes", TB_CLI_TEXT, "SIZE", "of a version, such as 16M; default 4M"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option init_options[] = {
     {"peer", TB_CLI_TEXT, "SITE[=ADDRESS]",
      "the other site (needed); with its address this side dials, else it listens"},
@@ -296,6 +304,13 @@ static const struct tb_cli_command commands[] = {
      "Denials and activations are one row for each identity, object and minute, with a count. With --json "
      "each row is a line of its own.",
      "tombolo audit --since 2d --action withdraw", audit_options, 0, 0, tb_cli_audit},
+    {"demo", "", "two sites and a trainer on this machine, to try it",
+     "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "
+     "other, "
+     "and says what to try. Needs no root and no configuration, and leaves nothing behind. It is a script of "
+     "the "
+     "package.",
+     "tombolo demo --versions 3", demo_options, 0, 0, tb_cli_demo},
     {"init", "SITE", "make all that a gateway of this site needs, with one peer",
      "Writes the configuration DIR/SITE.yaml, and in DIR/SITE a certificate authority, the gateway's "
      "certificate and, where this side listens, lines for a firewall. DIR is /etc/tombolo. Nothing that is "

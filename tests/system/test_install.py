@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """From nothing to a link that is up: tombolo init, and the commands of docs/two-sites.md.
 
-Covers: gateway/cli/init_command.c
+Covers: gateway/cli/init_command.c gateway/cli/demo_command.c
 """
 
 import json
@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 
-from harness import SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
+from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
 
 PAGE = SOURCE / "docs/two-sites.md"
 
@@ -73,6 +73,22 @@ def init_refuses_what_no_gateway_takes(lab):
         said = tombolo("init", *argv, "--dir", place, code=code)
         expect(f"{argv}: {said}", word in said, True)
         expect("files", place.exists(), False)
+
+
+@scenario
+def a_demo_shows_two_sites(lab):
+    """P2: from an install alone: versions cross, the example is told, and nothing stays."""
+    subprocess.run(["cmake", "--install", BUILD, "--component", "programs", "--prefix", lab.dir / "prefix"], check=True, capture_output=True)
+    memory = lab.dir / "memory"
+    memory.mkdir()
+    done = subprocess.run([lab.dir / "prefix/bin/tombolo", "demo", "--versions", "2", "--every", "0", "--bytes", "300K"],
+                          env={**os.environ, "TB_TEST_SHM": str(memory)}, capture_output=True, text=True, check=False)
+    expect(f"tombolo demo: {done.stdout}{done.stderr}", done.returncode, 0)
+    for words in ("stop a gateway now, and watch", "version 2 is at west, every byte equal"):
+        expect(words, words in done.stdout, True)
+    expect("its folder", list(memory.iterdir()), [])
+    done = subprocess.run([TOMBOLO, "demo"], capture_output=True, text=True, check=False)
+    expect("without a package", (done.returncode, "it comes with the package" in done.stderr), (1, True))
 
 
 class Machine:
