@@ -15,7 +15,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/net/kept_listeners.h"
-#include "base/system_calls.h"
 
 #define MICROSECOND (TB_MS(1) / 1000)
 #define FIRST_LEFT  3 /* as sd_listen_fds(3) has it */
@@ -58,10 +57,10 @@ static bool reach(struct tb_service_manager *m, const char *name)
     }
     memcpy(at.sun_path, name, count);
     if (name[0] == '@') at.sun_path[0] = '\0';
-    m->fd = tb_sys_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    m->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (m->fd < 0) return false;
     const socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + count + (name[0] == '/'));
-    if (tb_sys_connect(m->fd, (const struct sockaddr *)&at, bytes) == 0) return true;
+    if (connect(m->fd, (const struct sockaddr *)&at, bytes) == 0) return true;
     const int error = errno;
     close(m->fd);
     errno = error;
