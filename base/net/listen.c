@@ -13,6 +13,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/net/kept_listeners.h"
 #include "base/system_calls.h"
 
 #define BACKLOG      1024
@@ -25,6 +26,7 @@ struct tb_listener {
     uint32_t handles;
     int fd;
     bool closing;
+    bool kept; /* its socket and path outlive us (kept_listeners.h) */
     bool resting_told;
     tb_accept_fn fn;
     void *user;
@@ -120,7 +122,7 @@ static void drop_path(const struct tb_listener *l)
 {
     TB_ASSERT(l->inode == 0 || is_path(&l->at));
     struct stat st;
-    if (l->inode == 0 || lstat(l->at.local.sun_path, &st) != 0) return;
+    if (l->inode == 0 || l->kept || lstat(l->at.local.sun_path, &st) != 0) return;
     if (st.st_dev == l->device && st.st_ino == l->inode) (void)unlink(l->at.local.sun_path);
 }
 
@@ -130,7 +132,8 @@ static bool open_at(struct tb_listener *l, const struct tb_address *at, unsigned
     l->at = *at;
     if (at->any.sa_family != AF_UNIX && setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0)
         return false;
-    if (!bind_at(l->fd, at) || !own_path(l, unix_mode) || listen(l->fd, BACKLOG) != 0) return false;
+    if (!l->kept && !bind_at(l->fd, at)) return false;
+    if (!own_path(l, unix_mode) || listen(l->fd, BACKLOG) != 0) return false;
     if (at->any.sa_family == AF_UNIX) return true;
     l->at.bytes = sizeof l->at.local;
     return getsockname(l->fd, &l->at.any, &l->at.bytes) == 0;
@@ -211,7 +214,9 @@ enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned 
     if (l == NULL) return TB_SITE_NOMEM;
     l->fn = fn;
     l->user = user;
-    l->fd = tb_sys_socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    l->fd = tb_kept_listener_take(at);
+    l->kept = l->fd >= 0;
+    if (!l->kept) l->fd = tb_sys_socket(at->any.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     error = errno;
     if (l->fd < 0) goto undo_listener;
     if (!open_at(l, at, unix_mode)) {
@@ -223,6 +228,7 @@ enum tb_status tb_listen(uv_loop_t *loop, const struct tb_address *at, unsigned 
     if (error != 0) goto undo_fd;
 
     uv_timer_init(loop, &l->rest);
+    if (!l->kept) l->kept = tb_kept_listener_add(l->fd, at);
     l->poll.data = l->rest.data = l;
     l->handles = 2;
     uv_poll_start(&l->poll, UV_READABLE, on_accept);

@@ -118,6 +118,28 @@ static const struct tb_cli_option audit_options[] = {
     END,
 };
 
+static const struct tb_cli_option demo_options[] = {
+    {"versions", TB_CLI_TEXT, "N", "end after so many; default: go on until interrupted"},
+    {"every", TB_CLI_TEXT, "SECONDS", "from one version to the next; default 5"},
+    {"bytes", TB_CLI_TEXT, "SIZE", "of a version, such as 16M; default 4M"},
+    COMMON_OPTIONS,
+    END,
+};
+
+static const struct tb_cli_option init_options[] = {
+    {"peer", TB_CLI_TEXT, "SITE[=ADDRESS]",
+     "the other site (needed); with its address this side dials, else it listens"},
+    {"model", TB_CLI_TEXT, "NAME", "the model that crosses; default policy"},
+    {"home", TB_CLI_TEXT, "SITE", "where it is published; default: this site"},
+    {"listen", TB_CLI_TEXT, "ADDRESS", "where this side listens; default 0.0.0.0:7400"},
+    {"arena", TB_CLI_TEXT, "SIZE",
+     "memory for versions, such as 64GiB; default: a quarter of this machine's"},
+    {"dir", TB_CLI_FILE, "DIR",
+     "everything goes there, sockets and memory too; default: the places of the package"},
+    COMMON_OPTIONS,
+    END,
+};
+
 static const struct tb_cli_option pki_init_options[] = {
     {"dir", TB_CLI_FILE, "DIR", "where ca.crt and ca.key go (needed)"},
     {"site", TB_CLI_TEXT, "SITE", "the site that this authority speaks for (needed)"},
@@ -282,6 +304,19 @@ static const struct tb_cli_command commands[] = {
      "Denials and activations are one row for each identity, object and minute, with a count. With --json "
      "each row is a line of its own.",
      "tombolo audit --since 2d --action withdraw", audit_options, 0, 0, tb_cli_audit},
+    {"demo", "", "two sites and a trainer on this machine, to try it",
+     "Starts two gateways on loopback, a trainer that publishes at one and a rollout that follows at the "
+     "other, "
+     "and says what to try. Needs no root and no configuration, and leaves nothing behind. It is a script of "
+     "the "
+     "package.",
+     "tombolo demo --versions 3", demo_options, 0, 0, tb_cli_demo},
+    {"init", "SITE", "make all that a gateway of this site needs, with one peer",
+     "Writes the configuration DIR/SITE.yaml, and in DIR/SITE a certificate authority, the gateway's "
+     "certificate and, where this side listens, lines for a firewall. DIR is /etc/tombolo. Nothing that is "
+     "there is changed. Says what to do on the other machine.",
+     "tombolo init west --peer east=gw.east.example --model policy --home east", init_options, 1, 1,
+     tb_cli_init},
     {"pki init", "", "make a certificate authority for a site",
      "Writes DIR/ca.crt and DIR/ca.key (mode 0600), for people who have no authority of their own. Other "
      "sites need ca.crt alone.",

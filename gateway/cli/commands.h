@@ -23,6 +23,10 @@ enum tb_cli_exit tb_cli_streams(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_chains(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_audit(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_lag(const struct tb_cli_call *call);
+/* The folder and those above it, open to their owner alone where they are new; errno on false. */
+bool tb_cli_make_folder(const char *path);
+enum tb_cli_exit tb_cli_demo(const struct tb_cli_call *call);
+enum tb_cli_exit tb_cli_init(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call);
 enum tb_cli_exit tb_cli_pki_revoke(const struct tb_cli_call *call);

@@ -31,8 +31,7 @@ static enum tb_cli_exit refused(const struct tb_cli_call *call, enum tb_status s
     return tb_say_failure(call, status, "%s%s%s", why, in_the_way ? "; " : "", in_the_way ? way_around : "");
 }
 
-/* The folder and those above it, open to their owner alone where they are new. */
-static bool make_folder(const char *path)
+bool tb_cli_make_folder(const char *path)
 {
     char part[4096];
     const size_t length = strlen(path);
@@ -58,7 +57,8 @@ enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
     const uint64_t days = tb_cli_number(call, "days", CA_DAYS_DEFAULT);
     if (days < 1 || days > DAYS_MAX)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
-    if (!make_folder(dir)) return tb_say_failure(call, tb_path_status(errno), "%s: %s", dir, strerror(errno));
+    if (!tb_cli_make_folder(dir))
+        return tb_say_failure(call, tb_path_status(errno), "%s: %s", dir, strerror(errno));
     const enum tb_status s = tb_pki_init(dir, site, (unsigned)days, error);
     if (s != TB_OK) return refused(call, s, error, "say another --dir");
     return tb_say_result(call, json_pack("{s:s, s:s}", "site", site, "dir", dir),

@@ -209,6 +209,7 @@ static void tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     TB_ASSERT(!d->opening && !d->turning);
     const tb_time_ns now = tb_clock_now();
+    tb_service_manager_alive(&d->manager, now);
     const bool moves = tb_copies_tick(d), proves = tb_worker_proofs_tick(d);
     tb_copies_sweep(d, now);
     tb_grants_tick(d, now);
@@ -527,6 +528,7 @@ enum tb_status tb_daemon_open(struct tb_daemon *d, struct tb_config *config)
     verifier_start(d);
     d->tick_ms = TICK_IDLE_MS;
     uv_timer_start(&d->tick, tick, TICK_IDLE_MS, TICK_IDLE_MS);
+    tb_service_manager_ready(&d->manager);
     tb_log(TB_LOG_INFO, "start", "site=%s gateway=%s incarnation=%llu pid=%d", d->site.text, d->gateway.text,
            (unsigned long long)d->incarnation, (int)uv_os_getpid());
     return TB_OK;
@@ -557,6 +559,7 @@ static void drain_tick(uv_timer_t *timer)
     struct tb_daemon *d = timer->data;
     TB_ASSERT(d->draining && d->drain_at != 0);
     const tb_time_ns spent = tb_time_since(d->drain_at, tb_clock_now());
+    tb_service_manager_alive(&d->manager, tb_clock_now());
     tb_catalog_tick(d->catalog, tb_clock_now());
     tb_daemon_turn(d);
     const uint32_t left = readers(d);
@@ -579,6 +582,7 @@ static void stop_signal(uv_signal_t *signal, int number)
     struct tb_daemon *d = signal->data;
     if (d->draining) return;
     d->draining = true;
+    tb_service_manager_stopping(&d->manager);
     if (d->opening) return;
     d->drain_at = tb_clock_now();
     tb_log(TB_LOG_INFO, "drain.begin", "signal=%d readers=%u drain_ms=%u", number, readers(d),

@@ -30,6 +30,7 @@
 #include "gateway/daemon/links/statement_table.h"
 #include "gateway/daemon/links/withdrawals.h"
 #include "gateway/daemon/live/live_asks.h"
+#include "gateway/daemon/service_manager.h"
 #include "gateway/daemon/sessions/grant_table.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_table.h"
@@ -58,6 +59,7 @@ struct tb_daemon {
     uint64_t incarnation;
     struct tb_id process; /* of this start, for peers that tell twins apart */
     tb_time_ns started_at;
+    struct tb_service_manager manager;
     struct tb_sandbox sandbox;     /* what main.c entered; all zero where nobody did */
     struct tb_disk_keys disk_keys; /* that main.c read; all zero: files stand in clear */
 

@@ -120,6 +120,7 @@ static int run(struct tb_config *config, const char *config_path, bool new_home)
     d.new_home = new_home;
     d.config_path = config_path;
     tb_log_set(config->log_level, STDERR_FILENO);
+    tb_service_manager_open(&d.manager); /* its socket may be outside of the sandbox */
     if (disk_files_open(config, &files) != TB_OK || sandbox(&d, config, config_path) != TB_OK) {
         tb_disk_files_close(&files);
         return 1;
@@ -131,6 +132,7 @@ static int run(struct tb_config *config, const char *config_path, bool new_home)
     else if (status != TB_SITE_DRAINING)
         tb_log(TB_LOG_ERROR, "start.stopped", "status=%s", tb_status_name(status));
     tb_daemon_close(&d);
+    tb_service_manager_close(&d.manager);
     const bool good = status == TB_OK || status == TB_SITE_DRAINING; /* or stopped before it had opened */
     if (good) tb_log(TB_LOG_INFO, "stop", "fault=%d", d.fault);
     if (d.left) _exit(1); /* a thread that may come back uses what an orderly exit would free under it */

@@ -74,6 +74,8 @@ done:
 void tb_reload(struct tb_daemon *d)
 {
     if (d->draining) return;
+    tb_service_manager_reloading(&d->manager);
     if (d->config_path != NULL) look(d);
     tb_certificates_reload(d);
+    tb_service_manager_ready(&d->manager);
 }

@@ -7,7 +7,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$1 scratch=$2 cc=$3 flags=${4:-}
 rm -rf "$scratch"
 mkdir -p "$scratch"
-cmake --install "$build" --component client --prefix "$scratch/prefix" >"$scratch/install.log"
+for component in client development; do
+    cmake --install "$build" --component $component --prefix "$scratch/prefix" >>"$scratch/install.log"
+done
 libdir=$(dirname "$(find "$scratch/prefix" -name tombolo.pc)")/..
 
 PKG_CONFIG_PATH=$libdir/pkgconfig

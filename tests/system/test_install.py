@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""From nothing to a link that is up: tombolo init, and the commands of docs/two-sites.md.
+
+Covers: gateway/cli/init_command.c gateway/cli/demo_command.c
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+
+from harness import BUILD, SOURCE, TOMBOLO, TOMBOLOD, Failed, Process, Veth, expect, main, scenario, wait_for
+
+PAGE = SOURCE / "docs/two-sites.md"
+
+
+def tombolo(*argv, code=0):
+    done = subprocess.run([str(a) for a in (TOMBOLO, *argv)], capture_output=True, text=True, check=False)
+    expect(f"tombolo {argv[0]}: {done.stdout}{done.stderr}", done.returncode, code)
+    return done.stdout + done.stderr
+
+
+def is_up(socket):
+    done = subprocess.run([TOMBOLO, "status", "--json", "--control", socket], capture_output=True, text=True, check=False)
+    links = json.loads(done.stdout).get("links", []) if done.returncode == 0 else []
+    return [link["state"] for link in links] == ["up"]
+
+
+@scenario
+def init_writes_what_two_gateways_need(lab):
+    """P8: two sites of their own authorities link, and the model crosses. Nothing that is there is changed."""
+    port = lab.free_port()
+    places = {site: lab.arena_dir / site for site in ("east", "west")}
+    common = ("--model", "policy", "--home", "east", "--arena", "16MiB")
+    said = tombolo("init", "east", "--peer", "west", "--listen", f"127.0.0.1:{port}", *common, "--dir", places["east"])
+    expect("the other machine's command", "tombolo init west --peer east=ADDRESS-OF-THIS-MACHINE --model policy --home east" in said, True)
+    tombolo("init", "west", "--peer", f"east=127.0.0.1:{port}", *common, "--dir", places["west"])
+    for site, other in (("east", "west"), ("west", "east")):
+        shutil.copy(places[site] / site / "ca.crt", places[other] / other / f"{site}-ca.crt")
+    sockets = {}
+    for site, place in places.items():
+        tombolo("config", "check", place / f"{site}.yaml")
+        daemon = Process(f"tombolod-{site}", [TOMBOLOD, "--config", place / f"{site}.yaml"], lab.dir / f"{site}.log")
+        lab.processes.append(daemon)
+        sockets[site] = place / site / "control.sock"
+    for site in places:
+        wait_for(f"the link of {site} is up", lambda site=site: is_up(sockets[site]))
+    (lab.dir / "weights").write_bytes(os.urandom(100000))
+    gateway = {site: f"unix:{places[site] / site / 'session.sock'}" for site in places}
+    tombolo("publish", "policy", "--version", 1, "--gateway", gateway["east"], lab.dir / "weights")
+    tombolo("subscribe", "policy", "--into", lab.dir / "into", "--gateway", gateway["west"], "--timeout", "60s")
+    expect("bytes", next((lab.dir / "into").glob("*/weights")).read_bytes(), (lab.dir / "weights").read_bytes())
+    firewall = places["east"] / "east/firewall.nft"
+    expect("the port is in it", f"dport {port} " in firewall.read_text(), True)
+    expect("a side that dials opens none", (places["west"] / "west/firewall.nft").exists(), False)
+    if subprocess.run("nft list ruleset", shell=True, capture_output=True, check=False).returncode == 0:
+        subprocess.run(["nft", "-c", "-f", firewall], check=True)
+    key = (places["east"] / "east/ca.key").read_bytes()
+    again = tombolo("init", "east", "--peer", "north", "--dir", places["east"], code=1)
+    expect("what is there stays", ("left alone" in again, (places["east"] / "east/ca.key").read_bytes()), (True, key))
+
+
+@scenario
+def init_refuses_what_no_gateway_takes(lab):
+    """P10: a sentence that names the mistake, and nothing is written."""
+    place = lab.dir / "none"
+    for argv, code, word in ((("we/st", "--peer", "east"), 1, "a name is"), (("west",), 2, "--peer is needed"),
+                             (("west", "--peer", "east=:x"), 1, "peers.east.address"), (("west", "--peer", "west"), 1, "west"),
+                             (("west", "--peer", "east", "--home", "north"), 1, "--home"), (("west", "--peer", "east="), 1, "east"),
+                             (("west", "--peer", "east", "--listen", "7400"), 1, "link.listen"),
+                             (("west", "--peer", "east", "--arena", "much"), 1, "arena.bytes")):
+        said = tombolo("init", *argv, "--dir", place, code=code)
+        expect(f"{argv}: {said}", word in said, True)
+        expect("files", place.exists(), False)
+
+
+@scenario
+def a_demo_shows_two_sites(lab):
+    """P2: from an install alone: versions cross, the example is told, and nothing stays."""
+    subprocess.run(["cmake", "--install", BUILD, "--component", "programs", "--prefix", lab.dir / "prefix"], check=True, capture_output=True)
+    memory = lab.dir / "memory"
+    memory.mkdir()
+    done = subprocess.run([lab.dir / "prefix/bin/tombolo", "demo", "--versions", "2", "--every", "0", "--bytes", "300K"],
+                          env={**os.environ, "TB_TEST_SHM": str(memory)}, capture_output=True, text=True, check=False)
+    expect(f"tombolo demo: {done.stdout}{done.stderr}", done.returncode, 0)
+    for words in ("stop a gateway now, and watch", "version 2 is at west, every byte equal"):
+        expect(words, words in done.stdout, True)
+    expect("its folder", list(memory.iterdir()), [])
+    done = subprocess.run([TOMBOLO, "demo"], capture_output=True, text=True, check=False)
+    expect("without a package", (done.returncode, "it comes with the package" in done.stderr), (1, True))
+
+
+class Machine:
+    """A site as the page has it: a network of its own, and its own /etc/tombolo, /run, /var/lib and /dev/shm."""
+
+    def __init__(self, lab, net, site):
+        self.lab, self.site = lab, site
+        self.root = lab.dir / site
+        for folder in ("etc/tombolo", "etc/ssl", "run/tombolo", "var/lib/tombolo", "tmp"):
+            (self.root / folder).mkdir(parents=True)
+        for name in ("passwd", "group", "nsswitch.conf", "ld.so.cache", "ssl/openssl.cnf"):
+            if os.path.exists(f"/etc/{name}"):
+                shutil.copy(f"/etc/{name}", self.root / "etc" / name)
+        (self.root / "etc/hosts").write_text(f"127.0.0.1 localhost\n{net.address('east')} gw.east.example\n")
+        (self.root / "etc/resolv.conf").write_text("nameserver 127.0.0.1\n")
+        memory = lab.arena_dir / site
+        memory.mkdir()
+        binds = "".join(f"mount --bind {self.root}/{place} /{place}; " for place in ("etc", "run", "var/lib"))
+        self.enter = net.enter(site, ["unshare", "--mount", "sh", "-euc", f"{binds} mount --bind {memory} /dev/shm; "
+                                      f"PATH={TOMBOLO.parent}:$PATH; exec \"$@\"", "-"])
+
+    def inside(self, path):
+        return self.root / path.lstrip("/")
+
+    def run(self, line):
+        """One line of the page. Units and other machines are played by the test."""
+        unit, copy = re.fullmatch(r"systemctl enable --now tombolod@(\w+)", line), re.fullmatch(r"scp (\S+) (\w+):(\S+)", line)
+        if unit:
+            argv = [*self.enter, TOMBOLOD, "--config", f"/etc/tombolo/{unit[1]}.yaml"]
+            self.lab.processes.append(Process(f"tombolod-{unit[1]}", argv, self.lab.dir / f"{unit[1]}.log"))
+            return
+        if copy:
+            shutil.copy(self.inside(copy[1]), self.lab.dir / copy[2] / copy[3].lstrip("/"))
+            return
+        line = line.replace("/tmp/", f"{self.root}/tmp/")
+        done = subprocess.run([*self.enter, "sh", "-euc", line], capture_output=True, text=True, check=False)
+        expect(f"on {self.site}: {line}: {done.stdout}{done.stderr}", done.returncode, 0)
+
+    def is_up(self):
+        done = subprocess.run([*self.enter, TOMBOLO, "status", "--json"], capture_output=True, text=True, check=False)
+        return done.returncode == 0 and [link["state"] for link in json.loads(done.stdout).get("links", [])] == ["up"]
+
+
+@scenario
+def the_guide_for_two_sites_works(lab):
+    """P10: docs/two-sites.md, command by command, on two machines that are namespaces."""
+    blocks = re.findall(r"^```sh (east|west)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    if len(blocks) < 8:
+        raise Failed(f"{PAGE} has {len(blocks)} blocks of commands")
+    with Veth() as net:
+        machines = {site: Machine(lab, net, site) for site in ("east", "west")}
+        for site, text in blocks:
+            for line in text.splitlines():
+                if line == "tombolo status":
+                    for machine in machines.values():
+                        wait_for(f"the link of {machine.site} is up", machine.is_up)
+                # The memory of a namespace is this machine's: less than a quarter of it does.
+                machines[site].run(re.sub("^tombolo init.*", r"\g<0> --arena 16MiB", line))
+        published = machines["east"].root / "tmp/checkpoint-1/weights.bin"
+        came, = (machines["west"].root / "tmp/policy").glob("*/weights.bin")
+        expect("bytes", came.read_bytes(), published.read_bytes())
+
+
+if __name__ == "__main__":
+    main()
