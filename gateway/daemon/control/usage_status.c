@@ -92,8 +92,11 @@ static void connections_users(struct tb_daemon *d, json_t *users)
 static struct usage partial_frames(struct tb_daemon *d)
 {
     const struct tb_wire_budget *b = &d->session_limits.partial;
-    return (struct usage){
-        .used = b->used, .most = b->most, .bound = TB_PARTIAL_BYTES_MAX, .refused = b->refused};
+    return (struct usage){.used = b->used,
+                          .most = b->most,
+                          .bound = TB_PARTIAL_BYTES_MAX,
+                          .refused = b->refused,
+                          .spent = b->spent};
 }
 
 static void partial_frames_users(struct tb_daemon *d, json_t *users)
@@ -272,7 +275,8 @@ static struct usage control_read_clients(struct tb_daemon *d)
 {
     struct tb_control_usage u = {.max = TB_CONTROL_CLIENTS_MAX};
     if (d->control_read != NULL) tb_control_usage(d->control_read, &u);
-    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
+    return (struct usage){
+        .used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused, .spent = u.spent};
 }
 
 static struct usage exports(struct tb_daemon *d)
@@ -286,8 +290,11 @@ static struct usage tokens(struct tb_daemon *d)
 {
     struct tb_fabric_usage u;
     tb_fabric_usage(d->fabric, &u);
-    return (struct usage){
-        .used = u.tokens, .most = u.tokens_most, .bound = u.tokens_max, .refused = u.tokens_refused};
+    return (struct usage){.used = u.tokens,
+                          .most = u.tokens_most,
+                          .bound = u.tokens_max,
+                          .refused = u.tokens_refused,
+                          .spent = u.tokens_spent};
 }
 
 static struct usage idle_layouts(struct tb_daemon *d)
@@ -369,8 +376,11 @@ static struct usage door_readers(struct tb_daemon *d)
 {
     struct tb_fabric_usage u;
     tb_fabric_usage(d->fabric, &u);
-    return (struct usage){
-        .used = u.readers, .most = u.readers_most, .bound = u.readers_max, .refused = u.readers_refused};
+    return (struct usage){.used = u.readers,
+                          .most = u.readers_most,
+                          .bound = u.readers_max,
+                          .refused = u.readers_refused,
+                          .spent = u.readers_spent};
 }
 
 /* By the model that they read. */
@@ -485,13 +495,22 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
     return true;
 }
 
-/* Strangers, and workers without a right, can fill these. No promise is at risk: a quarter is
- * kept for publishers and peers. */
+/* Strangers, and workers without a right, can fill these: a stranger's word is no error. No promise
+ * is at risk: a quarter is kept for publishers and peers. */
 static bool is_of_strangers(const char *table)
 {
-    static const char *const tables[] = {
-        "connections", "sessions",         "members",         "groups",
-        "waits",       "link_connections", "control_clients", "partial_frame_bytes"};
+    static const char *const tables[] = {"connections",
+                                         "sessions",
+                                         "members",
+                                         "groups",
+                                         "waits",
+                                         "link_connections",
+                                         "control_clients",
+                                         "control_read_clients",
+                                         "partial_frame_bytes",
+                                         "door_readers",
+                                         "audit_sums",
+                                         "audit_rows"};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (strcmp(tables[i], table) == 0) return true;
     return false;
