@@ -516,6 +516,17 @@ static bool is_of_strangers(const char *table)
     return false;
 }
 
+/* For the audit record: refusals for want of room, by the table. Its largest user stands for all
+ * that were refused. */
+static void room_denied(struct tb_daemon *d, const struct usage *u, const char *result, uint64_t count)
+{
+    char who[TB_CATALOG_TEXT_MAX];
+    (void)most_of(d, u->name, who);
+    const struct tb_audit_event event = {
+        .action = "room", .identity = who, .object = u->name, .origin = "tables", .result = result};
+    tb_audit_denied(d, &event, count);
+}
+
 static void tell(struct tb_daemon *d, struct tb_log_line *l, const struct usage *u)
 {
     char who[TB_CATALOG_TEXT_MAX];
@@ -534,6 +545,7 @@ static void tell_full(struct tb_daemon *d, struct tb_table_told *told, const str
     TB_ASSERT(u->spent <= u->refused);
     const uint64_t refused = u->refused - u->spent;
     const bool fresh = refused > told->refused;
+    if (fresh) room_denied(d, u, "table is full", refused - told->refused);
     told->refused = refused;
     if (!fresh && u->used <= u->bound / 4 * 3) told->full = false;
     if (!fresh || told->full) return;
@@ -550,6 +562,7 @@ static void tell_spent(struct tb_daemon *d, struct tb_table_told *told, const st
     const tb_time_ns now = tb_clock_now();
     const bool fresh = u->spent > told->spent;
     d->counters.shares_spent += u->spent - told->spent;
+    if (fresh) room_denied(d, u, "share is spent", u->spent - told->spent);
     told->spent = u->spent;
     if (!fresh || (told->spent_at != 0 && tb_time_since(told->spent_at, now) < SPENT_TOLD_EVERY)) return;
     told->spent_at = now;

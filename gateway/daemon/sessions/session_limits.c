@@ -7,6 +7,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/config/bounds.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_reply.h"
@@ -59,6 +60,8 @@ static void refused(struct tb_daemon *d, const struct tb_identity *identity, con
     if (address[0] != '\0') tb_log_str(&l, "address", address);
     tb_log_str(&l, "reason", reason);
     tb_log_end(&l);
+    /* strangers are one: an address of each would push out other sums */
+    tb_audit_denied(d, &(struct tb_audit_event){"session", uri, "door", "", reason}, 1);
 }
 
 static bool is_shut(struct tb_daemon *d, const struct tb_identity *identity)

@@ -1,5 +1,5 @@
-/* shares.c - each table of `status`, and how it is kept from one party (P7). One identity takes what
- * it can get of each that it can fill; another one finds a row.
+/* shares.c - each table of `status`, and how it is kept from one party (P7). One identity takes as
+ * many rows as it gets. Another one finds a row.
  *
  * Covers: gateway/daemon/sessions/session_shares.c gateway/daemon/sessions/session_limits.c
  * Covers: gateway/daemon/sessions/session_table.c gateway/daemon/sessions/session_grant.c
@@ -280,7 +280,7 @@ static enum tb_status take_reply(struct scene *s, struct party *p, uint64_t n)
 enum keeper {
     SHARES,    /* one identity has a quarter: tried here */
     ELSEWHERE, /* likewise, and tried by the test that is named */
-    OWN,       /* each peer, model or share of the record has its own, and takes nothing from others */
+    OWN,       /* each peer, model or share of the record has its own */
     CONFIG,    /* as many as the configuration makes, whatever parties say */
     FOLLOWS,   /* each row stands for one of a table that is divided */
     YIELDS     /* never refuses: the oldest, or one that says nothing any more, gives way */
@@ -360,7 +360,7 @@ static void each_table_says_how_it_is_kept(void **state)
     end(&s);
 }
 
-/* The rows that one party may have of it: of versions, of one model's; of references, of workers'. */
+/* The rows that one party may have. Of versions they are a model's, of references the workers'. */
 static uint64_t share_of(const struct scene *s, const char *table)
 {
     const struct tb_bounds *b = &s->home.d->bounds;
@@ -423,8 +423,9 @@ static void a_share_is_a_quarter_over_all_sessions(void **state)
     begin(&s);
     party_open(&s, &s.greedy, "tombolo://east/worker/greedy", 0);
     const struct tb_worker_session *w = s.greedy.workers[0];
-    pretended = 5;                                                        /* of each of its 16 connections */
-    assert_true(tb_session_share_room(w, &g, 1000, 250, pretended_uses)); /* there is room for all */
+    pretended = 5; /* of each of its 16 connections */
+    /* there is room for all */
+    assert_true(tb_session_share_room(w, &g, 1000, 250, pretended_uses));
     g.used = 700;
     assert_true(tb_session_share_room(w, &g, 1000, 50, pretended_uses));
     assert_false(tb_session_share_room(w, &g, 1000, 51, pretended_uses)); /* for publishers */
@@ -443,7 +444,7 @@ static void a_share_is_a_quarter_over_all_sessions(void **state)
     end(&s);
 }
 
-/* What a site holds of a model fits into its quarter of the references of sites. */
+/* All versions of a model that a site holds fit into its quarter of the references of sites. */
 static void a_sites_share_fits_its_versions(void **state)
 {
     (void)state;
@@ -502,7 +503,7 @@ static void one_identity_has_its_share_of_the_doors_readers(void **state)
     end(&s);
 }
 
-/* A publisher may send long frames. It begins one that is more than a quarter of all that is kept of
+/* A publisher may send long frames. It begins one that takes more than a quarter of the memory for
  * such frames, and its connection ends. */
 static void one_publisher_has_its_share_of_partial_frames(void **state)
 {

@@ -405,8 +405,8 @@ static void full_withdrawals_name_the_model(void **state)
     end_logged(&s, log);
 }
 
-/* One identity may use 128 MiB, which takes nothing from others. A row that takes a place is counted
- * once. */
+/* One identity may use 128 MiB, which takes nothing from others. A row that takes a place is
+ * counted once. */
 static void full_export_sources_name_the_worker(void **state)
 {
     (void)state;
