@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
@@ -338,7 +339,9 @@ def strangers_do_not_keep_a_link_out(lab):
                 veth.link("down")
                 wait_for("the link is down", lambda: west.link("east")["state"] != "up")
                 veth.link("up")
+                began = time.monotonic()
                 west.wait_link("east")
+                print(f"the link is up {time.monotonic() - began:.2f} s after its path, among strangers")
             expect("the link came back", east.link("west")["sessions"] > sessions, True)
             expect("strangers still come", flood.poll(), None)
             uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)
