@@ -185,7 +185,7 @@ enum tb_status tb_audit_lines_open(const char *path, uint64_t bytes, uint32_t da
         struct file *f = &l->files[share];
         f->most = share == TB_AUDIT_ACTS ? bytes / 2 : bytes / 4;
         const int n = snprintf(f->path, sizeof f->path - 2, "%s%s", path, suffixes[share]);
-        (void)snprintf(f->before, sizeof f->before, "%.*s.1", (int)sizeof f->before - 3, f->path);
+        (void)snprintf(f->before, sizeof f->before, "%s%s.1", path, suffixes[share]);
         if (n > 0 && (size_t)n < sizeof f->path - 2 && file_open(f, why)) continue;
         (void)snprintf(error_out, TB_AUDIT_LINES_ERROR, "%.80s: %.150s", path, why);
         tb_audit_lines_close(l);
