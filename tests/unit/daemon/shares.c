@@ -317,7 +317,7 @@ static const struct {
     {"models", CONFIG, NULL, 0, "the models of the configuration"},
     {"sites", CONFIG, NULL, 0, "peers, and speaks_for of each: attack.a_peer_speaks_for_no_other_site"},
     {"records", CONFIG, NULL, 0, "as sites, by models; a peer's own takes the place of hearsay"},
-    {"runs", YIELDS, NULL, 0, "a model has one that is not fenced: runs_give_way"},
+    {"runs", YIELDS, NULL, 0, "a model has one that is not fenced; catalog.models: old_runs_are_forgotten"},
     {"unpublish_waits", FOLLOWS, NULL, 0, "references, and 64 of a session"},
     {"copies", FOLLOWS, NULL, 0, "versions"},
     {"exports", FOLLOWS, NULL, 0, "copies"},
@@ -531,21 +531,6 @@ static void one_publisher_has_its_share_of_partial_frames(void **state)
     end(&s);
 }
 
-/* One publisher opens runs without end, and another opens its own. */
-static void runs_give_way(void **state)
-{
-    (void)state;
-    struct scene s;
-    begin(&s);
-    for (uint32_t n = 0; n < 1100; n++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "key-%u", n);
-        (void)worker_run_open(s.trainer, key);
-    }
-    assert_int_equal(home_table(&s.home, "runs", "refused"), 0);
-    end(&s);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -555,7 +540,6 @@ int main(void)
         cmocka_unit_test(a_sites_share_fits_its_versions),
         cmocka_unit_test(one_identity_has_its_share_of_the_doors_readers),
         cmocka_unit_test(one_publisher_has_its_share_of_partial_frames),
-        cmocka_unit_test(runs_give_way),
     };
     return cmocka_run_group_tests_name("daemon.shares", tests, NULL, NULL);
 }
