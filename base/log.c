@@ -22,6 +22,8 @@ static const char *const level_names[] = {"error", "warn", "info", "debug"};
 /* The party whose lines this thread writes; both NULL: ours. */
 static _Thread_local const struct tb_identity *log_identity;
 static _Thread_local const char *log_stranger;
+static _Thread_local bool log_sums; /* of log.suppressed itself */
+static _Atomic bool log_ticks;      /* sums are told: lines of no party have a limit */
 static pthread_mutex_t limits_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tb_line_limits limits;
 
@@ -68,22 +70,28 @@ static bool put_text(struct tb_log_line *l, const char *text)
     return put(l, text, strlen(text));
 }
 
+struct tb_log_party tb_log_party_set(struct tb_log_party party)
+{
+    const struct tb_log_party before = {log_identity, log_stranger};
+    TB_ASSERT(party.identity == NULL || party.stranger == NULL);
+    log_identity = party.identity;
+    log_stranger = party.stranger;
+    return before;
+}
+
 void tb_log_of_identity(const struct tb_identity *identity)
 {
-    log_identity = identity;
-    log_stranger = NULL;
+    (void)tb_log_party_set((struct tb_log_party){.identity = identity});
 }
 
 void tb_log_of_stranger(const char *address)
 {
-    log_identity = NULL;
-    log_stranger = address;
+    (void)tb_log_party_set((struct tb_log_party){.stranger = address});
 }
 
 void tb_log_of_us(void)
 {
-    log_identity = NULL;
-    log_stranger = NULL;
+    (void)tb_log_party_set((struct tb_log_party){NULL, NULL});
 }
 
 /* The address without its port. */
@@ -96,27 +104,36 @@ static void stranger_text(char out[TB_LINE_TEXT_MAX])
 
 static bool may_write(const char *event)
 {
-    char party[TB_LINE_TEXT_MAX > TB_URI_BYTES_MAX ? TB_LINE_TEXT_MAX : TB_URI_BYTES_MAX] = "";
-    const bool stranger = log_stranger != NULL;
-    if (log_identity == NULL && !stranger) return true;
-    if (stranger)
+    char party[TB_LINE_TEXT_MAX > TB_URI_BYTES_MAX ? TB_LINE_TEXT_MAX : TB_URI_BYTES_MAX] = "anybody";
+    enum tb_line_party kind = TB_LINE_OF_NOBODY;
+    if (log_stranger != NULL) {
+        kind = TB_LINE_OF_STRANGER;
         stranger_text(party);
-    else
+    } else if (log_identity != NULL) {
+        kind = TB_LINE_OF_IDENTITY;
         tb_identity_format(log_identity, party);
+    } else if (log_sums || !atomic_load_explicit(&log_ticks, memory_order_relaxed))
+        return true;
     pthread_mutex_lock(&limits_lock);
-    const bool taken = tb_line_take(&limits, event, party, stranger, tb_clock_now());
+    const bool taken = tb_line_take(&limits, event, party, kind, tb_clock_now());
     pthread_mutex_unlock(&limits_lock);
     return taken;
+}
+
+static bool sum_due(struct tb_line_sum *sum_out)
+{
+    pthread_mutex_lock(&limits_lock);
+    const bool due = tb_line_sum_due(&limits, tb_clock_now(), sum_out);
+    pthread_mutex_unlock(&limits_lock);
+    return due;
 }
 
 void tb_log_tick(void)
 {
     struct tb_line_sum sum;
-    for (bool due = true; due;) {
-        pthread_mutex_lock(&limits_lock);
-        due = tb_line_sum_due(&limits, tb_clock_now(), &sum);
-        pthread_mutex_unlock(&limits_lock);
-        if (!due) return;
+    atomic_store_explicit(&log_ticks, true, memory_order_relaxed);
+    log_sums = true;
+    while (sum_due(&sum)) {
         struct tb_log_line l;
         tb_log_begin(&l, TB_LOG_WARN, "log.suppressed");
         tb_log_str(&l, "lines_of", sum.event);
@@ -124,6 +141,7 @@ void tb_log_tick(void)
         tb_log_u64(&l, "lines", sum.lines);
         tb_log_end(&l);
     }
+    log_sums = false;
 }
 
 uint64_t tb_log_suppressed(void)

@@ -22,8 +22,17 @@ enum tb_log_level { TB_LOG_ERROR, TB_LOG_WARN, TB_LOG_INFO, TB_LOG_DEBUG };
 
 /* Lines from here on are of that party, on this thread, and few of each event are written
  * (base/limits/line_limits.h). The rest is counted, and told in one line. The pointer is kept until
- * the next of these calls. */
+ * the next of these calls.
+ *
+ * Once tb_log_tick was called, lines of no party are limited too, each event by itself. So no
+ * line is without a limit, also where a caller forgot to name a party. */
 struct tb_identity;
+struct tb_log_party {
+    const struct tb_identity *identity; /* NULL: none */
+    const char *stranger;               /* likewise; an address */
+};
+/* Returns the party of before, to be set again behind lines that another party caused. */
+struct tb_log_party tb_log_party_set(struct tb_log_party party);
 void tb_log_of_identity(const struct tb_identity *identity);
 void tb_log_of_stranger(const char *address); /* with its port, which does not count */
 void tb_log_of_us(void);

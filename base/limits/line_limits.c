@@ -7,6 +7,7 @@
 #include "base/assert.h"
 
 #define STRANGERS_TIMES 2u
+#define NOBODYS_TIMES   16u
 
 /* A sum that nobody heard yet is kept while it can be. */
 static bool is_owed(const void *row, tb_time_ns now)
@@ -35,16 +36,19 @@ static bool has_room(const struct tb_line_row *r, uint32_t times)
     return r != NULL && r->milli_used + 1000 <= TB_LINE_BURST * times * UINT64_C(1000);
 }
 
-bool tb_line_take(struct tb_line_limits *l, const char *event, const char *party, bool stranger,
+bool tb_line_take(struct tb_line_limits *l, const char *event, const char *party, enum tb_line_party kind,
                   tb_time_ns now)
 {
     TB_ASSERT(event != NULL && party != NULL);
+    const bool stranger = kind == TB_LINE_OF_STRANGER;
+    const uint32_t times = kind == TB_LINE_OF_NOBODY ? NOBODYS_TIMES : 1;
     /* The row of all strangers comes first: the one of its address may take no place of it. */
     struct tb_line_row *all =
         stranger ? row_get(l, event, "strangers", STRANGERS_TIMES * TB_LINE_PER_S, now) : NULL;
     const bool room = !stranger || has_room(all, STRANGERS_TIMES);
-    struct tb_line_row *one = room ? row_get(l, event, party, TB_LINE_PER_S, now) : NULL;
-    if (room && has_room(one, 1)) {
+    struct tb_line_row *one = room ? row_get(l, event, party, times * TB_LINE_PER_S, now) : NULL;
+    if (one == NULL && kind == TB_LINE_OF_NOBODY) return true; /* no flood of others hides it */
+    if (room && has_room(one, times)) {
         one->milli_used += 1000;
         if (all != NULL) all->milli_used += 1000;
         return true;

@@ -38,6 +38,7 @@ struct tb_wire_ops {
 struct tb_wire_budget {
     uint64_t used, most, bound;
     uint64_t refused; /* wires that were closed for want of it */
+    uint64_t spent;   /* of them: its owner closed them, as their party had its share */
 };
 
 struct tb_wire_options {

@@ -73,15 +73,20 @@ static void carve_table(struct carver *k, struct table *t, const char *name, uin
                         .name = name};
 }
 
-/* A table that identities share. */
-static void carve_shared(struct carver *k, struct table *t, const char *name, uint32_t cap, size_t row_bytes)
+/* Identities share `bound` rows of the table. */
+static void carve_shares(struct carver *k, struct table *t, uint32_t bound)
 {
-    carve_table(k, t, name, cap, row_bytes);
-    const size_t bytes = tb_share_places(cap) * sizeof(struct tb_share);
+    const size_t bytes = tb_share_places(bound) * sizeof(struct tb_share);
     struct tb_share *places = bytes != 0 ? carve(k, bytes) : NULL;
     if (places == NULL) return; /* not divided, or only measured */
     memset(places, 0, bytes);
-    tb_share_init(&t->shares, places, cap);
+    tb_share_init(&t->shares, places, bound);
+}
+
+static void carve_shared(struct carver *k, struct table *t, const char *name, uint32_t cap, size_t row_bytes)
+{
+    carve_table(k, t, name, cap, row_bytes);
+    carve_shares(k, t, cap);
 }
 
 static void carve_all(struct carver *k, struct tb_catalog *c)
@@ -93,6 +98,8 @@ static void carve_all(struct carver *k, struct tb_catalog *c)
     carve_shared(k, &c->sessions, "sessions", l->sessions, sizeof(struct session));
     carve_table(k, &c->references, "references", l->references + l->site_references,
                 sizeof(struct reference));
+    /* As sessions are: a worker has four, and sites have their own. */
+    if (l->sessions >= TB_SHARE_LEAST) carve_shares(k, &c->references, l->references);
     carve_shared(k, &c->groups, "groups", l->groups, sizeof(struct group));
     carve_shared(k, &c->members, "members", l->members, sizeof(struct member));
     carve_shared(k, &c->waits, "waits", l->waits, sizeof(struct wait));

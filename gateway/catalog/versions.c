@@ -133,6 +133,22 @@ static enum tb_status join_version(struct tb_catalog *c, uint32_t i, uint32_t se
     return TB_OK;
 }
 
+/* P7: of the versions of a model an identity may have a quarter open, so that another publisher of
+ * that model finds room. */
+static bool opened_its_share(struct tb_catalog *c, uint32_t model, uint64_t owner)
+{
+    const uint32_t most = c->limits.model_versions / 4;
+    uint32_t count = 0;
+    if (owner == TB_SHARE_OURS || c->limits.model_versions < TB_SHARE_LEAST) return false;
+    EACH(c->versions, i)
+    {
+        const struct version *v = version_at(c, i);
+        count += v->model == model && v->life == TB_LIFE_OPEN && v->row.owner == owner;
+    }
+    c->versions.spent += count >= most;
+    return count >= most;
+}
+
 static enum tb_status begin_version(struct tb_catalog *c, uint32_t model, uint32_t run, uint32_t session,
                                     const struct tb_catalog_version_request *q,
                                     struct tb_version_key *key_out)
@@ -146,9 +162,12 @@ static enum tb_status begin_version(struct tb_catalog *c, uint32_t model, uint32
                                        .run_order = info->order,
                                        .number = q->number,
                                        .shard_count = q->shard_count};
+    const uint64_t owner = tb_identity_owner(session_at(c, session)->info.identity);
+    if (opened_its_share(c, model, owner)) return tb_catalog_refuse_full(c, &c->versions);
     tb_versions_make_room(c, model);
     const uint32_t i = tb_version_new(c, model, &key);
     if (i == NONE) return tb_catalog_refuse_full(c, &c->versions);
+    version_at(c, i)->row.owner = owner;
     const enum tb_status noted = note_opener(c, i, session);
     if (noted != TB_OK) {
         tb_table_free(&c->versions, i);

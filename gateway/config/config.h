@@ -85,6 +85,7 @@ struct tb_config {
     const char *store_path;                      /* store.path [/var/lib/tombolo/store.sqlite] */
     uint32_t store_slow_ms;                      /* store.slow_ms 100 to 600000 [5000] */
     uint64_t audit_bytes;                        /* audit.bytes 1MiB to 64GiB [16MiB] */
+    const char *audit_file;                      /* audit.file; NULL: the table alone */
     uint32_t audit_days;                         /* audit.days 1 to 3650 [400] */
     const char *arena_path;                      /* arena.path [/dev/shm/tombolo.arena] */
     uint64_t arena_bytes;                        /* arena.bytes (required) "512MiB", "2TiB" */

@@ -258,8 +258,9 @@ static void check_shared(struct config_reading *r)
     } places[] = {
         {"control", "socket", c->control_socket, false}, {"control", "read", c->control_read, false},
         {"session", "socket", c->session_socket, false}, {"store", "path", c->store_path, false},
-        {"arena", "path", c->arena_path, false},         {"session", "listen", c->session_listen, true},
-        {"link", "listen", c->link_listen, true},        {"fabric", "listen", c->fabric_listen, true}};
+        {"audit", "file", c->audit_file, false},         {"arena", "path", c->arena_path, false},
+        {"session", "listen", c->session_listen, true},  {"link", "listen", c->link_listen, true},
+        {"fabric", "listen", c->fabric_listen, true}};
     for (uint32_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         const char *value = places[i].value;
         const size_t bytes = value != NULL ? strlen(value) : 0;

@@ -91,6 +91,9 @@ const struct config_key config_keys[] = {
          "for versions, a quarter for denials. The oldest rows of each go first."},
     {ROOT(audit_days), .path = "audit.days", .type = CONFIG_NUMBER, .fallback = "400", .min = 1, .max = 3650,
      .unit = "days", .why = "Rows of the audit record that are older go."},
+    {ROOT(audit_file), .path = "audit.file", .type = CONFIG_PATH,
+     .why = "The audit record as JSON lines too, for a log collector: acts in this file, the rest in "
+            "FILE.versions and FILE.denials. Each turns to NAME.1, by audit.bytes and audit.days."},
     {ROOT(arena_path), .path = "arena.path", .type = CONFIG_PATH, .fallback = "/dev/shm/tombolo.arena",
      .why =
          "The file that holds versions, on tmpfs or hugetlbfs. A restarted gateway serves from it at once."},

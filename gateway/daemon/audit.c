@@ -7,6 +7,7 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/daemon/daemon.h"
+#include "gateway/store/audit_lines.h"
 #include "gateway/store/store_audit.h"
 #include "wan/link/links_stats.h"
 
@@ -402,6 +403,28 @@ static enum tb_status settings_compare(struct tb_daemon *d, struct changes *c)
     return status;
 }
 
+/* `audit.file`: the store's from here on. */
+static enum tb_status file_open(struct tb_daemon *d)
+{
+    const struct tb_config *c = d->config;
+    struct tb_audit_lines *lines;
+    char why[TB_AUDIT_LINES_ERROR] = "";
+    if (c->audit_file == NULL) return TB_OK;
+    const enum tb_status status =
+        tb_audit_lines_open(c->audit_file, c->audit_bytes, c->audit_days, &lines, why);
+    if (status == TB_OK) {
+        tb_store_audit_file(d->store, lines);
+        return TB_OK;
+    }
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_ERROR, "start.failed");
+    tb_log_str(&l, "what", "audit.file");
+    tb_log_str(&l, "why", why);
+    tb_log_str(&l, "action", "name a file that this user alone may write to, or leave audit.file out");
+    tb_log_end(&l);
+    return status;
+}
+
 enum tb_status tb_audit_open(struct tb_daemon *d)
 {
     TB_ASSERT(d->audit == NULL && d->store != NULL && d->persist == NULL);
@@ -409,7 +432,8 @@ enum tb_status tb_audit_open(struct tb_daemon *d)
     d->audit = tb_calloc(1, sizeof *d->audit);
     if (d->audit == NULL) return TB_SITE_NOMEM;
     tb_store_audit_bounds(d->store, d->config->audit_bytes, d->config->audit_days);
-    const enum tb_status status = settings_compare(d, &c);
+    enum tb_status status = file_open(d);
+    if (status == TB_OK) status = settings_compare(d, &c);
     if (status != TB_OK) return status;
     char result[TB_AUDIT_RESULT_BYTES];
     snprintf(result, sizeof result, "%u keys changed", c.count);

@@ -60,9 +60,8 @@ static void plan_end(struct tb_daemon *d, const struct tb_catalog_todo *todo)
            (unsigned long long)todo->plan);
 }
 
-void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+static void todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
 {
-    TB_ASSERT(d->turning && !tb_todo_durable(todo));
     switch (todo->kind) {
     case TB_CATALOG_PERSIST_RUN:
     case TB_CATALOG_PERSIST_VERSION:
@@ -105,6 +104,19 @@ void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
         tb_worker_unpublished(d, todo);
         break;
     }
+}
+
+/* P10: what it logs is the doing of its worker, which may be gone behind it. */
+void tb_todo_do(struct tb_daemon *d, const struct tb_catalog_todo *todo)
+{
+    TB_ASSERT(d->turning && !tb_todo_durable(todo));
+    struct tb_identity identity;
+    const struct tb_worker_session *s = tb_worker_find(d, &todo->session);
+    if (s != NULL) identity = s->identity;
+    const struct tb_log_party before =
+        tb_log_party_set((struct tb_log_party){.identity = s != NULL ? &identity : NULL});
+    todo_do(d, todo);
+    (void)tb_log_party_set(before);
 }
 
 static void version_changed(struct tb_daemon *d, const struct tb_catalog_todo *todo)

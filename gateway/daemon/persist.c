@@ -58,7 +58,7 @@ struct tb_persist {
     bool closing;
     struct tb_held *held, **held_end;
     uint32_t held_count, held_most, rows_most;
-    uint64_t held_refused, rows_overtaken;
+    uint64_t held_refused, held_spent, rows_overtaken;
 };
 
 /* ---- rows ---- */
@@ -360,6 +360,7 @@ uint32_t tb_persist_waiting(const struct tb_daemon *d)
 void tb_persist_refused(struct tb_daemon *d)
 {
     d->persist->held_refused++;
+    d->persist->held_spent++;
 }
 
 const char *tb_persist_waiting_at(const struct tb_daemon *d, uint32_t *cursor)
@@ -374,7 +375,10 @@ void tb_persist_usage(const struct tb_daemon *d, struct tb_persist_usage *usage_
     const struct tb_persist *p = d->persist != NULL ? d->persist : &none;
     *usage_out = (struct tb_persist_usage){
         .rows = {.used = p->count, .most = p->rows_most, .refused = p->rows_overtaken},
-        .held = {.used = p->held_count, .most = p->held_most, .refused = p->held_refused},
+        .held = {.used = p->held_count,
+                 .most = p->held_most,
+                 .refused = p->held_refused,
+                 .spent = p->held_spent},
         .rows_max = WAITING_MAX,
         .held_max = HELD_MAX};
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/daemon.h"
 
@@ -60,6 +61,7 @@ static void look(struct tb_daemon *d)
     for (void *at = json_object_iter(differs.had); at != NULL; at = json_object_iter_next(differs.had, at))
         say(&differs, json_object_iter_key(at));
     if (differs.count == 0) goto done;
+    tb_audit_act(d, &(struct tb_audit_event){"reload", "gateway", differs.keys, "SIGHUP", "needs a restart"});
     struct tb_log_line l;
     tb_log_begin(&l, TB_LOG_WARN, "reload.needs_restart");
     tb_log_str(&l, "keys", differs.keys);

@@ -93,6 +93,7 @@ static void add_config(struct list *l, const struct tb_config *c)
     make_file(c->arena_path);
     add(l, c->arena_path, TB_SANDBOX_WRITE);
     add_folder_of(l, c->store_path, TB_SANDBOX_FOLDER); /* SQLite makes files beside it */
+    if (c->audit_file != NULL) add_folder_of(l, c->audit_file, TB_SANDBOX_FOLDER); /* files turn */
     if (c->anchor_dir != NULL) {
         (void)mkdir(c->anchor_dir, 0700);
         add(l, c->anchor_dir, TB_SANDBOX_FOLDER);

@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "gateway/store/audit_lines.h"
 #include "gateway/store/store_statements.h"
 
 #define DAY_MS     UINT64_C(86400000)
@@ -19,6 +20,12 @@ void tb_store_audit_bounds(struct tb_store *s, uint64_t bytes, uint32_t days)
     s->audit_max_ms = days * DAY_MS;
     s->audit_most[TB_AUDIT_ACTS] = bytes / 2;
     s->audit_most[TB_AUDIT_VERSIONS] = s->audit_most[TB_AUDIT_DENIALS] = bytes / 4;
+}
+
+void tb_store_audit_file(struct tb_store *s, struct tb_audit_lines *lines)
+{
+    TB_ASSERT(s->audit_lines == NULL);
+    s->audit_lines = lines;
 }
 
 static uint64_t row_bytes(const struct tb_audit_record *r)
@@ -77,6 +84,7 @@ static enum tb_status put(struct tb_store *s, const struct tb_audit_record *r)
     enum tb_status status = tb_store_run_once(s, ST_record_put, "writing the audit record");
     if (status != TB_OK) return status;
     s->audit_bytes[r->share] += row_bytes(r);
+    if (s->audit_lines != NULL) tb_audit_lines_put(s->audit_lines, r, tb_clock_wall_ms());
     status = share_trim(s, r->share);
     return status == TB_OK ? age_trim(s, tb_clock_wall_ms()) : status;
 }

@@ -9,6 +9,9 @@
 /* Of `bytes` acts have a half, versions and denials a quarter each. Before the first row; until
  * then 16 MiB and 400 days. */
 void tb_store_audit_bounds(struct tb_store *store, uint64_t bytes, uint32_t days);
+/* Rows are lines of these files as well, from now on; they are the store's. */
+struct tb_audit_lines;
+void tb_store_audit_file(struct tb_store *store, struct tb_audit_lines *lines);
 /* One row, or `count` more of one that is there (minute). Inside a batch, or a transaction of its
  * own. Now and then the oldest go, of its share and by age. */
 TB_MUST_USE enum tb_status tb_store_audit(struct tb_store *store, const struct tb_audit_record *record);

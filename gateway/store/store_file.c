@@ -1,6 +1,7 @@
 /* store_file.c - the SQLite file, in WAL mode: opened, locked, its schema checked, told from a
  * copy that was put back, and looked at before a start. Readers such as the sqlite3 shell may
  * look on. A lock that SQLite does not know keeps a second daemon out. */
+#include "gateway/store/audit_lines.h"
 #include "gateway/store/store.h"
 
 #include <errno.h>
@@ -256,6 +257,7 @@ enum tb_status tb_store_open(const char *path, const struct tb_disk_keys *keys, 
 void tb_store_close(struct tb_store *store)
 {
     if (store == NULL) return;
+    tb_audit_lines_close(store->audit_lines);
     for (int i = 0; i < STATEMENT_COUNT; i++)
         sqlite3_finalize(store->st[i]);
     sqlite3_close(store->db);

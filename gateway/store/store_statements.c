@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/assert.h"
+#include "gateway/store/audit_lines.h"
 
 static const char *const statements[STATEMENT_COUNT] = {
 #define STATEMENT_SQL(name, text) text,
@@ -78,6 +79,7 @@ enum tb_status tb_store_run_once(struct tb_store *s, enum statement which, const
 enum tb_status tb_store_transaction_end(struct tb_store *s, enum tb_status status)
 {
     if (status == TB_OK) status = tb_store_run_once(s, ST_commit, "committing");
+    if (s->audit_lines != NULL) tb_audit_lines_end(s->audit_lines, status == TB_OK);
     if (status == TB_OK) return TB_OK;
     /* may have been rolled back already: then this fails and nothing is lost */
     sqlite3_step(s->st[ST_rollback]);

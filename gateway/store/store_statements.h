@@ -106,6 +106,7 @@ struct tb_store {
     uint64_t audit_bytes[TB_AUDIT_SHARES], audit_most[TB_AUDIT_SHARES];
     bool audit_measured[TB_AUDIT_SHARES];
     uint64_t audit_max_ms, audit_aged_ms;
+    struct tb_audit_lines *audit_lines; /* NULL: none are kept beside the table */
     enum tb_store_origin origin;
     char file[TB_STORE_FILE_NAME_BYTES]; /* which file this is; empty: the filesystem does not tell */
     char error[256];

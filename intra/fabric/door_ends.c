@@ -33,9 +33,32 @@ void tb_door_count(struct tb_door *door, int more)
         door->full_told = false;
 }
 
+/* P7: one identity has a quarter of the door's readers at most. */
+bool tb_door_share_spent(struct tb_door_peer *p)
+{
+    struct tb_fabric *f = p->door->fabric;
+    const struct tb_door_peer *other;
+    uint32_t count = 0;
+    if (p->owner == 0 || p->door->peer_count <= TB_DOOR_PEERS_MAX / 4) return false;
+    LIST_FOREACH(other, &p->door->peers, link) count += other->owner == p->owner;
+    if (count <= TB_DOOR_PEERS_MAX / 4) return false;
+    atomic_fetch_add_explicit(&f->readers_refused, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&f->readers_spent, 1, memory_order_relaxed);
+    return true;
+}
+
+struct tb_log_party tb_door_log_of(const struct tb_door_peer *p)
+{
+    const struct tb_chan_peer *peer = tb_chan_peer(p->chan);
+    struct tb_log_party party = {.identity = &peer->identity};
+    if (peer->identity.kind == TB_IDENTITY_NONE) party = (struct tb_log_party){.stranger = peer->address};
+    return tb_log_party_set(party);
+}
+
 void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const char *what)
 {
     struct tb_log_line l;
+    const struct tb_log_party before = tb_door_log_of(p);
     tb_log_begin(&l, TB_LOG_WARN, "door.refused");
     tb_log_str(&l, "peer", tb_chan_peer(p->chan)->address);
     tb_log_str(&l, "door", p->tcp ? "tcp" : "shm");
@@ -43,6 +66,7 @@ void tb_door_log_refused(const struct tb_door_peer *p, enum tb_status why, const
     tb_log_str(&l, "status", tb_status_name(why));
     tb_log_str(&l, "reason", what);
     tb_log_end(&l);
+    (void)tb_log_party_set(before);
 }
 
 void tb_door_cut_off(struct tb_door_peer *p, enum tb_status why)
@@ -132,8 +156,10 @@ const struct tb_door_tray_events tb_door_peer_tray_events = {.on_turn = on_tray_
 void tb_door_linger(struct tb_door_peer *p)
 {
     TB_ASSERT(p->tray != NULL && !p->lingers && p->state == TB_DOOR_ENDING);
+    const struct tb_log_party before = tb_door_log_of(p);
     tb_log(TB_LOG_WARN, "door.reader_stands_still", "peer=%s export=%llu action=memory_is_the_owners",
            tb_chan_peer(p->chan)->address, (unsigned long long)(p->export != NULL ? p->export->id : 0));
+    (void)tb_log_party_set(before);
     p->lingers = true;
     p->deadline = TB_TIME_NEVER;
     tb_chan_want_write(p->chan, false);

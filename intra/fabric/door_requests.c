@@ -28,11 +28,16 @@ static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
     const struct tb_bearer bearer = {.token = &r->token,
                                      .print = known ? &tb_chan_peer(p->chan)->fingerprint : NULL};
     pthread_mutex_lock(&f->lock);
-    const enum tb_status status = tb_exports_enter(&f->exports, r->b, &bearer, tb_clock_now(), &p->export);
+    const enum tb_status status =
+        tb_exports_enter(&f->exports, r->b, &bearer, tb_clock_now(), &p->export, &p->owner);
     const uint32_t depth = status == TB_OK ? p->export->depth : 0;
     pthread_mutex_unlock(&f->lock);
     if (status != TB_OK) {
         tb_door_refuse(p, status, "the token does not open the export");
+        return;
+    }
+    if (tb_door_share_spent(p)) {
+        tb_door_refuse(p, TB_SITE_NOMEM, "its identity has its share of the readers");
         return;
     }
     p->door->stranger_count--;

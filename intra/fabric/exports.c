@@ -84,6 +84,17 @@ static bool tokens_full(struct tb_exports *exports, tb_time_ns now)
     return exports->usage.tokens >= TB_TOKENS_MAX;
 }
 
+static bool has_its_share(const struct tb_exports *exports, uint64_t owner)
+{
+    const struct tb_export *e;
+    const struct tb_grant *g;
+    uint32_t count = 0;
+    if (owner == 0 || exports->usage.tokens < TB_TOKENS_MAX / 4) return false;
+    LIST_FOREACH(e, &exports->all, link)
+    LIST_FOREACH(g, &e->grants, link) count += g->owner == owner;
+    return count >= TB_TOKENS_MAX / 4;
+}
+
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
                                 tb_time_ns now)
 {
@@ -91,10 +102,10 @@ enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const s
     if (e == NULL || e->closing) return TB_NOT_FOUND;
     drop_lapsed(e, now);
     struct tb_fabric_usage *u = &exports->usage;
-    if (tokens_full(exports, now)) {
-        u->tokens_refused++;
-        return TB_SITE_NOMEM;
-    }
+    const bool full = tokens_full(exports, now), spent = !full && has_its_share(exports, grant->owner);
+    u->tokens_refused += full || spent;
+    u->tokens_spent += spent;
+    if (full || spent) return TB_SITE_NOMEM;
     struct tb_grant *g = tb_calloc(1, sizeof *g);
     if (g == NULL) return TB_SITE_NOMEM;
     if (++u->tokens > u->tokens_most) u->tokens_most = u->tokens;
@@ -115,7 +126,7 @@ static bool same_token(const struct tb_id *a, const struct tb_id *b)
 }
 
 enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
-                                tb_time_ns now, struct tb_export **export_out)
+                                tb_time_ns now, struct tb_export **export_out, uint64_t *owner_out)
 {
     struct tb_export *e = tb_exports_find(exports, id);
     if (e == NULL) return TB_PEER_TOKEN;
@@ -127,6 +138,7 @@ enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const s
     if (bearer->print != NULL && memcmp(bearer->print, &g->reader, sizeof g->reader) != 0)
         return TB_PEER_IDENTITY;
     if (e->closing) return TB_PEER_REVOKED;
+    *owner_out = g->owner;
     grant_remove(e, g);
     e->readers++;
     *export_out = e;

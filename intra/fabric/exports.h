@@ -20,6 +20,7 @@ struct tb_grant {
     LIST_ENTRY(tb_grant) link;
     struct tb_id token;
     struct tb_fingerprint reader;
+    uint64_t owner; /* whose share it uses; 0: nobody's */
     tb_time_ns until;
 };
 
@@ -59,14 +60,15 @@ struct tb_export *tb_exports_find(struct tb_exports *exports, uint64_t id);
 void tb_exports_remove(struct tb_export *export);
 /* Drops the tokens that have lapsed, of all exports. */
 void tb_exports_lapse(struct tb_exports *exports, tb_time_ns now);
-/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused. */
+/* TB_NOT_FOUND, also while closing; TB_SITE_NOMEM, also when TB_TOKENS_MAX are unused, or a
+ * quarter of them are of the token's owner. */
 enum tb_status tb_exports_grant(struct tb_exports *exports, uint64_t id, const struct tb_grant *grant,
                                 tb_time_ns now);
 /* Uses the token up and counts a reader. TB_PEER_TOKEN: unknown, used, lapsed, or no such export (a
  * stranger learns no more); TB_PEER_IDENTITY: the token is another's, and stays good for that one;
  * TB_PEER_REVOKED: closing. */
 enum tb_status tb_exports_enter(struct tb_exports *exports, uint64_t id, const struct tb_bearer *bearer,
-                                tb_time_ns now, struct tb_export **export_out);
+                                tb_time_ns now, struct tb_export **export_out, uint64_t *owner_out);
 
 /* The memory of [offset, offset + bytes) of a buffer, or NULL when that is not all inside it. */
 const uint8_t *tb_export_at(const struct tb_export *export, uint32_t buffer, uint64_t offset, uint64_t bytes);

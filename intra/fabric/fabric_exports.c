@@ -22,7 +22,13 @@ enum tb_status tb_export_open(struct tb_fabric *f, const struct tb_export_option
 enum tb_status tb_export_grant(struct tb_fabric *f, uint64_t export_id, const struct tb_id *token,
                                const struct tb_fingerprint *reader)
 {
-    const struct tb_grant grant = {.token = *token, .reader = *reader};
+    return tb_export_grant_of(f, export_id, token, reader, 0);
+}
+
+enum tb_status tb_export_grant_of(struct tb_fabric *f, uint64_t export_id, const struct tb_id *token,
+                                  const struct tb_fingerprint *reader, uint64_t owner)
+{
+    const struct tb_grant grant = {.token = *token, .reader = *reader, .owner = owner};
     pthread_mutex_lock(&f->lock);
     const enum tb_status status = tb_exports_grant(&f->exports, export_id, &grant, tb_clock_now());
     pthread_mutex_unlock(&f->lock);
@@ -48,6 +54,7 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     usage_out->readers = atomic_load_explicit(&f->readers, memory_order_relaxed);
     usage_out->readers_most = atomic_load_explicit(&f->readers_most, memory_order_relaxed);
     usage_out->readers_refused = atomic_load_explicit(&f->readers_refused, memory_order_relaxed);
+    usage_out->readers_spent = atomic_load_explicit(&f->readers_spent, memory_order_relaxed);
     usage_out->readers_max = tb_door_readers_max;
 }
 

@@ -51,6 +51,11 @@ TB_MUST_USE enum tb_status tb_export_open(struct tb_fabric *fabric, const struct
  * tokens lapse after 30 s. TB_NOT_FOUND: no such export. */
 TB_MUST_USE enum tb_status tb_export_grant(struct tb_fabric *fabric, uint64_t export_id,
                                            const struct tb_id *token, const struct tb_fingerprint *reader);
+/* Likewise, of the share of that owner: it has a quarter of the unused tokens, and of the door's
+ * readers, at most. */
+TB_MUST_USE enum tb_status tb_export_grant_of(struct tb_fabric *fabric, uint64_t export_id,
+                                              const struct tb_id *token, const struct tb_fingerprint *reader,
+                                              uint64_t owner);
 /* Refuses new readers at once, lets those in flight go on for at most drain_ms, ends their hops
  * (they see TB_PEER_REVOKED), waits until no thread of ours touches the buffers, then returns: the
  * memory is the caller's. Blocks. */
@@ -58,13 +63,13 @@ void tb_export_close(struct tb_fabric *fabric, uint64_t export_id, uint32_t drai
 uint32_t tb_export_readers(struct tb_fabric *fabric, uint64_t export_id);
 
 /* Exports, tokens of all of them that nobody used yet, and the door's readers: now, at once so
- * far, at most; and those for which there was no room. */
+ * far, at most; those for which there was no room; of them, those whose owner had its share. */
 struct tb_fabric_usage {
     uint32_t exports, exports_most;
     uint32_t tokens, tokens_most, tokens_max;
-    uint64_t tokens_refused;
+    uint64_t tokens_refused, tokens_spent;
     uint32_t readers, readers_most, readers_max;
-    uint64_t readers_refused;
+    uint64_t readers_refused, readers_spent;
 };
 
 /* Tokens that have lapsed go first. */

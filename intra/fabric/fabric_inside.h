@@ -49,7 +49,7 @@ struct tb_fabric {
     tb_time_ns checked_at;
     /* Of the door's readers; the fabric's thread writes, any reads. */
     atomic_uint readers, readers_most;
-    atomic_ullong readers_refused;
+    atomic_ullong readers_refused, readers_spent;
 
     pthread_mutex_t lock; /* of what follows; any thread */
     pthread_cond_t changed;

@@ -405,9 +405,11 @@ void tb_verbs_guest_knocks(struct tb_verbs *v, struct rdma_cm_id *id, const uint
     struct tb_verbs_guest *g = guest_of(v, hello, bytes);
     id->context = NULL;
     if (g != NULL && come_in(g, id, reads)) return;
+    const struct tb_log_party before = tb_log_party_set((struct tb_log_party){.stranger = "rdma"});
     tb_log(TB_LOG_WARN, "door.refused", "door=verbs status=%s reason=%s",
            tb_status_name(g == NULL ? TB_PEER_TOKEN : TB_SITE_IO),
            g == NULL ? "\"the secret opens nothing\"" : "\"no queue pair can be made\"");
+    (void)tb_log_party_set(before);
     (void)rdma_reject(id, NULL, 0);
     (void)rdma_destroy_id(id);
 }

@@ -127,6 +127,11 @@ void tb_store_audit_bounds(struct tb_store *s, uint64_t bytes, uint32_t days)
     (void)s, (void)bytes, (void)days;
 }
 
+void tb_store_audit_file(struct tb_store *s, struct tb_audit_lines *lines)
+{
+    (void)s, (void)lines;
+}
+
 enum tb_status tb_store_settings(struct tb_store *s, const struct tb_store_setting *settings, uint32_t count,
                                  tb_store_changed_fn changed, void *user)
 {

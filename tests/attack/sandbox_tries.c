@@ -1,17 +1,24 @@
 /* sandbox_tries.c - enters tombolod's sandbox, or not, and tries one thing from inside.
  *
  * tombolo-test-sandbox on|off TRY FOLDER [ARGUMENT]
+ * tombolo-test-sandbox old-kernel PROGRAM [ARGUMENT...]
  *
  * FOLDER is the one folder that may be written. Prints `done`, `refused: WHY`, or `lacks: WHY`
- * where the layer that forbids it is not on. Exits with 0 for each of them. */
+ * where the layer that forbids it is not on. Exits with 0 for each of them.
+ *
+ * old-kernel runs the program as on a kernel without Landlock: its calls are unknown. */
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -179,9 +186,28 @@ static void enter(struct tb_sandbox *sandbox_out)
     tb_sandbox_enter(paths, 4, sandbox_out);
 }
 
+/* Landlock's three calls have these numbers on every machine. */
+static int run_without_landlock(char *const argv[])
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 444, 0, 2),
+        BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 446, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = sizeof code / sizeof code[0], .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return 2;
+    (void)execv(argv[0], argv);
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     struct tb_sandbox sandbox = {0};
+    if (argc > 2 && strcmp(argv[1], "old-kernel") == 0) return run_without_landlock(argv + 2);
     if (argc < 4) return fputs("usage: tombolo-test-sandbox on|off TRY FOLDER [ARGUMENT]\n", stderr), 2;
     const bool on = strcmp(argv[1], "on") == 0;
     folder = argv[3];

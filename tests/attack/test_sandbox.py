@@ -118,5 +118,63 @@ def a_new_path_needs_a_restart(lab):
     expect("it lives", east.control("status")["ok"], True)
 
 
+def publishes(lab, site):
+    """It does its work."""
+    site.wait_holds(Trainer(lab, site, made(lab, "4M", 1)[0]).publish(1))
+
+
+@scenario
+def a_kernel_without_landlock(lab):
+    """P8 P10: Landlock's calls are unknown there, as before Linux 5.13. The gateway works with the layers that are left, and says what it lacks."""
+    east = lab.site("east")
+    east.models = {"policy": {"home": "east"}}
+    east.prefix = [TRIES, "old-kernel"]
+    east.start()
+    says = east.control("status")["sandbox"]
+    expect("Landlock", says["landlock_abi"], 0)
+    expect("other layers", says["no_new_privileges"], True)
+    expect("it says what it lacks", "landlock" in says["lacks"].lower(), True)
+    wait_for("a line warns of it", lambda: east.daemon.logged("warn sandbox.entered"))
+    publishes(lab, east)
+
+
+@scenario
+def a_build_without_libseccomp(lab):
+    """P8 P10: it is built and linked without the filter. What the filter forbids is lacking, by name; Landlock holds all the same."""
+    bare = BUILD / "tests/attack/tombolo-test-sandbox-bare"
+    (lab.dir / "mine").mkdir()
+    (lab.dir / "secret").write_text("of another")
+    for what, argument in (("exec", ""), ("socket", int(socket.AF_PACKET))):
+        said = subprocess.run([bare, "on", what, lab.dir / "mine", str(argument)], text=True, capture_output=True, check=True).stdout
+        expect(f"{what} ({said.strip()})", said.startswith(("lacks:", "done")), True)
+    said = subprocess.run([bare, "on", "read", lab.dir / "mine", lab.dir / "secret"], text=True, capture_output=True, check=True).stdout
+    expect(f"read ({said.strip()})", said.startswith(("refused:", "lacks:")), True)
+
+
+@scenario
+def a_gateway_of_a_user_that_is_not_root(lab):
+    """P8: nobody's gateway works, inside the sandbox. Its files are its own, and for nobody else."""
+    if os.getuid() != 0:
+        raise Skipped("not root: every gateway here is one of such a user")
+    nobody = 65534
+    east = lab.site("east")
+    east.models = {"policy": {"home": "east", "publish": ["unix:0"], "read": ["unix:0"]}}
+    east.extra["audit"] = {"file": str(east.dir / "audit")}
+    east.prefix = ["setpriv", f"--reuid={nobody}", f"--regid={nobody}", "--clear-groups", "--"]
+    for folder in (east.dir, east.trust, east.arena_path.parent):
+        for path in (folder, *folder.iterdir()):
+            os.chown(path, nobody, nobody)
+    for folder in (lab.dir, *lab.dir.parents):
+        if folder.stat().st_mode & 0o001 == 0:  # of this run
+            folder.chmod(folder.stat().st_mode | 0o011)
+    east.start()
+    pid = east.control("status")["pid"]
+    expect("its users", set(kernel_says(pid, "Uid").split()), {str(nobody)})
+    expect("its rights", int(kernel_says(pid, "CapEff"), 16), 0)
+    publishes(lab, east)
+    for path in (east.arena_path, east.dir / "store.sqlite", east.dir / "audit", east.dir / "audit.versions"):
+        expect(f"{path.name} is its own", (path.stat().st_uid, path.stat().st_mode & 0o777), (nobody, 0o600))
+
+
 if __name__ == "__main__":
     sys.exit(main())

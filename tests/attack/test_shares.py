@@ -12,6 +12,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from certificates import URI  # noqa: E402
@@ -241,6 +242,37 @@ def denied_requests_do_not_fill_the_log(lab):
     summary("denied requests", 4001, east, before)
 
 
+def local_door(site):
+    """The abstract name of its door for readers of its host."""
+    fds = pathlib.Path(f"/proc/{site.daemon.popen.pid}/fd").iterdir()
+    sockets = {link[8:-1] for link in (os.readlink(fd) for fd in fds) if link.startswith("socket:[")}
+    rows = [line.split() for line in pathlib.Path("/proc/net/unix").read_text().splitlines()[1:]]
+    return next("\0" + row[7][1:] for row in rows if len(row) > 7 and row[6] in sockets and row[7].startswith("@tombolo-"))
+
+
+@scenario
+def strangers_at_a_door_write_few_lines(lab):
+    """P10: a local user says a thousand times what no reader says, at the door where workers read. Few lines tell of it, none of them an error, and the rest is counted."""
+    _, east = plain_east(lab)
+    started(east)
+    before, door = resident(east), local_door(east)
+    size = east.daemon.log_path.stat().st_size
+    for i in range(1000):
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(PATIENCE_S)
+            one.connect(door)
+            one.sendall(struct.pack("<HHIQQII", 1, 0, 9, i, 0, 0, 0) + bytes(16))  # another magic, and another version
+            with contextlib.suppress(OSError):
+                one.recv(48)
+    written = east.daemon.log_path.stat().st_size - size
+    if written > 32 << 10:
+        raise Failed(f"the log grew by {written} bytes")
+    expect("some lines tell of it", len(east.daemon.logged("door.refused")) > 0, True)
+    expect("errors", east.daemon.logged("error "), [])
+    wait_for("lines that were not written are counted", lambda: east.counters()["lines_suppressed"] >= 800)
+    summary("strangers at a door", 1000, east, before)
+
+
 @scenario
 def an_identity_that_garbles_is_shut_out(lab):
     """P7: a worker garbles twenty frames over as many connections. All of its connections end, and it is not let in; another worker is. A peer likewise."""
@@ -307,7 +339,9 @@ def strangers_do_not_keep_a_link_out(lab):
                 veth.link("down")
                 wait_for("the link is down", lambda: west.link("east")["state"] != "up")
                 veth.link("up")
+                began = time.monotonic()
                 west.wait_link("east")
+                print(f"the link is up {time.monotonic() - began:.2f} s after its path, among strangers")
             expect("the link came back", east.link("west")["sessions"] > sessions, True)
             expect("strangers still come", flood.poll(), None)
             uid = Trainer(lab, east, lab.weights(1)[0]).publish(1)

@@ -101,17 +101,6 @@ static void place_session(struct tb_catalog *c, uint32_t i)
             s->rack += c->limits.sessions + 1;
 }
 
-uint64_t tb_identity_owner(const char *identity)
-{
-    return identity[0] != 0 ? tb_key_of_text(identity) : TB_SHARE_OURS;
-}
-
-uint32_t tb_table_new_for(struct tb_catalog *c, struct table *t, uint32_t session)
-{
-    const struct tb_catalog_session *info = &session_at(c, session)->info;
-    return tb_table_new_of(t, tb_identity_owner(info->identity), info->publishes);
-}
-
 uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info)
 {
     const uint32_t i = tb_table_new_of(&c->sessions, tb_identity_owner(info->identity), info->publishes);

@@ -3,6 +3,7 @@
 #ifndef TB_GATEWAY_SESSION_ROWS_H
 #define TB_GATEWAY_SESSION_ROWS_H
 
+#include "base/limits/keyed_rows.h"
 #include "gateway/catalog/leases.h"
 #include "gateway/catalog/rows/tables.h"
 
@@ -26,9 +27,16 @@ static inline struct session *session_at(const struct tb_catalog *c, uint32_t i)
 
 uint32_t tb_catalog_session_find(const struct tb_catalog *c, const struct tb_id *id);
 /* The owner, in shares, of rows of that identity. */
-uint64_t tb_identity_owner(const char *identity);
+static inline uint64_t tb_identity_owner(const char *identity)
+{
+    return identity[0] != 0 ? tb_key_of_text(identity) : TB_SHARE_OURS;
+}
 /* A row of the share of that session's identity. NONE: the table is full, or the share spent. */
-uint32_t tb_table_new_for(struct tb_catalog *c, struct table *t, uint32_t session);
+static inline uint32_t tb_table_new_for(const struct tb_catalog *c, struct table *t, uint32_t session)
+{
+    const struct tb_catalog_session *info = &session_at(c, session)->info;
+    return tb_table_new_of(t, tb_identity_owner(info->identity), info->publishes);
+}
 /* NONE: the table is full, or the identity's share spent. */
 uint32_t tb_session_row_new(struct tb_catalog *c, const struct tb_catalog_session *info);
 /* With its waits, memberships and references. `tell`: SESSION_LOST is marked. */

@@ -92,8 +92,11 @@ static void connections_users(struct tb_daemon *d, json_t *users)
 static struct usage partial_frames(struct tb_daemon *d)
 {
     const struct tb_wire_budget *b = &d->session_limits.partial;
-    return (struct usage){
-        .used = b->used, .most = b->most, .bound = TB_PARTIAL_BYTES_MAX, .refused = b->refused};
+    return (struct usage){.used = b->used,
+                          .most = b->most,
+                          .bound = TB_PARTIAL_BYTES_MAX,
+                          .refused = b->refused,
+                          .spent = b->spent};
 }
 
 static void partial_frames_users(struct tb_daemon *d, json_t *users)
@@ -272,7 +275,8 @@ static struct usage control_read_clients(struct tb_daemon *d)
 {
     struct tb_control_usage u = {.max = TB_CONTROL_CLIENTS_MAX};
     if (d->control_read != NULL) tb_control_usage(d->control_read, &u);
-    return (struct usage){.used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused};
+    return (struct usage){
+        .used = u.clients, .most = u.most, .bound = u.max, .refused = u.refused, .spent = u.spent};
 }
 
 static struct usage exports(struct tb_daemon *d)
@@ -286,8 +290,11 @@ static struct usage tokens(struct tb_daemon *d)
 {
     struct tb_fabric_usage u;
     tb_fabric_usage(d->fabric, &u);
-    return (struct usage){
-        .used = u.tokens, .most = u.tokens_most, .bound = u.tokens_max, .refused = u.tokens_refused};
+    return (struct usage){.used = u.tokens,
+                          .most = u.tokens_most,
+                          .bound = u.tokens_max,
+                          .refused = u.tokens_refused,
+                          .spent = u.tokens_spent};
 }
 
 static struct usage idle_layouts(struct tb_daemon *d)
@@ -369,8 +376,11 @@ static struct usage door_readers(struct tb_daemon *d)
 {
     struct tb_fabric_usage u;
     tb_fabric_usage(d->fabric, &u);
-    return (struct usage){
-        .used = u.readers, .most = u.readers_most, .bound = u.readers_max, .refused = u.readers_refused};
+    return (struct usage){.used = u.readers,
+                          .most = u.readers_most,
+                          .bound = u.readers_max,
+                          .refused = u.readers_refused,
+                          .spent = u.readers_spent};
 }
 
 /* By the model that they read. */
@@ -485,16 +495,38 @@ static bool usage_at(struct tb_daemon *d, struct cursor *at, struct usage *out)
     return true;
 }
 
-/* Strangers, and workers without a right, can fill these. No promise is at risk: a quarter is
- * kept for publishers and peers. */
+/* Strangers, and workers without a right, can fill these: a stranger's word is no error. No promise
+ * is at risk: a quarter is kept for publishers and peers. */
 static bool is_of_strangers(const char *table)
 {
-    static const char *const tables[] = {
-        "connections", "sessions",         "members",         "groups",
-        "waits",       "link_connections", "control_clients", "partial_frame_bytes"};
+    static const char *const tables[] = {"connections",
+                                         "sessions",
+                                         "members",
+                                         "groups",
+                                         "waits",
+                                         "link_connections",
+                                         "control_clients",
+                                         "control_read_clients",
+                                         "partial_frame_bytes",
+                                         "door_readers",
+                                         "audit_sums",
+                                         "audit_rows"};
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (strcmp(tables[i], table) == 0) return true;
     return false;
+}
+
+/* For the audit record: refusals for want of room, by the table. Its largest user stands for all
+ * that were refused. */
+static void room_denied(struct tb_daemon *d, const struct usage *u, const char *result, uint64_t count)
+{
+    char who[TB_CATALOG_TEXT_MAX];
+    /* The record itself, and the way to its disk: each row would be the cause of another one. */
+    if (strncmp(u->name, "audit_", 6) == 0 || strcmp(u->name, "store_rows") == 0) return;
+    (void)most_of(d, u->name, who);
+    const struct tb_audit_event event = {
+        .action = "room", .identity = who, .object = u->name, .origin = "tables", .result = result};
+    tb_audit_denied(d, &event, count);
 }
 
 static void tell(struct tb_daemon *d, struct tb_log_line *l, const struct usage *u)
@@ -515,6 +547,7 @@ static void tell_full(struct tb_daemon *d, struct tb_table_told *told, const str
     TB_ASSERT(u->spent <= u->refused);
     const uint64_t refused = u->refused - u->spent;
     const bool fresh = refused > told->refused;
+    if (fresh) room_denied(d, u, "table is full", refused - told->refused);
     told->refused = refused;
     if (!fresh && u->used <= u->bound / 4 * 3) told->full = false;
     if (!fresh || told->full) return;
@@ -531,6 +564,7 @@ static void tell_spent(struct tb_daemon *d, struct tb_table_told *told, const st
     const tb_time_ns now = tb_clock_now();
     const bool fresh = u->spent > told->spent;
     d->counters.shares_spent += u->spent - told->spent;
+    if (fresh) room_denied(d, u, "share is spent", u->spent - told->spent);
     told->spent = u->spent;
     if (!fresh || (told->spent_at != 0 && tb_time_since(told->spent_at, now) < SPENT_TOLD_EVERY)) return;
     told->spent_at = now;

@@ -317,6 +317,12 @@ static struct tb_copy_hop *hop_that_asks(struct tb_daemon *d, const struct tb_gr
     return h;
 }
 
+/* P10: the lines that follow are that rank's doing. */
+static struct tb_log_party log_of_rank(const struct tb_worker_session *s)
+{
+    return tb_log_party_set((struct tb_log_party){.identity = s != NULL ? &s->identity : NULL});
+}
+
 /* A rank that did not answer in time is asked again. */
 static void hop_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, enum tb_status status)
 {
@@ -328,8 +334,10 @@ static void hop_granted(struct tb_daemon *d, const struct tb_grant_wait *grant, 
     if (status == TB_STREAM_IDLE) return;
     if (status == TB_OK) status = hop_open(h, s);
     if (status == TB_OK) return;
+    const struct tb_log_party before = log_of_rank(s);
     tb_log(TB_LOG_WARN, "landing.refused", "worker=%s shard=%u status=%s action=retry",
            s != NULL ? s->name.text : "gone", h->shard, tb_status_name(status));
+    (void)tb_log_party_set(before);
 }
 
 static void ask_end(struct tb_copy_hop *h)
@@ -539,8 +547,10 @@ static void chunk_bad(struct tb_copy_hop *h, const struct tb_hop_event *event)
     const char *action = event->twice && ask_rank(h, event)
                              ? "ask_its_holder"
                              : action_of(count_bad(h, event->shard, event->chunk, times));
+    const struct tb_log_party before = log_of_rank(s);
     tb_log(TB_LOG_WARN, "landing.chunk_bad", "rank=%s shard=%u chunk=%u times=%u action=%s", rank.text,
            event->shard, event->chunk, times, action);
+    (void)tb_log_party_set(before);
 }
 
 /* A rank's copy that is good, or good again, is read once more, and counts as bad once: the next
@@ -616,8 +626,10 @@ static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
         }
         const struct tb_worker_session *s = tb_worker_find(d, &h->session);
         d->counters.hops_lost++;
+        const struct tb_log_party before = log_of_rank(s);
         tb_log(TB_LOG_WARN, "landing.hop_lost", "rank=%s shard=%u status=%s action=retry",
                s != NULL ? s->name.text : "gone", h->shard, tb_status_name(note->event.why));
+        (void)tb_log_party_set(before);
         hop_close(h);
         break;
     }

@@ -3,8 +3,10 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "gateway/daemon/persist_usage.h"
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 
 /* P7: of one session. In one turn it may seal all shards of some versions. */
@@ -30,9 +32,21 @@ static void held_reply_done(struct tb_daemon *d, struct tb_held *held, enum tb_s
     tb_free(h);
 }
 
+static uint64_t held_of(const struct tb_worker_session *s)
+{
+    return s->held_replies;
+}
+
+static bool held_share_spent(const struct tb_worker_session *s)
+{
+    struct tb_persist_usage u;
+    tb_persist_usage(s->d, &u);
+    return !tb_session_share_room(s, &u.held, u.held_max, 1, held_of) && u.held.spent != 0;
+}
+
 static enum tb_status hold(struct tb_worker_session *s, const struct tb_held_reply *reply)
 {
-    const bool full = s->held_replies >= HELD_REPLIES_MAX;
+    const bool full = s->held_replies >= HELD_REPLIES_MAX || held_share_spent(s);
     if (full) tb_persist_refused(s->d);
     struct tb_held_reply *h = full ? NULL : tb_malloc(sizeof *h);
     if (h == NULL) return TB_SITE_NOMEM;

@@ -20,6 +20,7 @@
 #include "gateway/daemon/persist_links.h"
 #include "gateway/daemon/sessions/home_runs.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/store/store_load.h"
 #include "wan/frame/frame.h"
@@ -282,14 +283,22 @@ static void refuse(struct tb_worker_session *s, uint32_t model, uint64_t request
 
 /* P7: as many in all as there may be sessions, because requests of a session that ended stay until
  * the next tick. */
-static bool may_wait(struct tb_daemon *d, const struct tb_id *session, uint32_t bytes)
+static uint64_t waits_of(const struct tb_worker_session *s)
 {
-    uint32_t count = 0;
-    for (const struct tb_waiting_request *w = d->home_runs->waiting; w != NULL; w = w->next)
-        if (tb_id_equal(&w->session, session)) count++;
-    const bool full = count >= WAITING_SESSION_MAX || d->run_waits.used >= d->bounds.sessions;
-    d->run_waits.refused += full;
-    return !full && bytes <= TB_WAITING_PAYLOAD_BYTES;
+    uint64_t count = 0;
+    for (const struct tb_waiting_request *w = s->d->home_runs->waiting; w != NULL; w = w->next)
+        count += tb_id_equal(&w->session, &s->id);
+    return count;
+}
+
+static bool may_wait(const struct tb_worker_session *s, uint32_t bytes)
+{
+    struct tb_gauge *g = &s->d->run_waits;
+    const bool spent = waits_of(s) >= WAITING_SESSION_MAX;
+    g->refused += spent;
+    g->spent += spent;
+    return !spent && tb_session_share_room(s, g, s->d->bounds.sessions, 1, waits_of) &&
+           bytes <= TB_WAITING_PAYLOAD_BYTES;
 }
 
 /* First come, first served. */
@@ -304,7 +313,7 @@ static void put_last(struct tb_waiting_request **list, struct tb_waiting_request
 static void wait_on(struct tb_worker_session *s, uint32_t model, const struct tb_wire_frame *frame)
 {
     const uint32_t bytes = (uint32_t)frame->payload.left;
-    struct tb_waiting_request *w = may_wait(s->d, &s->id, bytes) ? tb_malloc(sizeof *w) : NULL;
+    struct tb_waiting_request *w = may_wait(s, bytes) ? tb_malloc(sizeof *w) : NULL;
     if (w == NULL) {
         tb_worker_reply(s, frame->request, TB_SITE_NOMEM, "too many requests wait for this home's peers");
         return;

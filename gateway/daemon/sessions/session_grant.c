@@ -8,10 +8,19 @@
 #include "base/assert.h"
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
 #define GRANT_WAIT_NS TB_SECONDS(1)
+
+static uint64_t grants_of(const struct tb_worker_session *s)
+{
+    uint64_t count = 0;
+    for (const struct tb_grant_wait *g = s->d->grants.first; g != NULL; g = g->next)
+        count += tb_id_equal(&g->reader, &s->id);
+    return count;
+}
 
 enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wait *grant,
                             const struct tb_fingerprint *reader)
@@ -20,6 +29,9 @@ enum tb_status tb_grant_ask(struct tb_worker_session *owner, struct tb_grant_wai
     TB_ASSERT(owner->wire != NULL && owner->welcomed);
     grant->owner = owner->id;
     grant->deadline = tb_time_add(tb_clock_now(), GRANT_WAIT_NS);
+    const struct tb_worker_session *by = tb_worker_find(d, &grant->reader); /* NULL: this gateway */
+    if (by != NULL && !tb_session_share_room(by, &d->grants.gauge, d->bounds.references, 1, grants_of))
+        return TB_SITE_NOMEM;
     const enum tb_status status = tb_grants_put(&d->grants, d->bounds.references, grant);
     if (status != TB_OK) return status;
     const struct tb_msg_grant m = {grant->export_id, grant->token, *reader};

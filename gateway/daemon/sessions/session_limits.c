@@ -7,9 +7,11 @@
 #include "base/allocate.h"
 #include "base/assert.h"
 #include "gateway/config/bounds.h"
+#include "gateway/daemon/audit.h"
 #include "gateway/daemon/rights.h"
 #include "gateway/daemon/sessions/session_limits.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
@@ -58,18 +60,13 @@ static void refused(struct tb_daemon *d, const struct tb_identity *identity, con
     if (address[0] != '\0') tb_log_str(&l, "address", address);
     tb_log_str(&l, "reason", reason);
     tb_log_end(&l);
-}
-
-static uint64_t key_of(const struct tb_identity *identity)
-{
-    char text[TB_URI_BYTES_MAX];
-    tb_identity_format(identity, text);
-    return tb_key_of_text(text);
+    /* strangers are one: an address of each would push out other sums */
+    tb_audit_denied(d, &(struct tb_audit_event){"session", uri, "door", "", reason}, 1);
 }
 
 static bool is_shut(struct tb_daemon *d, const struct tb_identity *identity)
 {
-    return tb_glitch_shut(d->session_limits.glitches, key_of(identity), tb_clock_now()) != 0;
+    return tb_glitch_shut(d->session_limits.glitches, tb_session_owner(identity), tb_clock_now()) != 0;
 }
 
 static bool admit_local(struct tb_daemon *d, int fd, struct tb_session_door *door)
@@ -79,7 +76,7 @@ static bool admit_local(struct tb_daemon *d, int fd, struct tb_session_door *doo
     socklen_t bytes = sizeof cred;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) return true; /* chan.c refuses it */
     const struct tb_identity identity = {.kind = TB_IDENTITY_UNIX, .uid = cred.uid};
-    const uint64_t owner = key_of(&identity);
+    const uint64_t owner = tb_session_owner(&identity);
     tb_log_of_identity(&identity);
     const bool shut = is_shut(d, &identity);
     const bool room = tb_share_room(&l->connections, owner, tb_rights_publishes(d->config, &identity));
@@ -150,6 +147,21 @@ void tb_session_greeted(struct tb_worker_session *s)
     tb_wire_allow(s->wire, publishes ? TB_MSG_FRAME_BYTES_MAX : READER_BYTES, publishes);
 }
 
+static uint64_t frame_bytes_of(const struct tb_worker_session *s)
+{
+    return s->wire != NULL ? tb_wire_in_bytes(s->wire) : 0;
+}
+
+bool tb_session_frame_room(struct tb_worker_session *s)
+{
+    struct tb_wire_budget *b = &s->d->session_limits.partial;
+    if (b->used <= b->bound / 4 || !s->welcomed) return true;
+    if (tb_session_share_used(s, frame_bytes_of) <= b->bound / 4) return true;
+    b->refused++;
+    b->spent++;
+    return false;
+}
+
 void tb_session_door_end(struct tb_daemon *d, struct tb_session_door *door)
 {
     handshake_end(d, door, false);
@@ -186,7 +198,7 @@ bool tb_session_glitch(struct tb_worker_session *s, enum tb_glitch_kind kind)
 {
     struct tb_daemon *d = s->d;
     if (s->identity.kind == TB_IDENTITY_NONE) return false; /* its handshake failed, and counts as such */
-    const uint64_t key = key_of(&s->identity);
+    const uint64_t key = tb_session_owner(&s->identity);
     if (!tb_glitch_note(d->session_limits.glitches, key, kind, tb_clock_now())) return false;
     shut_out_tell(s, kind, key);
     for (struct tb_worker_session *other = d->sessions; other != NULL; other = other->next)

@@ -51,6 +51,9 @@ bool tb_session_admit(struct tb_daemon *d, int fd, const struct tb_address *from
 /* It said HELLO and was welcomed: its handshake counts no more, and its frames may be as large as
  * its rights need. */
 void tb_session_greeted(struct tb_worker_session *s);
+/* A part of a frame came: whether its identity has no more of all partial frames than its share.
+ * False: it is counted, and the connection is to be closed. */
+bool tb_session_frame_room(struct tb_worker_session *s);
 /* It is gone, whatever it was. */
 void tb_session_door_end(struct tb_daemon *d, struct tb_session_door *door);
 /* The identity is shut out: the connection is counted and logged, and to be closed. */

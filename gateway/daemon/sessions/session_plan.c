@@ -15,6 +15,7 @@
 #include "gateway/daemon/sessions/session_grant.h"
 #include "gateway/daemon/sessions/session_plan.h"
 #include "gateway/daemon/sessions/session_reply.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/fabric/fabric_exports.h"
 #include "intra/session_msg.h"
@@ -142,7 +143,8 @@ static enum tb_status from_gateway(struct tb_daemon *d, const struct tb_catalog_
     if (!source_at_gateway(d, &todo->uid, &source)) return TB_NOT_FOUND;
     tb_random_bytes(&token, sizeof token);
     const enum tb_status status =
-        tb_export_grant(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint);
+        tb_export_grant_of(d->fabric, source.export_id, &token, &reader->endpoint.fingerprint,
+                           tb_session_owner(&reader->identity));
     if (status != TB_OK) return status;
     plan_tell(reader, &todo->uid, todo->plan, &source, &token);
     return TB_OK;

@@ -23,6 +23,7 @@
 #include "gateway/daemon/sessions/held_reply.h"
 #include "gateway/daemon/sessions/session_reply.h"
 #include "gateway/daemon/sessions/session_seal.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "gateway/disk/file_names.h"
 #include "intra/fabric/source_descriptor.h"
@@ -270,23 +271,35 @@ static enum tb_status seal_judge(struct tb_worker_session *s, struct seal *seal)
 
 /* ---- seals that wait for room ---- */
 
-static bool may_park(const struct tb_daemon *d, const struct tb_id *session, uint64_t bytes)
+static uint64_t parked_of(const struct tb_worker_session *s)
 {
-    uint64_t all = bytes, own = bytes;
+    uint64_t bytes = 0;
+    for (const struct tb_parked_seal *p = s->d->parked; p != NULL; p = p->next)
+        if (tb_id_equal(&p->session, &s->id)) bytes += p->bytes;
+    return bytes;
+}
+
+static uint32_t parked_count(const struct tb_worker_session *s)
+{
     uint32_t count = 0;
-    for (const struct tb_parked_seal *p = d->parked; p != NULL; p = p->next) {
-        all += p->bytes;
-        if (!tb_id_equal(&p->session, session)) continue;
-        own += p->bytes;
-        count++;
-    }
-    return all <= PARKED_BYTES_MAX && own <= PARKED_SESSION_BYTES_MAX && count < PARKED_SESSION_MAX;
+    for (const struct tb_parked_seal *p = s->d->parked; p != NULL; p = p->next)
+        count += tb_id_equal(&p->session, &s->id);
+    return count;
+}
+
+static bool may_park(const struct tb_worker_session *s, uint64_t bytes)
+{
+    struct tb_gauge *g = &s->d->parked_bytes;
+    const bool spent =
+        parked_of(s) + bytes > PARKED_SESSION_BYTES_MAX || parked_count(s) >= PARKED_SESSION_MAX;
+    g->refused += spent;
+    g->spent += spent;
+    return !spent && tb_session_share_room(s, g, PARKED_BYTES_MAX, bytes, parked_of);
 }
 
 static void seal_park(struct tb_worker_session *s, const struct tb_parked_seal *seal, const uint8_t *payload)
 {
-    const bool may = may_park(s->d, &s->id, seal->bytes);
-    s->d->parked_bytes.refused += !may;
+    const bool may = may_park(s, seal->bytes);
     struct tb_parked_seal *p = may ? tb_malloc(sizeof *p + seal->bytes) : NULL;
     if (p == NULL) {
         tb_worker_reply(s, seal->request, TB_SITE_NOMEM, may ? "" : "too many seals wait for room");

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "gateway/catalog/unpublish.h"
 #include "gateway/daemon/counters.h"
+#include "gateway/daemon/sessions/session_shares.h"
 #include "gateway/daemon/sessions/session_table.h"
 #include "intra/session_msg.h"
 
@@ -104,12 +105,19 @@ void tb_worker_exports_drop(struct tb_worker_session *s, const struct tb_id *uid
     }
 }
 
-/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
-static bool exports_full(struct tb_daemon *d)
+static uint64_t exports_of(const struct tb_worker_session *s)
 {
-    const bool full = d->worker_exports.used >= d->bounds.references;
-    d->worker_exports.refused += full;
-    return full;
+    uint64_t count = 0;
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+        count++;
+    return count;
+}
+
+/* P7: each stands for a reference of the catalog, and its worker says how large it is. */
+static bool exports_full(struct tb_worker_session *s)
+{
+    struct tb_daemon *d = s->d;
+    return !tb_session_share_room(s, &d->worker_exports, d->bounds.references, 1, exports_of);
 }
 
 /* P7: descriptors of where an export's bytes stand. One session may have a quarter of them. */
@@ -121,17 +129,26 @@ uint64_t tb_worker_sources_max(void)
     return SOURCE_BYTES_MAX;
 }
 
+static uint64_t sources_of(const struct tb_worker_session *s)
+{
+    uint64_t bytes = 0;
+    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
+        bytes += e->source_bytes;
+    return bytes;
+}
+
 static bool sources_full(struct tb_worker_session *s, const struct tb_worker_export *replaced, uint64_t bytes)
 {
-    const uint64_t left = replaced != NULL ? replaced->source_bytes : 0;
-    uint64_t own = bytes;
-    for (const struct tb_worker_export *e = s->exports; e != NULL; e = e->next)
-        own += e->source_bytes;
-    TB_ASSERT(own >= left && s->d->source_bytes.used >= left);
-    const bool full =
-        own - left > SOURCE_SESSION_BYTES_MAX || s->d->source_bytes.used + bytes - left > SOURCE_BYTES_MAX;
-    s->d->source_bytes.refused += full;
-    return full;
+    struct tb_gauge *g = &s->d->source_bytes;
+    const uint64_t left = replaced != NULL ? replaced->source_bytes : 0, own = sources_of(s) + bytes;
+    TB_ASSERT(own >= left && g->used >= left);
+    if (bytes <= left) return false;
+    if (own - left > SOURCE_SESSION_BYTES_MAX) {
+        g->refused++;
+        g->spent++;
+        return true;
+    }
+    return !tb_session_share_room(s, g, SOURCE_BYTES_MAX, bytes - left, sources_of);
 }
 
 /* A new export of the same shard replaces the old one. */
@@ -139,7 +156,7 @@ enum tb_status tb_worker_export_put(struct tb_worker_session *s, const struct tb
                                     const struct tb_span *source)
 {
     const struct tb_worker_export *known = tb_worker_export_find(s, &export->uid, export->shard);
-    if (known == NULL && exports_full(s->d)) return TB_SITE_NOMEM;
+    if (known == NULL && exports_full(s)) return TB_SITE_NOMEM;
     if (sources_full(s, known, source->count)) return TB_SITE_NOMEM;
     struct tb_worker_export *e = tb_malloc(sizeof *e + source->count);
     if (e == NULL) return TB_SITE_NOMEM;

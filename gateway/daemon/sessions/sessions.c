@@ -272,8 +272,11 @@ static enum tb_status on_frame(struct tb_wire *w, void *user, struct tb_wire_fra
  * heard. */
 static void on_part(struct tb_wire *w, void *user)
 {
-    (void)w;
     struct tb_worker_session *s = user;
+    if (!tb_session_frame_room(s)) {
+        tb_wire_close(w, TB_SITE_NOMEM);
+        return;
+    }
     if (s->welcomed) TB_MOOT(tb_catalog_session_renew(s->d->catalog, tb_clock_now(), &s->id));
 }
 

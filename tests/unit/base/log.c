@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/ident.h"
+#include "base/limits/line_limits.h"
 #include "tests/unit/caught_log.h"
 
 static int fds[2];
@@ -210,6 +212,35 @@ static void lines_of_threads_are_all_caught(void **state)
     close(log);
 }
 
+static void say(const char *event, uint32_t times)
+{
+    for (uint32_t i = 0; i < times; i++)
+        tb_log(TB_LOG_INFO, event, "nth=%u", i);
+}
+
+/* P10: a gateway tells sums each second. From then on no line is without a limit, also where nobody
+ * said whose doing it is. A party's lines are counted by themselves. */
+static void lines_of_no_party_have_a_limit(void **state)
+{
+    (void)state;
+    enum { OFTEN = 2000, OF_A_PARTY = TB_LINE_BURST, OF_NOBODY = 16 * TB_LINE_BURST };
+    const struct tb_identity somebody = {.kind = TB_IDENTITY_UNIX, .uid = 7};
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_INFO, log);
+    say("a.line", OFTEN);
+    assert_int_equal(tb_log_suppressed(), 0); /* no sum would tell of them */
+    tb_log_tick();
+    const struct tb_log_party before = tb_log_party_set((struct tb_log_party){.identity = &somebody});
+    say("another.line", OFTEN);
+    (void)tb_log_party_set(before);
+    const uint64_t of_party = tb_log_suppressed();
+    assert_in_range(of_party, OFTEN - 2 * OF_A_PARTY, OFTEN - OF_A_PARTY);
+    say("another.line", OFTEN);
+    assert_in_range(tb_log_suppressed() - of_party, 1, OFTEN - OF_NOBODY);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    (void)close(log);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -221,6 +252,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(format_cannot_forge_or_overflow, log_up, log_down),
         cmocka_unit_test_setup_teardown(levels_above_the_most_are_silent, log_up, log_down),
         cmocka_unit_test(lines_of_threads_are_all_caught),
+        cmocka_unit_test(lines_of_no_party_have_a_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -36,7 +36,8 @@ static void world_fini(struct world *w)
 
 static enum tb_status enter(struct world *w, uint64_t id, tb_time_ns now)
 {
-    const enum tb_status status = tb_exports_enter(&w->exports, id, &w->bearer, now, &w->export);
+    uint64_t owner = 0;
+    const enum tb_status status = tb_exports_enter(&w->exports, id, &w->bearer, now, &w->export, &owner);
     if (status == TB_OK) w->export->readers--;
     return status;
 }

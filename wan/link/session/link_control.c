@@ -113,11 +113,13 @@ void tb_link_log(const struct tb_link *l, enum tb_log_level level, const char *e
     struct tb_log_line line;
     char uri[TB_URI_BYTES_MAX];
     tb_identity_format(&l->identity, uri);
+    const struct tb_log_party before = tb_log_party_set((struct tb_log_party){.identity = &l->identity});
     tb_log_begin(&line, level, event);
     tb_log_str(&line, "peer", uri);
     if (address != NULL && address[0] != '\0') tb_log_str(&line, "address", address);
     if (why != TB_OK) tb_log_str(&line, "status", tb_status_name(why));
     tb_log_end(&line);
+    (void)tb_log_party_set(before);
 }
 
 void tb_link_step(struct tb_link *l, enum tb_link_session_event_kind kind,

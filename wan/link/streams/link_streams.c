@@ -166,9 +166,11 @@ static void tell_gone(struct tb_link *l, struct tb_stream *s, tb_time_ns now)
     if (heard && why == TB_CANCELLED)
         return; /* the peer closed what is not needed, or lost it and counts it */
     l->stats.streams_lost++;
+    const struct tb_log_party before = tb_log_party_set((struct tb_log_party){.identity = &l->identity});
     if (!heard && why != TB_CANCELLED)
         tb_log(TB_LOG_WARN, "stream.lost", "peer=%s stream=%u status=%s", l->label.text, s->plan.number,
                tb_status_name(why));
+    (void)tb_log_party_set(before);
     if (why == TB_PEER_GARBLED) l->traffic.streams.garbled = true;
 }
 
