@@ -1,12 +1,11 @@
 /* own_hop.c - one hop inside a site out of a source's own memory, as a rank publishes it: between
  * two processes, digests included.
  *
- * Three ways, by turns: process_vm_readv; lent memory, which the source fills
- * (intra/fabric/lent_memory.h), as to a gateway in its sandbox; and the door's socket, where neither
- * can be had. --threads: of either process.
+ * Three ways, by turns: process_vm_readv; lent memory (intra/fabric/lent_memory.h), as to a gateway
+ * in its sandbox; and the door's socket, where neither can be had. --threads: of either process.
  *
- * Prints one JSON line: {"bytes", "readv", "lent", "socket"}, GB/s, each the median of --rounds; and
- * "readv_cpu", "lent_cpu", "socket_cpu", what both processes computed for it, seconds a GB. */
+ * Prints one JSON line: {"bytes", "readv", "lent", "socket"}, GB/s, each the median of --rounds;
+ * and "readv_cpu", "lent_cpu", "socket_cpu": seconds of a core, of both processes, a GB. */
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>

@@ -26,7 +26,7 @@ TB_MUST_USE enum tb_status tb_door_lent_open(struct tb_fabric *f, int fd, uint64
 bool tb_door_lent_put(struct tb_door_lent *l, const uint8_t *from, const struct tb_hop_request *r);
 /* False: there is nothing to answer now. */
 bool tb_door_lent_answer(struct tb_door_lent *l, struct tb_hop_answer *answer_out);
-/* What was lent is not as tb_lent_memory_make makes it: the reader means harm, or is none. */
+/* The descriptor that came is not as tb_lent_memory_make makes it: the reader means harm. */
 bool tb_door_lent_is_bad(const struct tb_door_lent *l);
 /* A job of its may look at the export's memory, or at its own. */
 bool tb_door_lent_busy(const struct tb_door_lent *l);

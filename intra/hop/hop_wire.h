@@ -11,9 +11,9 @@
  * Shm, and over tcp after VERBS: ATTACH is answered by BUFFER. After a BUFFER of kind MEMFD, one
  * byte with one descriptor follows.
  *
- * Where a BUFFER says that the door takes memory that is lent (lent_memory.h): LEND, and behind it one
- * byte with one descriptor, is answered by LENT. Then PUTs are answered in their order by PUT, beside
- * the sequence of READs.
+ * Where a BUFFER says that the door takes memory that is lent (intra/fabric/lent_memory.h): LEND,
+ * with one byte and one descriptor behind it, is answered by LENT. Then PUTs are answered in their
+ * order by PUT, beside the sequence of READs.
  *
  * Where WELCOME says that there is RDMA: VERBS is answered by a RAIL for each address of the
  * owner's NICs, and then by VERBS with a secret, with which the reader may connect one queue pair.

@@ -1,9 +1,9 @@
 /* shm_lent.h - the reader's end of lent memory (intra/fabric/lent_memory.h), for the chunks of one
  * source whose memory this process may not read. Inside intra/ only.
  *
- * A chunk takes a part of it. The door is asked to put the chunk there, run by run. What came is
- * `staged`: the pool copies it out, once, to where it lands, and only then is it digested there
- * (P1). The source may change the part at any time, so nothing is judged by what stands in it.
+ * A chunk takes a part of it. The door is asked to put the chunk there, run by run. The READ is
+ * then `staged`: the pool copies it out, once, to where it lands, and only then is it digested
+ * there (P1). The source may change the part at any time, so the bytes in it are never judged.
  * Where all parts are taken a READ waits for one.
  *
  * Threads: the fabric's; tb_shm_lent_copy any. */

@@ -2,11 +2,12 @@
  *
  * The unix connection to the door is the lease: while it stands the owner leaves its memory alone.
  * Buffers are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else
- * by process_vm_readv, if a probe shows that we may and that it is the right process. Where that is
- * forbidden, as a gateway's sandbox does, the source puts chunks into memory that we lend it
- * (shm_lent.h). What can be had none of these ways is read over the connection as `tcp` would. Which
- * of these it is the hop says as its why. An attached buffer stays attached until close, whatever
- * the peer says.
+ * by process_vm_readv, if a probe shows that we may and that it is the right process. An attached
+ * buffer stays attached until close, whatever the peer says.
+ *
+ * Where the kernel forbids us to read the source, as in a gateway's sandbox, the source puts chunks
+ * into memory that we lend it (shm_lent.h). Buffers that can be had none of these ways are read
+ * over the connection as `tcp` would. The hop says as its why which of these ways it goes.
  *
  * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at
  * once. Chunks are read by pread: each hop has a mapping of its own, and a page fault for every few

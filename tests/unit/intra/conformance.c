@@ -3,7 +3,8 @@
  *
  * Covers: intra/transport/pipe.c intra/transport/transport_shm.c intra/transport/transport_tcp.c
  * Covers: intra/transport/transport_words.c intra/verbs_absent.c intra/hop/hop_run.c
- * Covers: intra/transport/shm_lent.c intra/fabric/door_lent.c intra/fabric/fabric.c intra/fabric/pace_gate.c */
+ * Covers: intra/transport/shm_lent.c intra/fabric/door_lent.c
+ * Covers: intra/fabric/fabric.c intra/fabric/pace_gate.c */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* lent_memory.c - memory that two processes write keeps its size and its pages; a descriptor that is
- * made otherwise is not mapped.
+/* lent_memory.c - memory that two processes write keeps its size and its pages; a descriptor that
+ * is made otherwise is not mapped.
  *
  * Covers: intra/fabric/lent_memory.c */
 #include "intra/fabric/lent_memory.h"
