@@ -316,8 +316,9 @@ static void P6_readers_that_hang_up_leave_nothing(void **state)
         struct tb_lent_memory memory;
         const int fd = greet_and_lend(&s, bytes, &memory);
         tb_lent_memory_close(&memory);
-        for (int k = 0; k < 4; k++)
-            say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PUT, .bytes = LENT_BYTES});
+        for (uint64_t k = 0; k < 4; k++)
+            say(fd, &(struct tb_hop_request){
+                        .type = TB_HOP_REQUEST_PUT, .b = k * LENT_BYTES, .bytes = LENT_BYTES});
         close(fd);
         wait_until(owner_readers(&s.owner) == 0);
     }
