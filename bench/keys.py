@@ -172,7 +172,7 @@ KEYS = (
     Key("shm.hop", "GB/s", ">= 0.9", "one hop by shared memory between workers, with proofs", "memcpy, then BLAKE3, as many cores"),
     Key("lent.hop", "GB/s", ">= 0.8", "one hop out of another process's own memory, by memory that the reader lends, with digests",
         "the same by process_vm_readv"),
-    Key("lent.hop.socket", "GB/s", None, "the same hop by the door's socket", "the same by process_vm_readv"),
+    Key("lent.hop.socket", "GB/s", ">= 1.0", "the same hop by lent memory", "the same by the door's socket"),
     Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp between workers, with proofs",
         "a minimal socket pump over the same memory, then BLAKE3, as many cores"),
     Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "
