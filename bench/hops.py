@@ -79,6 +79,14 @@ def shm_hop(bench):
     yield from hop(bench, "shm.hop", ("one", "one"), "memory")
 
 
+@measurement("lent.hop", "lent.hop.socket", memory=True)
+def lent_hop(bench):
+    """By turns in one run, between two processes: as a gateway in its sandbox reads a rank, and as any other reader does."""
+    for _ in range(bench.rounds):
+        done = sites.tool([bench.own_hop, "--bytes", (256 if bench.quick else 1024) * MIB, "--rounds", TURNS])
+        yield {"lent.hop": (done["lent"], done["readv"]), "lent.hop.socket": (done["lent"], done["socket"])}
+
+
 @measurement("tcp.hop", memory=True)
 def tcp_hop(bench):
     yield from hop(bench, "tcp.hop", ("one", "other"), "socket")

@@ -170,6 +170,9 @@ KEYS = (
     Key("floor.digest", "cores", None, "cores that digest 50 GB/s: 50 / GB/s of XXH3-128 over chunks of 1 MiB, one core, cold",
         "one core"),
     Key("shm.hop", "GB/s", ">= 0.9", "one hop by shared memory between workers, with proofs", "memcpy, then BLAKE3, as many cores"),
+    Key("lent.hop", "GB/s", ">= 0.8", "one hop out of another process's own memory, by memory that the reader lends, with digests",
+        "the same by process_vm_readv"),
+    Key("lent.hop.socket", "GB/s", ">= 1.0", "the same hop by lent memory", "the same by the door's socket"),
     Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp between workers, with proofs",
         "a minimal socket pump over the same memory, then BLAKE3, as many cores"),
     Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "

@@ -31,9 +31,11 @@ static void describe_local(struct tb_door_peer *p, const struct tb_export_buffer
 {
     TB_ASSERT(!p->tcp && p->memfd_due < 0); /* the one before has gone with its answer */
     answer->kind = TB_HOP_BUFFER_ADDRESS;
+    answer->bytes = TB_HOP_TAKES_LENT;
     answer->b = (uint64_t)(uintptr_t)b->bytes;
     if (b->memfd >= 0) {
         answer->kind = TB_HOP_BUFFER_MEMFD;
+        answer->bytes = 0;
         answer->b = b->memfd_offset;
         p->memfd_due = b->memfd;
     }
@@ -102,6 +104,16 @@ static bool put_tray(struct tb_door_peer *p)
     return true;
 }
 
+static bool put_lent(struct tb_door_peer *p)
+{
+    struct tb_hop_answer answer = {.type = TB_HOP_ANSWER_LENT, .kind = 1};
+    const bool refused = p->lend_refused;
+    if (!refused && (p->lent == NULL || !tb_door_lent_answer(p->lent, &answer))) return false;
+    p->lend_refused = false;
+    tb_door_put_answer(p, &answer);
+    return true;
+}
+
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
@@ -143,7 +155,7 @@ static bool begin_answer(struct tb_door_peer *p)
         return true;
     }
     if (p->attach_count > 0 && put_buffer(p)) return true;
-    if (put_tray(p)) return true;
+    if (put_tray(p) || put_lent(p)) return true;
     if (p->run_bytes == 0) return false;
     p->data_left = next_data_bytes(p);
     TB_ASSERT(p->data_left > 0 && p->data_left <= TB_HOP_DATA_BYTES_MAX && p->export != NULL);

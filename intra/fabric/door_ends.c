@@ -81,6 +81,7 @@ void tb_door_end(struct tb_door_peer *p, enum tb_status why)
     if (p->state == TB_DOOR_ENDING || p->chan_gone) return;
     if (p->guest != NULL) tb_verbs_guest_end(p->guest);
     if (p->state == TB_DOOR_GREETING) p->door->stranger_count--;
+    if (p->lent != NULL) tb_door_lent_stop(p->lent);
     p->state = TB_DOOR_ENDING;
     p->end_why = why;
     p->deadline = tb_clock_now() + END_WITHIN;
@@ -107,9 +108,19 @@ static void leave_export(struct tb_door_peer *p)
     p->export = NULL;
 }
 
+/* No job on the pool looks at it. */
+static void leave_export_if_idle(struct tb_door_peer *p)
+{
+    const bool tray = p->tray != NULL && tb_door_tray_busy(p->tray);
+    const bool lent = p->lent != NULL && tb_door_lent_busy(p->lent);
+    if (!tray && !lent) leave_export(p);
+}
+
 void tb_door_leave(struct tb_door_peer *p)
 {
     TB_ASSERT(p->chan_gone && p->guest == NULL && p->tray == NULL);
+    if (p->lent != NULL && tb_door_lent_busy(p->lent)) return; /* on_lent_turn goes on */
+    if (p->lent != NULL) tb_door_lent_free(p->lent);
     leave_export(p);
     LIST_REMOVE(p, link);
     tb_free(p);
@@ -124,10 +135,11 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
     tb_door_count(p->door, -1);
     tb_pace_gate_leave(&p->door->fabric->out, &p->pace);
     p->gone = p->chan_gone = true;
+    if (p->lent != NULL) tb_door_lent_stop(p->lent);
     if (p->guest != NULL) {
         tb_verbs_guest_end(p->guest); /* on_guest_gone goes on */
     } else if (p->tray != NULL) {
-        if (!tb_door_tray_busy(p->tray)) leave_export(p);
+        leave_export_if_idle(p);
         tb_door_tray_close(p->tray, tb_chan_hung_up(c)); /* on_tray_gone goes on */
     } else {
         tb_door_leave(p);
@@ -139,7 +151,7 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
 static void on_tray_turn(void *user)
 {
     struct tb_door_peer *p = user;
-    if ((p->gone || p->lingers) && !tb_door_tray_busy(p->tray)) leave_export(p);
+    if (p->gone || p->lingers) leave_export_if_idle(p);
     if (!p->gone && !p->lingers) tb_chan_want_write(p->chan, true);
 }
 
@@ -164,5 +176,23 @@ void tb_door_linger(struct tb_door_peer *p)
     p->deadline = TB_TIME_NEVER;
     tb_chan_want_write(p->chan, false);
     tb_chan_end(p->chan); /* what it finds when it goes on */
-    if (!tb_door_tray_busy(p->tray)) leave_export(p);
+    leave_export_if_idle(p);
 }
+
+/* ---- readers that lend memory ---- */
+
+static void on_lent_turn(void *user)
+{
+    struct tb_door_peer *p = user;
+    if (p->chan_gone && p->tray == NULL) {
+        tb_door_leave(p);
+        return;
+    }
+    if (p->lingers) leave_export_if_idle(p);
+    if (p->gone || p->lingers) return; /* on_closed comes */
+    if (tb_door_lent_is_bad(p->lent) && p->state != TB_DOOR_ENDING)
+        tb_door_refuse(p, TB_PEER_GARBLED, "lends memory that is not sealed as it should be");
+    tb_chan_want_write(p->chan, true);
+}
+
+const struct tb_door_lent_events tb_door_peer_lent_events = {.on_turn = on_lent_turn};

@@ -7,6 +7,7 @@
 #ifndef TB_INTRA_DOOR_INSIDE_H
 #define TB_INTRA_DOOR_INSIDE_H
 
+#include "intra/fabric/door_lent.h"
 #include "intra/fabric/door_tray.h"
 #include "intra/fabric/fabric_inside.h"
 #include "intra/hop/hop_wire.h"
@@ -57,6 +58,9 @@ struct tb_door_peer {
     bool verbs_again; /* asked for while the queue pair of before is still there: offered when that is gone */
     struct tb_door_tray *tray; /* NULL: never asked, or none could be had, or it is gone */
     bool tray_asked, tray_refused;
+    struct tb_door_lent *lent; /* NULL: the reader never lent memory, or there was no room for it */
+    uint64_t lend_bytes;       /* that its LEND said */
+    bool lend_asked, lend_due, lend_refused; /* due: its descriptor is */
     enum tb_status end_why;
     bool end_sent;
 
@@ -111,5 +115,6 @@ void tb_door_refuse(struct tb_door_peer *p, enum tb_status why, const char *what
 void tb_door_linger(struct tb_door_peer *p);
 void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why);
 extern const struct tb_door_tray_events tb_door_peer_tray_events;
+extern const struct tb_door_lent_events tb_door_peer_lent_events;
 
 #endif

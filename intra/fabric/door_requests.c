@@ -4,12 +4,14 @@
  * It is believed nothing: a request has one size, READs are bounded in number and size and checked
  * against the export before a byte is touched. */
 #include <string.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/net/chan_bytes.h"
 #include "base/net/chan_facts.h"
 #include "intra/fabric/door_inside.h"
+#include "intra/fabric/lent_memory.h"
 
 static void greet(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
@@ -123,6 +125,43 @@ static void accept_fill(struct tb_door_peer *p, const struct tb_hop_request *r)
         tb_door_refuse(p, TB_PEER_GARBLED, "a fill outside the export or its tray");
 }
 
+static void accept_lend(struct tb_door_peer *p, const struct tb_hop_request *r)
+{
+    if (p->tcp || p->lend_asked || r->a == 0 || r->a > TB_LENT_BYTES_MAX) {
+        tb_door_refuse(p, TB_PEER_GARBLED, "lends memory twice, or of a forbidden size");
+        return;
+    }
+    p->lend_asked = p->lend_due = true;
+    p->lend_bytes = r->a;
+}
+
+/* The descriptor behind LEND. */
+static enum tb_status take_lent(struct tb_door_peer *p)
+{
+    int fd = -1;
+    uint32_t count = 0;
+    const enum tb_status status = tb_chan_recv_fds(p->chan, &fd, 1, &count);
+    if (status == TB_PEER_GARBLED) tb_door_log_refused(p, status, "lends no descriptor");
+    if (status != TB_OK) return status;
+    TB_ASSERT(count == 1 && p->lend_due && p->lent == NULL);
+    p->lend_due = false;
+    if (p->state == TB_DOOR_ENDING) {
+        close(fd);
+        return TB_OK;
+    }
+    p->lend_refused = tb_door_lent_open(p->door->fabric, fd, p->lend_bytes, &tb_door_peer_lent_events, p,
+                                        &p->lent) != TB_OK;
+    return TB_OK;
+}
+
+static void accept_put(struct tb_door_peer *p, const struct tb_hop_request *r)
+{
+    const bool sized = r->bytes > 0 && r->bytes <= TB_HOP_READ_BYTES_MAX && r->flags == 0;
+    const uint8_t *at = sized ? tb_export_at(p->export, r->buffer, r->a, r->bytes) : NULL;
+    if (at == NULL || p->lent == NULL || !tb_door_lent_put(p->lent, at, r))
+        tb_door_refuse(p, TB_PEER_GARBLED, "a put outside the export or what it lends");
+}
+
 static void accept_ping(struct tb_door_peer *p, const struct tb_hop_request *r)
 {
     if (p->ping_count == TB_DOOR_PINGS_MAX) {
@@ -150,6 +189,10 @@ static void accept_request(struct tb_door_peer *p, const struct tb_hop_request *
         accept_tray(p, r);
     else if (r->type == TB_HOP_REQUEST_FILL)
         accept_fill(p, r);
+    else if (r->type == TB_HOP_REQUEST_LEND)
+        accept_lend(p, r);
+    else if (r->type == TB_HOP_REQUEST_PUT)
+        accept_put(p, r);
     else
         tb_door_refuse(p, TB_PEER_GARBLED, "an unknown request");
 }
@@ -165,19 +208,27 @@ static void take_request(struct tb_door_peer *p)
     accept_request(p, &request);
 }
 
+static enum tb_status take_some(struct tb_door_peer *p)
+{
+    size_t got = 0;
+    if (p->lend_due) return take_lent(p);
+    const enum tb_status status = tb_chan_read(p->chan, p->in + p->in_used, sizeof p->in - p->in_used, &got);
+    if (status != TB_OK) return status;
+    p->in_used += (uint32_t)got;
+    if (p->in_used == sizeof p->in) take_request(p);
+    return TB_OK;
+}
+
 void tb_door_on_readable(struct tb_chan *c, void *user)
 {
     struct tb_door_peer *p = user;
     for (uint32_t i = 0; i < 2 * TB_HOP_READS_MAX && !p->gone; i++) {
-        size_t got = 0;
-        const enum tb_status status = tb_chan_read(c, p->in + p->in_used, sizeof p->in - p->in_used, &got);
+        const enum tb_status status = take_some(p);
         if (status == TB_AGAIN) break;
         if (status != TB_OK) {
             p->gone = true; /* the chan closes itself */
             return;
         }
-        p->in_used += (uint32_t)got;
-        if (p->in_used == sizeof p->in) take_request(p);
     }
     if (!p->gone && !p->lingers && !p->pace.waiting) tb_chan_want_write(c, true);
 }

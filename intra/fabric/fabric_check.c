@@ -16,7 +16,8 @@ static void check_peer(const struct tb_door_peer *p)
     TB_ASSERT(p->state != TB_DOOR_GREETING || p->export == NULL);
     TB_ASSERT(p->state != TB_DOOR_SERVING || p->export != NULL || p->chan_gone);
     TB_ASSERT(!p->lingers || p->tray != NULL);
-    TB_ASSERT(!p->chan_gone || p->guest != NULL || p->tray != NULL); /* else it has left */
+    TB_ASSERT(!p->chan_gone || p->guest != NULL || p->tray != NULL || p->lent != NULL); /* else it has left */
+    TB_ASSERT(!p->lend_due || p->lent == NULL);
 }
 
 /* Readers of all exports, as the door sees them. */

@@ -41,6 +41,8 @@ struct tb_fabric {
     const char *no_verbs;
     uint64_t nic_bytes_per_s;
     uint32_t trays; /* that the door's readers have */
+    /* Memory that hops here lend to their sources, and that the door's readers lend to us. */
+    uint64_t lent_bytes, borrowed_bytes;
     /* Openings of trays, the first of them on the pool. They outlive their hops where a driver
      * stands still, and keep one thread of the pool then, not all. */
     STAILQ_HEAD(tb_shm_tray_openings, tb_shm_tray_opening) openings;

@@ -11,6 +11,10 @@
  * Shm, and over tcp after VERBS: ATTACH is answered by BUFFER. After a BUFFER of kind MEMFD, one
  * byte with one descriptor follows.
  *
+ * Where a BUFFER says that the door takes memory that is lent (intra/fabric/lent_memory.h): LEND,
+ * with one byte and one descriptor behind it, is answered by LENT. Then PUTs are answered in their
+ * order by PUT, beside the sequence of READs.
+ *
  * Where WELCOME says that there is RDMA: VERBS is answered by a RAIL for each address of the
  * owner's NICs, and then by VERBS with a secret, with which the reader may connect one queue pair.
  *
@@ -29,6 +33,7 @@
 #define TB_HOP_READS_MAX       512u /* READs that a reader may have unanswered */
 #define TB_HOP_READ_BYTES_MAX  ((uint32_t)(2 * TB_CHUNK_BYTES_MAX)) /* of one READ: a chunk */
 #define TB_HOP_FILLS_MAX       32u                                  /* FILLs that it may have unanswered */
+#define TB_HOP_PUTS_MAX        256u                                 /* PUTs likewise */
 #define TB_HOP_DATA_BYTES_MAX  (1u << 20)                           /* of one DATA */
 #define TB_HOP_WORDS_BYTES_MAX (32u << 10) /* of one READ of bitmap words: the door copies them first */
 
@@ -40,7 +45,9 @@ enum tb_hop_request_type {
     /* by which NICs? Again only where the answer to the one before has TB_HOP_VERBS_AGAIN */
     TB_HOP_REQUEST_VERBS,
     TB_HOP_REQUEST_TRAY, /* a: bytes of a tray (intra/cuda_part.h) of its own. At most once */
-    TB_HOP_REQUEST_FILL  /* buffer: shard; a: packed offset, bytes: a chunk's; b: where in the tray */
+    TB_HOP_REQUEST_FILL, /* buffer: shard; a: packed offset, bytes: a chunk's; b: where in the tray */
+    TB_HOP_REQUEST_LEND, /* a: bytes of the memory whose descriptor follows. At most once */
+    TB_HOP_REQUEST_PUT   /* buffer, a: offset, bytes; b: where in what is lent */
 };
 #define TB_HOP_READ_WORDS 1u
 
@@ -57,7 +64,8 @@ enum tb_hop_answer_type {
      * say */
     TB_HOP_ANSWER_WELCOME = 1,
     TB_HOP_ANSWER_DATA, /* bytes: of data behind this */
-    /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key */
+    /* buffer, kind; a: its bytes; b: offset in the descriptor, or address; bytes: VERBS: its key;
+     * ADDRESS: TB_HOP_TAKES_LENT, or 0, as older doors say */
     TB_HOP_ANSWER_BUFFER,
     TB_HOP_ANSWER_PONG,
     /* bytes: the status, negated; nothing follows, and the export's memory is out of bounds */
@@ -71,7 +79,9 @@ enum tb_hop_answer_type {
     /* kind 0: id: the device, a: bytes of the tray, 0: there is none; 1 to 4: id: so
      * many parts of its handle */
     TB_HOP_ANSWER_TRAY,
-    TB_HOP_ANSWER_FILLED /* bytes: so many FILLs are done; kind 1: none was, and none will be */
+    TB_HOP_ANSWER_FILLED, /* bytes: so many FILLs are done; kind 1: none was, and none will be */
+    TB_HOP_ANSWER_LENT,   /* kind 0: the door puts bytes there; 1: it has no room for it */
+    TB_HOP_ANSWER_PUT     /* bytes: so many PUTs are done */
 };
 #define TB_HOP_TRAY_ANSWERS 5u
 enum tb_hop_buffer_kind {
@@ -80,8 +90,9 @@ enum tb_hop_buffer_kind {
     TB_HOP_BUFFER_ADDRESS,
     TB_HOP_BUFFER_VERBS
 };
-#define TB_HOP_RAIL_FAR  1u
-#define TB_HOP_RAIL_DOWN 2u
+#define TB_HOP_TAKES_LENT 1u
+#define TB_HOP_RAIL_FAR   1u
+#define TB_HOP_RAIL_DOWN  2u
 /* It may ask again: what it was offered before ends then. An older door would refuse that. */
 #define TB_HOP_VERBS_AGAIN 1u
 

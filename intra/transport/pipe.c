@@ -17,8 +17,9 @@
 #define PING_KEEPALIVE 2u
 
 /* Unsent requests are unanswered ones, and those are bounded: HELLO, READs, ATTACHes, confirms,
- * FILLs, one keepalive, one VERBS, one TRAY. */
-_Static_assert(1 + CONFIRMS_MAX + 1 + 1 + 1 <= 64, "out has room for every request that may be unanswered");
+ * FILLs, PUTs, one keepalive, one VERBS, one TRAY, one LEND. */
+_Static_assert(1 + CONFIRMS_MAX + 1 + 1 + 1 + 1 <= 64,
+               "out has room for every request that may be unanswered");
 
 struct tb_source_run tb_read_run(const struct tb_read *read, uint32_t done)
 {
@@ -42,14 +43,26 @@ void tb_pipe_lose(struct tb_pipe *s, enum tb_status why)
 
 /* ---- requests ---- */
 
+/* One step: bytes, or the descriptor once LEND is out. */
+static enum tb_status flush_some(struct tb_pipe *s)
+{
+    size_t taken = 0;
+    const uint32_t end = s->lend_fd >= 0 ? s->lend_behind : s->out_used;
+    if (s->out_at == end) {
+        const enum tb_status sent = tb_chan_send_fds(s->chan, &s->lend_fd, 1);
+        if (sent == TB_OK) s->lend_fd = -1;
+        return sent;
+    }
+    const enum tb_status status = tb_chan_write(s->chan, s->out + s->out_at, end - s->out_at, &taken);
+    s->out_at += (uint32_t)taken;
+    return status;
+}
+
 static void flush(struct tb_pipe *s)
 {
     TB_ASSERT(s->out_at <= s->out_used && s->out_used <= sizeof s->out);
-    while (s->out_at < s->out_used) {
-        size_t taken = 0;
-        const enum tb_status status =
-            tb_chan_write(s->chan, s->out + s->out_at, s->out_used - s->out_at, &taken);
-        s->out_at += (uint32_t)taken;
+    while (s->out_at < s->out_used || s->lend_fd >= 0) {
+        const enum tb_status status = flush_some(s);
         if (status == TB_OK) continue;
         if (status == TB_AGAIN) tb_chan_want_write(s->chan, true);
         return; /* a failure comes by on_closed */
@@ -64,6 +77,7 @@ static void put(struct tb_pipe *s, const struct tb_hop_request *request)
     if (s->out_at > 0) {
         memmove(s->out, s->out + s->out_at, s->out_used - s->out_at);
         s->out_used -= s->out_at;
+        if (s->lend_fd >= 0) s->lend_behind -= s->out_at;
         s->out_at = 0;
     }
     struct tb_writer w;
@@ -146,7 +160,28 @@ void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill)
     TB_ASSERT(s->tray_asked && fill->bytes > 0);
     if (s->lost || s->closing) return;
     put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_FILL,
-                                    .buffer = fill->shard,
+                                    .buffer = fill->from,
+                                    .a = fill->offset,
+                                    .b = fill->at,
+                                    .bytes = fill->bytes});
+}
+
+void tb_pipe_lend(struct tb_pipe *s, int fd, uint64_t bytes)
+{
+    TB_ASSERT(!s->lent && s->ops->on_lent != NULL && fd >= 0);
+    if (s->lost || s->closing) return;
+    s->lent = true;
+    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_LEND, .a = bytes});
+    s->lend_fd = fd;
+    s->lend_behind = s->out_used;
+}
+
+void tb_pipe_ask_put(struct tb_pipe *s, const struct tb_pipe_fill *fill)
+{
+    TB_ASSERT(s->lent && fill->bytes > 0);
+    if (s->lost || s->closing) return;
+    put(s, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PUT,
+                                    .buffer = fill->from,
                                     .a = fill->offset,
                                     .b = fill->at,
                                     .bytes = fill->bytes});
@@ -295,6 +330,8 @@ static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
     if (answer->type == TB_HOP_ANSWER_BUFFER) return buffer(s, answer);
     if (answer->type == TB_HOP_ANSWER_TRAY || answer->type == TB_HOP_ANSWER_FILLED)
         return s->tray_asked && s->ops->on_tray(s->user, answer);
+    if (answer->type == TB_HOP_ANSWER_LENT || answer->type == TB_HOP_ANSWER_PUT)
+        return s->lent && s->ops->on_lent(s->user, answer);
     if (answer->type == TB_HOP_ANSWER_RAIL || answer->type == TB_HOP_ANSWER_VERBS) return verbs(s, answer);
     if (answer->type != TB_HOP_ANSWER_DATA) return false;
     if (answer->bytes == 0 || answer->bytes > TB_HOP_DATA_BYTES_MAX || answer->bytes > s->bytes_owed)
@@ -405,6 +442,7 @@ void tb_pipe_close(struct tb_pipe *s)
 {
     TB_ASSERT(!s->closing);
     s->closing = true;
+    s->lend_fd = -1;
     if (s->chan != NULL) {
         tb_chan_close(s->chan, TB_CANCELLED);
         return;
@@ -428,6 +466,7 @@ enum tb_status tb_pipe_open(struct tb_pipe *s, const struct tb_pipe_options *opt
     s->ops = options->ops;
     s->user = options->user;
     s->paced = options->paced;
+    s->lend_fd = -1;
     s->pace.ready = on_paced;
     tb_heartbeat_init(&s->heartbeat, up->idle_ms, up->open_ms, tb_clock_now());
     const struct tb_chan_options chan = {.loop = &up->fabric->loop,

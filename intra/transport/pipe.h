@@ -23,6 +23,8 @@ struct tb_pipe_ops {
     void (*on_verbs)(void *user, const struct tb_hop_answer *answer);
     /* TRAY and FILLED, after tb_pipe_ask_tray; NULL: it never asks. False: nonsense. */
     bool (*on_tray)(void *user, const struct tb_hop_answer *answer);
+    /* LENT and PUT, after tb_pipe_lend; NULL: it never lends. False: nonsense. */
+    bool (*on_lent)(void *user, const struct tb_hop_answer *answer);
     /* After close: the memory of the stream is the callee's again. The hop's
      * on_closed comes right after. */
     void (*on_finished)(void *user);
@@ -48,7 +50,9 @@ struct tb_pipe {
     uint32_t data_left; /* of the DATA that has begun */
     uint32_t confirms_owed;
     uint32_t attaches_owed;
-    bool verbs_owed, tray_asked;
+    bool verbs_owed, tray_asked, lent;
+    int lend_fd;          /* borrowed, until it is sent: behind LEND, before what follows that */
+    uint32_t lend_behind; /* LEND's end in `out` */
 
     uint8_t head[TB_HOP_ANSWER_BYTES];
     uint32_t head_used;
@@ -56,7 +60,8 @@ struct tb_pipe {
     struct tb_hop_answer buffer;
 
     /* all that may be unanswered, see stream.c */
-    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + TB_HOP_FILLS_MAX + 64) * TB_HOP_REQUEST_BYTES];
+    uint8_t out[(TB_HOP_READS_MAX + TB_STREAM_ATTACHES_MAX + TB_HOP_FILLS_MAX + TB_HOP_PUTS_MAX + 64) *
+                TB_HOP_REQUEST_BYTES];
     uint32_t out_at, out_used;
     struct tb_pace_waiter pace;
 };
@@ -81,10 +86,14 @@ void tb_pipe_ask_verbs(struct tb_pipe *s);                /* not while it is una
 void tb_pipe_ask_tray(struct tb_pipe *s, uint64_t bytes); /* once */
 /* As TB_HOP_REQUEST_FILL has it; at most TB_HOP_FILLS_MAX are unanswered. */
 struct tb_pipe_fill {
-    uint32_t shard, bytes;
+    uint32_t from, bytes; /* from: the shard of a FILL, the buffer of a PUT */
     uint64_t offset, at;
 };
 void tb_pipe_ask_fill(struct tb_pipe *s, const struct tb_pipe_fill *fill);
+/* Once. The descriptor stays open until LENT has come, or the pipe is closed. */
+void tb_pipe_lend(struct tb_pipe *s, int fd, uint64_t bytes);
+/* As TB_HOP_REQUEST_PUT has it; at most TB_HOP_PUTS_MAX are unanswered. */
+void tb_pipe_ask_put(struct tb_pipe *s, const struct tb_pipe_fill *fill);
 tb_time_ns tb_pipe_poll(struct tb_pipe *s, tb_time_ns now);
 /* `reaches` and `copy` of a transport whose hops have no memory within reach: never asked to
  * copy. */

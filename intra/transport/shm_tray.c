@@ -287,7 +287,7 @@ void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
     t->last = read;
     t->owed++;
     t->asked_fills = true;
-    const struct tb_pipe_fill fill = {.shard = read->source->shard,
+    const struct tb_pipe_fill fill = {.from = read->source->shard,
                                       .bytes = read->bytes,
                                       .offset = read->offset,
                                       .at = read->part * t->part_bytes};

@@ -2,9 +2,12 @@
  *
  * The unix connection to the door is the lease: while it stands the owner leaves its memory alone.
  * Buffers are attached when the hop opens: by a descriptor, if it is sealed against shrinking; else
- * by process_vm_readv, if a probe shows that we may and that it is the right process; what can be
- * had neither way is read over the connection as `tcp` would. Which of these it is the hop says as
- * its why. An attached buffer stays attached until close, whatever the peer says.
+ * by process_vm_readv, if a probe shows that we may and that it is the right process. An attached
+ * buffer stays attached until close, whatever the peer says.
+ *
+ * Where the kernel forbids us to read the source, as in a gateway's sandbox, the source puts chunks
+ * into memory that we lend it (shm_lent.h). Buffers that can be had none of these ways are read
+ * over the connection as `tcp` would. The hop says as its why which of these ways it goes.
  *
  * Of a descriptor only bitmaps are read through its mapping, as their words have to be loaded at
  * once. Chunks are read by pread: each hop has a mapping of its own, and a page fault for every few
@@ -27,6 +30,7 @@
 #include "intra/fabric/fabric_hops.h"
 #include "intra/fabric/shared_memory.h"
 #include "intra/transport/pipe.h"
+#include "intra/transport/shm_lent.h"
 #include "intra/transport/shm_tray.h"
 #include "intra/transport/transport_words.h"
 
@@ -55,6 +59,8 @@ struct shm_upstream {
     uint32_t asked, answered;
     uint32_t files;
     struct attached *buffers;
+    bool takes_lent; /* the source says so of memory that we may not read */
+    struct tb_shm_lent lent;
     struct tb_shm_tray tray;
     bool has_device; /* the source says so */
 };
@@ -124,6 +130,7 @@ static enum tb_transport_why way_of(const struct shm_upstream *u)
         by_process |= u->buffers[i].kind == TB_HOP_BUFFER_ADDRESS;
         by_socket |= u->buffers[i].kind == TB_HOP_BUFFER_STREAM;
     }
+    if (by_socket && u->lent.state == TB_SHM_LENT_OPEN) return TB_WHY_SAME_HOST_LENT;
     if (by_socket) return TB_WHY_SAME_HOST_SOCKET;
     return by_process ? TB_WHY_SAME_HOST_READV : TB_WHY_SAME_HOST;
 }
@@ -134,17 +141,26 @@ static bool may_have_tray(const struct shm_upstream *u)
     return u->has_device && u->tray.bytes > 0 && u->pid != getpid();
 }
 
+static void on_lent_settled(void *owner)
+{
+    struct shm_upstream *u = owner;
+    u->base.why = way_of(u);
+    if (may_have_tray(u))
+        tb_shm_tray_ask(&u->tray);
+    else
+        u->stream.events->on_open(u->stream.events_user);
+}
+
 static void ask_buffers(struct shm_upstream *u)
 {
     TB_ASSERT(u->answered <= u->asked && u->asked <= u->count);
     while (u->asked < u->count && tb_pipe_attach(&u->stream, u->buffers[u->asked].buffer))
         u->asked++;
     if (u->answered < u->count) return;
-    u->base.why = way_of(u);
-    if (may_have_tray(u))
-        tb_shm_tray_ask(&u->tray);
+    if (u->takes_lent)
+        tb_shm_lent_begin(&u->lent);
     else
-        u->stream.events->on_open(u->stream.events_user);
+        on_lent_settled(u);
 }
 
 static void on_welcome(void *user, const struct tb_hop_answer *answer)
@@ -169,7 +185,11 @@ static bool attach(struct shm_upstream *u, struct attached *a, const struct tb_h
         a->fd = fd;
         return true;
     }
-    if (answer->kind == TB_HOP_BUFFER_ADDRESS && u->readable) a->kind = TB_HOP_BUFFER_ADDRESS;
+    if (answer->kind != TB_HOP_BUFFER_ADDRESS) return false;
+    if (u->readable)
+        a->kind = TB_HOP_BUFFER_ADDRESS;
+    else
+        u->takes_lent |= answer->bytes == TB_HOP_TAKES_LENT;
     return false;
 }
 
@@ -191,6 +211,11 @@ static void on_buffer(void *user, const struct tb_hop_answer *answer, int fd)
 static bool on_tray(void *user, const struct tb_hop_answer *answer)
 {
     return tb_shm_tray_answer(&((struct shm_upstream *)user)->tray, answer);
+}
+
+static bool on_lent(void *user, const struct tb_hop_answer *answer)
+{
+    return tb_shm_lent_answer(&((struct shm_upstream *)user)->lent, answer);
 }
 
 /* ---- copying ---- */
@@ -277,6 +302,10 @@ static uint32_t copy_from_process(const struct shm_upstream *u, const struct tb_
 static enum tb_status shm_copy(struct tb_upstream *upstream, const struct tb_read *read)
 {
     struct shm_upstream *u = (struct shm_upstream *)upstream;
+    if (read->staged && !reaches_copy(u, read)) {
+        tb_shm_lent_copy(&u->lent, read);
+        return TB_OK;
+    }
     if (read->staged && tb_shm_tray_copy(&u->tray, read)) return TB_OK;
     for (uint32_t done = 0; done < read->bytes;) {
         const struct tb_source_run run = tb_read_run(read, done);
@@ -317,8 +346,20 @@ static void on_tray_closed(void *owner)
     tb_pipe_close(&((struct shm_upstream *)owner)->stream);
 }
 
-static const struct tb_pipe_ops stream_ops = {
-    .on_welcome = on_welcome, .on_buffer = on_buffer, .on_tray = on_tray, .on_finished = on_finished};
+static void on_lent_closed(void *owner)
+{
+    struct shm_upstream *u = owner;
+    if (u->tray.state >= TB_SHM_TRAY_OPENING)
+        tb_shm_tray_close(&u->tray); /* then the connection */
+    else
+        tb_pipe_close(&u->stream);
+}
+
+static const struct tb_pipe_ops stream_ops = {.on_welcome = on_welcome,
+                                              .on_buffer = on_buffer,
+                                              .on_tray = on_tray,
+                                              .on_lent = on_lent,
+                                              .on_finished = on_finished};
 
 static enum tb_status door_address(const char *door, struct tb_address *address_out)
 {
@@ -341,11 +382,17 @@ static enum tb_status shm_open_upstream(const struct tb_upstream_options *option
     enum tb_status status = list_buffers(u, options);
     if (status != TB_OK) goto undo;
     const struct tb_pipe_options stream = {.upstream = options, .ops = &stream_ops, .user = u, .to = to};
+    const struct tb_shm_lent_options lent = {.upstream = options,
+                                             .stream = &u->stream,
+                                             .on_settled = on_lent_settled,
+                                             .on_closed = on_lent_closed,
+                                             .owner = u};
     const struct tb_shm_tray_options tray = {.upstream = options,
                                              .stream = &u->stream,
                                              .on_settled = on_tray_settled,
                                              .on_closed = on_tray_closed,
                                              .owner = u};
+    tb_shm_lent_init(&u->lent, &lent);
     tb_shm_tray_init(&u->tray, &tray);
     status = tb_pipe_open(&u->stream, &stream);
     if (status != TB_OK) goto undo;
@@ -362,6 +409,8 @@ static void shm_read(struct tb_upstream *upstream, struct tb_read *read)
     struct shm_upstream *u = (struct shm_upstream *)upstream;
     if (by_tray(u, read))
         tb_shm_tray_read(&u->tray, read);
+    else if (tb_shm_lent_takes(&u->lent, read))
+        tb_shm_lent_read(&u->lent, read);
     else
         tb_pipe_read(&u->stream, read);
 }
@@ -380,11 +429,7 @@ static tb_time_ns shm_poll(struct tb_upstream *upstream, tb_time_ns now)
 
 static void shm_close(struct tb_upstream *upstream)
 {
-    struct shm_upstream *u = (struct shm_upstream *)upstream;
-    if (u->tray.state >= TB_SHM_TRAY_OPENING)
-        tb_shm_tray_close(&u->tray); /* then the connection */
-    else
-        tb_pipe_close(&u->stream);
+    tb_shm_lent_close(&((struct shm_upstream *)upstream)->lent); /* then the tray, then the connection */
 }
 
 const struct tb_transport_ops tb_transport_shm = {.transport = TB_TRANSPORT_SHM,

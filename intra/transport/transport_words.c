@@ -36,7 +36,8 @@ const char *tb_transport_why_text(enum tb_transport_why why)
         [TB_WHY_SAME_HOST_SOCKET] = "same host; by the socket what is not reached",
         [TB_WHY_UNREGISTERED_HERE] = "the reader's memory is not registered",
         [TB_WHY_UNREGISTERED_THERE] = "the source's memory is not registered",
-        [TB_WHY_RDMA_PART] = "both ends have rdma; by tcp what is not registered"};
+        [TB_WHY_RDMA_PART] = "both ends have rdma; by tcp what is not registered",
+        [TB_WHY_SAME_HOST_LENT] = "same host, by lent memory"};
     return why < TB_WHY_COUNT ? texts[why] : texts[TB_WHY_UNKNOWN];
 }
 

@@ -38,6 +38,9 @@ enum tb_transport_why {
     TB_WHY_UNREGISTERED_HERE,  /* tcp: our NIC could not register what the bytes land in */
     TB_WHY_UNREGISTERED_THERE, /* tcp: the source's NIC could register none of its memory */
     TB_WHY_RDMA_PART,          /* verbs, and tcp for what the source's NIC could not register */
+    /* shm: this process may not read the source's memory, and the source copies it into memory that
+     * this one lends */
+    TB_WHY_SAME_HOST_LENT,
     TB_WHY_COUNT
 };
 

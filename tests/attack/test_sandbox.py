@@ -13,7 +13,8 @@ import subprocess
 import sys
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from harness import BUILD, PATIENCE_S, Failed, Skipped, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
+from harness import BUILD, PATIENCE_S, Failed, Rollout, Skipped, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
+from machine import no_reader  # noqa: E402
 
 TRIES = BUILD / "tests/attack/tombolo-test-sandbox"
 SANITIZED = bool(os.environ.get("TB_SANITIZED"))
@@ -97,6 +98,36 @@ def a_gateway_lives_inside(lab):
     expect("NoNewPrivs", kernel_says(east.control("status")["pid"], "NoNewPrivs"), "0")
     if "sandbox.off" not in east.daemon.log_path.read_text():
         raise Failed("no line warns that the sandbox is off")
+
+
+@scenario
+def own_memory_of_ranks_is_landed_from_inside(lab):
+    """P1 P8: a gateway in its sandbox reads no other process. Ranks that publish in place put their bytes into memory that it lends. So do
+    they for a worker that may not read them. With `sandbox: false` the gateway reads them itself."""
+    host = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()  # a gateway's
+    paths = made(lab, "8M", 2)
+    for number, (sandbox, way) in enumerate((("true", "same host, by lent memory"), ("false", "same host, by process_vm_readv"))):
+        site = lab.site(("east", "west")[number])
+        site.models = {"policy": {"home": site.name}}
+        site.root["sandbox"] = sandbox
+        site.extra["log"] = {"level": "debug"}
+        site.start()
+        layers = site.control("status")["sandbox"]
+        if sandbox == "true" and not (layers["seccomp"] or layers["landlock_abi"]):
+            raise Skipped(f"nothing of the sandbox is on here: {layers['lacks']}")
+        trainer = Trainer(lab, site, paths[0], names=(f"{site.name}-0", f"{site.name}-1"), host=host)
+        uid = trainer.publish(1, in_place=1)
+        site.wait_holds(uid)
+        for shard, rank in enumerate(trainer.ranks):
+            line = f'landing.hop_open rank={rank.name} shard={shard} transport=shm why="{way}"'
+            wait_for(f'the log says "{line}"', lambda line=line: site.daemon.logged(line))
+        for name, env in (("denied", no_reader()), ("plain", {})):
+            reader = Rollout(lab, site, f"{name}-{site.name}", paths[0], host=host, env=env)
+            reader.stage(uid)
+            reader.activate(uid)
+            reader.check(paths[0])
+        for rank in trainer.ranks:
+            rank.ok("unpublish", uid=uid)
 
 
 @scenario

@@ -1,6 +1,7 @@
 /* held_read.c - a worker that reads another process's memory slowly, for one that is started with
  * LD_PRELOAD: its first two reads of chunks pass, the others return when the file that
- * TB_HOLD_READ names is gone. */
+ * TB_HOLD_READ names is gone. With TB_DENY_READ it may read no other process's memory at all. */
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -28,6 +29,10 @@ __attribute__((visibility("default"))) ssize_t process_vm_readv(pid_t pid, const
                                                                 unsigned long there_count,
                                                                 unsigned long flags)
 {
+    if (getenv("TB_DENY_READ") != NULL) {
+        errno = EPERM;
+        return -1;
+    }
     const bool chunk = here_count > 0 && here[0].iov_len >= CHUNK_BYTES;
     if (chunk && atomic_fetch_add(&reads, 1) >= PASS) hold();
     return syscall(SYS_process_vm_readv, pid, here, here_count, there, there_count, flags);

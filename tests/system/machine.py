@@ -46,6 +46,12 @@ class SlowReader:
         self.path.unlink(missing_ok=True)
 
 
+def no_reader():
+    """The environment of a worker that may read no other process's memory, as in another container."""
+    return {"LD_PRELOAD": str(HELD_READ), "TB_DENY_READ": "1",
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+
+
 class WallClock:
     """The hour that a site's gateway believes it is: noon (UTC) to begin with. What it measures
     time with is the machine's, and so is what it compares the dates of certificates with, unless

@@ -7,6 +7,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/log.h"
 #include "gateway/arena/arena_proofs.h"
 #include "gateway/arena/arena_regions.h"
 #include "gateway/catalog/versions.h"
@@ -20,6 +21,7 @@
 #include "intra/fabric/source_descriptor.h"
 #include "intra/hop/hop_shelf.h"
 #include "intra/session_msg.h"
+#include "intra/transport/transport_words.h"
 #include "wan/send/codec_pace.h"
 #include "wan/send/encoded_chunks.h"
 
@@ -600,12 +602,26 @@ static void pace_take(struct tb_copy_hop *h)
     if (came.took_ns > copy->pace_ns && tb_choice_pace_take(pace, &came)) copy->pace_ns = came.took_ns;
 }
 
+static void log_opened(const struct tb_copy_hop *h, const struct tb_hop_event *event)
+{
+    const struct tb_worker_session *s = tb_worker_find(h->copy->d, &h->session);
+    struct tb_log_line l;
+    tb_log_begin(&l, TB_LOG_DEBUG, "landing.hop_open");
+    tb_log_str(&l, "rank", s != NULL ? s->name.text : "gone");
+    tb_log_u64(&l, "shard", h->shard);
+    tb_log_str(&l, "transport", tb_transport_name(event->transport));
+    tb_log_str(&l, "why", tb_transport_why_text(event->why_transport));
+    tb_log_end(&l);
+}
+
 static void hop_event(struct tb_daemon *d, const struct tb_home_hop_note *note)
 {
     struct tb_copy_hop *h = hop_find(d, note->serial);
     if (h == NULL) return; /* closed meanwhile */
     switch (note->event.kind) {
     case TB_HOP_OPENED:
+        log_opened(h, &note->event);
+        break;
     case TB_HOP_ENCODED_BAD: /* the chunk comes whole; nobody else reads a rank's shelf */
         break;
     case TB_HOP_WHOLE:

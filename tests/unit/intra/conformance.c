@@ -3,12 +3,14 @@
  *
  * Covers: intra/transport/pipe.c intra/transport/transport_shm.c intra/transport/transport_tcp.c
  * Covers: intra/transport/transport_words.c intra/verbs_absent.c intra/hop/hop_run.c
+ * Covers: intra/transport/shm_lent.c intra/fabric/door_lent.c
  * Covers: intra/fabric/fabric.c intra/fabric/pace_gate.c */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "conformance.h"
+#include "denied_readv.h"
 #include "intra/fabric/fabric_hops.h"
 #include "intra/transport/transport_words.h"
 #include "island_device.h"
@@ -16,6 +18,7 @@
 static const struct way ways[] = {
     {.name = "shm-memfd", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_SHARED},
     {.name = "shm-readv", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_OWN},
+    {.name = "shm-lent", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_OWN, .denied = true},
     {.name = "shm-socket", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_UNSEALED},
     {.name = "shm-cuda", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_DEVICE},
     {.name = "tcp-clear", .transport = TB_TRANSPORT_TCP, .memory = MEMORY_OWN, .clear = true},
@@ -68,7 +71,7 @@ static enum tb_transport_why way_of(const struct scene *s)
 {
     switch (s->way->memory) {
     case MEMORY_OWN:
-        return TB_WHY_SAME_HOST_READV;
+        return s->way->denied ? TB_WHY_SAME_HOST_LENT : TB_WHY_SAME_HOST_READV;
     case MEMORY_UNSEALED:
         return TB_WHY_SAME_HOST_SOCKET;
     case MEMORY_SHARED:
@@ -131,6 +134,12 @@ void bad_options_are_refused_at_once(void **state)
     scene_close(&s);
 }
 
+static int deny_or_not(void **state)
+{
+    readv_denied = ((const struct way *)*state)->denied;
+    return 0;
+}
+
 /* One argument: only the ways and tests whose name contains it. 77: there are none here. */
 int main(int argc, char **argv)
 {
@@ -145,8 +154,10 @@ int main(int argc, char **argv)
 #define ADD(test)                                                                                            \
     snprintf(names[count], sizeof names[count], "%s/%s", ways[w].name, #test);                               \
     if (argc < 2 || strstr(names[count], argv[1]) != NULL) {                                                 \
-        tests[count] = (struct CMUnitTest){                                                                  \
-            .name = names[count], .test_func = test, .initial_state = (void *)(uintptr_t)&ways[w]};          \
+        tests[count] = (struct CMUnitTest){.name = names[count],                                             \
+                                           .test_func = test,                                                \
+                                           .setup_func = deny_or_not,                                        \
+                                           .initial_state = (void *)(uintptr_t)&ways[w]};                    \
         count++;                                                                                             \
     }
         CONFORMANCE_TESTS(ADD)

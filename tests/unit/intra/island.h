@@ -24,7 +24,8 @@
 struct way {
     const char *name;
     enum tb_transport transport;
-    bool clear; /* tcp without TLS */
+    bool clear;  /* tcp without TLS */
+    bool denied; /* shm: the reader may not read the source's memory (denied_readv.h) */
     enum {
         MEMORY_OWN,
         MEMORY_SHARED,
