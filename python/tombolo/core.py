@@ -113,13 +113,20 @@ class Core:
                 with contextlib.suppress(BlockingIOError):
                     os.read(session.fileno(), 8)
 
-    def named(self) -> Iterator[tuple[str, Any]]:
-        """(name, tensor) of the version that was staged last, or is active: torch tensors on its memory,
-        where torch is imported, else memoryviews. They are read-only, and end with the version."""
-        with self._turn:
-            for item in self.follower.items():
-                if not item.is_blob and item.bytes is not None:
-                    yield item.name, torch_tensor(item)
+    def named(self, step: int | None = None) -> Iterator[tuple[str, Any]]:
+        """(name, tensor) of a version that is staged or active (None: the one staged last): torch tensors on
+        its memory, where torch is imported, else memoryviews. They are read-only, and end with the
+        version. Not of tensors of which `into` asks for parts."""
+        version = self.follower.staged or self.follower.version if step is None else self._here(step)
+        if version is None:
+            raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
+        for item in self.follower.items(version):
+            if not item.is_blob and item.bytes is not None:
+                yield item.name, torch_tensor(item)
+
+    def newest(self) -> int | None:
+        """The step of the newest version that is whole at this site; None: there is none."""
+        return self.follower.newest()
 
     def manifest(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """{name: (dtype, shape)} of the same version."""

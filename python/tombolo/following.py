@@ -182,9 +182,18 @@ class Follower:
         read the tensors meanwhile."""
         return self._apply(Deadline(timeout))
 
-    def items(self) -> Iterator[Item]:
-        """Tensors and blobs of the version that was staged last, or is active."""
-        version = self.staged or self.version
+    def newest(self, timeout: float = 1) -> int | None:
+        """The number of the newest version that is whole at this site; None: none is in that time."""
+        try:
+            return self._wait(Deadline(timeout), None, 0).number
+        except Error as error:
+            if error.status != TIMEOUT:
+                raise
+            return None
+
+    def items(self, version: Version | None = None) -> Iterator[Item]:
+        """Tensors and blobs of a version that is staged or active; None: the one that was staged last."""
+        version = version or self.staged or self.version
         return iter(()) if version is None else self._subscription.items(version.uid)
 
     def cancel(self) -> None:
