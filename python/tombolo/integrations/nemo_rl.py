@@ -54,7 +54,7 @@ class CheckpointEngine:
     async def send_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
         """Returns when the gateway owns the version."""
         if self._is_sender:
-            self._out.publish_named(self._step, weights)
+            self._out.publish_named(self._step, weights).wait_held(timeout=self.wait_s)
         else:
             for _ in weights: # all ranks gather
                 pass

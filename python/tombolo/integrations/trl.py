@@ -48,8 +48,10 @@ class PublishCallback(TrainerCallback):
         self._publish(state, model)
 
     def close(self) -> None:
-        """Readers keep what was published."""
+        """Returns when the gateway owns the last version. Readers go on."""
         if self._publisher is not None:
+            if self.version is not None:
+                self.version.wait_held(timeout=600)
             self._publisher.close()
             self._publisher = None
 
@@ -76,7 +78,7 @@ class WeightTransfer:
     def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
         """Returns when the version is at each of the sites."""
         self.version = self._core.publish_named(self._next, iterator)
-        for site in self._sites:
+        for site in (None, *self._sites): # None: this one
             self.version.wait_held(site, self._wait_s)
 
     def resume(self) -> None:

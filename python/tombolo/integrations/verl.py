@@ -71,6 +71,7 @@ class CheckpointEngine(base.CheckpointEngine):
         metrics: dict[str, Any] = {}
         if self.is_master:
             version = self._out.publish_named(step, weights)
+            version.wait_held(timeout=self.wait_s) # by the gateway, whatever becomes of this process
             metrics = {"tombolo/version": step, "tombolo/bytes": version.bytes, "tombolo/publish_s": time.perf_counter() - began}
         else:
             for _ in weights:
