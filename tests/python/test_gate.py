@@ -82,8 +82,8 @@ def an_answer_says_what_it_was_made_with(lab):
     server = Server()
     server.after = "6"
     expect("exactly 5 was not kept", call(server, query=b"exact=5")[0], 409)
-    expect("what it started from", call(Server("default", [3, 3]), query=b"exact=3")[:2], (200, "3"))
-    expect("ranks that differ", call(Server("default", [3, 4]), query=b"exact=3")[0], 409)
+    expect("what it started from", call(Server("default", ["3", "3"]), query=b"exact=3")[:2], (200, "3"))
+    expect("ranks that differ", call(Server("default", ["3", "4"]), query=b"exact=3")[0], 409)
     expect("no version", call(Server("default"))[:2], (200, ""))
 
 

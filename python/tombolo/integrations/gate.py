@@ -80,7 +80,7 @@ class Gate:
         if version is not None and str(version).isdecimal():
             return int(version)
         said = (await self._ask(scope, "POST", "/collective_rpc", {"method": "tombolo_version"}) or {}).get("results")
-        return said[0] if said and said[0] is not None and len(set(said)) == 1 else None
+        return int(said[0]) if said and len(set(said)) == 1 and str(said[0]).isdecimal() else None
 
     async def _ask(self, scope: Scope, method: str, path: str, body: Any = None) -> Any:
         """The server behind, as this caller. None: it does not answer that."""
