@@ -10,6 +10,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 import packages  # noqa: E402
 
 packages.run_in("vllm")
+from harness import Failed, expect, wait_for  # noqa: E402
+
 TOMBOLO_PLUGINS = "[vllm.general_plugins]\ntombolo_tests = vllm_on_a_cpu:register\n"
 PROMPTS = ({"prompt_token_ids": [1, 5, 9, 33]}, {"prompt_token_ids": [7, 300, 2, 44, 51]})
 SETTINGS = dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_STATS="1", VLLM_LOGGING_LEVEL="WARNING", OMP_NUM_THREADS="1",
@@ -44,6 +46,17 @@ def engine(model, **options):
     return LLM(model=str(model), skip_tokenizer_init=True, enforce_eager=True, max_model_len=128, max_num_seqs=4, **options)
 
 
+def outputs_of(*folders, **options):
+    """Of engines that loaded these checkpoints from disk."""
+    found = []
+    for folder in folders:
+        llm = engine(folder, **options)
+        found.append(says(llm))
+        del llm
+    expect("weights that differ say different things", len({str(f) for f in found}), len(folders))
+    return found
+
+
 def ours(model, **options):
     from vllm.config import WeightTransferConfig
     return engine(model, weight_transfer_config=WeightTransferConfig(backend="tombolo"), worker_extension_cls="tombolo.integrations.vllm.Extension",
@@ -62,6 +75,21 @@ def update(llm, version):
     llm.start_weight_update()
     llm.update_weights({"update_info": {"version": version}})
     llm.finish_weight_update(weight_version=str(version))
+
+
+def raised(call, *words):
+    try:
+        call()
+    except Exception as error:  # vLLM wraps as it likes
+        for word in words:
+            expect(f"{word!r} in {error}", word in str(error), True)
+        return error
+    raise Failed("nothing was raised")
+
+
+def staged(llm, version):
+    """While the engine serves."""
+    wait_for(f"version {version} is staged", lambda: all(llm.collective_rpc("tombolo_stage", args=(version,))))
 
 
 def end(main):

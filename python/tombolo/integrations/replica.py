@@ -10,7 +10,7 @@ from typing import Any
 
 from ..core import Core
 from ..layouts import loader, ways
-from ..memory import Box, torch_dtype
+from ..memory import Box
 
 log = logging.getLogger("tombolo.integrations")
 
@@ -60,6 +60,7 @@ class Replica:
         self._gateway, self._options = gateway, {"member": (engine.rank, engine.ranks), **options}
         self.core: Core | None = None
         self.ways: ways.Ways | None = None
+        self._copied: list[Box] = []
 
     def together(self, what: str, call: Callable[[], Any]) -> list[Any]:
         """What the call gave on each rank. Where it failed on one, Failed is raised on all."""
@@ -94,19 +95,13 @@ class Replica:
         if self.core is not None:
             return self.core
         manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self._timeout) and core.manifest()))[0]
-        into: list[Box] = []
         if self.model is not None:
             self.ways = ways.choose(self.model, loader.dry_run(self.model, manifest, self._engine.load), self._engine.computes)
-            into = self.ways.boxes and [*self.ways.boxes, *(self._whole(name, *manifest[name]) for name in self.ways.named)]
-        self.core = Core(self.name, gateway=self._gateway, into=into or None, **self._options)
+        # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
+        into = self.ways.boxes if self.ways is not None and not self.ways.named else None
+        self._copied = [] if self.ways is None or into is not None else self.ways.boxes
+        self.core = Core(self.name, gateway=self._gateway, into=into, **self._options)
         return self.core
-
-    @staticmethod
-    def _whole(name: str, dtype: str, shape: tuple[int, ...]) -> Box:
-        """Beside boxes, a tensor that goes by name is kept whole."""
-        import torch
-
-        return Box(name, shape, (0,) * len(shape), shape, torch.empty(shape, dtype=torch_dtype(torch, dtype)))
 
     # ---- from version to version ----
 
@@ -129,7 +124,7 @@ class Replica:
         self.together("begin", lambda: self._engine.begin_reload(modules))
         try:
             self.together(f"load version {step}", lambda: self._load(core.named(step), load))
-            self.together(f"apply version {step}", lambda: core.apply(step, self._timeout))
+            self.together(f"apply version {step}", lambda: self._apply(core, step))
         except Failed:
             with contextlib.suppress(Exception): # half of a layer may be there; it is loaded again
                 self._engine.end_reload(modules)
@@ -140,6 +135,13 @@ class Replica:
     def _load(self, pairs: Iterable[tuple[str, Any]], load: Any) -> None:
         if self.ways is None or self.ways.named:
             (load or self._engine.load)(self._by_name(pairs))
+
+    def _apply(self, core: Core, step: int) -> None:
+        core.apply(step, self._timeout)
+        if self._copied:
+            tensors = dict(core.named(step))
+            for box in self._copied:
+                box.tensor.copy_(tensors[box.name][tuple(slice(f, f + n) for f, n in zip(box.first, box.count, strict=True))])
 
     def _back(self, core: Core, modules: list[Any], load: Any) -> None:
         held = core.version()
