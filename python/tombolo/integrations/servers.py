@@ -1,12 +1,15 @@
 """Inference servers that are told over HTTP to go to a version, which their plug-in has staged: pause, update, resume."""
 
+import contextlib
 import json
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from typing import Any
 
+_AGAIN_S = 0.02 # between two questions whether a version is staged
 Phase = tuple[str, dict[str, Any] | None]
 
 
@@ -50,18 +53,24 @@ class Servers:
     def resume(self) -> Phase:
         raise NotImplementedError
 
-    def prepare(self, url: str) -> None:
-        """Before the pause of each update."""
+    def prepare(self, url: str, step: int) -> None:
+        """Before the pause of each update, while the server serves."""
+
+    def recover(self, url: str) -> None:
+        """An update failed."""
 
     def _post(self, url: str, phase: Phase) -> None:
         post(f"{url}/{phase[0]}", phase[1], self.timeout)
 
     def _one(self, url: str, step: int) -> None:
-        self.prepare(url)
+        self.prepare(url, step)
         self._post(url, self.pause())
         try:
             for phase in self.update(step):
                 self._post(url, phase)
+        except Refused:
+            self.recover(url)
+            raise
         finally:
             self._post(url, self.resume())
 
@@ -86,14 +95,31 @@ class Servers:
 
 
 class Vllm(Servers):
-    """Servers of vLLM with the plug-in of tombolo.integrations.vllm. Requests in flight go on (mode=keep)."""
+    """Servers of vLLM with the plug-in of tombolo.integrations.vllm and its worker extension. mode: of their pause.
+    options: the plug-in's init_info."""
 
-    def __init__(self, urls: Sequence[str], timeout: float = 600, mode: str = "keep") -> None:
+    def __init__(self, urls: Sequence[str], timeout: float = 600, mode: str = "keep", **options: Any) -> None:
         super().__init__(urls, timeout)
-        self.mode = mode
+        self.mode, self._options, self._ready = mode, options, set[str]()
+
+    def prepare(self, url: str, step: int) -> None:
+        """Its workers stage the version."""
+        if url not in self._ready:
+            self._post(url, ("init_weight_transfer_engine", {"init_info": self._options}))
+            self._ready.add(url)
+        end = time.monotonic() + self.timeout
+        while not all(post(f"{url}/collective_rpc", {"method": "tombolo_stage", "args": [step]}, self.timeout)["results"]):
+            if time.monotonic() > end:
+                raise Refused(f"{url}: version {step} is not staged in {self.timeout:.0f} s")
+            time.sleep(_AGAIN_S)
 
     def pause(self) -> Phase:
-        return f"pause?mode={self.mode}&clear_cache={'false' if self.mode == 'keep' else 'true'}", None
+        return f"pause?mode={self.mode}", None
+
+    def recover(self, url: str) -> None:
+        """Sessions of ranks that did not raise stay open."""
+        with contextlib.suppress(Refused):
+            self._post(url, ("finish_weight_update", {}))
 
     def update(self, step: int) -> list[Phase]:
         return [("start_weight_update", None), ("update_weights", {"update_info": {"version": step}}),
@@ -113,8 +139,8 @@ class Sglang(Servers):
         super().__init__(urls, timeout)
         self.mode, self._options, self._ready = mode, options, set[str]()
 
-    def prepare(self, url: str) -> None:
-        """The receiver of a server is made once, before its first pause."""
+    def prepare(self, url: str, step: int) -> None:
+        """The receiver of a server is made once. It stages ahead by itself."""
         if url in self._ready:
             return
         post(f"{url}/init_weights_update_group", {

@@ -6,13 +6,16 @@ Covers: python/tombolo/integrations/trl.py python/tombolo/integrations/servers.p
 import http.server
 import json
 import os
+import pathlib
 import queue
 import sys
 import threading
 import time
 import types
 
-import packages
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "python")]
+import packages  # noqa: E402
 
 packages.run_in("trl")
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error", TOKENIZERS_PARALLELISM="false")
@@ -104,13 +107,14 @@ class Engine(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"] or 0)) or b"null")
-        self.told.append((self.path, body))
+        said = {}
+        if self.path == "/collective_rpc":
+            said = {"results": [Engine.follower.begin(body["args"][0]) is not None]}
+        else:
+            self.told.append((self.path, body))
         if self.path == "/update_weights":
-            step = body["update_info"]["version"]
-            if Engine.follower.begin(step) is None:
-                Engine.follower.stage(step, timeout=PATIENCE_S)
             Engine.follower.apply(timeout=PATIENCE_S)
-        self.answer(200, {})
+        self.answer(200, said)
 
     def answer(self, code, said):
         text = json.dumps(said).encode()
@@ -186,7 +190,7 @@ def an_asynchronous_trainer_names_versions_to_its_engines(lab):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Engine)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
-    transfer = WeightTransfer("policy", gateway=east, run="key", sites=["west"], switch=servers.Vllm([url], timeout=PATIENCE_S), wait_s=PATIENCE_S)
+    transfer = WeightTransfer("policy", gateway=east, run="key", sites=["west"], switch=servers.Vllm([url], timeout=PATIENCE_S, model="policy"), wait_s=PATIENCE_S)
     trainer = AsyncGRPOTrainer(
         model=folder, args=AsyncGRPOConfig(
             token_budget=0, vllm_server_base_url=url, output_dir=str(lab.dir / "out"), per_device_train_batch_size=1, gradient_accumulation_steps=4,
@@ -198,7 +202,8 @@ def an_asynchronous_trainer_names_versions_to_its_engines(lab):
     server.shutdown()
     versions = trainer.rollout_worker.seen
     expect("versions", versions, list(range(1, len(versions) + 1)))
-    told = [("/pause?mode=keep&clear_cache=false", None), ("/start_weight_update", None), ("/update_weights", {"update_info": {"version": 0}}),
+    expect("once", Engine.told.pop(0), ("/init_weight_transfer_engine", {"init_info": {"model": "policy"}}))
+    told = [("/pause?mode=keep", None), ("/start_weight_update", None), ("/update_weights", {"update_info": {"version": 0}}),
             ("/finish_weight_update", {"weight_version": "0"}), ("/resume", None)]
     for i, version in enumerate(versions):
         mine = json.loads(json.dumps(told).replace('"version": 0', f'"version": {version}').replace('"0"', f'"{version}"'))

@@ -5,11 +5,14 @@ Covers: python/tombolo/integrations/verl.py
 
 import asyncio
 import os
+import pathlib
 import sys
 import time
 from types import SimpleNamespace
 
-import packages
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "python")]
+import packages  # noqa: E402
 
 packages.run_in("verl")
 os.environ["RAY_DISABLE_IMPORT_WARNING"] = os.environ["HF_HUB_OFFLINE"] = "1"
