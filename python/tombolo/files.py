@@ -4,7 +4,6 @@
 
 Bytes are read into the tensors' own memory, by several threads; no second copy of the file is made."""
 
-import json
 import math
 import os
 import threading
@@ -32,6 +31,8 @@ def _row(row: Any) -> tuple[str, tuple[int, ...], int, int]:
 
 def header_of(path: str | os.PathLike[str]) -> tuple[dict[str, tuple[str, tuple[int, ...], int, int]], int]:
     """{name: (dtype, shape, begin, end)} of a file, and where its tensors begin. The file is believed in nothing."""
+    import json # here: an import of tombolo does not need it
+
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         count = int.from_bytes(file.read(8), "little")
@@ -67,8 +68,7 @@ def _read(parts: list[_Part], turn: "threading.Lock", failed: list[BaseException
 
 def load_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], into: Any, *, threads: int | None = None) -> None:
     """into: a module, or {name: tensor}, in host memory and contiguous. Each of its tensors has to be in a file, with its
-    shape and dtype; nothing is written before all were found. Tied tensors are read once for each name that a file has;
-    a name that stands where another one does may be missing."""
+    shape and dtype; nothing is written before all were found. Of tied tensors one name is enough."""
     import ctypes
 
     views = {name: view_of(name, tensor, writable=True) for name, tensor in tensors_of(into).items()}
