@@ -1,7 +1,7 @@
 """Real vLLM on the CPU, behind a real gateway: versions get into its live weights.
 
 Covers: python/tombolo/integrations/__init__.py python/tombolo/integrations/replica.py python/tombolo/integrations/vllm.py
-Covers: python/tombolo/integrations/vllm_classes.py python/tombolo/layouts/ways.py
+Covers: python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/vllm_trainer.py python/tombolo/layouts/ways.py
 """
 
 import contextlib
@@ -52,11 +52,15 @@ def an_engine_in_this_process_changes_over(lab):
     update(llm, 2)
     of_c = says(llm)
     expect("version", (llm.get_weight_version(), llm.collective_rpc("tombolo_version")), ("2", [2]))
-    tombolo.publish("policy", 3, weights[b], run="key")
-    llm.collective_rpc("tombolo_update", args=(3,))  # the extension alone
+    name = "model.layers.0.mlp.up_proj.weight"
+    tombolo.publish("policy", 3, {**weights[b], name: weights[b][name][:64].clone()}, run="key")
+    raised(lambda: update(llm, 3), f"{name}: this engine's is BF16[128, 64], and version 3 has BF16[64, 64]")
+    expect("another model's is refused", says(llm), of_c)
+    tombolo.publish("policy", 4, weights[b], run="key")
+    llm.collective_rpc("tombolo_update", args=(4,))  # the extension alone
     expect("by one call", says(llm), of_b)
     del llm
-    expect("as from disk", [of_a, of_b, of_c], outputs_of(a, b, c))
+    expect("as from disk", [of_b, of_c], outputs_of(b, c))
     tombolo.close_publishers()
 
 
@@ -215,9 +219,9 @@ def a_server_changes_over_under_a_request(lab):
     expect("of the start", (status, version), (200, None))
     from vllm.distributed.weight_transfer import HTTPVLLMWeightSyncClient, WeightTransferTrainerFactory
 
-    from tombolo.integrations import vllm_classes
-    vllm_classes.vllm.register()
-    trainer = WeightTransferTrainerFactory.trainer_init(vllm_classes.TrainerInit(rank=0, run="key"), client=HTTPVLLMWeightSyncClient(server.url),
+    from tombolo.integrations import vllm, vllm_trainer
+    vllm.register()
+    trainer = WeightTransferTrainerFactory.trainer_init(vllm_trainer.TrainerInit(rank=0, run="key"), client=HTTPVLLMWeightSyncClient(server.url),
                                                         source=list(weights[b].items()))
     trainer.send_weights()
     status, version, of_b = server.tokens(prompt, 12)
