@@ -21,6 +21,7 @@ from .following import Follower
 from .library import CONFLICT, GROUP_BROKEN, ActivateInfo, Error
 from .memory import torch_tensor
 from .publishing import Publisher, named_copies
+from .sessions import Item
 from .versions import Deadline, Version
 
 _AHEAD_S = 0.25 # between two looks at what is newest, where nothing wakes the thread
@@ -113,14 +114,17 @@ class Core:
                 with contextlib.suppress(BlockingIOError):
                     os.read(session.fileno(), 8)
 
+    def _items(self, step: int | None) -> Iterator[Item]:
+        version = self.follower.staged or self.follower.version if step is None else self._here(step)
+        if version is None:
+            raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
+        return self.follower.items(version)
+
     def named(self, step: int | None = None) -> Iterator[tuple[str, Any]]:
         """(name, tensor) of a version that is staged or active (None: the one staged last): torch tensors on
         its memory, where torch is imported, else memoryviews. They are read-only, and end with the
         version. Not of tensors of which `into` asks for parts."""
-        version = self.follower.staged or self.follower.version if step is None else self._here(step)
-        if version is None:
-            raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
-        for item in self.follower.items(version):
+        for item in self._items(step):
             if not item.is_blob and item.bytes is not None:
                 yield item.name, torch_tensor(item)
 
@@ -128,10 +132,9 @@ class Core:
         """The step of the newest version that is whole at this site; None: there is none."""
         return self.follower.newest()
 
-    def manifest(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def manifest(self, step: int | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
         """{name: (dtype, shape)} of the same version."""
-        with self._turn:
-            return {item.name: (item.dtype or "", item.shape) for item in self.follower.items() if not item.is_blob}
+        return {item.name: (item.dtype or "", item.shape) for item in self._items(step) if not item.is_blob}
 
     def apply(self, step: int, timeout: float | None = 60) -> ActivateInfo | None:
         """None: the tensors hold it already. A step that is not staged is refused: stage() is not for

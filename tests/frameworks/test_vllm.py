@@ -1,7 +1,7 @@
 """Real vLLM on the CPU, behind a real gateway: versions get into its live weights.
 
 Covers: python/tombolo/integrations/__init__.py python/tombolo/integrations/replica.py python/tombolo/integrations/vllm.py
-Covers: python/tombolo/integrations/vllm_classes.py python/tombolo/layouts/ways.py
+Covers: python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/vllm_trainer.py python/tombolo/layouts/ways.py
 """
 
 import contextlib
@@ -52,11 +52,15 @@ def an_engine_in_this_process_changes_over(lab):
     update(llm, 2)
     of_c = says(llm)
     expect("version", (llm.get_weight_version(), llm.collective_rpc("tombolo_version")), ("2", [2]))
-    tombolo.publish("policy", 3, weights[b], run="key")
-    llm.collective_rpc("tombolo_update", args=(3,))  # the extension alone
+    name = "model.layers.0.mlp.up_proj.weight"
+    tombolo.publish("policy", 3, {**weights[b], name: weights[b][name][:64].clone()}, run="key")
+    raised(lambda: update(llm, 3), f"{name}: this engine's is BF16[128, 64], and version 3 has BF16[64, 64]")
+    expect("another model's is refused", says(llm), of_c)
+    tombolo.publish("policy", 4, weights[b], run="key")
+    llm.collective_rpc("tombolo_update", args=(4,))  # the extension alone
     expect("by one call", says(llm), of_b)
     del llm
-    expect("as from disk", [of_a, of_b, of_c], outputs_of(a, b, c))
+    expect("as from disk", [of_b, of_c], outputs_of(b, c))
     tombolo.close_publishers()
 
 
@@ -91,6 +95,25 @@ def an_engine_starts_from_a_version_and_is_written_in_place(lab):
     expect("nothing was touched", says(llm), of_c)
     del llm
     expect("as from disk", [of_b, of_c], outputs_of(b, c))
+    tombolo.close_publishers()
+
+
+@scenario
+def tied_embeddings_change_in_both_places(lab):
+    """P1: on a CPU vLLM keeps a packed copy of them for the logits, and looks tokens up in the tensor itself."""
+    install(lab, VLLM_ENABLE_V1_MULTIPROCESSING=0)
+    a, b = lab.dir / "a", lab.dir / "b"
+    tiny.save(a, 1, tied=True)
+    weights = tiny.save(b, 2, tied=True)
+    one_site(lab)
+    tombolo.publish("policy", 1, weights, run="key")
+    llm = ours(a)
+    of_a = says(llm)
+    llm.init_weight_transfer_engine({"init_info": {}})
+    update(llm, 1)
+    of_b = says(llm)
+    del llm
+    expect("as from disk", [of_a != of_b, of_b], [True, *outputs_of(b)])
     tombolo.close_publishers()
 
 
@@ -145,7 +168,7 @@ def two_ranks_change_over_together(lab):
     of_b = says(llm)
     expect("version", (llm.get_weight_version(), llm.collective_rpc("tombolo_version")), ("1", [1, 1]))
     del llm
-    expect("as from disk", [of_a, of_b], outputs_of(a, b, tensor_parallel_size=2))
+    expect("as from disk", [of_a != of_b, of_b], [True, *outputs_of(b, tensor_parallel_size=2)])
     tombolo.close_publishers()
 
 
@@ -215,9 +238,9 @@ def a_server_changes_over_under_a_request(lab):
     expect("of the start", (status, version), (200, None))
     from vllm.distributed.weight_transfer import HTTPVLLMWeightSyncClient, WeightTransferTrainerFactory
 
-    from tombolo.integrations import vllm_classes
-    vllm_classes.vllm.register()
-    trainer = WeightTransferTrainerFactory.trainer_init(vllm_classes.TrainerInit(rank=0, run="key"), client=HTTPVLLMWeightSyncClient(server.url),
+    from tombolo.integrations import vllm, vllm_trainer
+    vllm.register()
+    trainer = WeightTransferTrainerFactory.trainer_init(vllm_trainer.TrainerInit(rank=0, run="key"), client=HTTPVLLMWeightSyncClient(server.url),
                                                         source=list(weights[b].items()))
     trainer.send_weights()
     status, version, of_b = server.tokens(prompt, 12)

@@ -6,11 +6,13 @@ verified; a version that cannot be loaded leaves the one before in place."""
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import Core
-from ..layouts import loader, ways
 from ..memory import Box
+
+if TYPE_CHECKING:
+    from ..layouts.ways import Ways
 
 log = logging.getLogger("tombolo.integrations")
 
@@ -59,8 +61,9 @@ class Replica:
         self.name, self.model, self._engine, self._timeout = name, model, engine, timeout_s
         self._gateway, self._options = gateway, {"member": (engine.rank, engine.ranks), **options}
         self.core: Core | None = None
-        self.ways: ways.Ways | None = None
+        self.ways: Ways | None = None
         self._copied: list[Box] = []
+        self._manifest: dict[str, tuple[str, tuple[int, ...]]] = {} # that the ways were chosen for
 
     def together(self, what: str, call: Callable[[], Any]) -> list[Any]:
         """What the call gave on each rank. Where it failed on one, Failed is raised on all."""
@@ -94,9 +97,11 @@ class Replica:
     def _plan(self, step: int) -> Core:
         if self.core is not None:
             return self.core
-        manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self._timeout) and core.manifest()))[0]
+        self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self._timeout) and core.manifest()))[0]
         if self.model is not None:
-            self.ways = ways.choose(self.model, loader.dry_run(self.model, manifest, self._engine.load), self._engine.computes)
+            from ..layouts import loader, ways # they import torch
+
+            self.ways = ways.choose(self.model, loader.dry_run(self.model, self._manifest, self._engine.load), self._engine.computes)
         # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
         into = self.ways.boxes if self.ways is not None and not self.ways.named else None
         self._copied = [] if self.ways is None or into is not None else self.ways.boxes
@@ -117,7 +122,7 @@ class Replica:
     def update(self, step: int, load: Any = None) -> None:
         """In the engine's pause. load: instead of the engine's own loader."""
         core, before = self._plan(step), self.version()
-        self.together(f"stage version {step}", lambda: core.stage(step, self._timeout))
+        self.together(f"stage version {step}", lambda: self._staged(core, step))
         if core.version() == step:
             return
         modules = self.ways.layerwise if self.ways is not None else []
@@ -131,6 +136,15 @@ class Replica:
             self.together(f"go back to version {before if before is not None else 'of the start'}", lambda: self._back(core, modules, load))
             raise
         self.together(f"finish version {step}", lambda: self._engine.end_reload(modules))
+
+    def _staged(self, core: Core, step: int) -> None:
+        core.stage(step, self._timeout)
+        there = core.manifest(step)
+        for name, (dtype, shape) in self._manifest.items():
+            other = there.get(name)
+            if other != (dtype, shape):
+                raise ValueError(f"{name}: this engine's is {dtype}{list(shape)}, and version {step} has "
+                                 f"{'no such tensor' if other is None else f'{other[0]}{list(other[1])}'}")
 
     def _load(self, pairs: Iterable[tuple[str, Any]], load: Any) -> None:
         if self.ways is None or self.ways.named:

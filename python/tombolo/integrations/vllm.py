@@ -24,10 +24,11 @@ def _part(module: str, name: str) -> Any:
 
 def register() -> None:
     """May be called again and again."""
-    for factory, name in (("WeightTransferEngineFactory", "Engine"), ("WeightTransferTrainerFactory", "Trainer")):
+    for factory, name in (("WeightTransferEngineFactory", "vllm_classes.Engine"), ("WeightTransferTrainerFactory", "vllm_trainer.Trainer")):
         with contextlib.suppress(ValueError, AttributeError): # registered already; or not in this vLLM
-            _part("distributed.weight_transfer", factory).register_engine("tombolo", "tombolo.integrations.vllm_classes", name)
-    if "tombolo" not in (_part("model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER") or {"tombolo": None}):
+            _part("distributed.weight_transfer", factory).register_engine("tombolo", *f"tombolo.integrations.{name}".rsplit(".", 1))
+    loaders = _part("model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER")
+    if loaders is not None and "tombolo" not in loaders:
         from .vllm_classes import Loader
 
         _part("model_executor.model_loader", "register_model_loader")("tombolo")(Loader)
@@ -87,8 +88,9 @@ class Calls:
         return self.tombolo
 
     def tombolo_call(self, config: Any, call: Callable[[], Any]) -> Any:
+        within = _part("config", "set_current_vllm_config") if hasattr(config, "parallel_config") else None
         try:
-            with _part("config", "set_current_vllm_config")(config):
+            with within(config) if within is not None else contextlib.nullcontext():
                 return call()
         except replica.Failed as error:
             if error.is_last:

@@ -8,10 +8,12 @@ layerwise  the engine computes something of its own from the layer's weights aft
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..memory import Box
-from .loader import Plan
+
+if TYPE_CHECKING:
+    from .loader import Plan
 
 log = logging.getLogger("tombolo.layouts")
 
@@ -33,7 +35,7 @@ def _holders(model: Any) -> dict[int, list[str]]:
     return held
 
 
-def choose(model: Any, plan: Plan, computes: Callable[[Any], bool]) -> Ways:
+def choose(model: Any, plan: "Plan", computes: Callable[[Any], bool]) -> Ways:
     """computes(module): the engine computes something from its weights after loading. Such modules are reloaded
     even where no tensor of the checkpoint is theirs: what they keep may come of another layer's weights."""
     modules, held = dict(model.named_modules()), _holders(model)
@@ -44,6 +46,9 @@ def choose(model: Any, plan: Plan, computes: Callable[[Any], bool]) -> Ways:
         filled[target.parameter] = filled.get(target.parameter, 0) + target.box.tensor.numel()
         takers.setdefault(target.box.name, set()).update(held[id(tensors[target.parameter])])
     computed = {name for name, module in modules.items() if computes(module)}
+    for layers in held.values(): # a tied tensor is given once, and each of its layers has to see it
+        if computed.intersection(layers):
+            computed.update(layers)
     by_name = set(computed)
     if plan.named: # nobody knows where those go: layers that lack elements are suspected
         by_name |= {layer for path, tensor in tensors.items() if filled.get(path, 0) < tensor.numel() for layer in held[id(tensor)]}
@@ -61,4 +66,4 @@ def choose(model: Any, plan: Plan, computes: Callable[[Any], bool]) -> Ways:
         log.info("layout.way way=%s layers=%d", way, len(layers))
         log.debug("layout.way_of way=%s layers=%s", way, ",".join(layers))
     return Ways([target.box for target in plan.targets if target.box.name not in named], sorted(named),
-                [modules[name] for name in computed], of)
+                [module for name, module in modules.items() if name in computed], of)
