@@ -17,6 +17,8 @@ import packages  # noqa: E402
 packages.run_in("verl")
 os.environ["RAY_DISABLE_IMPORT_WARNING"] = os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+for patience in ("raylet_start_wait_time_s", "worker_register_timeout_seconds", "gcs_server_request_timeout_seconds"):  # on a busy machine
+    os.environ[f"RAY_{patience}"] = os.environ.get("TB_PATIENCE_S", "240")
 
 import torch  # noqa: E402
 from harness import PATIENCE_S, Failed, expect, main, scenario  # noqa: E402
