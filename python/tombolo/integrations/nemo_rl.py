@@ -65,7 +65,7 @@ class CheckpointEngine:
         self._in.stage(self._step, self.wait_s)
         batch: list[tuple[str, Any]] = []
         size = 0
-        for name, tensor in self._in.named():
+        for name, tensor in self._in.named(self._step):
             if batch and size + tensor.nbytes > self.bucket_size:
                 yield batch
                 batch, size = [], 0

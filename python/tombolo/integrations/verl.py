@@ -88,7 +88,7 @@ class CheckpointEngine(base.CheckpointEngine):
         wait_s is an error, and the replica keeps what it has."""
         step = self._step(global_steps)
         self._in.stage(step, self.wait_s)
-        for pair in self._in.named():
+        for pair in self._in.named(step):
             yield pair
         self._in.apply(step)
 
