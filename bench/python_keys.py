@@ -17,13 +17,12 @@ def python_calls(bench):
     environment = subprocess.run([keys.ROOT / "tests/frameworks/environment", "torch"], capture_output=True, text=True, check=False)
     if environment.returncode != 0:
         raise Skip(environment.stderr.strip())
-    megabytes = 100 if bench.quick else MB
     with harness.Lab() as lab:
-        site = lab.site("east", arena_mib=4 * megabytes + 512)
+        site = lab.site("east", arena_mib=4 * MB + 512)
         site.models["policy"] = dict(home="east", keep=1)
         site.start()
         library = pathlib.Path(os.environ["TB_BUILD_DIR"]).resolve() / "intra/client/libtombolo.so"
-        argv = [environment.stdout.strip(), keys.ROOT / "bench/python_calls.py", f"unix:{site.session_socket}", lab.dir, str(megabytes), str(bench.rounds)]
+        argv = [environment.stdout.strip(), keys.ROOT / "bench/python_calls.py", f"unix:{site.session_socket}", lab.dir, str(MB), str(bench.rounds)]
         with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=dict(os.environ, TOMBOLO_LIBRARY=str(library), TMPDIR=str(lab.dir),
                                                                                PYTHONPATH=str(keys.ROOT / "python"))) as calls:
             try:
