@@ -17,8 +17,9 @@ import packages  # noqa: E402
 packages.run_in("verl")
 os.environ["RAY_DISABLE_IMPORT_WARNING"] = os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-for patience in ("raylet_start_wait_time_s", "worker_register_timeout_seconds", "gcs_server_request_timeout_seconds"):  # on a busy machine
-    os.environ[f"RAY_{patience}"] = os.environ.get("TB_PATIENCE_S", "240")
+PATIENCE = os.environ.get("TB_PATIENCE_S", "240")  # of Ray, on a busy machine
+os.environ.update(RAY_raylet_start_wait_time_s=PATIENCE, RAY_worker_register_timeout_seconds=PATIENCE,
+                  RAY_gcs_server_request_timeout_seconds=PATIENCE, RAY_agent_register_timeout_ms=f"{PATIENCE}000")
 
 import torch  # noqa: E402
 from harness import PATIENCE_S, Failed, expect, main, scenario  # noqa: E402
