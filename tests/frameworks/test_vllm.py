@@ -99,25 +99,6 @@ def an_engine_starts_from_a_version_and_is_written_in_place(lab):
 
 
 @scenario
-def tied_embeddings_change_in_both_places(lab):
-    """P1: on a CPU vLLM keeps a packed copy of them for the logits, and looks tokens up in the tensor itself."""
-    install(lab, VLLM_ENABLE_V1_MULTIPROCESSING=0)
-    a, b = lab.dir / "a", lab.dir / "b"
-    tiny.save(a, 1, tied=True)
-    weights = tiny.save(b, 2, tied=True)
-    one_site(lab)
-    tombolo.publish("policy", 1, weights, run="key")
-    llm = ours(a)
-    of_a = says(llm)
-    llm.init_weight_transfer_engine({"init_info": {}})
-    update(llm, 1)
-    of_b = says(llm)
-    del llm
-    expect("as from disk", [of_a != of_b, of_b], [True, *outputs_of(b)])
-    tombolo.close_publishers()
-
-
-@scenario
 def experts_get_the_weights_of_their_version(lab):
     """P1: of a mixture of experts the weights are compared, as vLLM's outputs on a CPU are wrong after any reload."""
     install(lab, VLLM_ENABLE_V1_MULTIPROCESSING=0, TB_NO_PREPACK=1)

@@ -33,17 +33,15 @@ def tensors(seed, kv_heads=2, experts=False):
     return t
 
 
-def save(folder, seed, kv_heads=2, experts=False, tied=False):
+def save(folder, seed, kv_heads=2, experts=False):
     """The tensors, which are also a checkpoint in that folder."""
     folder = pathlib.Path(folder)
     folder.mkdir(exist_ok=True)
     t = tensors(seed, kv_heads, experts)
-    if tied:
-        del t["lm_head.weight"]
     save_file(t, folder / "model.safetensors", metadata={"format": "pt"})
     config = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS, "num_attention_heads": HEADS,
               "num_key_value_heads": kv_heads, "head_dim": HEAD_DIM, "vocab_size": VOCAB, "max_position_embeddings": 4096, "rms_norm_eps": 1e-5,
-              "hidden_act": "silu", "tie_word_embeddings": tied, "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0,
+              "hidden_act": "silu", "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "rope_theta": 10000.0,
               "torch_dtype": "bfloat16", "attention_bias": False, "architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False}
     if experts:
         del config["mlp_bias"]

@@ -45,14 +45,13 @@ class Worker(replica.Engine):
         self.group = f"vllm-{os.uname().nodename}-{getattr(config, 'instance_id', '')}-{getattr(parallel, 'data_parallel_index', 0)}"
         on_gpu = model is not None and next(model.parameters()).is_cuda
         self._direct = set(direct if direct is not None else _PLAIN if on_gpu else ())
-        self._reload: Any = importlib.import_module("vllm.model_executor.model_loader.reload") if model is not None else None
 
     def gather(self, mine: Any) -> list[Any]:
         if self.ranks == 1:
             return [mine]
-        said = [None] * self.ranks
-        group = _part("distributed.parallel_state", "get_world_group")().cpu_group
-        importlib.import_module("torch.distributed").all_gather_object(said, mine, group=group)
+        world = _part("distributed.parallel_state", "get_world_group")() # of all data-parallel engines, where they share experts
+        said = [None] * world.world_size
+        importlib.import_module("torch.distributed").all_gather_object(said, mine, group=world.cpu_group)
         return said
 
     def computes(self, module: Any) -> bool:
@@ -65,11 +64,11 @@ class Worker(replica.Engine):
 
     def begin_reload(self, modules: list[Any]) -> None:
         for module in modules:
-            self._reload.initialize_layerwise_reload(module)
+            _part("model_executor.model_loader.reload", "initialize_layerwise_reload")(module)
 
     def end_reload(self, modules: list[Any]) -> None:
         for module in modules:
-            self._reload.finalize_layerwise_reload(module, self.config.model_config)
+            _part("model_executor.model_loader.reload", "finalize_layerwise_reload")(module, self.config.model_config)
 
     def first_weights(self) -> Iterable[tuple[str, Any]]:
         made = _part("model_executor.model_loader", "get_model_loader")(self.config.load_config)
