@@ -10,7 +10,7 @@ import pathlib
 import shutil
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-ROOMS = ("between_sites", "inside_site", "chains", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "several_sites", "emulator_keys", "rollouts", "floors", "vm_lab")
+ROOMS = ("between_sites", "inside_site", "chains", "hops", "codec_keys", "fleet_keys", "beside_peers", "over_wan", "several_sites", "emulator_keys", "rollouts", "floors", "vm_lab", "python_keys")
 
 NO_ROOM = "no room of bench/ measures it yet"
 
@@ -175,6 +175,10 @@ KEYS = (
     Key("lent.hop.socket", "GB/s", ">= 1.0", "the same hop by lent memory", "the same by the door's socket"),
     Key("tcp.hop", "GB/s", ">= 0.9", "one hop by tcp between workers, with proofs",
         "a minimal socket pump over the same memory, then BLAKE3, as many cores"),
+    Key("python.publish", "ms", "<= 1.05", "publish() of 1 GB of bfloat16 parameters through Python, in the environment `torch`",
+        "tb_publish of the same registration"),
+    Key("python.activate", "ms", "<= 1.05", "Follower.apply() of it, into parameters", "tb_activate of the same subscription"),
+    Key("python.files", "GB/s", ">= 1.0", "load_files() of 1 GB of safetensors, in the page cache, into parameters", "readinto the parameters' memory, as many threads"),
     Key("codec.classes", "B/change", "<= 0.82", "bytes a changed element, mean of eight steps weighted by changes, headers "
         "included", "one byte"),
     Key("codec.classes.encode", "GB/s", CLASSES_SPEED, "encoding a step, 8 classes, one core", "scan of the two versions"),

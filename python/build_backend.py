@@ -40,9 +40,11 @@ def _metadata():
     return "".join(f"{key}: {value}\n" for key, value in head.items()) + "\n" + (HERE / "README.md").read_text()
 
 
-def _scripts():
-    table = re.search(r"^\[project\.scripts\]\n((?:\w+ = .*\n)+)", (HERE / "pyproject.toml").read_text(), re.M).group(1)
-    return "[console_scripts]\n" + table.replace('"', "")
+def _entry_points():
+    found = []
+    for table in re.finditer(r'^\[project\.(scripts|entry-points\."([\w.]+)")\]\n((?:\w+ = .*\n)+)', (HERE / "pyproject.toml").read_text(), re.M):
+        found.append(f"[{table.group(2) or 'console_scripts'}]\n" + table.group(3).replace('"', ""))
+    return "\n".join(found)
 
 
 def _tag():
@@ -68,7 +70,7 @@ def _native(folder):
 def _info():
     """The folder of what installers read, and its files but RECORD."""
     folder = f"tombolo-{_version()}.dist-info"
-    return folder, {f"{folder}/METADATA": _metadata().encode(), f"{folder}/entry_points.txt": _scripts().encode(),
+    return folder, {f"{folder}/METADATA": _metadata().encode(), f"{folder}/entry_points.txt": _entry_points().encode(),
                     f"{folder}/LICENSE": (TREE / "LICENSE").read_bytes(),
                     f"{folder}/WHEEL": f"Wheel-Version: 1.0\nGenerator: tombolo\nRoot-Is-Purelib: false\nTag: {_tag()}\n".encode()}
 

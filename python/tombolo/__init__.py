@@ -10,6 +10,7 @@ include/tombolo/tombolo.h by the same names. Each failure of the library is a to
 while they block, and KeyboardInterrupt ends them."""
 
 from .core import Core
+from .files import load_files
 from .following import Follower, follow
 from .library import ACTIVATED, AGAIN, BAD_ARGUMENT, BAD_STATE, CANCELLED, COPY, DONE_BEFORE, END, EXACT, GATEWAY_AWAY, HOLDS, IN_PLACE
 from .library import LATEST, LAYOUT_MISMATCH, MINIMUM, NEXT, NOT_FOUND, OK, PATCH, PROVE_ALWAYS, PROVE_ASKED, PROVE_NEVER, SHADOW
@@ -24,4 +25,4 @@ __all__ = ["ACTIVATED", "AGAIN", "BAD_ARGUMENT", "BAD_STATE", "CANCELLED", "COPY
            "HOLDS", "IN_PLACE", "LATEST", "LAYOUT_MISMATCH", "MINIMUM", "NEXT", "NOT_FOUND", "OK", "PATCH", "PROVE_ALWAYS",
            "PROVE_ASKED", "PROVE_NEVER", "SHADOW", "SWITCH", "TIMEOUT", "TOO_LARGE", "WAIT_FOREVER", "ActivateInfo",
            "Again", "Box", "Core", "Error", "Follower", "Forked", "Item", "LibraryMissing", "PublishInfo", "Publisher", "Registration", "RunInfo", "Session", "Subscription", "Uid", "Version", "VersionInfo",
-           "close_publishers", "dtype_name", "follow", "library_version", "publish"]
+           "close_publishers", "dtype_name", "follow", "library_version", "load_files", "publish"]

@@ -5,64 +5,159 @@
     core.stage(step)                          # the engine's side, while it serves
     core.apply(step)                          # in its pause
     core.version()                            # the step that the tensors hold
-    core.close()"""
+    core.close()
 
-from collections.abc import Iterable, Mapping
+An engine that loads tensors by name takes no `into`, and reads named() once a version is staged. begin()
+is stage() that does not wait; ahead() stages each newest version in background."""
+
+import contextlib
+import os
+import select
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from .following import Follower
-from .library import ActivateInfo
+from .library import CONFLICT, GROUP_BROKEN, ActivateInfo, Error
+from .memory import torch_tensor
 from .publishing import Publisher, named_copies
-from .versions import Version
+from .sessions import Item
+from .versions import Deadline, Version
+
+_AHEAD_S = 0.25 # between two looks at what is newest, where nothing wakes the thread
 
 
 class Core:
-    """Opens its sessions when a call needs them. options are those of Publisher and Follower."""
+    """Opens its sessions when a call needs them. options are those of Follower and Session. publisher:
+    options of Publisher alone. Calls may come from several threads; one runs at a time."""
 
     def __init__(self, model: str, *, gateway: str | None = None, run: str | None = None, shard: tuple[int, int] | None = None,
-                 into: Any = None, **options: Any) -> None:
+                 into: Any = None, publisher: Mapping[str, Any] | None = None, **options: Any) -> None:
         self.model, self._gateway, self._run, self._shard, self._into, self._options = model, gateway, run, shard, into, options
         self._publisher: Publisher | None = None
+        self._publisher_options = dict(publisher or {})
         self._follower: Follower | None = None
         self._memory: dict[str, Any] = {}
+        self._turn = threading.RLock() # of the follower
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __repr__(self) -> str:
         return f"<tombolo.Core {self.model}, version {self.version()}>"
 
     @property
     def follower(self) -> Follower:
-        if self._follower is None:
-            self._follower = Follower(self.model, self._into, gateway=self._gateway, **self._options)
-        return self._follower
+        with self._turn:
+            if self._follower is None:
+                self._follower = Follower(self.model, self._into, gateway=self._gateway, **self._options)
+            return self._follower
+
+    # ---- the trainer's side ----
 
     def publish_named(self, step: int, named: Iterable[tuple[str, Any]], blobs: Mapping[str, Any] | None = None) -> Version:
+        """Returns when the gateway owns the version. The tensors may be gone then."""
         if self._publisher is None:
-            self._publisher = Publisher(self.model, gateway=self._gateway, run=self._run, shard=self._shard)
+            self._publisher = Publisher(self.model, gateway=self._gateway, run=self._run, shard=self._shard, **self._publisher_options)
         return self._publisher.publish(step, named_copies(named, self._memory), blobs=blobs)
 
+    # ---- the engine's side ----
+
+    def _here(self, step: int) -> Version | None:
+        follower = self.follower
+        return next((v for v in (follower.staged, follower.version) if v is not None and v.number == step), None)
+
     def stage(self, step: int, timeout: float | None = None) -> Version:
-        """Returns when the step is whole here; at once where it is staged or active already."""
-        for version in (self.follower.staged, self.follower.version):
-            if version is not None and version.number == step:
-                return version
-        return self.follower.stage(step, timeout=timeout)
+        """Returns when the step is whole here and verified; at once where it is staged or active already. A
+        group's members may ask for it in any order: another version that they staged is given up."""
+        deadline = Deadline(timeout)
+        with self._turn:
+            while True:
+                here = self._here(step)
+                if here is not None:
+                    return here
+                self.follower.drop()
+                try:
+                    return self.follower.stage(step, timeout=deadline.left())
+                except Error as error: # members of the group ask for another one still
+                    if error.status not in (CONFLICT, GROUP_BROKEN) or deadline.left() == 0:
+                        raise
+                    select.select([self.follower._session], [], [], 0.02)
+
+    def begin(self, step: int) -> bool:
+        """True: the step is staged, or active. False: it is on its way, and goes on in background."""
+        with self._turn:
+            if self._here(step) is not None:
+                return True
+            self.follower.drop()
+            try:
+                return self.follower.begin(step) is not None
+            except Error as error:
+                if error.status not in (CONFLICT, GROUP_BROKEN):
+                    raise
+                return False
+
+    def ahead(self) -> None:
+        """From here on the newest version is staged in background, once the one before was applied. A group
+        whose members have all staged a version takes no older one: an engine that is told by number which
+        version it gets calls begin() for that one instead."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._stage_ahead, args=(self.follower,), name="tombolo-ahead", daemon=True)
+            self._thread.start()
+
+    def _stage_ahead(self, follower: Follower) -> None:
+        session = follower._session
+        while not self._closing.is_set():
+            with self._turn, contextlib.suppress(Error): # who names the version gets the error
+                if not self._closing.is_set() and follower.staged is None:
+                    follower.begin()
+            if select.select([session], [], [], _AHEAD_S)[0]:
+                with contextlib.suppress(BlockingIOError):
+                    os.read(session.fileno(), 8)
+
+    def _items(self, step: int | None) -> Iterator[Item]:
+        version = self.follower.staged or self.follower.version if step is None else self._here(step)
+        if version is None:
+            raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
+        return self.follower.items(version)
+
+    def named(self, step: int | None = None) -> Iterator[tuple[str, Any]]:
+        """(name, tensor) of a version that is staged or active (None: the one staged last): torch tensors on
+        its memory, where torch is imported, else memoryviews. They are read-only, and end with the
+        version. Not of tensors of which `into` asks for parts."""
+        for item in self._items(step):
+            if not item.is_blob and item.bytes is not None:
+                yield item.name, torch_tensor(item)
+
+    def newest(self) -> int | None:
+        """The step of the newest version that is whole at this site; None: there is none."""
+        return self.follower.newest()
+
+    def manifest(self, step: int | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """{name: (dtype, shape)} of the same version."""
+        return {item.name: (item.dtype or "", item.shape) for item in self._items(step) if not item.is_blob}
 
     def apply(self, step: int, timeout: float | None = 60) -> ActivateInfo | None:
         """None: the tensors hold it already. A step that is not staged is refused: stage() is not for
         the pause."""
-        if self.version() == step:
-            return None
-        staged = self.follower.staged
-        if staged is None or staged.number != step:
-            raise ValueError(f"{self.model}: version {step} is not staged (staged: {staged.number if staged else 'none'}): call stage first")
-        return self.follower.apply(timeout)
+        with self._turn:
+            if self.version() == step:
+                return None
+            staged = self.follower.staged
+            if staged is None or staged.number != step:
+                raise ValueError(f"{self.model}: version {step} is not staged (staged: {staged.number if staged else 'none'}): call stage first")
+            return self.follower.apply(timeout)
 
     def version(self) -> int | None:
         active = self._follower.version if self._follower is not None else None
         return None if active is None else active.number
 
     def close(self) -> None:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
         for part in (self._publisher, self._follower):
             if part is not None:
                 part.close()
         self._publisher = self._follower = None
+        self._closing.clear()

@@ -148,14 +148,52 @@ class Follower:
         self._stage(version, deadline)
         return version
 
+    def begin(self, number: int | None = None, *, run_order: int = 0) -> Version | None:
+        """stage() that does not wait. It starts, goes on in background, and gives the version to the call
+        that finds it whole here."""
+        kind, after = (LATEST, self.version.uid if self.version else None) if number is None else (EXACT, None)
+        try:
+            with self._calls:
+                info = self._session.wait(self.model, kind, number=number or 0, run_order=run_order, after=after, timeout_ms=0)
+            version = self._of(info, "staging")
+            if version in (self.staged, self.version):
+                return version
+            self.staged = None # a member is counted for what it staged last
+            self._release_old()
+            with self._calls:
+                self._subscription.stage(version.uid, timeout_ms=0)
+        except Error as error:
+            if error.status not in (AGAIN, TIMEOUT, GATEWAY_AWAY):
+                raise
+            return None
+        version.state = "staged"
+        self.staged = version
+        return version
+
+    def drop(self) -> None:
+        """Gives up the version that is staged and not applied, so that its group may stage another."""
+        if self.staged is not None:
+            self._old.append(self.staged)
+            self.staged = None
+        self._release_old()
+
     def apply(self, timeout: float | None = None) -> ActivateInfo:
         """Puts the staged version into the tensors, together with the group's other members. Nobody may
         read the tensors meanwhile."""
         return self._apply(Deadline(timeout))
 
-    def items(self) -> Iterator[Item]:
-        """Tensors and blobs of the version that was staged last, or is active."""
-        version = self.staged or self.version
+    def newest(self, timeout: float = 1) -> int | None:
+        """The number of the newest version that is whole at this site; None: none is in that time."""
+        try:
+            return self._wait(Deadline(timeout), None, 0).number
+        except Error as error:
+            if error.status != TIMEOUT:
+                raise
+            return None
+
+    def items(self, version: Version | None = None) -> Iterator[Item]:
+        """Tensors and blobs of a version that is staged or active; None: the one that was staged last."""
+        version = version or self.staged or self.version
         return iter(()) if version is None else self._subscription.items(version.uid)
 
     def cancel(self) -> None:

@@ -103,9 +103,7 @@ def _cast(tensor: Any, dtype: object) -> Any:
     wanted = dtype_name(dtype)
     if not tensor.is_floating_point() or dtype_name(tensor.dtype) == wanted:
         return tensor
-    torch = sys.modules["torch"]
-    spelled = next(text for text, name in _SPELLED.items() if name == wanted)
-    return tensor.to(getattr(torch, spelled))
+    return tensor.to(torch_dtype(sys.modules["torch"], wanted))
 
 
 def _of_torch(name: str, tensor: Any, gather: bool, cast: object) -> View:
@@ -204,6 +202,28 @@ def tensors_of(source: Any) -> dict[str, Any]:
     if not pairs:
         raise ValueError("no tensors were given")
     return pairs
+
+
+def torch_dtype(torch: Any, name: str) -> Any:
+    """None: torch has none of this name."""
+    return next((getattr(torch, text, None) for text, known in _SPELLED.items() if known == name), None)
+
+
+def torch_tensor(item: Any) -> Any:
+    """An item of staging as a tensor of torch on its memory; where torch is not imported, its bytes. Of a
+    dtype that torch has not, its bytes as uint8. Nobody may write there."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return item.bytes
+    dtype = torch_dtype(torch, item.dtype)
+    if item.bytes.nbytes == 0:
+        return torch.empty(item.shape, dtype=dtype or torch.uint8)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given buffer is not writable")
+        flat = torch.frombuffer(item.bytes, dtype=torch.uint8)
+    return flat if dtype is None else flat.view(dtype).view(item.shape)
 
 
 def synchronise(tensors: Iterable[Any]) -> None:

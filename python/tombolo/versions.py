@@ -23,6 +23,10 @@ class Deadline:
         self._end = None if timeout is None else time.monotonic() + timeout
         self._stop = stop
 
+    def left(self) -> float | None:
+        """Seconds; None: it never ends."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
     def slice_ms(self, what: str) -> int:
         """Of the next wait. Raises when there is none."""
         if self._stop is not None and self._stop.is_set():

@@ -3,7 +3,7 @@
 Needs neither torch nor a gateway.
 
 Covers: python/tombolo/layouts/__init__.py python/tombolo/layouts/dtensor.py python/tombolo/layouts/megatron.py
-Covers: python/tombolo/layouts/strides.py
+Covers: python/tombolo/layouts/strides.py python/tombolo/layouts/ways.py
 """
 
 import itertools
@@ -12,7 +12,8 @@ import sys
 import unittest
 
 import packages  # noqa: F401
-from tombolo.layouts import dtensor, megatron, strides
+import tombolo
+from tombolo.layouts import dtensor, megatron, strides, ways
 
 
 def elements(shape, first, count):
@@ -211,6 +212,64 @@ class Strides(unittest.TestCase):
             for axis in reversed(range(len(shape) - 1)):
                 target[axis] = target[axis + 1] * wide[axis + 1]
             self.check(shape, sum(f * s for f, s in zip(first, steps)), sizes, steps, choose.randint(0, 9), target)
+
+
+class Sized:
+    def __init__(self, count):
+        self.count = count
+
+    def numel(self):
+        return self.count
+
+
+class Module:
+    """As much of a torch module as choosing needs. layers: {path: {name: tensor}}."""
+
+    def __init__(self, layers):
+        self.layers = layers
+        self.modules = {path: type("Layer", (), {"_parameters": tensors, "_buffers": {}})() for path, tensors in layers.items()}
+
+    def named_modules(self):
+        return list(self.modules.items())
+
+    def named_buffers(self, remove_duplicate=True):
+        return []
+
+    def named_parameters(self, remove_duplicate=True):
+        return [(f"{path}.{name}", tensor) for path, tensors in self.layers.items() for name, tensor in tensors.items()]
+
+
+def plan(targets, named=()):
+    """targets: [(parameter, checkpoint name, elements)]."""
+    made = [type("Target", (), {"parameter": parameter, "box": tombolo.Box(name, (n,), (0,), (n,), Sized(n))})() for parameter, name, n in targets]
+    return type("Plan", (), {"targets": made, "named": dict.fromkeys(named, "it reads values")})()
+
+
+class Ways(unittest.TestCase):
+    def chosen(self, model, targets, named=(), computes=()):
+        computed = [model.modules[path] for path in computes]
+        found = ways.choose(model, plan(targets, named), lambda module: module in computed)
+        return found.of, found.named, [box.name for box in found.boxes], len(found.layerwise)
+
+    def test_layers_that_only_slice_are_boxes(self):
+        model = Module({"qkv": {"w": Sized(12)}, "norm": {"w": Sized(4)}})
+        self.assertEqual(self.chosen(model, [("qkv.w", "q", 6), ("qkv.w", "k", 6), ("norm.w", "n", 4)]),
+                         ({"qkv": "boxes", "norm": "boxes"}, [], ["q", "k", "n"], 0))
+
+    def test_a_fused_layer_goes_one_way(self):
+        model = Module({"qkv": {"w": Sized(12)}, "norm": {"w": Sized(4)}})
+        self.assertEqual(self.chosen(model, [("qkv.w", "k", 6), ("norm.w", "n", 4)], named=["q"]),
+                         ({"qkv": "named", "norm": "boxes"}, ["k", "q"], ["n"], 0))
+
+    def test_rows_that_the_checkpoint_lacks_are_no_reason(self):
+        model = Module({"embed": {"w": Sized(64)}})
+        self.assertEqual(self.chosen(model, [("embed.w", "e", 50)])[0], {"embed": "boxes"})
+
+    def test_what_computes_is_reloaded_with_all_that_shares_its_tensors(self):
+        tied = Sized(8)
+        model = Module({"embed": {"w": tied}, "head": {"w": tied}, "norm": {"w": Sized(4)}, "attention": {}})
+        self.assertEqual(self.chosen(model, [("embed.w", "e", 8), ("norm.w", "n", 4)], computes=["head", "attention"]),
+                         ({"embed": "layerwise", "head": "layerwise", "norm": "boxes", "attention": "layerwise"}, ["e"], ["n"], 3))
 
 
 if __name__ == "__main__":

@@ -111,8 +111,55 @@ def five_calls_are_enough_for_an_engine(lab):
         engine.apply(step)
         expect("after", (engine.version(), bytes(target), engine.apply(step)), (step, bytes(memory), None))
         expect("staged already", engine.stage(step).number, step)
+    trainer.publish_named(6, iter([("w", Temporary("B", memory))]))
+    wait_for("it is staged without waiting", lambda: engine.begin(6))
+    expect("by name", [(name, bytes(view)) for name, view in engine.named()], [("w", bytes(memory))])
+    expect("its shapes", engine.manifest(), {"w": ("U8", (8,))})
+    engine.apply(6)
     trainer.close()
     engine.close()
+
+
+@scenario
+def two_members_stage_ahead_and_the_named_version_wins(lab):
+    """P2: a member that staged another version gives it up when the group is asked for one by name. The
+    newest one comes in background, while the engine serves."""
+    site_of(lab)
+    tensors = [array.array("B", bytes(4)) for _ in range(2)]
+    members = [tombolo.Core("policy", into={"w": tensors[i]}, group="engine", member=(i, 2)) for i in range(2)]
+    for step in (1, 2):
+        tombolo.publish("policy", step, {"w": array.array("B", bytes([step]) * 4)}, run="key")
+    wait_for("one member has the newer one", lambda: members[0].begin(2))
+    together(members, lambda member: member.stage(1, timeout=60))
+    together(members, lambda member: member.apply(1))
+    expect("what was named", [(m.version(), bytes(t)) for m, t in zip(members, tensors)], [(1, bytes([1]) * 4)] * 2)
+    for member in members:
+        member.ahead()
+    for member in members:
+        wait_for("the newest", lambda member=member: member.follower.staged and member.follower.staged.number == 2)
+    expect("untouched", [bytes(t) for t in tensors], [bytes([1]) * 4] * 2)
+    together(members, lambda member: member.apply(2))
+    expect("then the newest", [bytes(t) for t in tensors], [bytes([2]) * 4] * 2)
+    for member in members:
+        member.close()
+    tombolo.close_publishers()
+
+
+def together(members, call):
+    failed = []
+
+    def run(member):
+        try:
+            call(member)
+        except Exception as error:  # into the test's own thread
+            failed.append(error)
+    threads = [threading.Thread(target=run, args=(member,)) for member in members]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failed:
+        raise failed[0]
 
 
 @scenario

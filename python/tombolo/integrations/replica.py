@@ -1,0 +1,174 @@
+"""A model in an engine's worker, and how it gets from one version to the next: what integrations with engines share.
+
+All ranks of an engine make the same calls. Nothing of the model is touched before each rank has the version whole and
+verified; a version that cannot be loaded leaves the one before in place."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from ..core import Core
+from ..memory import Box
+
+if TYPE_CHECKING:
+    from ..layouts.ways import Ways
+
+log = logging.getLogger("tombolo.integrations")
+
+
+class Failed(RuntimeError):
+    """On each rank; the last one is to raise it further. An engine that reads the replies of its ranks in order leaves
+    those behind the first error unread, and takes them for replies to later calls."""
+
+    def __init__(self, text: str, is_last: bool) -> None:
+        super().__init__(text)
+        self.is_last = is_last
+
+
+class Engine:
+    """What a Replica asks of its engine. Each method has a default that suits one rank and a plain loader."""
+
+    rank, ranks = 0, 1
+
+    def gather(self, mine: Any) -> list[Any]:
+        """What each rank gave."""
+        return [mine]
+
+    def computes(self, module: Any) -> bool:
+        """The engine computes something from the module's weights after they are loaded."""
+        return False
+
+    def load(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        raise NotImplementedError
+
+    def begin_reload(self, modules: list[Any]) -> None:
+        """Modules that compute something get their weights next."""
+
+    def end_reload(self, modules: list[Any]) -> None:
+        """They have them, or did not get any."""
+
+    def first_weights(self) -> Iterable[tuple[str, Any]]:
+        """Of the checkpoint that the engine started from."""
+        raise RuntimeError("the weights that the engine started from cannot be read again")
+
+
+class Replica:
+    """model: a torch module; None: the engine's loader does all of it, and everything goes by name. timeout_s: how long
+    a version that is named may take to be whole here. options are those of Core."""
+
+    def __init__(self, name: str, model: Any, engine: Engine, *, gateway: str | None = None, timeout_s: float = 60, **options: Any) -> None:
+        self.name, self.model, self._engine, self._timeout = name, model, engine, timeout_s
+        self._gateway, self._options = gateway, {"member": (engine.rank, engine.ranks), **options}
+        self.core: Core | None = None
+        self.ways: Ways | None = None
+        self._copied: list[Box] = []
+        self._manifest: dict[str, tuple[str, tuple[int, ...]]] = {} # that the ways were chosen for
+
+    def together(self, what: str, call: Callable[[], Any]) -> list[Any]:
+        """What the call gave on each rank. Where it failed on one, Failed is raised on all."""
+        result, why = None, None
+        try:
+            result = call()
+        except Exception as error: # whatever it is, the other ranks have to know
+            log.warning("replica.failed model=%s rank=%d what=%s why=%s", self.name, self._engine.rank, what, error, exc_info=True)
+            why = f"{type(error).__name__}: {error}"
+        said = self._engine.gather((result, why))
+        failed = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(said) if text is not None]
+        if failed:
+            raise Failed(f"tombolo: {self.name}: cannot {what}: {'; '.join(failed)}", self._engine.rank == self._engine.ranks - 1)
+        return [given for given, _ in said]
+
+    # ---- which way each layer gets its weights: once, from the first version that is there ----
+
+    def _ask(self, call: Callable[[Core], Any]) -> Any:
+        """By rank 0 alone, which tells the others: whole tensors are staged for it."""
+        if self._engine.rank != 0:
+            return None
+        with contextlib.closing(Core(self.name, gateway=self._gateway)) as core:
+            return call(core)
+
+    def open(self) -> None:
+        """Looks at the newest version, where there is one already."""
+        step = self.together("look for a version", lambda: self._ask(Core.newest))[0]
+        if step is not None:
+            self._plan(step)
+
+    def _plan(self, step: int) -> Core:
+        if self.core is not None:
+            return self.core
+        self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self._timeout) and core.manifest()))[0]
+        if self.model is not None:
+            from ..layouts import loader, ways # they import torch
+
+            self.ways = ways.choose(self.model, loader.dry_run(self.model, self._manifest, self._engine.load), self._engine.computes)
+        # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
+        into = self.ways.boxes if self.ways is not None and not self.ways.named else None
+        self._copied = [] if self.ways is None or into is not None else self.ways.boxes
+        self.core = Core(self.name, gateway=self._gateway, into=into, **self._options)
+        return self.core
+
+    # ---- from version to version ----
+
+    def begin(self, step: int) -> bool:
+        """While the engine serves. It does not wait: True once the version is whole here and verified, on all ranks."""
+        core = self._plan(step)
+        return all(self.together(f"stage version {step}", lambda: core.begin(step)))
+
+    def _by_name(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        wanted = None if self.ways is None else set(self.ways.named)
+        return ((name, tensor) for name, tensor in pairs if wanted is None or name in wanted)
+
+    def update(self, step: int, load: Any = None) -> None:
+        """In the engine's pause. load: instead of the engine's own loader."""
+        core, before = self._plan(step), self.version()
+        self.together(f"stage version {step}", lambda: self._staged(core, step))
+        if core.version() == step:
+            return
+        modules = self.ways.layerwise if self.ways is not None else []
+        self.together("begin", lambda: self._engine.begin_reload(modules))
+        try:
+            self.together(f"load version {step}", lambda: self._load(core.named(step), load))
+            self.together(f"apply version {step}", lambda: self._apply(core, step))
+        except Failed:
+            with contextlib.suppress(Exception): # half of a layer may be there; it is loaded again
+                self._engine.end_reload(modules)
+            self.together(f"go back to version {before if before is not None else 'of the start'}", lambda: self._back(core, modules, load))
+            raise
+        self.together(f"finish version {step}", lambda: self._engine.end_reload(modules))
+
+    def _staged(self, core: Core, step: int) -> None:
+        core.stage(step, self._timeout)
+        there = core.manifest(step)
+        for name, (dtype, shape) in self._manifest.items():
+            other = there.get(name)
+            if other != (dtype, shape):
+                raise ValueError(f"{name}: this engine's is {dtype}{list(shape)}, and version {step} has "
+                                 f"{'no such tensor' if other is None else f'{other[0]}{list(other[1])}'}")
+
+    def _load(self, pairs: Iterable[tuple[str, Any]], load: Any) -> None:
+        if self.ways is None or self.ways.named:
+            (load or self._engine.load)(self._by_name(pairs))
+
+    def _apply(self, core: Core, step: int) -> None:
+        core.apply(step, self._timeout)
+        if self._copied:
+            tensors = dict(core.named(step))
+            for box in self._copied:
+                box.tensor.copy_(tensors[box.name][tuple(slice(f, f + n) for f, n in zip(box.first, box.count, strict=True))])
+
+    def _back(self, core: Core, modules: list[Any], load: Any) -> None:
+        held = core.version()
+        self._engine.begin_reload(modules)
+        try:
+            self._load(core.named(held) if held is not None else self._engine.first_weights(), load)
+        finally:
+            self._engine.end_reload(modules)
+
+    def version(self) -> int | None:
+        return self.core.version() if self.core is not None else None
+
+    def close(self) -> None:
+        if self.core is not None:
+            self.core.close()
+            self.core = None

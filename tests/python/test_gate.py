@@ -1,0 +1,109 @@
+"""The ASGI middleware, by plain ASGI: what is admitted, refused and stamped; and what a gateway says of a version.
+
+Covers: python/tombolo/integrations/gate.py
+"""
+
+import array
+import asyncio
+import json
+import os
+import sys
+
+import packages  # noqa: F401
+from harness import expect, main, scenario, wait_for
+
+import tombolo
+from tombolo.integrations import gate
+
+
+class Server:
+    """As much of vLLM as the gate asks."""
+
+    def __init__(self, info="5", workers=None):
+        self.info, self.workers, self.seen, self.after = info, workers, [], None
+
+    async def __call__(self, scope, receive, send):
+        self.seen.append((scope["path"], dict(scope["headers"]).get(b"authorization")))
+        if scope["path"] == "/weight_info":
+            await answer(send, 200, {"weight_version": self.info})
+        elif scope["path"] == "/collective_rpc":
+            expect("asks for", json.loads((await receive())["body"])["method"], "tombolo_version")
+            await answer(send, 404 if self.workers is None else 200, {"results": self.workers})
+        else:
+            self.info = self.after or self.info  # while it computes
+            await answer(send, 200, {"text": "tokens"})
+
+
+async def answer(send, status, content):
+    await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
+    await send({"type": "http.response.body", "body": json.dumps(content).encode()})
+
+
+def call(server, path="/v1/completions", query=b"", coming=None, **headers):
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        return {"type": "http.request", "body": b"{}", "more_body": False}
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": query, "client": None,
+             "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]}
+    asyncio.run(gate.Gate(server, coming=lambda wish: coming)(scope, receive, send))
+    expect("one answer", [m["type"] for m in sent], ["http.response.start", "http.response.body"])
+    given = dict(sent[0]["headers"])
+    return sent[0]["status"], (given.get(b"x-tombolo-version") or b"").decode(), json.loads(sent[1]["body"]), given.get(b"retry-after")
+
+
+@scenario
+def a_request_is_answered_by_the_version_that_it_can_use(lab):
+    """P2 P10: by header or query, at least or exactly; 409 says what is served, and when the other will be."""
+    expect("no wish", call(Server())[:2], (200, "5"))
+    expect("at least", call(Server(), x_tombolo_min_version="5")[:2], (200, "5"))
+    expect("exactly", call(Server(), query=b"exact=5")[:2], (200, "5"))
+    coming = {"version": 7, "state": "on its way", "eta_s": [2, 3.5]}
+    for asked in (dict(query=b"min_version=7"), dict(x_tombolo_min_version="7"), dict(query=b"exact=7"), dict(x_tombolo_exact="7")):
+        server = Server()
+        status, _, said, retry = call(server, coming=coming, authorization="Bearer me", **asked)
+        expect("refused", (status, said["served"], said["coming"], retry), (409, 5, coming, b"4"))
+        expect("wanted", set(said["wanted"].values()), {7})
+        expect("asked as the caller", server.seen, [("/weight_info", b"Bearer me")])
+    expect("older, exactly", call(Server(), query=b"exact=4")[0], 409)
+    expect("no number", call(Server(), query=b"exact=new")[0], 400)
+    expect("not gated", call(Server(), path="/health", query=b"exact=4")[:2], (200, ""))
+
+
+@scenario
+def an_answer_says_what_it_was_made_with(lab):
+    """P2: an engine that changes over meanwhile is seen. One that started from a version says that one."""
+    server = Server()
+    server.after = "6"
+    expect("both", call(server)[:2], (200, "5-6"))
+    server = Server()
+    server.after = "6"
+    expect("exactly 5 was not kept", call(server, query=b"exact=5")[0], 409)
+    expect("what it started from", call(Server("default", ["3", "3"]), query=b"exact=3")[:2], (200, "3"))
+    expect("ranks that differ", call(Server("default", ["3", "4"]), query=b"exact=3")[0], 409)
+    expect("no version", call(Server("default"))[:2], (200, ""))
+
+
+@scenario
+def the_gateway_says_when_a_version_will_be_there(lab):
+    """P10: what is at the site, and what nobody published."""
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east", keep=4)
+    site.start()
+    os.environ.update(TOMBOLO_GATEWAY=f"unix:{site.session_socket}", TOMBOLO_CONTROL=str(site.control_socket))
+    expect("nobody", gate.of_gateway({"exact": 1}), None)
+    tombolo.publish("policy", 1, {"w": array.array("B", bytes(8))}, run="key")
+    wait_for("it is at the site", lambda: gate.of_gateway({"min_version": 1}))
+    said = gate.of_gateway({"exact": 1})
+    expect("here", (said["version"], "at the site" in said["state"], said["eta_s"]), (1, True, None))
+    expect("not published", gate.of_gateway({"min_version": 2}), None)
+    tombolo.close_publishers()
+    os.environ["TOMBOLO_GATEWAY"] = f"unix:{lab.dir}/nobody.sock"
+    expect("no gateway", gate.of_gateway({"exact": 1}), None)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
