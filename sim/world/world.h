@@ -9,7 +9,8 @@
  *
  * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes),
  * world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers (world_check.c), who
- * lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
+ * lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), members that lie
+ * (world_hostile.c, world_forged.c, world_twin.c), the machine
  * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c,
  * world_anchors.c, world_fabric.c, world_shelves.c, world_threads.c, world_outside.c). */
 #ifndef TB_SIM_WORLD_H
@@ -299,6 +300,7 @@ struct world {
     /* The row that is a second gateway with the identity of the row `twin_of`: the one behind the
      * sites. NONE: there is none. */
     uint32_t twin, twin_of;
+    bool twin_stays; /* when faults stop, too: then nothing is asked of the one that it copies */
     struct site sites[ROWS_MAX];
     struct path paths[ROWS_MAX][ROWS_MAX];
     uint32_t model_count;

@@ -435,7 +435,7 @@ static bool converged(uint32_t model)
     if (!the->trainers[model].last_made || the->trainers[model].making != NONE) return false;
     for (uint32_t i = 0; i < the->site_count; i++) {
         const struct site *s = &the->sites[i];
-        if (i == the->hostile) continue;
+        if (i == the->hostile || (the->twin_stays && i == the->twin_of)) continue;
         for (uint32_t k = 0; k < the->shard_count; k++)
             if (world_arena_held(&s->arena, last, k) != world_version_all(last, k)) return false;
         for (uint32_t k = 0; k < s->worker_count; k++)

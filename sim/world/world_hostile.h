@@ -2,8 +2,8 @@
  * gateway with the identity of an honest one (FAULT_TWIN). A part of the world (world.h).
  *
  * The relay is a whole shipped gateway. What it says to other sites is forged as it leaves, frame by
- * frame, until the end of the seed. The twin is one, too, with an arena of its own. It goes when
- * faults stop, as an operator would stop it. */
+ * frame, until the end of the seed. The twin is one, too, with an arena of its own. In half of the
+ * seeds it goes when faults stop, as an operator would stop it. In the others it stays. */
 #ifndef TB_SIM_WORLD_HOSTILE_H
 #define TB_SIM_WORLD_HOSTILE_H
 

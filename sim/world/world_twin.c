@@ -21,6 +21,7 @@ void world_twin_init(void)
     if (the->strength[FAULT_TWIN] == 0 || count == 0) return;
     the->twin = the->site_count;
     the->twin_of = able[world_draw(FAULT_TWIN, count)];
+    the->twin_stays = world_draw(FAULT_TWIN, 2) == 0;
     struct site *s = &the->sites[the->twin];
     const struct site *of = &the->sites[the->twin_of];
     char text[24];
@@ -61,11 +62,12 @@ void world_twin_step(void)
 {
     if (the->twin == NONE) return;
     struct site *s = &the->sites[the->twin];
-    if (s->gateway->alive && (!the->faulty || the->now >= s->gateway->back_at)) {
+    const bool comes = the->faulty || the->twin_stays;
+    if (s->gateway->alive && (!comes || the->now >= s->gateway->back_at)) {
         world_say("the twin of %s goes", s->name.text);
         world_gateway_end(s, world_draw(FAULT_TWIN, 2) == 0);
         s->gateway->back_at = later(1000 * (STRENGTH_MAX - the->strength[FAULT_TWIN]) + 100);
-    } else if (!s->gateway->alive && the->faulty && the->now >= s->gateway->back_at) {
+    } else if (!s->gateway->alive && comes && the->now >= s->gateway->back_at) {
         begin(s);
     }
 }
