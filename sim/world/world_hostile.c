@@ -247,7 +247,7 @@ enum word {
 
 static uint16_t word_write(struct tb_writer *w, enum word word, uint32_t v)
 {
-    const bool of_old = world_draw(FAULT_FORGE, 3) == 0; /* what is there, and not what is made up */
+    const bool of_old = world_draw(FAULT_FORGE, 3) == 0; /* of a version that is there */
     struct tb_version_key key = the->versions[v].key;
     uint8_t said[TB_STATEMENT_BYTES_MAX + 64];
     if (!of_old && word != WORD_GONE && word != WORD_WITHDRAWN) key = key_made_up(v);

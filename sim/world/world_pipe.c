@@ -213,8 +213,8 @@ static void see_end(struct pipe *p)
     t->corrupt = t->held_back = false;
 }
 
-/* Of a member that forges: a frame leaves when all of it is there, one that is too large for the tap
- * as it is. */
+/* Of a member that forges: a frame leaves when all of it is there. One too large for the tap
+ * leaves as it is. */
 static size_t pass_forged(struct pipe *p, size_t n, uint32_t header)
 {
     struct tap *t = &p->tap;

@@ -46,8 +46,8 @@ static tb_time_ns later(uint64_t most_ms)
     return tb_time_add(the->now, TB_MS(50 + world_draw(FAULT_TWIN, most_ms)));
 }
 
-/* Each life begins from nothing, or from a copy of the other's disk as it is now: then both have one
- * incarnation. */
+/* Each life begins from nothing, or from a copy of the other's disk as it is now. Then both have
+ * one incarnation. */
 static void begin(struct site *s)
 {
     const bool copied = world_draw(FAULT_TWIN, 2) == 0;

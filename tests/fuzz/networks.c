@@ -1,5 +1,5 @@
-/* Networks as a configuration writes them, and rates and their hours. What is taken has one meaning:
- * a network has the address that it begins with, a rate is printed and read again.
+/* Networks as a configuration writes them, and rates and their hours. A text that is taken has one
+ * meaning: a network has the address that it begins with, a rate is printed and read again.
  *
  * Covers: base/networks.c base/rate.c */
 #include <netinet/in.h>

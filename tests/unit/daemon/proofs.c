@@ -30,7 +30,7 @@
 #define SHARDS 2u
 #define CHUNKS 4u /* of each */
 
-/* What the links would say of the peers, and what they and the catalog were told. */
+/* The links, as they would speak of the peers, and all that they and the catalog were told. */
 static struct {
     bool announces[PEERS], older[PEERS];
     uint32_t asked[PEERS], asks;
@@ -394,7 +394,7 @@ static void what_is_asked_for_or_proven_is_not_asked_again(void **state)
     end(&f);
 }
 
-/* P6: a version that is whole has readers who cannot judge each other's chunks. */
+/* P6: readers of a version that is whole cannot judge each other's chunks. */
 static void what_stays_unproven_is_told(void **state)
 {
     (void)state;
