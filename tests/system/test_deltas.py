@@ -61,6 +61,7 @@ def a_relay_forwards_a_delta_while_it_receives_it(lab):
     uid = trainer.publish(2, paths[1])
     size = west.wait_held_some(uid)["bytes"]
     wait_for("west has some chunks as they came", lambda: west.control("status")["encoded"]["from_links"] >= 3)
+    wait_for("west can prove them to north", lambda: not west.version(uid)["awaits_signature"])
     link.stalled = True
 
     def forwarded():

@@ -89,6 +89,7 @@ def workers_form_a_chain(lab):
         u = upstreams()
         return len(u) == 4 and list(u.values()).count("gw") == 1 and u
     wait_for("a chain", chained)
+    wait_for("its chunks can be proven to workers", lambda: not west.version(uid)["awaits_signature"])
     link.stalled = True
 
     def cut_through():

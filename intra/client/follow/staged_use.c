@@ -9,6 +9,7 @@
 #include "intra/client/follow/staging_table.h"
 #include "intra/client/follow/subscription.h"
 #include "intra/client/memory/registration.h"
+#include "intra/client/session/request.h"
 #include "intra/client/session/session.h"
 
 struct tb_staged_use *tb_use_find(struct tb_subscription *sub, const struct tb_id *uid)
@@ -68,6 +69,8 @@ void tb_use_drop(struct tb_subscription *sub, struct tb_staged_use *use, uint32_
         }
     }
     struct tb_staging *st = use->staging;
+    /* P2: or the answer would be taken for that of a later use */
+    tb_requests_withdraw(sub->session, TB_MSG_STAGE, &st->uid, sub->number);
     tb_live_released(sub, st);
     tb_live_plan_drop(use->live);
     tb_free(use->copies.list);

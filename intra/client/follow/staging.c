@@ -168,7 +168,8 @@ enum tb_status tb_staging_manifest(struct tb_session *s, const struct tb_msg_man
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (st == NULL || tb_staging_has_failed(st->life)) return TB_OK; /* released meanwhile */
-    if (st->shards == NULL || m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
+    if (st->shards == NULL) return TB_OK; /* behind the answer to a STAGE that was given up */
+    if (m->shard >= st->key.shard_count) return TB_PEER_GARBLED;
     struct tb_staged_shard *sh = &st->shards[m->shard];
     if (sh->manifest_memory.tables != NULL) return TB_OK; /* told again (P4) */
     const enum tb_status status = decode_manifest(s->layouts, sh, m);

@@ -295,7 +295,8 @@ enum tb_status tb_staging_plan(struct tb_session *s, const struct tb_msg_plan *m
     TB_ASSERT_LOCKED(s);
     struct tb_staging *st = tb_staging_find(s, &m->uid);
     if (st == NULL || tb_staging_has_failed(st->life) || st->life == TB_STAGING_WHOLE)
-        return TB_OK; /* too late for it */
+        return TB_OK;                     /* too late for it */
+    if (st->shards == NULL) return TB_OK; /* behind the answer to a STAGE that was given up */
     if (!tb_staging_has_manifests(st)) return TB_PEER_GARBLED;
     if (keep_plan(st, m) != TB_OK || st->life != TB_STAGING_READING) return TB_OK;
     return follow_plan(s, st, st->kept_plan);
@@ -318,7 +319,7 @@ static enum tb_status set_proofs(struct tb_manifest *manifest, uint32_t first, c
     return TB_OK;
 }
 
-/* Where the shard is not described, STAGE was asked again: all of it comes behind the answer. */
+/* Where the shard is not described, a STAGE was given up: all comes behind the next answer. */
 enum tb_status tb_staging_proofs(struct tb_session *s, const struct tb_msg_proofs *m)
 {
     TB_ASSERT_LOCKED(s);

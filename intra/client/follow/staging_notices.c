@@ -97,6 +97,6 @@ void tb_staging_give_back(struct tb_session *s, const struct tb_staging *st)
 {
     TB_ASSERT_LOCKED(s);
     if (st->uses > 1) return;
-    tb_requests_withdraw(s, TB_MSG_STAGE, &st->uid);
+    tb_requests_withdraw(s, TB_MSG_STAGE, &st->uid, 0);
     tb_request_farewell(s, tb_release_request(s, &st->uid));
 }

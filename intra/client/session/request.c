@@ -229,13 +229,13 @@ static void drop_where(struct tb_session *s, bool all)
     }
 }
 
-void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid)
+void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid, uint32_t subscription)
 {
     TB_ASSERT_LOCKED(s);
     for (struct tb_request **at = &s->requests; *at != NULL;) {
         struct tb_request *request = *at;
-        if (request->sent || !request->detached || request->type != type ||
-            !tb_id_equal(&request->uid, uid)) {
+        const bool meant = subscription == 0 || request->number == subscription;
+        if (!meant || !request->detached || request->type != type || !tb_id_equal(&request->uid, uid)) {
             at = &request->next;
             continue;
         }

@@ -63,9 +63,10 @@ int tb_request_call(struct tb_session *s, struct tb_request *request, const stru
  * away: to one that kept the session it would be there for as long as the session is. Takes the
  * request; NULL: there was no memory for it. */
 void tb_request_farewell(struct tb_session *s, struct tb_request *request);
-/* Under the lock: of what nobody waits for, those of that type and uid go that are not on the
- * wire. */
-void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid);
+/* Under the lock: of what nobody waits for, those of that type, uid and subscription go; 0: of all
+ * subscriptions. The answer to one that was sent finds nothing and is dropped. */
+void tb_requests_withdraw(struct tb_session *s, uint16_t type, const struct tb_id *uid,
+                          uint32_t subscription);
 /* Under the lock, by the session thread. */
 enum tb_status tb_request_answer(struct tb_session *s, struct tb_wire_frame *frame);
 /* Asserts what holds of the queue while the lock is free. Under the lock. */

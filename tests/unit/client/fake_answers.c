@@ -444,6 +444,7 @@ enum tb_status fake_answer(struct fake *f, uint32_t session, struct tb_wire_fram
         CHECK_OK(tb_msg_unpublish_decode(&payload, &f->unpublished));
         f->unpublish_request = frame->request;
     }
+    if (frame->type == TB_MSG_STAGE) f->stage_request = frame->request;
     if (frame->type < TB_MSG_TYPE_END && f->mute[frame->type])
         status = TB_OK;
     else if (frame->type < TB_MSG_TYPE_END && f->refuse[frame->type] != TB_OK)

@@ -131,6 +131,7 @@ struct fake {
     struct tb_msg_export exported; /* its span is not kept */
     struct tb_msg_unpublish unpublished;
     uint64_t unpublish_request;     /* its number */
+    uint64_t stage_request;         /* that of the newest STAGE */
     enum tb_status activate_answer; /* TB_OK: by `go` */
 };
 

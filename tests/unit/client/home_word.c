@@ -77,12 +77,15 @@ static struct tb_statement right_word(struct fake_version *v)
 
 static void gateway_has(struct scene *c, const struct tb_tls *by, const struct tb_statement *s)
 {
-    static uint8_t bytes[TB_SIGNED_BYTES_MAX];
+    static uint8_t shown[TB_SIGNED_BYTES_MAX];
+    uint8_t bytes[TB_SIGNED_BYTES_MAX];
     struct tb_writer w;
     tb_writer_init(&w, bytes, sizeof bytes);
     CHECK_OK(tb_signed_write(by, s, &w));
-    const struct tb_span said = {.bytes = bytes, .count = (uint32_t)w.used};
-    FAKE_SET(&c->f, said, said);
+    pthread_mutex_lock(&c->f.lock);
+    memcpy(shown, bytes, w.used);
+    c->f.said = (struct tb_span){.bytes = shown, .count = (uint32_t)w.used};
+    pthread_mutex_unlock(&c->f.lock);
 }
 
 static void refused(struct scene *c, const char *what, const char *words)

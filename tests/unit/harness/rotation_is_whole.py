@@ -11,7 +11,7 @@ import tempfile
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 import rotation  # noqa: E402
 
-SUITES = ("asan", "tsan", "vm")
+SUITES = ("asan", "dev", "tsan", "vm")
 COMMITS = [f"{i:040x}" for i in range(64)]  # each place of three comes among them
 
 
@@ -41,7 +41,9 @@ def each_has_its_turn(lists, names):
         expect(f"{suite}: tests that never run", sorted(set.intersection(*out)), [])
         again = rotation.waiting(lists, suite, COMMITS[0], reversed(names))
         expect(f"{suite}: the same commit", again, sorted(out[0]))
-    expect("dev: tests that wait", rotation.waiting(lists, "dev", COMMITS[0], names), [])
+    others = {name for suite in ("asan", "tsan") for _, found in rotation.members(lists, suite, names) for name in found}
+    for commit in COMMITS:
+        expect("tests that wait in dev and under a sanitizer", others & set(rotation.waiting(lists, "dev", commit, names)), set())
 
 
 def each_line_names_tests(lists, names):
