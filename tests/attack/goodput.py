@@ -24,7 +24,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from broken import broken  # noqa: E402
 from certificates import URI  # noqa: E402
 from forger import Forger, honest_link  # noqa: E402
-from harness import Failed, Lab, Trainer, safetensors, wait_for  # noqa: E402
+from harness import Failed, Lab, Trainer, leavings, prefix_of_this_test, safetensors, wait_for  # noqa: E402
 from hostile import SESSION_HELLO, SUBSCRIBE, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
 from sayings import VERSION, Key, sealed, statement  # noqa: E402
 from test_inputs import link_seeds, session_seeds  # noqa: E402
@@ -210,6 +210,7 @@ def main():
     parser.add_argument("--only", default="", help="attacks that have this word")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    leavings.watch(os.getpid(), prefix_of_this_test())  # should it be killed, nothing of it stays
     with Lab() as lab:
         found = measure(Pair(lab, options.mib), options.rounds, options.only)
     rows = {what: {"ratio": round(statistics.median(u / a for a, u in pairs), 3), "alone_mib_s": round(statistics.median(a for a, _ in pairs) / 2**20, 1),
