@@ -4,6 +4,7 @@
 #include "world.h"
 #include "world_clients.h"
 #include "world_faults.h"
+#include "world_hostile.h"
 #include "world_machine.h"
 #include "world_process.h"
 
@@ -101,6 +102,7 @@ void world_fault_process_step(void)
         for (uint32_t k = 0; k < s->worker_count; k++)
             worker_step(&s->workers[k]);
     }
+    world_twin_step();
     for (uint32_t m = 0; m < the->model_count; m++)
         trainer_step(&the->trainers[m]);
 }

@@ -9,7 +9,8 @@
  *
  * Reading order: world_main.c, world_met.c, world_jobs.c, world_trial.c (seeds in processes),
  * world_shrink.c, world_run.c (one seed), the faults (fault_*.c), the checkers (world_check.c), who
- * lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), the machine
+ * lives here (world_gateway.c, world_client.c, world_worker.c, world_trainer.c), members that lie
+ * (world_hostile.c, world_forged.c, world_twin.c), the machine
  * (world_process.c, world_uv.c, world_chan.c, world_pipe.c, world_arena.c, world_store.c,
  * world_anchors.c, world_fabric.c, world_shelves.c, world_threads.c, world_outside.c). */
 #ifndef TB_SIM_WORLD_H
@@ -27,8 +28,9 @@
 #include "intra/fabric/fabric_hops.h"
 
 #define SITES_MAX        4u
-#define WORKERS_MAX      6u /* of one site */
-#define PROCESSES_MAX    (SITES_MAX * (1u + WORKERS_MAX) + MODELS_MAX)
+#define ROWS_MAX         (SITES_MAX + 1u) /* and a twin (world_twin.c) */
+#define WORKERS_MAX      6u               /* of one site */
+#define PROCESSES_MAX    (SITES_MAX * (1u + WORKERS_MAX) + MODELS_MAX + 1u)
 #define MODELS_MAX       2u
 #define VERSIONS_MAX     24u /* of all models */
 #define SHARDS_MAX       2u
@@ -47,7 +49,7 @@
     X(CORRUPT, "corrupt") X(CLOG, "clog") X(CUT, "cut") X(ONEWAY, "oneway") X(SLOW, "slow") \
     X(CRASH, "crash") X(KILL, "kill") X(REBOOT, "reboot") X(PAUSE, "pause")                 \
     X(TRAINER, "trainer") X(MEMBER, "member") X(DISK, "disk") X(FULL, "full") X(ROT, "rot") \
-    X(CLOCK, "clock") X(BASE, "base") X(LIE, "lie")
+    X(CLOCK, "clock") X(BASE, "base") X(LIE, "lie") X(FORGE, "forge") X(TWIN, "twin")
 /* clang-format on */
 enum fault {
 #define X(name, text) FAULT_##name,
@@ -293,9 +295,14 @@ struct world {
     uint32_t process_count;
     struct process *current; /* whose code runs; NULL: the world's */
     uint32_t site_count;
-    uint32_t lane; /* the row that is a second gateway; NONE: every site has one */
-    struct site sites[SITES_MAX];
-    struct path paths[SITES_MAX][SITES_MAX];
+    uint32_t lane;    /* the row that is a second gateway; NONE: every site has one */
+    uint32_t hostile; /* the site whose gateway forges what it sends; NONE: none does */
+    /* The row that is a second gateway with the identity of the row `twin_of`: the one behind the
+     * sites. NONE: there is none. */
+    uint32_t twin, twin_of;
+    bool twin_stays; /* when faults stop, too: then nothing is asked of the one that it copies */
+    struct site sites[ROWS_MAX];
+    struct path paths[ROWS_MAX][ROWS_MAX];
     uint32_t model_count;
     struct trainer trainers[MODELS_MAX];
     bool adopts;          /* operators have files of older versions */

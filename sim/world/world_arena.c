@@ -59,8 +59,8 @@ void world_arena_new(struct arena_file *f)
 static void forget_told(const struct arena_file *f, const struct tb_id *uid, uint32_t shard, uint64_t chunks)
 {
     const uint32_t version = world_version_find(uid);
-    for (uint32_t i = 0; i < the->site_count; i++)
-        for (uint32_t peer = 0; version != NONE && peer < the->site_count; peer++)
+    for (uint32_t i = 0; i < ROWS_MAX; i++)
+        for (uint32_t peer = 0; version != NONE && peer < ROWS_MAX; peer++)
             if (&the->sites[i].arena == f) the->paths[peer][i].told[version][shard] &= ~chunks;
 }
 

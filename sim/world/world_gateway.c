@@ -8,6 +8,7 @@
 #include "wan/frame/frame.h"
 #include "world.h"
 #include "world_clients.h"
+#include "world_hostile.h"
 #include "world_machine.h"
 #include "world_process.h"
 
@@ -48,9 +49,10 @@ static void config_model(struct tb_config *c, uint32_t index, uint32_t model)
     if (index == model) return;
     struct tb_config_subscribe *s = &c->subscribe[c->subscribe_count++];
     name(&s->model, world_models[model]);
-    s->from[s->from_count++] = the->sites[model].name; /* home first, then whoever has it */
+    const uint32_t first = world_prefers_liar(index) ? the->hostile : model;
+    s->from[s->from_count++] = the->sites[first].name; /* as a rule home, then whoever has it */
     for (uint32_t i = 0; i < the->site_count; i++)
-        if (i != index && i != model) s->from[s->from_count++] = the->sites[i].name;
+        if (i != index && i != first) s->from[s->from_count++] = the->sites[i].name;
 }
 
 static void config_peers(struct tb_config *c, uint32_t index)
@@ -155,6 +157,10 @@ static void site_init(uint32_t index)
 static void peers_may_be_unsigned(void)
 {
     bool behind = false;
+    if (the->hostile != NONE || the->twin != NONE) { /* what is unsigned, anybody may forge */
+        for (uint32_t i = 0; i < the->site_count; i++)
+            the->sites[i].config.link_protocol_max = TB_LINK_PROTOCOL;
+    }
     for (uint32_t i = 0; i < the->site_count; i++)
         behind |= the->sites[i].config.link_protocol_max < TB_LINK_PROTOCOL_SIGNED;
     for (uint32_t i = 0; i < the->site_count; i++)
@@ -166,9 +172,12 @@ void world_sites_init(void)
 {
     for (uint32_t i = 0; i < the->site_count; i++)
         site_name(i);
+    world_hostile_choose();
     for (uint32_t i = 0; i < the->site_count; i++)
         site_init(i);
+    world_twin_init();
     peers_may_be_unsigned();
+    if (the->twin != NONE) the->sites[the->twin].config.link_protocol_max = TB_LINK_PROTOCOL;
 }
 
 void world_gateway_open(struct site *s)

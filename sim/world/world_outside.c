@@ -1,6 +1,7 @@
 /* world_outside.c - what a gateway has around it and the world needs little of: TLS (the path
  * decides who is who), names, the operator's socket and pages. And five seams where the linker lets
  * the world look in or make tables small (--wrap). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/allocate.h"
@@ -15,6 +16,7 @@
 #include "wan/send/hedge.h"
 #include "world.h"
 #include "world_check.h"
+#include "world_hostile.h"
 #include "world_process.h"
 #include "world_versions.h"
 
@@ -115,36 +117,79 @@ const struct tb_fingerprint *tb_tls_fingerprint(const struct tb_tls *tls)
 
 /* ---- base/net/signed.h: nobody in the world has a key of another ---- */
 
+uint64_t world_signature(const struct tb_name *site, const struct tb_name *gateway, const void *bytes,
+                         size_t count)
+{
+    const struct {
+        const void *at;
+        size_t count;
+    } parts[] = {{&the->seed, sizeof the->seed},
+                 {site->text, strlen(site->text)},
+                 {gateway->text, strlen(gateway->text)},
+                 {bytes, count}};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        for (size_t k = 0; k < parts[i].count; k++)
+            hash = (hash ^ ((const uint8_t *)parts[i].at)[k]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+/* Where nobody lies they are left out. */
+static bool are_signed(void)
+{
+    return the->hostile != NONE;
+}
+
 enum tb_status tb_signed_write(const struct tb_tls *tls, const struct tb_statement *statement,
                                struct tb_writer *w)
 {
+    uint8_t said[TB_STATEMENT_BYTES_MAX];
+    struct tb_writer s;
+    tb_writer_init(&s, said, sizeof said);
+    tb_statement_encode(statement, &s);
     tb_write_name(w, &tls->identity.site);
     tb_write_name(w, &tls->identity.name);
-    tb_statement_encode(statement, w);
+    if (are_signed())
+        tb_write_u64(w, world_signature(&tls->identity.site, &tls->identity.name, said, s.used));
+    tb_write_bytes(w, said, s.used);
     return w->full ? TB_TOO_LARGE : TB_OK;
+}
+
+static enum tb_status signed_read(const void *bytes, size_t count, struct tb_statement *statement_out,
+                                  struct tb_signer *signer_out, bool *fits_out)
+{
+    struct tb_reader r;
+    *signer_out = (struct tb_signer){.identity = {.kind = TB_IDENTITY_GATEWAY}};
+    tb_reader_init(&r, bytes, count);
+    tb_read_name(&r, &signer_out->identity.site);
+    tb_read_name(&r, &signer_out->identity.name);
+    const uint64_t signature = are_signed() ? tb_read_u64(&r) : 0;
+    const size_t left = r.left;
+    const uint8_t *said = tb_read_span(&r, left);
+    if (r.bad) return TB_PEER_GARBLED;
+    *fits_out = !are_signed() || signature == world_signature(&signer_out->identity.site,
+                                                              &signer_out->identity.name, said, left);
+    return tb_statement_decode(said, left, statement_out);
 }
 
 enum tb_status tb_signed_check(const struct tb_tls *trust, const void *bytes, size_t count,
                                struct tb_statement *statement_out, struct tb_signer *signer_out,
                                char error_out[256])
 {
-    struct tb_reader r;
+    bool fits = false;
     (void)trust;
     error_out[0] = '\0';
-    *signer_out = (struct tb_signer){.identity = {.kind = TB_IDENTITY_GATEWAY}};
-    tb_reader_init(&r, bytes, count);
-    tb_read_name(&r, &signer_out->identity.site);
-    tb_read_name(&r, &signer_out->identity.name);
-    const size_t left = r.left;
-    const uint8_t *said = tb_read_span(&r, left);
-    return r.bad ? TB_PEER_GARBLED : tb_statement_decode(said, left, statement_out);
+    const enum tb_status status = signed_read(bytes, count, statement_out, signer_out, &fits);
+    if (status != TB_OK || fits) return status;
+    (void)snprintf(error_out, 256, "its signature does not fit");
+    return TB_PEER_IDENTITY;
 }
 
 enum tb_status tb_signed_peek(const void *bytes, size_t count, struct tb_statement *statement_out)
 {
     struct tb_signer signer;
-    char error[256];
-    return tb_signed_check(NULL, bytes, count, statement_out, &signer, error);
+    bool fits;
+    return signed_read(bytes, count, statement_out, &signer, &fits);
 }
 
 uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls)

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "wan/frame/frame.h"
 #include "world_faults.h"
+#include "world_hostile.h"
 #include "world_machine.h"
 #include "world_pipe.h"
 #include "world_process.h"
@@ -39,7 +40,7 @@ size_t world_pipe_room(const struct pipe *p)
     return p->bytes < window ? window - p->bytes : 0;
 }
 
-static void push(struct pipe *p, const void *bytes, size_t count)
+void world_pipe_push(struct pipe *p, const void *bytes, size_t count)
 {
     struct segment *s = malloc(sizeof *s + count);
     TB_ASSERT(s != NULL);
@@ -162,7 +163,7 @@ static void see_message(struct pipe *p)
     if (type == TB_FRAME_GONE) see_gone(p, &r);
     if (type != TB_FRAME_HELD) return;
     see_held(p, &r, life);
-    if (world_strikes(FAULT_DUPLICATE, 10000)) push(p, p->tap.frame, p->tap.need);
+    if (world_strikes(FAULT_DUPLICATE, 10000)) world_pipe_push(p, p->tap.frame, p->tap.need);
 }
 
 /* A chunk frame's header is complete: P5 is looked at, and its body may be hit. */
@@ -183,7 +184,7 @@ static void see_chunk_header(struct pipe *p)
         if (s->crossing != frame.crossing || s->receiver_life != p->receiver_life ||
             frame.shard >= SHARDS_MAX)
             continue;
-        if ((s->held[frame.shard] >> frame.chunk & 1) != 0)
+        if ((s->held[frame.shard] >> frame.chunk & 1) != 0 && p->from != the->hostile)
             world_fail("P5: v%u chunk %u of shard %u goes to %s again, which said it held it", s->version + 1,
                        frame.chunk, frame.shard, the->sites[p->to].name.text);
     }
@@ -205,9 +206,26 @@ static void see_end(struct pipe *p)
     struct tap *t = &p->tap;
     const bool chunks = t->chunks;
     if (t->need <= TAP_BYTES && !chunks) see_message(p);
-    if (t->need <= TAP_BYTES && chunks && world_strikes(FAULT_DUPLICATE, 3000)) push(p, t->frame, t->need);
+    if (t->held_back) world_hostile_pass(p, chunks);
+    if (t->need <= TAP_BYTES && chunks && world_strikes(FAULT_DUPLICATE, 3000))
+        world_pipe_push(p, t->frame, t->need);
     t->got = t->need = 0;
-    t->corrupt = false;
+    t->corrupt = t->held_back = false;
+}
+
+/* Of a member that forges: a frame leaves when all of it is there. One too large for the tap
+ * leaves as it is. */
+static size_t pass_forged(struct pipe *p, size_t n, uint32_t header)
+{
+    struct tap *t = &p->tap;
+    t->got += (uint32_t)n;
+    if (t->got == header && t->need == 0) see_header(p);
+    if (t->got == header && t->need > TAP_BYTES) {
+        t->held_back = false;
+        world_pipe_push(p, t->frame, header);
+    }
+    if (t->got >= header && t->got == t->need) see_end(p);
+    return n;
 }
 
 /* Passes at most to the end of a header or a frame; how many bytes. */
@@ -220,9 +238,11 @@ static size_t pass(struct pipe *p, const uint8_t *bytes, size_t count)
     const size_t keep = t->got >= TAP_BYTES ? 0 : n < TAP_BYTES - t->got ? n : TAP_BYTES - t->got;
     uint8_t hit[1] = {n > 0 ? bytes[0] ^ 1u : 0};
     memcpy(t->frame + (t->got < TAP_BYTES ? t->got : 0), bytes, keep);
+    if (t->got == 0) t->held_back = p->from == the->hostile;
+    if (t->held_back) return pass_forged(p, n, header);
     const bool flip = t->corrupt && t->got == header && n > 0;
-    if (flip) push(p, hit, 1);
-    if (n > flip) push(p, bytes + flip, n - flip);
+    if (flip) world_pipe_push(p, hit, 1);
+    if (n > flip) world_pipe_push(p, bytes + flip, n - flip);
     t->got += (uint32_t)n;
     if (t->got == header && t->need == 0) see_header(p);
     if (t->got >= header && t->got == t->need) see_end(p);
@@ -234,7 +254,7 @@ size_t world_pipe_write(struct pipe *p, const void *bytes, size_t count)
     const size_t room = world_pipe_room(p);
     const size_t n = count < room ? count : room;
     if (!p->link) {
-        if (n > 0) push(p, bytes, n);
+        if (n > 0) world_pipe_push(p, bytes, n);
         return n;
     }
     for (size_t done = 0; done < n;)

@@ -19,6 +19,7 @@ struct pipe {
     struct tap {          /* follows the frames that pass */
         bool chunks;      /* BIND or BOUND went by */
         bool corrupt;
+        bool held_back; /* until all of the frame is there (world_hostile.h) */
         uint32_t got, need;
         uint8_t frame[TAP_BYTES];
     } tap;
@@ -28,6 +29,7 @@ bool world_path_open(uint32_t from, uint32_t to);
 tb_time_ns world_path_delay(uint32_t from, uint32_t to);
 size_t world_pipe_room(const struct pipe *p);
 size_t world_pipe_write(struct pipe *p, const void *bytes, size_t count); /* how many were taken */
+void world_pipe_push(struct pipe *p, const void *bytes, size_t count);    /* whatever room there is */
 bool world_pipe_ready(const struct pipe *p);                              /* a read gives bytes */
 bool world_pipe_over(const struct pipe *p); /* all was read, and the end has come */
 size_t world_pipe_read(struct pipe *p, void *out, size_t cap);

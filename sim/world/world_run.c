@@ -10,6 +10,7 @@
 #include "world_check.h"
 #include "world_clients.h"
 #include "world_faults.h"
+#include "world_hostile.h"
 #include "world_machine.h"
 #include "world_process.h"
 #include "world_run.h"
@@ -107,7 +108,9 @@ static void step(void)
     }
     for (uint32_t m = 0; m < the->model_count; m++)
         if (world_process_runs(the->trainers[m].c.process)) world_trainer_step(&the->trainers[m]);
+    if (the->twin != NONE) world_arena_check(&the->sites[the->twin]);
     world_check_memory();
+    world_check_forged();
     world_check_leaving();
     world_connections_sweep();
 }
@@ -144,12 +147,12 @@ static void world_end(void)
 {
     for (uint32_t i = 0; the->failed && i < the->site_count; i++)
         state_say(&the->sites[i]);
-    for (uint32_t i = 0; i < the->site_count; i++)
+    for (uint32_t i = 0; i < ROWS_MAX; i++)
         the->sites[i].daemon = NULL;
     for (uint32_t i = 0; i < the->process_count; i++)
         if (the->processes[i].alive) world_process_end(&the->processes[i], false);
     world_connections_free();
-    for (uint32_t i = 0; i < the->site_count; i++)
+    for (uint32_t i = 0; i < ROWS_MAX; i++)
         world_arena_drop(&the->sites[i].arena);
 }
 

@@ -122,6 +122,7 @@ static enum tb_status take_opened(struct trainer *t, struct tb_wire_frame *f)
     if (f->request != t->open_id || t->making == NONE) return TB_OK;
     t->open_id = 0;
     the->versions[t->making].key = m.key;
+    if (m.key.run_order > TB_TIME_NEVER >> 8) world_fail("P3: a run is opened far ahead of all that were");
     t->seal_id = seal(t, t->making, 0);
     return TB_OK;
 }

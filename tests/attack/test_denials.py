@@ -12,6 +12,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Worker, expect, main, scenario, wait_for  # noqa: E402
 from hostile import BIND, BOUND, HELLO, Connection, Ended, bind, frame, link_hello, tls  # noqa: E402
+from tally import tally  # noqa: E402
 
 NAMES = 400
 
@@ -41,6 +42,7 @@ def denials_push_out_no_act(lab):
     if len(mine) > 33 * (minutes + 1):
         raise Failed(f"{len(mine)} rows in {minutes} minutes")
     expect("lost", east.control("status")["audit"]["lost"], 0)
+    tally("denials in the record", denied)
 
 
 @scenario
@@ -72,6 +74,7 @@ def a_revoked_certificate_opens_nothing(lab):
         except Ended:
             pass
     wait_for("it is in the record", lambda: "refused" in east.cli("audit", "--action", "connect").stdout)
+    tally("connections of a revoked certificate", 2)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from adopting import adopt_files  # noqa: E402
 from harness import PATIENCE_S, SOURCE, TOMBOLOD, Failed, expect, main, safetensors, scenario, wait_for  # noqa: E402
+from tally import tally  # noqa: E402
 
 TENSOR = {"t": ("U8", [4], b"abcd")}
 
@@ -52,7 +53,7 @@ def publish_follows_no_link_out_of_its_folder(lab):
         (folder / name).unlink()
         tried += 1
     expect("versions", east.versions(), [])
-    print(f"tried {tried} links, followed 0")
+    tally("links out of a folder", tried)
     (folder / "inside").symlink_to("m.safetensors")
     (folder / "inside").unlink()
     east.cli("publish", "policy", "--version", "1", folder)
@@ -145,7 +146,7 @@ def no_file_of_another_user_is_taken(lab):
     expect("exit code with a configuration that all may write", done.returncode, 1)
     if "others may use it (mode 0666)" not in done.stderr:
         raise Failed(done.stderr)
-    print(f"tried {len(tries) + 7} files, taken 0")
+    tally("files of another user", len(tries) + 7)
 
 
 def ends_with(site, what, why):

@@ -10,6 +10,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import Rollout, Trainer, Worker, expect, main, read_and_compare, safetensors_table, scenario, up, wait_for  # noqa: E402
 from same_digest import BLOCK, forged  # noqa: E402
 from weight_files import made  # noqa: E402
+from tally import tally  # noqa: E402
 
 FORGED_BYTES = 64 * BLOCK
 PAYLOAD = b"\x80\x3f" * (BLOCK // 2)
@@ -52,6 +53,7 @@ def a_worker_that_forges_is_found_out(lab):
     pair[1].activate(uid)
     pair[1].check(path)
     wait_for("west names who served it", lambda: west.daemon.logged("hop.chunk_bad", "worker=w1", "source=w0"))
+    tally("forged bytes of a worker", 1)
 
 
 @scenario

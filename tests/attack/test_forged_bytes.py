@@ -18,6 +18,7 @@ from forger import Forger, honest_link  # noqa: E402
 from harness import Trainer, expect, main, read_and_compare, safetensors_table, scenario, wait_for  # noqa: E402
 from hostile import BIND, BOUND, PING, PONG, Connection, bind, frame, text, tls  # noqa: E402
 from same_digest import forged  # noqa: E402
+from tally import tally  # noqa: E402
 from weight_files import made  # noqa: E402
 
 SUBSCRIBE, VERSION, ASK, HEAD, DIGESTS, WANT, HELD, START, REFUSED, STATEMENT, PROOFS = 5, 7, 9, 10, 11, 12, 13, 14, 16, 38, 39
@@ -158,7 +159,7 @@ def no_forged_chunk_of_a_relay_is_held(lab):
     relay = Relay(lab)
     link = relay.greet(relay.pages)
     refused = relay.serve(link, b"forged" * 200)
-    print(f"{len(relay.chunks)} forged chunks, {len(relay.chunks) - len(refused or ())} held")
+    tally("forged chunks of a relay", len(relay.chunks), len(relay.chunks) - len(refused or ()))
     expect("chunks that east refused", refused, set(relay.chunks))
     expect("held", relay.east.version(relay.uid)["held_bytes"], 0)
     link.control.__exit__()
@@ -176,6 +177,7 @@ def no_forged_proof_of_a_relay_is_believed(lab):
         link = relay.greet(pages)
         wait_for(f"{what} is refused", lambda n=i: relay.east.counters()["roots_refused"] == before + n + 1)
         link.control.__exit__()
+    tally("forged proofs of a relay", len(lies(relay.pages)), 0)
     link = relay.greet([page for page in relay.pages if page[0] != PROOFS])
     link.say(PING, b"\7" * 8)
     while (said := link.next()) != (PONG, b"\7" * 8):

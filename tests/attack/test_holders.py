@@ -14,6 +14,7 @@ from claims import Session  # noqa: E402
 from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Rollout, Trainer, expect, follow, main, scenario, wait_for  # noqa: E402
 from hostile import HELLO, PEER_DENIED, PING, PONG, REPLY, Connection, frame, link_hello, span, text, tls  # noqa: E402
+from tally import tally  # noqa: E402
 
 RUN_OPEN, RUN, UNSUBSCRIBE, STAGE, MANIFESTS, STATUS, STATUS_TEXT = 5, 6, 12, 16, 17, 31, 32
 
@@ -43,6 +44,7 @@ def a_reader_that_claims_all_keeps_no_version(lab):
     expect("the version's state", east.version(uid)["state"], "ready")
     trainer.ranks[0].refused("timeout", "unpublish", uid=uid, drain_ms=100)
     expect("the version's state", east.version(uid)["state"], "ready")
+    tally("holdings that a reader claims", 1)
 
 
 def report(site, state, uid):
@@ -79,6 +81,7 @@ def a_peer_speaks_for_no_other_site(lab):
     expect("lines", east.daemon.log_path.read_text().count("link.report_refused"), 1)
     if east.counters()["reports_refused"] < 61:
         raise Failed("the reports were not counted")
+    tally("reports about other sites", 62 * 3)
 
 
 @scenario
@@ -108,6 +111,7 @@ def a_publisher_fences_no_run_of_another(lab):
     expect("runs", runs, [(heir, False, ""), (me, True, heir)])
     east.restart()
     expect("runs after a restart", [(r["opened_by"], r["fenced_by"]) for r in east.control("status")["models"][0]["runs"]], [(heir, ""), (me, heir)])
+    tally("runs of another that a publisher fences", 1)
 
 
 @scenario
@@ -141,6 +145,7 @@ def a_member_that_claims_a_number_moves_no_group(lab):
     ranks[1] = Rollout(lab, east, "r1", paths[0], group="engine", index=1, count=2, host="host1")
     second = trainer.publish(2, paths[1])
     follow(ranks, second, paths[1])
+    tally("numbers that a member claims", 3)
 
 
 @scenario
@@ -171,6 +176,7 @@ def names_are_told_to_those_who_may_have_them(lab):
     expect("w0's status names it", b"classified" in shown("w0"), False)
     expect("and names what it may read", b"policy" in shown("w0"), True)
     expect("w1's status names it", b"classified" in shown("w1"), True)
+    tally("names that are not for the asker", 2)
 
 
 @scenario
@@ -188,6 +194,7 @@ def an_incarnation_near_the_end_locks_nobody_out(lab):
             liar.answer()
     west.start()
     west.wait_link("east")
+    tally("incarnations near the end", 4)
 
 
 if __name__ == "__main__":

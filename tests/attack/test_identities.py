@@ -18,25 +18,14 @@ from forger import east_of, honest_link  # noqa: E402
 from harness import Failed, Trainer, expect, main, scenario, wait_for  # noqa: E402
 from hostile import (BIND, BOUND, HELLO, PATIENCE_S, PEER_DENIED, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended,  # noqa: E402
                      bind, frame, link_hello, session_hello, text, tls)
+from tally import Identities  # noqa: E402
 
 END = 5  # a door's last word
 
 
-class Table:
-    """What was tried where, and what got in."""
-
-    def __init__(self):
-        self.rows = []
-
-    def add(self, listener, what, got_in):
-        self.rows.append((listener, what, got_in))
-
+class Table(Identities):
     def show(self):
-        for listener in dict.fromkeys(row[0] for row in self.rows):
-            tried = [row for row in self.rows if row[0] == listener]
-            print(f"{listener}: {len(tried)} wrong identities, {sum(row[2] for row in tried)} accepted")
-        wrong = [f"{listener}: {what}" for listener, what, got_in in self.rows if got_in]
-        if wrong:
+        if wrong := super().show():
             raise Failed("accepted: " + "; ".join(wrong))
 
 

@@ -18,6 +18,7 @@ from certificates import URI  # noqa: E402
 from forger import east_of, greeted, honest_link  # noqa: E402
 from harness import SOURCE, Failed, expect, main, scenario, wait_for  # noqa: E402
 from hostile import REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
+from tally import tally  # noqa: E402
 
 LINK_INPUTS, SESSION_INPUTS = 600, 600
 MEMORY_MAX = 96 << 20  # that the gateway may grow by
@@ -70,7 +71,7 @@ def attack(site, opened, seeds, count, seed):
 
 def survived(site, before, what, count, ended):
     grown = resident(site) - before
-    print(f"{what}: {count} inputs, {ended} connections, 0 crashes, {grown >> 20} MiB more memory")
+    tally(f"broken frames, {what}", count, memory=grown, more=f", {ended} connections")
     if grown > MEMORY_MAX and "TB_SANITIZED" not in os.environ:  # a sanitizer keeps memory that was freed
         raise Failed(f"the gateway grew by {grown >> 20} MiB")
     expect("it answers", site.control("status")["ok"], True)

@@ -22,6 +22,7 @@ from certificates import URI  # noqa: E402
 from forger import east_of, greeted  # noqa: E402
 from harness import Failed, Trainer, expect, main, scenario, wait_for  # noqa: E402
 from hostile import SESSION_HELLO, WELCOME, Connection, Ended, frame, session_hello, span, text, tls  # noqa: E402
+from tally import tally  # noqa: E402
 
 INPUTS, BURST, BROKEN_IN_100 = 1200, 40, 7
 
@@ -61,7 +62,7 @@ def views(site):
     site.control("status")
 
 
-def orders(site, opened, frames, seed):
+def orders(site, what, opened, frames, seed):
     """Sends frames until INPUTS are sent, over as many connections as that takes."""
     chance, sent, connections = Chance(seed), 0, 0
     while sent < INPUTS:
@@ -80,7 +81,7 @@ def orders(site, opened, frames, seed):
         if not site.daemon.alive():
             raise Failed(f"the gateway died after {sent} frames")
     views(site)
-    print(f"{sent} frames, {connections} connections, 0 crashes")
+    tally(f"frames in any order, {what}", sent, more=f", {connections} connections")
 
 
 def key_of(chance, uid, model):
@@ -128,7 +129,7 @@ def any_order_of_a_peers_frames(lab):
         connection = wait_for("west is greeted", lambda: greeted((lab.address, east.port), forger))
         connection.send(frame(5, text("policy") + text("east")))
         return connection
-    orders(east, opened, lambda chance: peers_frame(chance, uids), 2)
+    orders(east, "peer", opened, lambda chance: peers_frame(chance, uids), 2)
 
 
 def workers_frame(chance, uids):
@@ -169,7 +170,7 @@ def any_order_of_a_workers_frames(lab):
         connection.send(frame(SESSION_HELLO, session_hello(), request=1))
         expect("w0 is welcome", connection.answer(), WELCOME)
         return connection
-    orders(east, opened, lambda chance: workers_frame(chance, uids), 3)
+    orders(east, "worker", opened, lambda chance: workers_frame(chance, uids), 3)
 
 
 if __name__ == "__main__":

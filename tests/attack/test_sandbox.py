@@ -15,6 +15,7 @@ import sys
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "system"))
 from harness import BUILD, PATIENCE_S, Failed, Rollout, Skipped, Trainer, expect, made, main, scenario, wait_for  # noqa: E402
 from machine import no_reader  # noqa: E402
+from tally import tally  # noqa: E402
 
 TRIES = BUILD / "tests/attack/tombolo-test-sandbox"
 SANITIZED = bool(os.environ.get("TB_SANITIZED"))
@@ -62,7 +63,7 @@ def nothing_is_reached_from_inside(lab):
             if said == "done":
                 raise Failed(f"{what} {argument} was done from inside")
     expect("ordinary work", tried("on", "ordinary", mine), "done")
-    print(f"tried {tries}, done 0, not forbidden by this machine: {lacks or 'none'}")
+    tally("acts from inside the sandbox", tries, more=f"; not forbidden by this machine: {lacks or 'none'}")
     if len(lacks) == tries:
         raise Skipped("this kernel and this build have no layer of the sandbox")
 

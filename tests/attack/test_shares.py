@@ -19,6 +19,7 @@ from certificates import URI  # noqa: E402
 from forger import east_of, greeted, honest_link  # noqa: E402
 from harness import Failed, Trainer, Veth, expect, main, scenario, wait_for  # noqa: E402
 from hostile import PATIENCE_S, PEER_DENIED, PING, PONG, REPLY, SESSION_HELLO, SUBSCRIBE, WELCOME, Connection, Ended, frame, session_hello, text, tls  # noqa: E402
+from tally import tally  # noqa: E402
 
 WAIT, CANCEL, HOP_LOST, CHUNK_BAD = 13, 15, 23, 24
 FRAME_MAX = 64 << 20
@@ -48,7 +49,7 @@ def started(site):
 def summary(what, inputs, site, before):
     """Of the suite: inputs, crashes, successes, highest memory."""
     alive = site.daemon.alive()
-    print(f"{what}: {inputs} inputs, {0 if alive else 1} crashes, 0 successes, {max(0, grown(site, before)) >> 20} MiB more memory at most")
+    tally(what, inputs, crashes=0 if alive else 1, memory=grown(site, before) if alive else None)
     expect("the gateway lives", alive, True)
 
 

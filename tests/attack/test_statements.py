@@ -20,6 +20,7 @@ from forger import Forger, greeted  # noqa: E402
 from harness import Failed, expect, main, scenario, wait_for  # noqa: E402
 from hostile import PING, PONG, frame, text  # noqa: E402
 from sayings import RUN, VERSION, WITHDRAWN, Key, now_ms, openssl, sealed, statement  # noqa: E402
+from tally import Identities, tally  # noqa: E402
 
 F_SUBSCRIBE, F_VERSION, F_GONE, F_RUN_TOLD, F_STATEMENT = 5, 7, 8, 30, 38
 GONE_WITHDRAWN, GONE_LOST, GONE_BROKEN = 604, 602, 603  # of include/tombolo/status.h
@@ -133,7 +134,10 @@ def no_forged_version_is_believed(lab):
         if relay.knows(key) or uids(relay.east):
             believed.append(what)
         relay.connection.__exit__()
-    print(f"{len(cases)} forged versions, {len(believed)} believed")
+    table = Identities()
+    for what in cases:
+        table.add("statement of a relay", what, what in believed)
+    table.show()
     expect("believed", believed, [])
     expect("no head", relay.east.control("lag", model="policy")["lag"][0]["head"], None)
     expect("nothing became ready", relay.east.daemon.logged("version.state"), [])
@@ -168,7 +172,10 @@ def no_forged_withdrawal_is_believed(lab):
     wait_for("home's own word counts", lambda: relay.became(other, "withdrawn"))
     if relay.became(one, "withdrawn"):  # it came before: what is durable becomes so in order
         raise Failed("a withdrawal was believed that home did not sign")
-    print(f"{len(lies) + 1} forged withdrawals, 0 believed")
+    table = Identities()
+    for what in [*lies, "GONE that says so"]:
+        table.add("withdrawal of a relay", what, False)
+    table.show()
 
 
 @scenario
@@ -186,7 +193,7 @@ def a_relay_ends_no_version(lab):
         expect("a source is left", [s["site"] for s in (relay.knows(key) or {"sites": []})["sites"] if s["known"]], [])
         relay.say((F_VERSION, key.frame()))
         wait_for("it is offered again", lambda k=key: (relay.knows(k) or {}).get("state") == "ready")
-    print(f"{len(keys)} forged ends, 0 believed")
+    tally("forged ends of versions", len(keys))
 
 
 @scenario

@@ -14,6 +14,7 @@ from claims import Session  # noqa: E402
 from forger import east_of  # noqa: E402
 from harness import Rollout, Trainer, expect, made, main, read_and_compare, scenario, up, wait_for  # noqa: E402
 from sayings import RUN, VERSION, Key, now_ms, sealed, statement  # noqa: E402
+from tally import Identities, tally  # noqa: E402
 
 
 def refused(lab, site, uid, path, name, home_ca, *words):
@@ -53,7 +54,7 @@ def a_worker_believes_no_gateway(lab):
     for good, status in ((ca, 0), (lab.pki_dir("west") / "ca.crt", 1)):
         done = south.cli("subscribe", "policy", "--into", lab.dir / f"into-{status}", "--home-ca", good, check=False)
         expect(f"tombolo subscribe --home-ca {good.parent.name} ({done.stderr})", done.returncode != 0, status != 0)
-    print("2 versions that the home did not sign, 0 staged")
+    tally("versions that the home did not sign, staged", 2)
 
 
 @scenario
@@ -81,7 +82,10 @@ def a_worker_claims_no_run_that_home_did_not_sign(lab):
     honest = Session(lab, forger, east, "w1")
     expect("it subscribes", honest.subscribe("policy", "own", 0, 1, uid, order, 7, said(key, *own)), 0)
     wait_for("home's own word counts", lambda: east.daemon.logged("home.told", "worker=1", f"run={order} number=7"))
-    print(f"{len(lies)} claims that home did not sign, 0 believed")
+    table = Identities()
+    for what in lies:
+        table.add("statement of a worker", what, False)
+    table.show()
 
 
 @scenario
@@ -123,7 +127,7 @@ def no_version_is_taken_without_its_publisher(lab):
     east.wait_holds(forged)
     wait_for("west takes it not", lambda: west.daemon.logged("version.unsigned", "peer=east", "number=10"))
     expect("west has none of it", west.version(forged), None)
-    print("5 versions without the publisher's signature, 0 believed")
+    tally("versions without the publisher's signature", 5)
 
 
 def said(key, certificate, private, kind=VERSION, **how):

@@ -9,13 +9,18 @@
 #include "wan/send/outbound_parcels.h"
 
 #define CHUNKS 130u
+/* First bytes of what is no message. They stay where a message is added. */
+#define A_CROSSING    0xfe
+#define A_CHUNK_FRAME 0xff
+#define SITES_HELD    0xfd
 
 /* clang-format off */
 #define MESSAGES(X)                                                                     \
     X(hello) X(bye) X(ping) X(subscribe) X(version) X(gone) X(ask) X(head) X(digests)   \
     X(want) X(base) X(held) X(start) X(refused) X(stream_gone) X(report) X(bind)        \
     X(pong) X(denied) X(stop) X(whole) X(bound) X(streams) X(take) X(have) X(expect)    \
-    X(push) X(spent) X(state) X(holdup) X(proofs)
+    X(push) X(spent) X(state) X(holdup) X(proofs) X(runs) X(run_told) X(segment)        \
+    X(statement)
 /* clang-format on */
 
 #define WALK(name) FUZZ_WALK(frame_##name)
@@ -33,13 +38,25 @@ static void walk_chunk_frame(const uint8_t *bytes, size_t count)
     struct tb_writer w;
     uint8_t again[TB_CHUNK_FRAME_HEADER_BYTES];
     tb_reader_init(&r, bytes, count);
-    const uint32_t protocol = count % 2 == 0 ? 1 : 2;
+    const uint32_t protocol = 1 + (uint32_t)(count % TB_LINK_PROTOCOL);
     if (tb_chunk_frame_decode(&r, protocol, &f) != TB_OK) return;
     FUZZ_REQUIRE(tb_chunk_frame_may(protocol, f.form));
     tb_writer_init(&w, again, sizeof again);
     tb_chunk_frame_encode(&f, &w);
     FUZZ_REQUIRE(memcmp(again, bytes, sizeof again) == 0);
     FUZZ_REQUIRE(f.wire_bytes <= f.raw_bytes && f.raw_bytes <= 2 * TB_CHUNK_BYTES_MAX);
+}
+
+/* The list in STATE. */
+static void walk_sites_held(const uint8_t *bytes, size_t count)
+{
+    struct tb_site_state state = {.hops = 0};
+    uint8_t again[TB_SITE_HELD_MAX * TB_SITE_HELD_BYTES];
+    const struct tb_span list = {bytes, (uint32_t)count};
+    if (tb_site_held_decode(&list, &state) != TB_OK) return;
+    FUZZ_REQUIRE(state.held_count <= TB_SITE_HELD_MAX && state.held_count * TB_SITE_HELD_BYTES == count);
+    tb_site_held_encode(&state, again);
+    FUZZ_REQUIRE(count == 0 || memcmp(again, bytes, count) == 0);
 }
 
 struct world {
@@ -165,12 +182,18 @@ static void walk_crossing(const uint8_t *bytes, size_t count)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
     if (count == 0) return 0;
-    const size_t which = bytes[0] % (WALKS + 2);
-    if (which < WALKS)
-        walks[which](bytes + 1, count - 1);
-    else if (which == WALKS)
-        walk_chunk_frame(bytes + 1, count - 1);
-    else
+    switch (bytes[0]) {
+    case A_CROSSING:
         walk_crossing(bytes + 1, count - 1);
+        break;
+    case A_CHUNK_FRAME:
+        walk_chunk_frame(bytes + 1, count - 1);
+        break;
+    case SITES_HELD:
+        walk_sites_held(bytes + 1, count - 1);
+        break;
+    default:
+        walks[bytes[0] % WALKS](bytes + 1, count - 1);
+    }
     return 0;
 }
