@@ -55,7 +55,8 @@ class Core:
     # ---- the trainer's side ----
 
     def publish_named(self, step: int, named: Iterable[tuple[str, Any]], blobs: Mapping[str, Any] | None = None) -> Version:
-        """Returns when the gateway owns the version. The tensors may be gone then."""
+        """Returns when the tensors may be gone: this process holds a copy. wait_held() of the version returns
+        when the gateway has it, and close() may come then."""
         if self._publisher is None:
             self._publisher = Publisher(self.model, gateway=self._gateway, run=self._run, shard=self._shard, **self._publisher_options)
         return self._publisher.publish(step, named_copies(named, self._memory), blobs=blobs)
@@ -63,8 +64,10 @@ class Core:
     # ---- the engine's side ----
 
     def _here(self, step: int) -> Version | None:
+        """None too where a newer run has the number by now: a trainer that came back counts from its last save."""
         follower = self.follower
-        return next((v for v in (follower.staged, follower.version) if v is not None and v.number == step), None)
+        here = next((v for v in (follower.staged, follower.version) if v is not None and v.number == step), None)
+        return None if here is None or follower.is_renumbered(here) else here
 
     def stage(self, step: int, timeout: float | None = None) -> Version:
         """Returns when the step is whole here and verified; at once where it is staged or active already. A
@@ -140,10 +143,10 @@ class Core:
         """None: the tensors hold it already. A step that is not staged is refused: stage() is not for
         the pause."""
         with self._turn:
-            if self.version() == step:
-                return None
             staged = self.follower.staged
             if staged is None or staged.number != step:
+                if self.version() == step:
+                    return None
                 raise ValueError(f"{self.model}: version {step} is not staged (staged: {staged.number if staged else 'none'}): call stage first")
             return self.follower.apply(timeout)
 

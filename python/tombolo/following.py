@@ -191,6 +191,15 @@ class Follower:
                 raise
             return None
 
+    def is_renumbered(self, version: Version) -> bool:
+        """The gateway has another version of that number, of a newer run. False where it is away."""
+        try:
+            with self._calls:
+                info = self._session.wait(self.model, EXACT, number=version.number, timeout_ms=0)
+        except Error:
+            return False
+        return info.run_order > version.run_order
+
     def items(self, version: Version | None = None) -> Iterator[Item]:
         """Tensors and blobs of a version that is staged or active; None: the one that was staged last."""
         version = version or self.staged or self.version

@@ -117,6 +117,11 @@ def five_calls_are_enough_for_an_engine(lab):
     expect("its shapes", engine.manifest(), {"w": ("U8", (8,))})
     engine.apply(6)
     trainer.close()
+    with tombolo.Publisher("policy", run="another") as again:
+        again.publish(6, {"w": array.array("B", bytes([9]) * 8)})
+        wait_for("the new run's version of that number", lambda: engine.begin(6) and engine.follower.staged)
+        engine.apply(6)
+        expect("the new run's bytes", bytes(target), bytes([9]) * 8)
     engine.close()
 
 
