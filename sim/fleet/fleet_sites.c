@@ -54,7 +54,7 @@ static struct tb_catalog_limits limits_of(const struct site *s)
                                       .versions = 4,
                                       .shards = 1,
                                       .sessions = SHARE * (s->worker_count + 1),
-                                      .references = s->worker_count + TB_FLEET_FILE_SITES_MAX + 1,
+                                      .references = SHARE * (s->worker_count + 1) + TB_FLEET_FILE_SITES_MAX,
                                       .groups = SHARE * ((uint32_t)s->spec->hosts + 1),
                                       .members = SHARE * (s->worker_count + 1),
                                       .waits = 4,

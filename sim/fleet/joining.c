@@ -175,7 +175,7 @@ enum tb_status tb_joining_run(uint32_t workers, void (*tick)(uint32_t joined),
 {
     struct joins j = {.workers = workers};
     const struct tb_catalog_limits limits = {.sessions = SHARE * (workers + 1),
-                                             .references = workers + 16,
+                                             .references = SHARE * (workers + 1) + 16,
                                              .groups = SHARE * (workers / GROUP + 2),
                                              .members = SHARE * (workers + 1),
                                              .versions = 16};
