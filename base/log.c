@@ -110,7 +110,7 @@ static bool may_write(const char *event)
         kind = TB_LINE_OF_STRANGER;
         stranger_text(party);
     } else if (log_identity != NULL) {
-        kind = TB_LINE_OF_IDENTITY;
+        kind = log_identity->kind == TB_IDENTITY_GATEWAY ? TB_LINE_OF_GATEWAY : TB_LINE_OF_IDENTITY;
         tb_identity_format(log_identity, party);
     } else if (log_sums || !atomic_load_explicit(&log_ticks, memory_order_relaxed))
         return true;

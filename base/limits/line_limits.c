@@ -6,8 +6,12 @@
 
 #include "base/assert.h"
 
-#define STRANGERS_TIMES 2u
-#define NOBODYS_TIMES   16u
+/* Of a stranger's own address; all of them together are TB_LINE_STRANGERS. */
+static uint32_t times_of(enum tb_line_party kind)
+{
+    if (kind == TB_LINE_OF_NOBODY) return TB_LINE_NOBODYS;
+    return kind == TB_LINE_OF_GATEWAY ? TB_LINE_GATEWAYS : 1;
+}
 
 /* A sum that nobody heard yet is kept while it can be. */
 static bool is_owed(const void *row, tb_time_ns now)
@@ -41,11 +45,11 @@ bool tb_line_take(struct tb_line_limits *l, const char *event, const char *party
 {
     TB_ASSERT(event != NULL && party != NULL);
     const bool stranger = kind == TB_LINE_OF_STRANGER;
-    const uint32_t times = kind == TB_LINE_OF_NOBODY ? NOBODYS_TIMES : 1;
+    const uint32_t times = times_of(kind);
     /* The row of all strangers comes first: the one of its address may take no place of it. */
     struct tb_line_row *all =
-        stranger ? row_get(l, event, "strangers", STRANGERS_TIMES * TB_LINE_PER_S, now) : NULL;
-    const bool room = !stranger || has_room(all, STRANGERS_TIMES);
+        stranger ? row_get(l, event, "strangers", TB_LINE_STRANGERS * TB_LINE_PER_S, now) : NULL;
+    const bool room = !stranger || has_room(all, TB_LINE_STRANGERS);
     struct tb_line_row *one = room ? row_get(l, event, party, times * TB_LINE_PER_S, now) : NULL;
     if (one == NULL && kind == TB_LINE_OF_NOBODY) return true; /* no flood of others hides it */
     if (room && has_room(one, times)) {

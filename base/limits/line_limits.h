@@ -2,8 +2,9 @@
  *
  * Of each event a party causes 32 lines at once, and two a second from then on. The lines that were
  * not written are counted, and one line tells the count. Strangers, which can have any number of
- * addresses, are one party beside: all of them together cause twice as much. Lines that name no
- * party are 16 times as many: a gateway of 2,000 workers has much to say of itself at once.
+ * addresses, are one party beside: all of them together cause twice as much. A gateway, whose
+ * versions come several a second, causes TB_LINE_GATEWAYS times as much. Lines that name no party
+ * are TB_LINE_NOBODYS times as many: a site of 2,000 workers has much to say of itself at once.
  *
  * Threads: one at a time. Zeroed memory is ready. */
 #ifndef TB_BASE_LINE_LIMITS_H
@@ -14,6 +15,9 @@
 #define TB_LINE_ROWS       512u
 #define TB_LINE_BURST      32u
 #define TB_LINE_PER_S      2u
+#define TB_LINE_STRANGERS  2u
+#define TB_LINE_GATEWAYS   8u
+#define TB_LINE_NOBODYS    128u
 #define TB_LINE_TELL_EVERY TB_SECONDS(10)
 #define TB_LINE_TEXT_MAX   160u
 
@@ -38,7 +42,7 @@ struct tb_line_sum {
     uint64_t lines;
 };
 
-enum tb_line_party { TB_LINE_OF_IDENTITY, TB_LINE_OF_STRANGER, TB_LINE_OF_NOBODY };
+enum tb_line_party { TB_LINE_OF_IDENTITY, TB_LINE_OF_GATEWAY, TB_LINE_OF_STRANGER, TB_LINE_OF_NOBODY };
 
 /* `event` is static text. False: the line is not written, and counted. */
 bool tb_line_take(struct tb_line_limits *l, const char *event, const char *party, enum tb_line_party kind,

@@ -149,11 +149,12 @@ static void others_push_out_nobody_that_is_shut_out(void **state)
 
 /* ---- lines ---- */
 
-static uint32_t wrote(const char *event, const char *party, bool stranger, uint32_t times, tb_time_ns now)
+static uint32_t wrote(const char *event, const char *party, enum tb_line_party kind, uint32_t times,
+                      tb_time_ns now)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < times; i++)
-        count += tb_line_take(&lines, event, party, stranger, now);
+        count += tb_line_take(&lines, event, party, kind, now);
     return count;
 }
 
@@ -163,10 +164,11 @@ static void lines_of_a_party_are_few_and_summed(void **state)
     static const char event[] = "session.denied";
     struct tb_line_sum sum;
     const tb_time_ns at = TB_SECONDS(1);
-    assert_int_equal(wrote(event, "unix:7", false, 1000, at), TB_LINE_BURST);
-    assert_int_equal(wrote(event, "unix:8", false, 5, at), 5);
-    assert_int_equal(wrote("session.open", "unix:7", false, 5, at), 5);
-    assert_int_equal(wrote(event, "unix:7", false, 1000, at + TB_SECONDS(2)), 2 * TB_LINE_PER_S);
+    assert_int_equal(wrote(event, "unix:7", TB_LINE_OF_IDENTITY, 1000, at), TB_LINE_BURST);
+    assert_int_equal(wrote(event, "unix:8", TB_LINE_OF_IDENTITY, 5, at), 5);
+    assert_int_equal(wrote("session.open", "unix:7", TB_LINE_OF_IDENTITY, 5, at), 5);
+    assert_int_equal(wrote(event, "unix:7", TB_LINE_OF_IDENTITY, 1000, at + TB_SECONDS(2)),
+                     2 * TB_LINE_PER_S);
     assert_false(tb_line_sum_due(&lines, at + TB_SECONDS(2), &sum));
     assert_true(tb_line_sum_due(&lines, at + TB_LINE_TELL_EVERY, &sum));
     assert_string_equal(sum.event, event);
@@ -182,7 +184,8 @@ static void lines_that_come_all_the_time_are_two_a_second(void **state)
     (void)state;
     uint32_t count = 0;
     for (uint32_t i = 0; i < 20000; i++) /* each half millisecond for ten seconds */
-        count += tb_line_take(&lines, "hop.lost", "unix:7", false, TB_SECONDS(1) + i * TB_US(500));
+        count +=
+            tb_line_take(&lines, "hop.lost", "unix:7", TB_LINE_OF_IDENTITY, TB_SECONDS(1) + i * TB_US(500));
     assert_in_range(count, TB_LINE_BURST + 10 * TB_LINE_PER_S - 1, TB_LINE_BURST + 10 * TB_LINE_PER_S);
 }
 
@@ -194,7 +197,7 @@ static void any_number_of_strangers_write_few_lines(void **state)
     for (uint32_t i = 0; i < 5000; i++) {
         char address[32];
         (void)snprintf(address, sizeof address, "10.0.%u.%u", i / 250, i % 250);
-        count += tb_line_take(&lines, "link.stranger_refused", address, true, TB_SECONDS(1));
+        count += tb_line_take(&lines, "link.stranger_refused", address, TB_LINE_OF_STRANGER, TB_SECONDS(1));
     }
     assert_int_equal(count, 2 * TB_LINE_BURST);
     assert_true(tb_line_sum_due(&lines, TB_SECONDS(20), &sum));
