@@ -1,7 +1,8 @@
 """The end of the suite: inputs, crashes, successes, the table of identities, and the highest memory.
 
 With no argument the sums and how many were tried at each listener; `--identities` names each case. Parts of another build
-do not count. Exit code 1: something got in, or a gateway crashed. The goodput of an honest link under each attack is
+do not count, and a scenario that failed says nothing here. Exit code 1: something got in, or a gateway
+crashed; 77: no scenario of this build has run. The goodput of an honest link under each attack is
 measured by tests/attack/goodput.py."""
 
 import pathlib
@@ -29,6 +30,9 @@ def identities(found, each):
 
 def main():
     found = parts()
+    if not found:
+        print("no scenario of this build has run")
+        return 77
     counted = [part for part in found if "inputs" in part]
     print(f"{'attack':64} {'inputs':>7} {'crashes':>8} {'successes':>10} {'MiB more':>9}")
     for part in counted:
@@ -41,7 +45,7 @@ def main():
     grown = [(part["memory"], part["what"]) for part in counted if part["memory"] is not None]
     most = f"{max(grown)[0] >> 20} MiB ({max(grown)[1]})" if grown else "not measured here"
     ran = {part["scenario"] for part in found}
-    print(f"\n{len(ran)} scenarios: {inputs} inputs, {crashes} crashes, {successes} successes, "
+    print(f"\n{len(ran)} scenarios that ended: {inputs} inputs, {crashes} crashes, {successes} successes, "
           f"{len(rows)} wrong identities and signatures, highest memory {most}")
     few = WITH_IDENTITIES <= ran and len(rows) < IDENTITIES_MIN
     if few:

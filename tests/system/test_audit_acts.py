@@ -5,6 +5,7 @@ Covers: gateway/daemon/audit.c gateway/store/audit_lines.c gateway/store/store_a
 Covers: gateway/daemon/reload.c gateway/daemon/certificates.c gateway/daemon/sessions/session_limits.c
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -20,7 +21,9 @@ WEST, GATEWAY = "tombolo://west/gw", "gateway"
 
 
 def operator():
-    return f"{pwd.getpwuid(os.getuid()).pw_name} (uid {os.getuid()})"
+    with contextlib.suppress(KeyError):
+        return f"{pwd.getpwuid(os.getuid()).pw_name} (uid {os.getuid()})"
+    return f"uid {os.getuid()}"
 
 
 def rows(site):
@@ -69,7 +72,7 @@ def each_act_has_its_row(lab):
     east.cli("limit", "west", "--rate", "200Mbit")
     east.cli("withdraw", "policy", "1:7", check=False)
     lab.tombolo("pki", "revoke", "--list", revoked, "tombolo://north/gw")
-    wait_for("the list is read", lambda: east.counters()["certificates_loaded"] == 1)
+    wait_for("the list is read", lambda: east.counters()["certificates_loaded"] >= 1)
     denied = Worker(lab, "denied", east)
     expect("a run of a model that is another's", denied.call("run", model="secret", key="k")["status"], "peer_denied")
     east.extra.setdefault("link", {})["heartbeat_ms"] = 1234
