@@ -123,10 +123,13 @@ static bool file_flush(struct file *f)
     bool good = f->fd >= 0 || file_open(f, why);
     for (uint32_t at = 0; good && at < f->held;) {
         const ssize_t wrote = write(f->fd, f->text + at, f->held - at);
+        if (wrote < 0 && errno == EINTR) continue;
         good = wrote > 0;
         if (good) at += (uint32_t)wrote;
-        if (good) f->used += (uint64_t)wrote;
+        /* Half a line would spoil the next one. */
+        if (!good) (void)!ftruncate(f->fd, (off_t)f->used);
     }
+    if (good) f->used += f->held;
     f->held = 0;
     return good;
 }

@@ -196,10 +196,12 @@ static enum tb_status database_open(struct tb_store *s, const char *path, int fl
 static enum tb_status key_pragmas(struct tb_store *s)
 {
     struct stat st;
-    static const char always[] = "PRAGMA locking_mode=EXCLUSIVE; PRAGMA temp_store=MEMORY;";
+    static const char always[] = "PRAGMA locking_mode=EXCLUSIVE;";
     static const char fresh[] = "PRAGMA page_size=4096; PRAGMA journal_mode=MEMORY;";
     if (s->key == NULL) return TB_OK;
-    const bool is_fresh = fstat(s->lock_fd, &st) == 0 && st.st_size <= (off_t)TB_SEAL_HEADER_BYTES;
+    const bool is_fresh =
+        fstat(s->lock_fd, &st) == 0 && st.st_size < (off_t)(TB_SEAL_HEADER_BYTES + TB_STORE_PAGE_BYTES +
+                                                            TB_SEAL_MORE); /* no page of it was written */
     if (sqlite3_exec(s->db, always, NULL, NULL, NULL) == SQLITE_OK &&
         (!is_fresh || sqlite3_exec(s->db, fresh, NULL, NULL, NULL) == SQLITE_OK))
         return TB_OK;
@@ -219,7 +221,7 @@ static enum tb_status open_db(struct tb_store *s, const char *path, const struct
     /* P7: pages are kept in 256 KiB; SQLite's own 2 MB fill with the audit record,
      * which is seldom read again. */
     static const char pragmas[] = "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
-                                  "PRAGMA cache_size=-256;";
+                                  "PRAGMA cache_size=-256; PRAGMA temp_store=MEMORY;";
     if (sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) != SQLITE_OK)
         return tb_store_failed(s, "setting WAL mode");
     if (sqlite3_exec(s->db, schema_sql, NULL, NULL, NULL) != SQLITE_OK)

@@ -52,6 +52,17 @@ static bool side_open(struct side *s, const char *path, const struct tb_disk_key
            sqlite3_exec(s->db, pragmas, NULL, NULL, NULL) == SQLITE_OK;
 }
 
+/* A start that ended before its first page was written leaves nothing to copy. */
+static bool count_pages(const struct side *from, int *count_out)
+{
+    sqlite3_stmt *st = NULL;
+    const bool good = sqlite3_prepare_v2(from->db, "PRAGMA page_count", -1, &st, NULL) == SQLITE_OK &&
+                      sqlite3_step(st) == SQLITE_ROW;
+    if (good) *count_out = sqlite3_column_int(st, 0);
+    (void)sqlite3_finalize(st);
+    return good;
+}
+
 static bool copy(const struct side *from, const struct side *to)
 {
     if (sqlite3_exec(to->db, "PRAGMA journal_mode=MEMORY", NULL, NULL, NULL) != SQLITE_OK) return false;
@@ -115,8 +126,10 @@ static bool write_beside(const struct tb_store_rekey *r, const char *beside, int
     char was[TB_STORE_FILE_NAME_BYTES], is[TB_STORE_FILE_NAME_BYTES];
     tb_store_file_name(r->fd, was);
     tb_store_file_name(fd, is);
+    int pages = 0;
     const bool good = side_open(&from, r->path, r->from) && side_open(&to, beside, r->to) &&
-                      copy(&from, &to) && rename_inside(&to, was, is);
+                      count_pages(&from, &pages) &&
+                      (pages == 0 || (copy(&from, &to) && rename_inside(&to, was, is)));
     if (!good) (void)snprintf(error_out, 256, "writing it anew under disk.key: %.150s", words(&from, &to));
     side_close(&to);
     side_close(&from);

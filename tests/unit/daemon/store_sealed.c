@@ -373,6 +373,24 @@ static void a_torn_log_counts_as_far_as_it_is_whole(void **state)
     free(log.at);
 }
 
+/* P3: a power cut tore the first page as the log was put back; the log has the page still. */
+static void a_torn_first_page_is_taken_from_the_log(void **state)
+{
+    (void)state;
+    struct child c;
+    filled(&under_a, 2);
+    first_number = 3;
+    child_begin(&c, writes_for_ever);
+    const uint64_t sure = 2 + child_kill(&c, 80);
+    struct bytes store = file_read(store_path);
+    store.at[TB_SEAL_HEADER_BYTES + 30] ^= 16;
+    file_write(store_path, &store);
+    struct tb_store *s = open_under(&under_a);
+    assert_true(versions(s) >= sure);
+    tb_store_close(s);
+    free(store.at);
+}
+
 static void changes_keys_for_ever(int said)
 {
     for (uint64_t n = 0;; n++) {
@@ -410,6 +428,7 @@ int main(void)
         STORE_TEST(a_journal_of_a_stranger_is_not_played),
         STORE_TEST(a_kill_loses_nothing_that_was_acknowledged),
         STORE_TEST(a_torn_log_counts_as_far_as_it_is_whole),
+        STORE_TEST(a_torn_first_page_is_taken_from_the_log),
         STORE_TEST(a_kill_amid_a_change_of_keys_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

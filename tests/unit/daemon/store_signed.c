@@ -56,6 +56,20 @@ static void a_statement_is_there_once_after_a_restart(void **state)
     tb_store_close(store);
 }
 
+/* P8: what is too much for the cache is sorted in memory: a file for it could not be opened behind
+ * the sandbox, and a gateway with some hundred statements did not start. */
+static void nothing_is_sorted_in_a_file(void **state)
+{
+    (void)state;
+    struct tb_store *store = store_open_good();
+    sqlite3_stmt *st = NULL;
+    assert_int_equal(sqlite3_prepare_v2(store->db, "PRAGMA temp_store", -1, &st, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(st), SQLITE_ROW);
+    assert_int_equal(sqlite3_column_int(st, 0), 2); /* MEMORY */
+    assert_int_equal(sqlite3_finalize(st), SQLITE_OK);
+    tb_store_close(store);
+}
+
 static void the_newest_of_a_model_stay(void **state)
 {
     (void)state;
@@ -93,6 +107,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         STORE_TEST(a_statement_is_there_once_after_a_restart),
+        STORE_TEST(nothing_is_sorted_in_a_file),
         STORE_TEST(the_newest_of_a_model_stay),
         STORE_TEST(a_store_of_an_earlier_layout_gets_the_table),
     };
