@@ -43,7 +43,7 @@ bool tb_door_share_spent(struct tb_door_peer *p)
     LIST_FOREACH(other, &p->door->peers, link) count += other->owner == p->owner;
     if (count <= TB_DOOR_PEERS_MAX / 4) return false;
     atomic_fetch_add_explicit(&f->readers_refused, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&f->readers_spent, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&f->readers_spent, 1, memory_order_release);
     return true;
 }
 
@@ -151,7 +151,7 @@ void tb_door_on_closed(struct tb_chan *c, void *user, enum tb_status why)
 static void on_tray_turn(void *user)
 {
     struct tb_door_peer *p = user;
-    if (p->gone || p->lingers) leave_export_if_idle(p);
+    if (p->chan_gone || p->lingers) leave_export_if_idle(p);
     if (!p->gone && !p->lingers) tb_chan_want_write(p->chan, true);
 }
 
@@ -188,8 +188,8 @@ static void on_lent_turn(void *user)
         tb_door_leave(p);
         return;
     }
-    if (p->lingers) leave_export_if_idle(p);
-    if (p->gone || p->lingers) return; /* on_closed comes */
+    if (p->chan_gone || p->lingers) leave_export_if_idle(p);
+    if (p->gone || p->lingers) return; /* on_closed comes, or came */
     if (tb_door_lent_is_bad(p->lent) && p->state != TB_DOOR_ENDING)
         tb_door_refuse(p, TB_PEER_GARBLED, "lends memory that is not sealed as it should be");
     tb_chan_want_write(p->chan, true);

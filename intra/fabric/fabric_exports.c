@@ -53,8 +53,9 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     usage_out->tokens_max = TB_TOKENS_MAX;
     usage_out->readers = atomic_load_explicit(&f->readers, memory_order_relaxed);
     usage_out->readers_most = atomic_load_explicit(&f->readers_most, memory_order_relaxed);
+    /* First those that are counted last: no more of them are seen than of all. */
+    usage_out->readers_spent = atomic_load_explicit(&f->readers_spent, memory_order_acquire);
     usage_out->readers_refused = atomic_load_explicit(&f->readers_refused, memory_order_relaxed);
-    usage_out->readers_spent = atomic_load_explicit(&f->readers_spent, memory_order_relaxed);
     usage_out->readers_max = tb_door_readers_max;
 }
 

@@ -331,7 +331,9 @@ static bool handle(struct tb_pipe *s, const struct tb_hop_answer *answer)
     if (answer->type == TB_HOP_ANSWER_TRAY || answer->type == TB_HOP_ANSWER_FILLED)
         return s->tray_asked && s->ops->on_tray(s->user, answer);
     if (answer->type == TB_HOP_ANSWER_LENT || answer->type == TB_HOP_ANSWER_PUT)
-        return s->lent && s->ops->on_lent(s->user, answer);
+        /* Before the descriptor has gone there is nothing to answer, and its number may be another
+         * file's by then. */
+        return s->lent && s->lend_fd < 0 && s->ops->on_lent(s->user, answer);
     if (answer->type == TB_HOP_ANSWER_RAIL || answer->type == TB_HOP_ANSWER_VERBS) return verbs(s, answer);
     if (answer->type != TB_HOP_ANSWER_DATA) return false;
     if (answer->bytes == 0 || answer->bytes > TB_HOP_DATA_BYTES_MAX || answer->bytes > s->bytes_owed)

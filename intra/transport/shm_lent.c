@@ -109,10 +109,18 @@ void tb_shm_lent_copy(struct tb_shm_lent *l, const struct tb_read *read)
 
 /* ---- what the door says ---- */
 
+static void give_back(struct tb_shm_lent *l)
+{
+    tb_lent_memory_close(&l->memory);
+    TB_ASSERT(l->stream->fabric->lent_bytes >= l->charged);
+    l->stream->fabric->lent_bytes -= l->charged;
+    l->charged = 0;
+}
+
 static void settle(struct tb_shm_lent *l, enum tb_shm_lent_state state)
 {
     TB_ASSERT(state == TB_SHM_LENT_OPEN || state == TB_SHM_LENT_OVER);
-    if (state == TB_SHM_LENT_OVER) tb_lent_memory_close(&l->memory);
+    if (state == TB_SHM_LENT_OVER) give_back(l);
     l->state = state;
     l->on_settled(l->owner);
 }
@@ -163,8 +171,7 @@ static void run_make(struct tb_pool_job *job, uint32_t thread)
 
 static void close_memory(struct tb_shm_lent *l)
 {
-    tb_lent_memory_close(&l->memory);
-    if (l->state != TB_SHM_LENT_NONE) l->stream->fabric->lent_bytes -= l->bytes;
+    give_back(l);
     l->state = TB_SHM_LENT_NONE;
     l->on_closed(l->owner);
 }
@@ -203,7 +210,7 @@ void tb_shm_lent_begin(struct tb_shm_lent *l)
         l->on_settled(l->owner);
         return;
     }
-    f->lent_bytes += l->bytes;
+    f->lent_bytes += l->charged = l->bytes;
     l->state = TB_SHM_LENT_MAKING;
     tb_pool_submit(f->pool, &l->make);
 }

@@ -33,7 +33,7 @@ struct tb_shm_lent {
 
     enum tb_shm_lent_state state;
     struct tb_lent_memory memory;
-    uint64_t bytes, part_bytes;
+    uint64_t bytes, part_bytes, charged; /* charged: of the fabric's lent_bytes */
     uint32_t part_count;
     struct tb_pool_job make;
     struct tb_fabric_job made;

@@ -409,7 +409,7 @@ static void shm_read(struct tb_upstream *upstream, struct tb_read *read)
     struct shm_upstream *u = (struct shm_upstream *)upstream;
     if (by_tray(u, read))
         tb_shm_tray_read(&u->tray, read);
-    else if (tb_shm_lent_takes(&u->lent, read))
+    else if (!reaches_copy(u, read) && tb_shm_lent_takes(&u->lent, read))
         tb_shm_lent_read(&u->lent, read);
     else
         tb_pipe_read(&u->stream, read);
