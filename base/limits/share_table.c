@@ -51,6 +51,7 @@ bool tb_share_room(const struct tb_share_table *t, uint64_t owner, bool preferre
 {
     if (t->places == NULL || owner == TB_SHARE_OURS) return true;
     if (tb_share_used(t, owner) >= tb_share_most(t)) return false;
+    if (t->used >= t->bound) return false; /* rows that ended, and are not free yet, count too */
     return preferred || t->used < t->bound - t->bound / 4;
 }
 

@@ -186,6 +186,7 @@ static void check_versions(const struct tb_catalog *c)
     uint32_t listed = 0;
     EACH(c->versions, i) listed += check_version(c, i);
     TB_ASSERT(listed == c->worker_references + c->site_references);
+    TB_ASSERT(c->references.spent <= c->references.refused);
 }
 
 /* ---- references ---- */

@@ -109,7 +109,12 @@ static uint32_t site_reference(struct tb_catalog *c, uint32_t version, uint32_t 
 {
     uint32_t r = tb_reference_find(c, TB_REFERENCE_SITE, version, site);
     if (r == NONE) r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
-    if (r == NONE && site_at(c, site)->is_peer && (hearsay_end(c) || tb_versions_lose_sites(c, version)))
+    if (r != NONE) return r;
+    if (tb_site_has_its_share(c, site)) {
+        c->references.spent++; /* the caller refuses, which counts */
+        return NONE;
+    }
+    if (site_at(c, site)->is_peer && (hearsay_end(c) || tb_versions_lose_sites(c, version)))
         r = tb_reference_new(c, TB_REFERENCE_SITE, version, site);
     return r;
 }

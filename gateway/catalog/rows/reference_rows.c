@@ -58,15 +58,13 @@ void tb_reference_standing_moves(struct reference *ref, enum tb_standing_event e
     TB_ASSERT(ref->standing != TB_STANDING_END);
 }
 
-/* P7: a site that claims to hold whatever it heard of leaves room for the others. */
-static bool site_has_its_share(struct tb_catalog *c, uint32_t site)
+bool tb_site_has_its_share(const struct tb_catalog *c, uint32_t site)
 {
     const uint32_t most = c->limits.site_references;
     if (most < TB_SHARE_LEAST || c->site_references < most / 4) return false;
     uint32_t count = 0;
     for (uint32_t r = site_at(c, site)->references; r != NONE; r = reference_at(c, r)->owner_next)
         count++;
-    c->references.spent += count >= most / 4;
     return count >= most / 4;
 }
 
@@ -76,7 +74,7 @@ static uint32_t reference_row(struct tb_catalog *c, int kind, uint32_t owner)
     const uint32_t most = site ? c->limits.site_references : c->limits.references;
     if (*count_of(c, kind) >= most) return NONE;
     if (!site) return tb_table_new_for(c, &c->references, owner);
-    return site_has_its_share(c, owner) ? NONE : tb_table_new(&c->references);
+    return tb_site_has_its_share(c, owner) ? NONE : tb_table_new(&c->references);
 }
 
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner)

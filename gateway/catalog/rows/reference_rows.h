@@ -118,6 +118,8 @@ static inline uint32_t tb_reference_after(const struct tb_catalog *c, const stru
     for (uint32_t r = tb_reference_first(v); r != NONE; r = tb_reference_after(c, v, r))
 
 uint32_t tb_reference_new(struct tb_catalog *c, int kind, uint32_t version, uint32_t owner);
+/* P7: a site that claims to hold whatever it heard of leaves room for the others. */
+bool tb_site_has_its_share(const struct tb_catalog *c, uint32_t site);
 /* It counts no more; its row goes when its todos are told. Readers behind it are planned anew. */
 void tb_reference_end(struct tb_catalog *c, uint32_t reference);
 /* The same for one whose bytes went with it: an open version that counted on a rank's is lost, and

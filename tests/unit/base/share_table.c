@@ -51,6 +51,7 @@ static void any_number_of_others_leave_a_quarter(void **state)
     assert_int_equal(got, BOUND - BOUND / 4);
     assert_int_equal(takes(&t, 999, true, BOUND), BOUND / 4);
     assert_int_equal(t.used, BOUND);
+    assert_int_equal(takes(&t, 1000, true, 1), 0); /* of a full table nobody has a share */
 }
 
 static void what_is_ours_has_no_share(void **state)
