@@ -257,18 +257,31 @@ static bool are_same(const struct tb_copy *copy, const struct tb_manifest *manif
     return true;
 }
 
-/* At home: these fit what it signed. A chunk that is claimed is landing, and gets its proof so. */
-static void take_back(struct tb_copy *copy, const struct tb_manifest *manifests)
+/* A chunk that is claimed is landing, and gets its proof so. */
+static void shard_take_back(struct tb_copy *copy, uint32_t shard, const struct tb_manifest *from)
 {
     struct tb_blake3 proof;
-    for (uint32_t s = 0; s < copy->key.shard_count; s++) {
-        struct tb_place *place = tb_arena_place(copy->region, s);
-        for (uint32_t k = 0; k < manifests[s].chunk_count; k++) {
-            if (!tb_manifest_proof(&manifests[s], k, &proof) || !tb_place_claim(place, k)) continue;
-            tb_manifest_set_proof(tb_arena_manifest(copy->region, s), k, &proof);
-            tb_place_unclaim(place, k);
-        }
+    struct tb_place *place = tb_arena_place(copy->region, shard);
+    for (uint32_t k = 0; k < from->chunk_count; k++) {
+        if (!tb_manifest_proof(from, k, &proof) || !tb_place_claim(place, k)) continue;
+        tb_manifest_set_proof(tb_arena_manifest(copy->region, shard), k, &proof);
+        tb_place_unclaim(place, k);
     }
+}
+
+void tb_proofs_sealed_again(struct tb_copy *copy, uint32_t shard, const struct tb_manifest *sealed)
+{
+    TB_ASSERT(copy->region != NULL && shard < copy->key.shard_count);
+    const struct tb_manifest *ours = tb_arena_manifest(copy->region, shard);
+    if (ours->chunk_count == sealed->chunk_count && tb_digest_equal(&ours->root, &sealed->root))
+        shard_take_back(copy, shard, sealed);
+}
+
+/* At home: these fit what it signed. */
+static void take_back(struct tb_copy *copy, const struct tb_manifest *manifests)
+{
+    for (uint32_t s = 0; s < copy->key.shard_count; s++)
+        shard_take_back(copy, s, &manifests[s]);
     copy->proofs = (struct tb_copy_proofs){.came = 0};
     tb_home_landing_proven(copy);
     if (tb_arena_region_proven(copy->region)) proven(copy);

@@ -29,6 +29,8 @@ bool tb_proofs_may_land(const struct tb_copy *copy, uint32_t peer);
 bool tb_proofs_are_made(void *user, const struct tb_name *model);
 /* A shard has its digests: what is the same in the model's newest other copy has that proof. */
 void tb_proofs_take_over(struct tb_copy *copy, uint32_t shard);
+/* Its publisher seals the shard again: proofs that lack here are those that it signed. */
+void tb_proofs_sealed_again(struct tb_copy *copy, uint32_t shard, const struct tb_manifest *sealed);
 
 /* ---- elsewhere ---- */
 

@@ -121,6 +121,8 @@ static enum tb_status region_for(struct tb_copy *copy, char *error)
 static enum tb_status shard_reserve(struct tb_copy *copy, const struct seal *seal, char *error)
 {
     const enum tb_status status = tb_arena_shard_reserve(copy->region, seal->m.shard, &seal->manifest, error);
+    /* P3: a restart may have lost the proofs that its publisher had signed. */
+    if (status == TB_DONE_BEFORE) tb_proofs_sealed_again(copy, seal->m.shard, &seal->manifest);
     if (status != TB_OK) return status;
     const enum tb_status done = tb_arena_digests_done(copy->region, seal->m.shard);
     if (done == TB_OK || done == TB_DONE_BEFORE) tb_proofs_take_over(copy, seal->m.shard);
