@@ -1,11 +1,12 @@
 """What an honest link loses to each attack: the pace of versions from east to west under it, as a part of their pace alone.
 
-    TB_BUILD_DIR=build/release python3 tests/attack/goodput.py [--mib 64] [--rounds 5] [--only WORD] [--json]
+    TB_BUILD_DIR=build/release python3 tests/attack/goodput.py [--mib 64] [--rounds 5] [--rate 400Mbit] [--only WORD] [--json]
 
 East is the home, west an honest follower. The attacker has right certificates of the peer north and of the worker w0, or
 none. Each round measures every attack between two measurements of the link alone, and the ratio is the median over the
 rounds of attacked / mean of the two. An attack sends what it can in a process of its own, on the same cores: what it costs
-is in the ratio, too. Nothing is asserted. Goal on a quiet machine: 0.8 or more."""
+is in the ratio, too. So the link has a rate (400Mbit), as one over a WAN has: with `--rate none` the link wants all cores, and
+the ratio says how many the attacker took. Nothing is asserted. Goal on a quiet machine: 0.8 or more."""
 
 import argparse
 import contextlib
@@ -47,7 +48,7 @@ def paced(count_a_second):
 class Pair:
     """East and west, and the keys that the attacker has."""
 
-    def __init__(self, lab, mib):
+    def __init__(self, lab, mib, rate):
         self.lab, self.forger = lab, Forger(lab)
         self.east, self.west = lab.site("east"), lab.site("west")
         me = f"unix:{os.getuid()}"
@@ -64,6 +65,8 @@ class Pair:
         self.east.start()
         self.west.start()
         self.west.wait_link("east")
+        if rate != "none":
+            self.east.cli("limit", "west", "--rate", rate)
         self.paths = [lab.dir / f"{i}.safetensors" for i in range(2)]
         for path in self.paths:  # two halves of which nothing is alike
             tensors = {name: ("U8", [mib << 19], os.urandom(mib << 19)) for name in ("a", "b")}
@@ -207,12 +210,13 @@ def main():
     parser = argparse.ArgumentParser(prog="tests/attack/goodput.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=64, help="of a version")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rate", default="400Mbit", help="of the link, or none")
     parser.add_argument("--only", default="", help="attacks that have this word")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     leavings.watch(os.getpid(), prefix_of_this_test())  # should it be killed, nothing of it stays
     with Lab() as lab:
-        found = measure(Pair(lab, options.mib), options.rounds, options.only)
+        found = measure(Pair(lab, options.mib, options.rate), options.rounds, options.only)
     rows = {what: {"ratio": round(statistics.median(u / a for a, u in pairs), 3), "alone_mib_s": round(statistics.median(a for a, _ in pairs) / 2**20, 1),
                    "attacked_mib_s": round(statistics.median(u for _, u in pairs) / 2**20, 1), "rounds": len(pairs)} for what, pairs in found.items()}
     if options.json:
