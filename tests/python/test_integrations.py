@@ -191,7 +191,7 @@ def sglang_receives_a_version_by_its_number(lab):
     switch(2)
     expect("the second", (model.has(2), Scheduler.told[4:]), (True, UPDATE))
     receiver = Scheduler.receivers["tombolo"]
-    receiver.replica._timeout = 0.2
+    receiver.replica.timeout_s = 0.2
     raised(servers.Refused, lambda: switch(9), "/update_weights_from_distributed: 400", "version 9")
     expect("resumed", (model.has(2), Scheduler.told[-1]), (True, "/continue_generation"))
     raised(ValueError, lambda: receiver.receive({}), "receiver_payload")
