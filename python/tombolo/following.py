@@ -202,7 +202,7 @@ class Follower:
                 info = self._session.wait(self.model, EXACT, number=version.number, timeout_ms=0)
         except Error:
             return False
-        return info.run_order > version.run_order
+        return bool(info.run_order > version.run_order)
 
     def items(self, version: Version | None = None) -> Iterator[Item]:
         """Tensors and blobs of a version that is staged or active; None: the one that was staged last."""

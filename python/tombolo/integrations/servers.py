@@ -131,7 +131,7 @@ class Vllm(Servers):
     def _is_staged(self, url: str, step: int) -> bool:
         """vLLM answers with texts: "False" is one of them."""
         said = post(f"{url}/collective_rpc", {"method": "tombolo_stage", "args": [step]}, self.timeout)
-        results = (said or {}).get("results")
+        results = (said or {}).get("results") or ()
         return bool(results) and all(str(result) == "True" for result in results)
 
     def stage(self, url: str, step: int) -> None:
