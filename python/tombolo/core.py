@@ -116,16 +116,16 @@ class Core:
                 with contextlib.suppress(BlockingIOError):
                     os.read(session.fileno(), 8)
 
-    def _items(self, step: int | None) -> Iterator[Item]:
-        version = self.follower.staged or self.follower.version if step is None else self._here(step)
+    def _items(self, step: int | Version | None) -> Iterator[Item]:
+        version = step if isinstance(step, Version) else self.follower.staged or self.follower.version if step is None else self._here(step)
         if version is None:
             raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
         return self.follower.items(version)
 
-    def named(self, step: int | None = None) -> Iterator[tuple[str, Any]]:
-        """(name, tensor) of a version that is staged or active (None: the one staged last): torch tensors on
-        its memory, where torch is imported, else memoryviews. They are read-only, and end with the
-        version. Not of tensors of which `into` asks for parts."""
+    def named(self, step: int | Version | None = None) -> Iterator[tuple[str, Any]]:
+        """(name, tensor) of a version that is staged or active (None: the one staged last; by its number the
+        newest run's): torch tensors on its memory, where torch is imported, else memoryviews. They are
+        read-only, and end with the version. Not of tensors of which `into` asks for parts."""
         for item in self._items(step):
             if not item.is_blob and item.bytes is not None:
                 yield item.name, torch_tensor(item)
@@ -134,7 +134,7 @@ class Core:
         """The step of the newest version that is whole at this site; None: there is none."""
         return self.follower.newest()
 
-    def manifest(self, step: int | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def manifest(self, step: int | Version | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
         """{name: (dtype, shape)} of the same version."""
         return {item.name: (item.dtype or "", item.shape) for item in self._items(step) if not item.is_blob}
 

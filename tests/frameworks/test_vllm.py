@@ -82,7 +82,7 @@ def an_engine_starts_from_a_version_and_is_written_in_place(lab):
     llm = ours(a, **wanted)
     of_b = says(llm)
     expect("version", llm.collective_rpc("tombolo_version"), [4])
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": 60, "direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
+    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S, "direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
     replica = workers(llm).weight_transfer_engine.tombolo
     expect("by name", (replica.ways.named, replica.ways.of["model.layers.0.mlp.down_proj"]), ([], "boxes"))
     before = {name: p.data_ptr() for name, p in replica.model.named_parameters()}
@@ -136,9 +136,10 @@ def two_ranks_change_over_together(lab):
     tombolo.publish("policy", 1, weights, run="key")
     llm = ours(a, tensor_parallel_size=2)
     of_a = says(llm)
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": 0.2}}) # of the version that does not come
+    for timeout_s in (PATIENCE_S, 0.2): # the same replicas; the latter of the version that does not come
+        llm.init_weight_transfer_engine({"init_info": {"timeout_s": timeout_s}})
     raised(lambda: update(llm, 9), "cannot stage version 9", "rank 0", "rank 1")
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S}}) # the same replicas
+    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S}})
     raised(llm.finish_weight_update)  # closes the session of the rank that did not raise
     expect("its own reply", llm.collective_rpc("tombolo_version"), [None, None])
     fail.touch()

@@ -109,6 +109,9 @@ def a_newer_runs_version_of_that_number_is_loaded(lab):
     for r in replicas:
         r._engine.fails = []
     publish(5, 2, run="another")
+    replicas[0]._engine.fails = [OSError("of the newer run's")]
+    badly(replicas, lambda r: r.update(5), "cannot load version 5: rank 0: OSError")
+    expect("the older run's again", (loaded(replicas), [r.version() for r in replicas]), ([1, 1], [5, 5]))
     well(replicas, lambda r: r.update(5))
     expect("the newer run's", loaded(replicas), [2, 2])
     for r in replicas:
@@ -160,11 +163,19 @@ def what_fails_on_the_way_back_is_said_with_its_cause(lab):
     replicas[0]._engine.loaded = {}
     well(replicas, lambda r: r.update(1))
     expect("loaded", loaded(replicas), [1, 1])
+    ends = [OSError("at the end")]
+    replicas[1]._engine.end_reload = lambda modules: raise_(ends.pop()) if ends else None
+    badly(replicas, lambda r: r.update(2), "cannot finish version 2: rank 1: OSError: at the end")
+    replicas[0]._engine.loaded = {}
     well(replicas, lambda r: r.update(2))
-    expect("and the next", loaded(replicas), [2, 2])
+    expect("and the next, at the second time", loaded(replicas), [2, 2])
     for r in replicas:
         r.close()
     tombolo.close_publishers()
+
+
+def raise_(error):
+    raise error
 
 
 class Values(list):
@@ -185,7 +196,7 @@ def boxes_that_were_half_copied_go_back_too(lab):
     made = replica.Replica("policy", None, engine)
     box = Box("w", (4,), (1,), (2,), Values([7, 7]))
     made.ways, made._copied = SimpleNamespace(named=["n"], boxes=[box], layerwise=[]), [box]
-    core = SimpleNamespace(version=lambda: 1, named=lambda step: iter([("n", None), ("w", Values([10, 11, 12, 13]))]))
+    core = SimpleNamespace(follower=SimpleNamespace(version=SimpleNamespace(uid=1)), named=lambda step: iter([("n", None), ("w", Values([10, 11, 12, 13]))]))
     try:
         made._go_back(core, "go back", [], None, replica.Failed("why", True))
     except replica.Failed as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Core
 from ..memory import Box
+from ..versions import Version
 
 if TYPE_CHECKING:
     from ..layouts.ways import Ways
@@ -64,6 +65,7 @@ class Replica:
         self.core: Core | None = None
         self.ways: Ways | None = None
         self._broken = False # what the model holds is no version
+        self._staged_last: Version | None = None
         self._copied: list[Box] = []
         self._manifest: dict[str, tuple[str, tuple[int, ...]]] = {} # that the ways were chosen for
 
@@ -132,15 +134,16 @@ class Replica:
         if self._is_active(step, self.together(f"stage version {step}", lambda: self._staged(core, step))) and not self._broken:
             return
         modules = self.ways.layerwise if self.ways is not None else []
-        self.together("begin", lambda: self._engine.begin_reload(modules))
         try:
-            self.together(f"load version {step}", lambda: self._load(core.named(step), load))
+            self.together("begin", lambda: self._engine.begin_reload(modules))
+            self.together(f"load version {step}", lambda: self._load(core.named(self._staged_last), load))
             self.together(f"apply version {step}", lambda: self._apply(core, step))
         except Failed as error:
             with contextlib.suppress(Exception): # half of a layer may be there; it is loaded again
                 self._engine.end_reload(modules)
             self._go_back(core, f"go back to version {before if before is not None else 'of the start'}", modules, load, error)
             raise
+        self._broken = True # where a rank cannot finish
         self.together(f"finish version {step}", lambda: self._engine.end_reload(modules))
         self._broken = False
 
@@ -155,8 +158,8 @@ class Replica:
         raise Failed(f"tombolo: {self.name}: ranks have different versions {step} ({said}): {what}", self._is_last())
 
     def _staged(self, core: Core, step: int) -> tuple[str, bool]:
-        version = core.stage(step, self.timeout_s)
-        there = core.manifest(step)
+        version = self._staged_last = core.stage(step, self.timeout_s) # a newer run may get the number at any time
+        there = core.manifest(version)
         for name, (dtype, shape) in self._manifest.items():
             other = there.get(name)
             if other != (dtype, shape):
@@ -182,7 +185,7 @@ class Replica:
     def _apply(self, core: Core, step: int) -> None:
         core.apply(step, self.timeout_s)
         if self._copied:
-            for _ in self._copy(core.named(step)):
+            for _ in self._copy(core.named(core.follower.version)):
                 pass
 
     def _go_back(self, core: Core, what: str, modules: list[Any], load: Any, why: Failed) -> None:
@@ -194,9 +197,9 @@ class Replica:
             self._broken = True
             raise Failed(f"{why}; {error}: this replica is broken until it gets a version", why.is_last) from None
 
-    def _back(self, core: Core, modules: list[Any], load: Any) -> int | None:
+    def _back(self, core: Core, modules: list[Any], load: Any) -> str | None:
         """To what this rank holds, whatever it is: an update that failed behind its last step is at the new one."""
-        held = core.version()
+        held = core.follower.version
         self._engine.begin_reload(modules)
         try:
             if self.ways is None or self.ways.named: # else the library alone writes
@@ -206,7 +209,7 @@ class Replica:
                     pass
         finally:
             self._engine.end_reload(modules)
-        return held
+        return None if held is None else str(held.uid)
 
     def version(self) -> int | None:
         return self.core.version() if self.core is not None else None
