@@ -139,8 +139,8 @@ def two_ranks_change_over_together(lab):
     for timeout_s in (PATIENCE_S, 0.2): # the same replicas; the latter of the version that does not come
         llm.init_weight_transfer_engine({"init_info": {"timeout_s": timeout_s}})
     raised(lambda: update(llm, 9), "cannot stage version 9", "rank 0", "rank 1")
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S}})
     raised(llm.finish_weight_update)  # closes the session of the rank that did not raise
+    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S}})
     expect("its own reply", llm.collective_rpc("tombolo_version"), [None, None])
     fail.touch()
     raised(lambda: update(llm, 1), "cannot load version 1", "rank 0: OSError: a fault of the test")
