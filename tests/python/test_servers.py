@@ -109,6 +109,12 @@ def a_server_is_resumed_whatever_failed(lab):
     expect("both", told(once(servers.Vllm), answers, "/update_weights: 500", "no version", "; ", "/resume: 503", "busy"),
            [INIT, STAGE, *SWITCH])
 
+    class Faulty(servers.Vllm):
+        def update(self, step):
+            raise KeyError("a fault of its own")
+    expect("a fault of its own", told(once(Faulty), {STAGE: [TRUE], "/finish_weight_update": [(500, "no session")]}, "a fault of its own"),
+           [INIT, STAGE, "/pause", "/finish_weight_update", "/resume"])
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -87,9 +87,10 @@ class Servers:
             self._post(url, self.pause()) # it may hold, although no answer came
             for phase in self.update(step):
                 self._post(url, phase)
-        except Refused as error:
+        except Exception as error: # whatever it is, the server has to go on
             failed.append(str(error))
-            self.recover(url)
+            with contextlib.suppress(Exception):
+                self.recover(url)
         try:
             self._post(url, self.resume())
         except Refused as error:
@@ -147,8 +148,7 @@ class Vllm(Servers):
 
     def recover(self, url: str) -> None:
         """Sessions of ranks that did not raise stay open."""
-        with contextlib.suppress(Refused):
-            self._post(url, ("finish_weight_update", {}))
+        self._post(url, ("finish_weight_update", {}))
 
     def update(self, step: int) -> list[Phase]:
         return [("start_weight_update", None), ("update_weights", {"update_info": {"version": step}}),
