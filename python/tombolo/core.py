@@ -12,7 +12,6 @@ is stage() that does not wait; ahead() stages each newest version in background.
 
 import contextlib
 import os
-import select
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -84,7 +83,7 @@ class Core:
                 except Error as error: # members of the group ask for another one still
                     if error.status not in (CONFLICT, GROUP_BROKEN) or deadline.left() == 0:
                         raise
-                    select.select([self.follower._session], [], [], 0.02)
+                    self.follower._session.wait_readable(0.02)
 
     def begin(self, step: int) -> bool:
         """True: the step is staged, or active. False: it is on its way, and goes on in background."""
@@ -113,20 +112,20 @@ class Core:
             with self._turn, contextlib.suppress(Error): # who names the version gets the error
                 if not self._closing.is_set() and follower.staged is None:
                     follower.begin()
-            if select.select([session], [], [], _AHEAD_S)[0]:
+            if session.wait_readable(_AHEAD_S):
                 with contextlib.suppress(BlockingIOError):
                     os.read(session.fileno(), 8)
 
-    def _items(self, step: int | None) -> Iterator[Item]:
-        version = self.follower.staged or self.follower.version if step is None else self._here(step)
+    def _items(self, step: int | Version | None) -> Iterator[Item]:
+        version = step if isinstance(step, Version) else self.follower.staged or self.follower.version if step is None else self._here(step)
         if version is None:
             raise ValueError(f"{self.model}: version {'of any number' if step is None else step} is not staged: call stage first")
         return self.follower.items(version)
 
-    def named(self, step: int | None = None) -> Iterator[tuple[str, Any]]:
-        """(name, tensor) of a version that is staged or active (None: the one staged last): torch tensors on
-        its memory, where torch is imported, else memoryviews. They are read-only, and end with the
-        version. Not of tensors of which `into` asks for parts."""
+    def named(self, step: int | Version | None = None) -> Iterator[tuple[str, Any]]:
+        """(name, tensor) of a version that is staged or active (None: the one staged last; by its number the
+        newest run's): torch tensors on its memory, where torch is imported, else memoryviews. They are
+        read-only, and end with the version. Not of tensors of which `into` asks for parts."""
         for item in self._items(step):
             if not item.is_blob and item.bytes is not None:
                 yield item.name, torch_tensor(item)
@@ -135,7 +134,7 @@ class Core:
         """The step of the newest version that is whole at this site; None: there is none."""
         return self.follower.newest()
 
-    def manifest(self, step: int | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def manifest(self, step: int | Version | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
         """{name: (dtype, shape)} of the same version."""
         return {item.name: (item.dtype or "", item.shape) for item in self._items(step) if not item.is_blob}
 
@@ -159,8 +158,9 @@ class Core:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        for part in (self._publisher, self._follower):
-            if part is not None:
-                part.close()
-        self._publisher = self._follower = None
-        self._closing.clear()
+        with contextlib.ExitStack() as stack: # the second closes where the first fails
+            stack.callback(self._closing.clear)
+            for part in (self._follower, self._publisher):
+                if part is not None:
+                    stack.callback(part.close)
+            self._publisher = self._follower = None

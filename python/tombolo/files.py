@@ -76,21 +76,26 @@ def load_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         raise ValueError("load_files reads into host memory: copy to the GPU from there")
     files: list[int] = []
     parts: list[_Part] = []
-    found: set[int | None] = set()
+    found: set[tuple[int | None, int]] = set() # of tied tensors one is enough; of a part of another's memory it is not
+    named: set[str] = set()
     try:
         for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
             rows, base = header_of(path)
             files.append(os.open(path, os.O_RDONLY))
             for name in rows.keys() & views.keys():
                 (dtype, shape, begin, end), view = rows[name], views[name]
+                if name in named:
+                    raise ValueError(f"{name} is in two files: {path} is the second")
+                named.add(name)
                 if (dtype, math.prod(shape), shape) != (view.dtype, math.prod(view.shape), view.shape):
                     raise ValueError(f"{name}: the file has {dtype}{list(shape)}, and the tensor is {view.dtype}{list(view.shape)}")
-                found.add(view.address)
+                found.add((view.address, end - begin))
                 if view.address is None:
                     continue
                 whole = memoryview((ctypes.c_char * (end - begin)).from_address(view.address)).cast("B")
                 parts += [_Part(files[-1], base + begin + i, whole[i:i + _READ_BYTES]) for i in range(0, end - begin, _READ_BYTES)]
-        missing = sorted(name for name, view in views.items() if view.address not in found and view.address is not None)
+        missing = sorted(name for name, view in views.items() if view.address is not None and
+                         (view.address, bytes_of(view.dtype, view.shape)) not in found)
         if missing:
             raise ValueError(f"no file has {', '.join(missing[:5])}{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}")
         failed: list[BaseException] = []
@@ -98,11 +103,17 @@ def load_files(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
         parts.reverse()
         workers = [threading.Thread(target=_read, args=(parts, turn, failed), name="tombolo-read", daemon=True)
                    for _ in range(min(threads or os.cpu_count() or 1, max(len(parts), 1)) - 1)]
-        for worker in workers:
-            worker.start()
-        _read(parts, turn, failed)
-        for worker in workers:
-            worker.join()
+        begun: list[threading.Thread] = []
+        try:
+            for worker in workers:
+                worker.start()
+                begun.append(worker)
+            _read(parts, turn, failed)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            for worker in begun: # nothing is closed, and nobody goes on, before they ended
+                worker.join()
         if failed:
             raise failed[0]
     finally:

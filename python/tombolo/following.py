@@ -1,7 +1,6 @@
 """follow(): versions of a model get into the tensors of a reader."""
 
 import contextlib
-import select
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
@@ -102,8 +101,15 @@ class Follower:
             with contextlib.suppress(Again), self._calls:
                 self._subscription.stage(version.uid, timeout_ms=slice_ms)
                 break
+        self._has_staged(version)
+
+    def _has_staged(self, version: Version) -> None:
+        before, self.staged = self.staged, version
         version.state = "staged"
-        self.staged = version
+        self._old = [old for old in self._old if old != version]
+        if before is not None and before != version:
+            self._old.append(before)
+            self._release_old()
 
     def _apply(self, deadline: Deadline) -> ActivateInfo:
         version = self.staged
@@ -115,7 +121,7 @@ class Follower:
             with contextlib.suppress(Again), self._calls:
                 info = self._subscription.activate(version.uid)
                 break
-            select.select([self._session], [], [], min(slice_ms, 20) / 1000)
+            self._session.wait_readable(min(slice_ms, 20) / 1000)
         for view in self._views:
             if view.gathered is not None:
                 _scatter(view)
@@ -158,16 +164,14 @@ class Follower:
             version = self._of(info, "staging")
             if version in (self.staged, self.version):
                 return version
-            self.staged = None # a member is counted for what it staged last
-            self._release_old()
+            self.drop() # a member is counted for what it staged last
             with self._calls:
                 self._subscription.stage(version.uid, timeout_ms=0)
         except Error as error:
             if error.status not in (AGAIN, TIMEOUT, GATEWAY_AWAY):
                 raise
             return None
-        version.state = "staged"
-        self.staged = version
+        self._has_staged(version)
         return version
 
     def drop(self) -> None:
@@ -222,7 +226,7 @@ class Follower:
                 if error.status not in _ASK_AGAIN:
                     raise
                 self.staged = None
-                select.select([self._session], [], [], 0.02)
+                self._session.wait_readable(0.02)
 
     def next(self, timeout: float | None = None) -> Version:
         """Stages and applies the newest version that is not yet here."""

@@ -9,6 +9,7 @@ import errno
 import gc
 import math
 import os
+import select
 import threading
 import time
 import weakref
@@ -311,6 +312,12 @@ class Session:
         """For select and asyncio: readable when something that was asked for may have changed."""
         descriptor: int = lib.tb_session_eventfd(self._handle)
         return descriptor
+
+    def wait_readable(self, seconds: float) -> bool:
+        """Not by select, which knows no descriptor over 1023."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def cancel(self) -> None:
         self._cancels += 1 # a wait may be between two slices

@@ -2,6 +2,7 @@
 
 Covers: python/tombolo/integrations/__init__.py python/tombolo/integrations/replica.py python/tombolo/integrations/vllm.py
 Covers: python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/vllm_trainer.py python/tombolo/layouts/ways.py
+Covers: python/tombolo/integrations/vllm_loader.py
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import urllib.request
 import engines
 import tiny
 from engines import install, one_site, ours, outputs_of, raised, says, staged, update, workers
-from harness import Process, expect, main, scenario, wait_for
+from harness import PATIENCE_S, Process, expect, main, scenario, wait_for
 
 import tombolo
 
@@ -33,10 +34,12 @@ def an_engine_in_this_process_changes_over(lab):
     llm = ours(a)
     of_a = says(llm)
     tombolo.publish("policy", 1, weights[b], run="key")
-    llm.init_weight_transfer_engine({"init_info": {"model": "policy", "timeout_s": 2, "unknown": 1}})
-    of = workers(llm).weight_transfer_engine.tombolo.ways.of
-    expect("ways", {of["model.norm"], of["model.layers.0.mlp.down_proj"]}, {"boxes", "layerwise"})
+    llm.init_weight_transfer_engine({"init_info": {"model": "policy", "timeout_s": PATIENCE_S, "unknown": 1}})
+    replica = workers(llm).weight_transfer_engine.tombolo
+    expect("ways", {replica.ways.of["model.norm"], replica.ways.of["model.layers.0.mlp.down_proj"]}, {"boxes", "layerwise"})
+    replica.timeout_s = 0.2 # of the version that does not come
     raised(lambda: update(llm, 9), "cannot stage version 9")
+    replica.timeout_s = PATIENCE_S
     expect("nothing was touched", says(llm), of_a)
     fail.touch()
     raised(lambda: update(llm, 1), "cannot load version 1", "a fault of the test")
@@ -79,7 +82,7 @@ def an_engine_starts_from_a_version_and_is_written_in_place(lab):
     llm = ours(a, **wanted)
     of_b = says(llm)
     expect("version", llm.collective_rpc("tombolo_version"), [4])
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": 60, "direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
+    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S, "direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
     replica = workers(llm).weight_transfer_engine.tombolo
     expect("by name", (replica.ways.named, replica.ways.of["model.layers.0.mlp.down_proj"]), ([], "boxes"))
     before = {name: p.data_ptr() for name, p in replica.model.named_parameters()}
@@ -133,9 +136,11 @@ def two_ranks_change_over_together(lab):
     tombolo.publish("policy", 1, weights, run="key")
     llm = ours(a, tensor_parallel_size=2)
     of_a = says(llm)
-    llm.init_weight_transfer_engine({"init_info": {"timeout_s": 5}})
+    for timeout_s in (PATIENCE_S, 0.2): # the same replicas; the latter of the version that does not come
+        llm.init_weight_transfer_engine({"init_info": {"timeout_s": timeout_s}})
     raised(lambda: update(llm, 9), "cannot stage version 9", "rank 0", "rank 1")
     raised(llm.finish_weight_update)  # closes the session of the rank that did not raise
+    llm.init_weight_transfer_engine({"init_info": {"timeout_s": PATIENCE_S}})
     expect("its own reply", llm.collective_rpc("tombolo_version"), [None, None])
     fail.touch()
     raised(lambda: update(llm, 1), "cannot load version 1", "rank 0: OSError: a fault of the test")

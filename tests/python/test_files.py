@@ -6,6 +6,7 @@ Covers: python/tombolo/files.py
 import array
 import json
 import sys
+import threading
 
 import packages  # noqa: F401: finds the package
 from harness import Failed, expect, main, scenario
@@ -56,6 +57,9 @@ def a_file_that_does_not_fit_writes_nothing(lab):
     good = write(lab.dir / "good.safetensors", {"w": ("U8", [6], b"behind")})
     refused(lambda: tombolo.load_files(good, {"w": ("U8", (2, 3), target)}), "U8[6]", "U8[2, 3]")
     refused(lambda: tombolo.load_files(good, {"w": target, "v": bytearray(3)}), "no file has v")
+    refused(lambda: tombolo.load_files([good, good], {"w": target}), "w is in two files", "good.safetensors")
+    parts = memoryview(target)
+    refused(lambda: tombolo.load_files(good, {"w": target, "part": parts[:3]}), "no file has part")
     refused(lambda: tombolo.load_files(write(lab.dir / "cut.safetensors", {"w": ("U8", [6], b"behind")}, cut=1), {"w": target}), "does not fit")
     for name, change in (("far", {"data_offsets": [1 << 40, (1 << 40) + 6]}), ("swapped", {"data_offsets": [6, 0]}), ("size", {"data_offsets": [0, 5]}),
                          ("negative", {"data_offsets": [-6, 0]}), ("three", {"data_offsets": [0, 3, 6]}), ("shape", {"shape": ["x"]}),
@@ -68,7 +72,24 @@ def a_file_that_does_not_fit_writes_nothing(lab):
         refused(lambda name=name: tombolo.load_files(lab.dir / name, {"w": target}), name)
     expect("nothing was written", target.tobytes(), b"before")
     tombolo.load_files(good, {"w": target})
-    expect("then all of it", target.tobytes(), b"behind")
+    tombolo.load_files(good, {"w": target, "tied": memoryview(target)})
+    expect("then all of it, and of tied tensors one name is enough", target.tobytes(), b"behind")
+    starts, reads = threading.Thread.start, []
+
+    def start(thread):
+        if reads:
+            raise RuntimeError("can't start new thread")
+        reads.append(thread)
+        starts(thread)
+    threading.Thread.start = start
+    many = write(lab.dir / "many.safetensors", {"a": ("U8", [40 << 20], bytes(40 << 20))})
+    try:
+        tombolo.load_files(many, {"a": bytearray(40 << 20)}, threads=3)
+        raise Failed("nothing was raised")
+    except RuntimeError:
+        expect("a thread that began has ended", (len(reads), reads[0].is_alive()), (1, False))
+    finally:
+        threading.Thread.start = starts
 
 
 if __name__ == "__main__":

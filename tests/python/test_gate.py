@@ -25,10 +25,20 @@ class Server:
     async def __call__(self, scope, receive, send):
         self.seen.append((scope["path"], dict(scope["headers"]).get(b"authorization")))
         if scope["path"] == "/weight_info":
-            await answer(send, 200, {"weight_version": self.info})
+            if self.info is not None:
+                await answer(send, 200, {"weight_version": self.info})
+            else:
+                await answer(send, 200, b"<html>a page</html>")
+        elif scope["path"] == "/change":
+            self.workers = ["4", "4"]
+            await answer(send, 200, {})
         elif scope["path"] == "/collective_rpc":
             expect("asks for", json.loads((await receive())["body"])["method"], "tombolo_version")
+            gone = asyncio.ensure_future(receive())  # as a server that ends a request whose caller has gone
+            await asyncio.sleep(0)
+            expect("its caller waits", gone.done(), False)
             await answer(send, 404 if self.workers is None else 200, {"results": self.workers})
+            expect("then it has gone", (await gone)["type"], "http.disconnect")
         else:
             self.info = self.after or self.info  # while it computes
             await answer(send, 200, {"text": "tokens"})
@@ -36,7 +46,7 @@ class Server:
 
 async def answer(send, status, content):
     await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]})
-    await send({"type": "http.response.body", "body": json.dumps(content).encode()})
+    await send({"type": "http.response.body", "body": content if isinstance(content, bytes) else json.dumps(content).encode()})
 
 
 def call(server, path="/v1/completions", query=b"", coming=None, **headers):
@@ -49,7 +59,8 @@ def call(server, path="/v1/completions", query=b"", coming=None, **headers):
         return {"type": "http.request", "body": b"{}", "more_body": False}
     scope = {"type": "http", "method": "POST", "path": path, "query_string": query, "client": None,
              "headers": [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]}
-    asyncio.run(gate.Gate(server, coming=lambda wish: coming)(scope, receive, send))
+    gated = server if isinstance(server, gate.Gate) else gate.Gate(server, coming=lambda wish: coming)
+    asyncio.run(gated(scope, receive, send))
     expect("one answer", [m["type"] for m in sent], ["http.response.start", "http.response.body"])
     given = dict(sent[0]["headers"])
     return sent[0]["status"], (given.get(b"x-tombolo-version") or b"").decode(), json.loads(sent[1]["body"]), given.get(b"retry-after")
@@ -85,6 +96,14 @@ def an_answer_says_what_it_was_made_with(lab):
     expect("what it started from", call(Server("default", ["3", "3"]), query=b"exact=3")[:2], (200, "3"))
     expect("ranks that differ", call(Server("default", ["3", "4"]), query=b"exact=3")[0], 409)
     expect("no version", call(Server("default"))[:2], (200, ""))
+    expect("a page, and no answer", call(Server(None))[:2], (200, ""))
+    server = Server("default", ["3", "3"])
+    gated = gate.Gate(server)
+    for _ in range(2):
+        expect("what it started from", call(gated)[:2], (200, "3"))
+    asked = [path for path, _ in server.seen if path == "/collective_rpc"]
+    call(gated, "/change")
+    expect("asked once, and again behind an order", (len(asked), call(gated)[:2]), (1, (200, "4")))
 
 
 @scenario

@@ -14,6 +14,7 @@ import threading
 import types
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import packages
 
@@ -191,11 +192,16 @@ def sglang_receives_a_version_by_its_number(lab):
     switch(2)
     expect("the second", (model.has(2), Scheduler.told[4:]), (True, UPDATE))
     receiver = Scheduler.receivers["tombolo"]
-    receiver.replica._timeout = 0.2
+    expect("stages ahead", receiver.replica.core._thread is not None, True)
+    receiver.replica.timeout_s = 0.2
     raised(servers.Refused, lambda: switch(9), "/update_weights_from_distributed: 400", "version 9")
     expect("resumed", (model.has(2), Scheduler.told[-1]), (True, "/continue_generation"))
     raised(ValueError, lambda: receiver.receive({}), "receiver_payload")
     receiver.destroy()
+    given = types.SimpleNamespace(model=None, tp_rank=0, tp_size=2, init_payload={"ahead": True})
+    with mock.patch.object(sglang.Worker, "gather", lambda self, mine: [mine, mine]), mock.patch.object(sglang.replica.Replica, "open"):
+        one_of_two = sglang.Receiver(given)
+    expect("ranks do not go ahead of each other", one_of_two._ahead, False)
     server.shutdown()
     os.environ.update(TOMBOLO_GATEWAY=west, TOMBOLO_MODEL="policy")
     other = Model()
@@ -275,7 +281,7 @@ def miles_sends_buckets_and_switches_its_engines(lab):
     east, west = sites(lab)
     model = Model()
     server, url = serve(model)
-    os.environ.update(TOMBOLO_MODEL="policy", TOMBOLO_GATEWAY=east, TOMBOLO_RUN="key", TOMBOLO_SITES="west")
+    os.environ.update(TOMBOLO_MODEL="policy", TOMBOLO_GATEWAY=east, TOMBOLO_RUN="key", TOMBOLO_SITES=" west, ")
     protocol = miles.build_protocol(argparse.Namespace(pause_generation_mode="in_place"))
     expect("its kind", (isinstance(protocol, protocol_class), protocol.required_placement.gather_pp, protocol.use_weight_update_session), (True, True, False))
     protocol.connect([types.SimpleNamespace(server_url=url)], [1], [0], parallel_state=None, placement=None, selector="all")
@@ -293,7 +299,9 @@ def miles_sends_buckets_and_switches_its_engines(lab):
         expect(f"step {step}", (model.has(step), sorted(protocol.pop_metrics())[:2]), (True, ["perf/tombolo_bytes", "perf/tombolo_publish_s"]))
     expect("told", Scheduler.told, ["/init_weights_update_group", *UPDATE, *UPDATE])
     server.shutdown()
-    raised(RuntimeError, lambda: protocol.finalize(2), "version 2")
+    server.server_close()
+    protocol.send_bucket(list(weights(3).items()))
+    raised(RuntimeError, lambda: protocol.finalize(3), "tombolo: version 3: Refused: ", f"{url}/pause_generation: ", "Connection refused", "/continue_generation")
     protocol.sender._publisher.close()
     for receiver in Scheduler.receivers.values():
         receiver.destroy()

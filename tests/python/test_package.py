@@ -9,10 +9,12 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
+import types
 
 import packages
 from harness import Failed, Process, expect, main, scenario, wait_for
@@ -148,6 +150,43 @@ def two_members_stage_ahead_and_the_named_version_wins(lab):
     for member in members:
         member.close()
     tombolo.close_publishers()
+
+
+@scenario
+def what_was_staged_and_not_taken_is_given_back(lab):
+    """P2: by a follower that is told another number, whether it waits or not. The process has many descriptors,
+    and its engine stages ahead all the same; a part that fails to close leaves no other one open."""
+    site_of(lab)
+    for step in (1, 2, 3):
+        tombolo.publish("policy", step, {"w": array.array("B", bytes([step]) * 4)}, run="key")
+    with tombolo.follow("policy", into={"w": array.array("B", bytes(4))}) as reader:
+        first = reader.stage(1, timeout=60)
+        second = wait_for("the second", lambda: reader.begin(2))
+        expect("behind begin", (first.state, second.state), ("released", "staged"))
+        reader.stage(3, timeout=60)
+        expect("behind stage", (second.state, reader.staged.number), ("released", 3))
+        raised(tombolo.Error, lambda: reader.stage(1, timeout=60), "newer")
+        expect("it stays where another cannot be staged", reader.staged.number, 3)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    many = [os.dup(0) for _ in range(1100)]
+    engine = tombolo.Core("policy", into={"w": array.array("B", bytes(4))})
+    engine.stage(3, timeout=60)
+    expect("a descriptor that select does not know", engine.follower._session.fileno() > 1023, True)
+    engine.apply(3)
+    engine.ahead()
+    tombolo.publish("policy", 4, {"w": array.array("B", bytes([4]) * 4)}, run="key")
+    wait_for("the newest", lambda: engine.follower.staged and engine.follower.staged.number == 4)
+    for descriptor in many:
+        os.close(descriptor)
+    follower, engine._publisher = engine.follower, types.SimpleNamespace(close=lambda: raise_(OSError("of the publisher")))
+    raised(OSError, engine.close, "of the publisher")
+    expect("closed", (repr(follower).endswith("closed>"), engine.version()), (True, None))
+    tombolo.close_publishers()
+
+
+def raise_(error):
+    raise error
 
 
 def together(members, call):

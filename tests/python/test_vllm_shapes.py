@@ -1,6 +1,6 @@
 """The shapes that vLLM's interface had, as stubs: registration, and an update through each. Needs neither vLLM nor torch.
 
-Covers: python/tombolo/integrations/vllm.py python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/replica.py
+Covers: python/tombolo/integrations/vllm.py python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/vllm_loader.py
 """
 
 import array
@@ -38,8 +38,8 @@ class OldBase:
         self.parallel_config = parallel_config
 
 
-def stub(base, *factories):
-    """Modules named as those of vLLM, with that much in them."""
+def stub(base, *factories, has_loaders=True):
+    """Modules named as those of vLLM, with that much in them. base: of the weight transfer engine, None where there is none."""
     for name in [name for name in sys.modules if name.startswith(("vllm", "tombolo.integrations.vllm"))]:
         del sys.modules[name]
 
@@ -55,6 +55,7 @@ def stub(base, *factories):
     if base is not None:
         basics = types.SimpleNamespace(WeightTransferEngine=base)
         module("vllm.distributed.weight_transfer", base=basics, **{name: factory for name, factory in factories})
+    if has_loaders:
         module("vllm.model_executor.model_loader", register_model_loader=register_model_loader, _LOAD_FORMAT_TO_MODEL_LOADER=loaders)
         module("vllm.model_executor.model_loader.base_loader", BaseModelLoader=object)
     return loaders
@@ -72,7 +73,16 @@ def a_plugin_is_registered_once_in_each_shape(lab):
         expect("engine", engines.engines, {"tombolo": ("tombolo.integrations.vllm_classes", "Engine")})
         expect("trainer", trainers.engines, {"tombolo": ("tombolo.integrations.vllm_trainer", "Trainer")})
         expect("loader", list(loaders), ["tombolo"])
-    stub(None)
+    loaders = stub(None)
+    from tombolo.integrations import vllm
+    vllm.register()
+    expect("a loader without weight transfer", list(loaders), ["tombolo"])
+    loaders = stub(None)
+    del sys.modules["vllm.model_executor.model_loader.base_loader"]
+    from tombolo.integrations import vllm
+    vllm.register()
+    expect("another place of its base", list(loaders), [])
+    stub(None, has_loaders=False)
     from tombolo.integrations import vllm
     vllm.register()
 
@@ -95,10 +105,19 @@ def a_worker_that_loads_by_itself_gets_tensors_by_name(lab):
     engine.receive_weights(info, load_weights=lambda pairs: loaded.update((name, bytes(tensor)) for name, tensor in pairs))
     expect("loaded", loaded, {"w": b"12345678"})
     expect("version", engine.tombolo.version(), 3)
-    try:
-        engine.receive_weights({"version": 3}, load_weights=lambda pairs: expect("it has that one", True, False))
-    finally:
-        engine.shutdown()
+    engine.receive_weights({"version": 3}, load_weights=lambda pairs: expect("it has that one", True, False))
+    made = engine.tombolo
+    engine.init_transfer_engine({"model": "policy", "timeout_s": 7})
+    expect("the same once more", (engine.tombolo is made, made.version(), made.timeout_s), (True, 3, 7))
+    engine.init_transfer_engine({"model": "policy", "group": "another", "session": {"name": "me"}})
+    expect("another", (engine.tombolo is made, engine.tombolo.version(), made.core), (False, None, None))
+    engine.shutdown()
+    os.environ["TOMBOLO_GATEWAY"] = f"unix:{lab.dir}/nobody.sock"
+    from tombolo.integrations import vllm, vllm_loader
+    loader = vllm_loader.Loader()
+    loader.load_config = types.SimpleNamespace(model_loader_extra_config={"version": 3, "gateway": f"unix:{site.session_socket}"})
+    kept = list(loader.get_all_weights(None, None))
+    expect("tensors that a loader keeps", ([(name, bytes(tensor)) for name, tensor in kept], vllm.started), ([("w", b"12345678")], {"policy": 3}))
     tombolo.close_publishers()
 
 
@@ -116,8 +135,10 @@ class Ranks:
 
 @scenario
 def the_last_rank_alone_raises(lab):
-    """P10: replies behind the first error would be taken for those of later calls."""
-    from tombolo.integrations import replica, vllm
+    """P10: replies behind the first error would be taken for those of later calls. That is so too where all ranks
+    have the same error."""
+    stub(OldBase, ("WeightTransferEngineFactory", Factory()))
+    from tombolo.integrations import replica, vllm, vllm_classes
     for rank, is_last in ((0, False), (1, True)):
         ranks = Ranks([(None, "OSError: of the other rank")])
         ranks.rank = rank
@@ -128,11 +149,32 @@ def the_last_rank_alone_raises(lab):
             expect("quiet", (said, is_last), (None, False))
         except replica.Failed as error:
             expect("raised", (is_last, f"rank {1 - rank}: OSError: of the other rank" in str(error)), (True, True))
+        for call in (lambda engine: engine.init_transfer_engine({"timeout_s": "soon"}), lambda engine: engine.receive_weights({"version": 1}),
+                     lambda engine: engine.receive_weights({}), lambda engine: engine.receive_weights({"version": "new"})):
+            try:
+                call(vllm_classes.Engine(object(), types.SimpleNamespace(rank=rank, world_size=2)))
+                expect("quiet", is_last, False)
+            except (ValueError, RuntimeError):
+                expect("raised", is_last, True)
     try:
         vllm.Calls().opened()
         raise Failed("nothing was raised")
     except RuntimeError as error:
         expect("what to do", "init_weight_transfer_engine" in str(error), True)
+
+
+@scenario
+def ranks_have_the_name_of_their_first_one(lab):
+    """P2: an engine over two hosts is one reader group, also beside others of its world."""
+    stub(NewBase)
+    from tombolo.integrations import vllm
+
+    class Second(vllm.Worker):
+        def gather(self, mine):
+            return [("7-0", "host-a"), ("7-0", "host-b"), ("7-1", "host-c"), mine]
+    parallel = types.SimpleNamespace(rank=1, world_size=2, data_parallel_index=1)
+    worker = Second(None, types.SimpleNamespace(parallel_config=parallel, instance_id="7"), None)
+    expect("group", (worker.rank, worker.ranks, worker.group), (1, 2, "vllm-host-c-7-1"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
-"""The wheel in a fresh environment, and the sdist that makes it.
+"""The wheel in a fresh environment, the sdist that makes it, and environments of tests.
 
 Covers: python/tombolo/programs.py
 """
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -84,6 +85,35 @@ def the_sdist_makes_the_wheel(lab):
     for name in ("libtombolo.so.0", "tombolo", "tombolod"):
         needed = run("readelf", "-d", lab.dir / "unpacked/tombolo/native" / name)
         expect(f"{name} links", [lib for lib in NEVER if lib in needed], [])
+
+
+FAKE = """#!/bin/sh
+case $2 in
+venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/pip" && cp "$0" "$3/bin/python" ;;
+"import broken") echo "ImportError: libbroken.so is not here" >&2; exit 1 ;;
+import*) ;;
+*sys.version_info*) echo 3.99 ;;
+esac
+"""
+
+
+@scenario
+def an_environment_is_there_when_its_package_imports(lab):
+    """P10: one that pip made and that no program can use skips its tests, and says why. python3 and pip are stubs."""
+    folder, programs = lab.dir / "frameworks", lab.dir / "bin"
+    folder.mkdir()
+    programs.mkdir()
+    (programs / "python3").write_text(FAKE)
+    (programs / "python3").chmod(0o755)
+    shutil.copy(packages.SOURCE / "tests/frameworks/environment", folder)
+    env = dict(os.environ, PATH=f"{programs}:{os.environ['PATH']}", TOMBOLO_PYTHON_CACHE=str(lab.dir / "cache"))
+    for name, *wanted in (("sound", 0, 0), ("broken", 77, 77)):
+        (folder / f"{name}.txt").write_text("")
+        for make, code in zip((["--make"], []), wanted):
+            done = subprocess.run([folder / "environment", *make, name], env=env, capture_output=True, text=True, check=False)
+            expect(f"{name} {make}: {done.stderr}", (done.returncode, done.stdout.endswith("bin/python\n")), (code, code == 0))
+            if make and code:
+                expect(done.stderr, "cannot be imported" in done.stderr and "libbroken.so" in done.stderr, True)
 
 
 if __name__ == "__main__":

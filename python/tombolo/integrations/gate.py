@@ -11,7 +11,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -38,10 +38,13 @@ class Gate:
         self.app = app
         self._served = served or self._of_vllm
         self._coming = coming or of_gateway
+        self._start: int | None = None # that its workers said
+        self._orders, self._running = 0, 0 # requests that may change it
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or not scope["path"].startswith(PATHS):
-            await self.app(scope, receive, send)
+            with self._order() if scope["type"] == "http" and scope["method"] == "POST" else contextlib.nullcontext():
+                await self.app(scope, receive, send)
             return
         try:
             wish = wish_of(scope)
@@ -79,25 +82,54 @@ class Gate:
         version = (await self._ask(scope, "GET", "/weight_info") or {}).get("weight_version")
         if version is not None and str(version).isdecimal():
             return int(version)
+        if self._start is not None:
+            return self._start
+        orders = self._orders
         said = (await self._ask(scope, "POST", "/collective_rpc", {"method": "tombolo_version"}) or {}).get("results")
-        return int(said[0]) if said and len(set(said)) == 1 and str(said[0]).isdecimal() else None
+        started = int(said[0]) if said and len(set(said)) == 1 and str(said[0]).isdecimal() else None
+        if orders == self._orders and self._running == 0:
+            self._start = started
+        return started
 
-    async def _ask(self, scope: Scope, method: str, path: str, body: Any = None) -> Any:
+    @contextlib.contextmanager
+    def _order(self) -> Iterator[None]:
+        """An engine is controlled by POST, by tombolo_update for example, which no /weight_info tells."""
+        self._start = None
+        self._orders += 1
+        self._running += 1
+        try:
+            yield
+        finally:
+            self._running -= 1
+
+    async def _ask(self, scope: Scope, method: str, path: str, body: Any = None) -> dict[str, Any] | None:
         """The server behind, as this caller. None: it does not answer that."""
         headers = [(name, value) for name, value in scope["headers"] if name in (b"authorization", b"host")]
         asked = {**scope, "method": method, "path": path, "raw_path": path.encode(), "query_string": b"",
                  "headers": [*headers, (b"content-type", b"application/json")]}
-        status, parts = 0, []
+        status, parts, answered = 0, [], asyncio.Event()
+        asks = [{"type": "http.request", "body": b"" if body is None else json.dumps(body).encode(), "more_body": False}]
 
         async def receive() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"" if body is None else json.dumps(body).encode(), "more_body": False}
+            if asks:
+                return asks.pop()
+            await answered.wait() # a server that hears of it before ends the request
+            return {"type": "http.disconnect"}
 
         async def send(message: dict[str, Any]) -> None:
             nonlocal status
             status = message.get("status", status)
             parts.append(message.get("body", b""))
-        await self.app(asked, receive, send)
-        return json.loads(b"".join(parts)) if status == 200 else None
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                answered.set()
+        try:
+            await self.app(asked, receive, send)
+        finally:
+            answered.set()
+        with contextlib.suppress(ValueError): # another server's page
+            said = json.loads(b"".join(parts)) if status == 200 else None
+            return said if isinstance(said, dict) else None
+        return None
 
 
 def wish_of(scope: Scope) -> dict[str, int]:

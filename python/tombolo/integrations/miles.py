@@ -50,8 +50,8 @@ class Sender:
             self._publisher = Publisher(os.environ.get("TOMBOLO_MODEL", "policy"))
         version = self._publisher.publish(step, self._memory, timeout=600)
         published = time.perf_counter()
-        for site in os.environ.get("TOMBOLO_SITES", "").split(","):
-            version.wait_held(site or None, timeout=600) # None: this one
+        for site in (None, *filter(None, map(str.strip, os.environ.get("TOMBOLO_SITES", "").split(",")))): # None: this one
+            version.wait_held(site, timeout=600)
         held = time.perf_counter()
         self._switch(step)
         return {"perf/tombolo_publish_s": published - began, "perf/tombolo_to_sites_s": held - published,

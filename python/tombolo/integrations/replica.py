@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import Core
 from ..memory import Box
+from ..versions import Version
 
 if TYPE_CHECKING:
     from ..layouts.ways import Ways
 
 log = logging.getLogger("tombolo.integrations")
+_OF_READERS = ("group", "member", "update", "second", "gather", "stage_on_gpu") # options of Core; the others are the session's and the proof's
 
 
 class Failed(RuntimeError):
@@ -57,11 +59,13 @@ class Replica:
     """model: a torch module; None: the engine's loader does all of it, and everything goes by name. timeout_s: how long
     a version that is named may take to be whole here. options are those of Core."""
 
-    def __init__(self, name: str, model: Any, engine: Engine, *, gateway: str | None = None, timeout_s: float = 60, **options: Any) -> None:
-        self.name, self.model, self._engine, self._timeout = name, model, engine, timeout_s
+    def __init__(self, name: str, model: Any, engine: Engine, /, *, gateway: str | None = None, timeout_s: float = 60, **options: Any) -> None:
+        self.name, self.model, self._engine, self.timeout_s = name, model, engine, timeout_s
         self._gateway, self._options = gateway, {"member": (engine.rank, engine.ranks), **options}
         self.core: Core | None = None
         self.ways: Ways | None = None
+        self._broken = False # what the model holds is no version
+        self._staged_last: Version | None = None
         self._copied: list[Box] = []
         self._manifest: dict[str, tuple[str, tuple[int, ...]]] = {} # that the ways were chosen for
 
@@ -76,8 +80,11 @@ class Replica:
         said = self._engine.gather((result, why))
         failed = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(said) if text is not None]
         if failed:
-            raise Failed(f"tombolo: {self.name}: cannot {what}: {'; '.join(failed)}", self._engine.rank == self._engine.ranks - 1)
+            raise Failed(f"tombolo: {self.name}: cannot {what}: {'; '.join(failed)}", self._is_last())
         return [given for given, _ in said]
+
+    def _is_last(self) -> bool:
+        return self._engine.rank == self._engine.ranks - 1
 
     # ---- which way each layer gets its weights: once, from the first version that is there ----
 
@@ -85,7 +92,8 @@ class Replica:
         """By rank 0 alone, which tells the others: whole tensors are staged for it."""
         if self._engine.rank != 0:
             return None
-        with contextlib.closing(Core(self.name, gateway=self._gateway)) as core:
+        options = {name: value for name, value in self._options.items() if name not in _OF_READERS}
+        with contextlib.closing(Core(self.name, gateway=self._gateway, **options)) as core:
             return call(core)
 
     def open(self) -> None:
@@ -95,9 +103,14 @@ class Replica:
             self._plan(step)
 
     def _plan(self, step: int) -> Core:
-        if self.core is not None:
-            return self.core
-        self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self._timeout) and core.manifest()))[0]
+        if self.core is None:
+            self._manifest = self.together(f"read version {step}", lambda: self._ask(lambda core: core.stage(step, self.timeout_s) and core.manifest()))[0]
+            made: list[Core] = []
+            self.together(f"find the ways of version {step}", lambda: made.append(self._choose()))
+            self.core = made[0] # now that each rank has one
+        return self.core
+
+    def _choose(self) -> Core:
         if self.model is not None:
             from ..layouts import loader, ways # they import torch
 
@@ -105,8 +118,7 @@ class Replica:
         # Where all are boxes the library stages them alone, and writes them. Else whole tensors are staged.
         into = self.ways.boxes if self.ways is not None and not self.ways.named else None
         self._copied = [] if self.ways is None or into is not None else self.ways.boxes
-        self.core = Core(self.name, gateway=self._gateway, into=into, **self._options)
-        return self.core
+        return Core(self.name, gateway=self._gateway, into=into, **self._options)
 
     # ---- from version to version ----
 
@@ -115,60 +127,94 @@ class Replica:
         core = self._plan(step)
         return all(self.together(f"stage version {step}", lambda: core.begin(step)))
 
-    def _by_name(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        wanted = None if self.ways is None else set(self.ways.named)
-        return ((name, tensor) for name, tensor in pairs if wanted is None or name in wanted)
-
     def update(self, step: int, load: Any = None) -> None:
         """In the engine's pause. load: instead of the engine's own loader."""
-        core, before = self._plan(step), self.version()
-        self.together(f"stage version {step}", lambda: self._staged(core, step))
-        if core.version() == step:
+        core = self._plan(step)
+        before = self.version()
+        if self._is_active(step, self.together(f"stage version {step}", lambda: self._staged(core, step))) and not self._broken:
             return
         modules = self.ways.layerwise if self.ways is not None else []
-        self.together("begin", lambda: self._engine.begin_reload(modules))
         try:
-            self.together(f"load version {step}", lambda: self._load(core.named(step), load))
+            self.together("begin", lambda: self._engine.begin_reload(modules))
+            self.together(f"load version {step}", lambda: self._load(core.named(self._staged_last), load))
             self.together(f"apply version {step}", lambda: self._apply(core, step))
-        except Failed:
+        except Failed as error:
             with contextlib.suppress(Exception): # half of a layer may be there; it is loaded again
                 self._engine.end_reload(modules)
-            self.together(f"go back to version {before if before is not None else 'of the start'}", lambda: self._back(core, modules, load))
+            self._go_back(core, f"go back to version {before if before is not None else 'of the start'}", modules, load, error)
             raise
+        self._broken = True # where a rank cannot finish
         self.together(f"finish version {step}", lambda: self._engine.end_reload(modules))
+        self._broken = False
 
-    def _staged(self, core: Core, step: int) -> None:
-        core.stage(step, self._timeout)
-        there = core.manifest(step)
+    def _is_active(self, step: int, ranks: list[tuple[str, bool]]) -> bool:
+        """By what all ranks said, so that all go the same way: of the version, which is one of several runs' perhaps,
+        and whether the rank computes from it."""
+        if len(set(ranks)) == 1:
+            return ranks[0][1]
+        said = ", ".join(f"rank {rank}: {'active' if active else 'staged'} {uid}" for rank, (uid, active) in enumerate(ranks))
+        what = "this replica is broken until it gets another version" if any(active for _, active in ranks) else "a newer run has the number: ask again"
+        self._broken = self._broken or any(active for _, active in ranks)
+        raise Failed(f"tombolo: {self.name}: ranks have different versions {step} ({said}): {what}", self._is_last())
+
+    def _staged(self, core: Core, step: int) -> tuple[str, bool]:
+        version = self._staged_last = core.stage(step, self.timeout_s) # a newer run may get the number at any time
+        there = core.manifest(version)
         for name, (dtype, shape) in self._manifest.items():
             other = there.get(name)
             if other != (dtype, shape):
                 raise ValueError(f"{name}: this engine's is {dtype}{list(shape)}, and version {step} has "
                                  f"{'no such tensor' if other is None else f'{other[0]}{list(other[1])}'}")
+        return str(version.uid), version == core.follower.version
 
     def _load(self, pairs: Iterable[tuple[str, Any]], load: Any) -> None:
         if self.ways is None or self.ways.named:
-            (load or self._engine.load)(self._by_name(pairs))
+            wanted = None if self.ways is None else set(self.ways.named)
+            (load or self._engine.load)((name, tensor) for name, tensor in pairs if wanted is None or name in wanted)
+
+    def _copy(self, pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        """The pairs, of which boxes that the library does not write get their parts."""
+        boxes: dict[str, list[Box]] = {}
+        for box in self._copied:
+            boxes.setdefault(box.name, []).append(box)
+        for name, tensor in pairs:
+            for box in boxes.get(name, ()):
+                box.tensor.copy_(tensor[tuple(slice(f, f + n) for f, n in zip(box.first, box.count, strict=True))])
+            yield name, tensor
 
     def _apply(self, core: Core, step: int) -> None:
-        core.apply(step, self._timeout)
+        core.apply(step, self.timeout_s)
         if self._copied:
-            tensors = dict(core.named(step))
-            for box in self._copied:
-                box.tensor.copy_(tensors[box.name][tuple(slice(f, f + n) for f, n in zip(box.first, box.count, strict=True))])
+            for _ in self._copy(core.named(core.follower.version)):
+                pass
 
-    def _back(self, core: Core, modules: list[Any], load: Any) -> None:
-        held = core.version()
+    def _go_back(self, core: Core, what: str, modules: list[Any], load: Any, why: Failed) -> None:
+        """What is left broken is said with why it had to go back."""
+        try:
+            if len(set(self.together(what, lambda: self._back(core, modules, load)))) != 1:
+                raise Failed(f"tombolo: {self.name}: cannot {what}: ranks hold different versions", why.is_last)
+        except Failed as error:
+            self._broken = True
+            raise Failed(f"{why}; {error}: this replica is broken until it gets a version", why.is_last) from None
+
+    def _back(self, core: Core, modules: list[Any], load: Any) -> str | None:
+        """To what this rank holds, whatever it is: an update that failed behind its last step is at the new one."""
+        held = core.follower.version
         self._engine.begin_reload(modules)
         try:
-            self._load(core.named(held) if held is not None else self._engine.first_weights(), load)
+            if self.ways is None or self.ways.named: # else the library alone writes
+                pairs = self._copy(core.named(held) if held is not None else self._engine.first_weights())
+                self._load(pairs, load)
+                for _ in pairs: # that the loader left
+                    pass
         finally:
             self._engine.end_reload(modules)
+        return None if held is None else str(held.uid)
 
     def version(self) -> int | None:
         return self.core.version() if self.core is not None else None
 
     def close(self) -> None:
-        if self.core is not None:
-            self.core.close()
-            self.core = None
+        core, self.core = self.core, None
+        if core is not None:
+            core.close()

@@ -47,11 +47,13 @@ class Worker(replica.Engine):
 
 class Receiver:
     """context: SGLang's WeightUpdateReceiverContext. Its init_payload may have model, gateway, timeout_s and options of
-    Core; ahead (true) stages the newest version while the engine serves."""
+    Core; ahead (true) stages the newest version while the engine serves, where that has one worker: several would each
+    find another one the newest, and a group takes no older one than it staged."""
 
     def __init__(self, context: Any) -> None:
         options = dict(context.init_payload or {})
-        worker, self._ahead = Worker(context), options.pop("ahead", True)
+        worker = Worker(context)
+        self._ahead = options.pop("ahead", True) and worker.ranks == 1
         options.setdefault("gateway", os.environ.get("TOMBOLO_GATEWAY"))
         options.setdefault("group", worker.gather(f"sglang-{uuid.uuid4().hex}")[0])
         self.replica = replica.Replica(options.pop("model", os.environ.get("TOMBOLO_MODEL", "policy")), context.model, worker, **options)

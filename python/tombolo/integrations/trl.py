@@ -78,13 +78,13 @@ class WeightTransfer:
     def send_weights(self, iterator: Iterable[tuple[str, Any]]) -> None:
         """Returns when the version is at each of the sites."""
         self.version = self._core.publish_named(self._next, iterator)
+        self._next += 1 # sealed: whatever fails behind it, other weights get another number
         for site in (None, *self._sites): # None: this one
             self.version.wait_held(site, self._wait_s)
 
     def resume(self) -> None:
-        if self._switch is not None:
-            self._switch(self._next)
-        self._next += 1
+        if self._switch is not None and self.version is not None:
+            self._switch(self.version.number)
 
     def destroy(self) -> None:
         self._core.close()

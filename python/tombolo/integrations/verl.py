@@ -7,6 +7,7 @@
 
 Importing this module registers the engine."""
 
+import importlib
 import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
@@ -17,6 +18,17 @@ from verl.single_controller.ray import RayClassWithInitArgs, RayWorkerGroup
 from verl.utils.ray_utils import auto_await
 
 from ..core import Core
+from ..versions import Version
+
+
+def _of_rank_0(mine: bool) -> bool:
+    """As rank 0 says, on each rank of the trainer: one that went by itself would gather alone."""
+    distributed: Any = importlib.import_module("torch.distributed")
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return mine
+    said = [mine]
+    distributed.broadcast_object_list(said, src=0)
+    return bool(said[0])
 
 
 @base.CheckpointEngineRegistry.register("tombolo")
@@ -34,6 +46,7 @@ class CheckpointEngine(base.CheckpointEngine):
         self._out = Core(model, gateway=gateway, **(actor or {}))
         self._in = Core(model, gateway=rollout_gateway or gateway, **(rollout or {}))
         self._sent: int | None = None
+        self._version: Version | None = None # of rank 0
 
     def prepare(self) -> dict[str, Any]:
         return {"model": self.model}
@@ -66,18 +79,23 @@ class CheckpointEngine(base.CheckpointEngine):
         """Returns when the gateway owns the version. Each rank walks through the weights, as they are gathered by all;
         rank 0 publishes."""
         step, began = self._step(global_steps), time.perf_counter()
-        if step == self._sent: # before the pause, by the manager below
+        if _of_rank_0(step == self._sent): # before the pause, by the manager below
             return {}
-        metrics: dict[str, Any] = {}
-        if self.is_master:
-            version = self._out.publish_named(step, weights)
-            version.wait_held(timeout=self.wait_s) # by the gateway, whatever becomes of this process
-            metrics = {"tombolo/version": step, "tombolo/bytes": version.bytes, "tombolo/publish_s": time.perf_counter() - began}
-        else:
-            for _ in weights:
+        pairs = iter(weights)
+        if not self.is_master:
+            for _ in pairs:
                 pass
+            self._sent = step # where no rank can ask rank 0
+            return {}
+        try:
+            if self._version is None or self._version.number != step: # else it was sealed, and not yet held
+                self._version = self._out.publish_named(step, pairs)
+        finally:
+            for _ in pairs: # the others gather them still
+                pass
+        self._version.wait_held(timeout=self.wait_s) # by the gateway, whatever becomes of this process
         self._sent = step
-        return metrics
+        return {"tombolo/version": step, "tombolo/bytes": self._version.bytes, "tombolo/publish_s": time.perf_counter() - began}
 
     def stage(self, global_steps: int) -> None:
         """While the replica serves."""

@@ -5,12 +5,14 @@ probed; its version is not asked for."""
 
 import contextlib
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import replica
 
+log = logging.getLogger("tombolo.integrations")
 started: dict[str, int] = {} # model: the version that Loader gave this process' engine
 _PLAIN = ("UnquantizedLinearMethod", "UnquantizedEmbeddingMethod") # compute nothing from loaded weights, on a GPU
 
@@ -29,9 +31,16 @@ def register() -> None:
             _part("distributed.weight_transfer", factory).register_engine("tombolo", *f"tombolo.integrations.{name}".rsplit(".", 1))
     loaders = _part("model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER")
     if loaders is not None and "tombolo" not in loaders:
-        from .vllm_classes import Loader
+        with contextlib.suppress(ImportError): # its base is elsewhere in this vLLM
+            from .vllm_loader import Loader
 
-        _part("model_executor.model_loader", "register_model_loader")("tombolo")(Loader)
+            _part("model_executor.model_loader", "register_model_loader")("tombolo")(Loader)
+
+
+def rank_of(config: Any) -> tuple[int, int]:
+    """The rank, and how many there are."""
+    parallel = getattr(config, "parallel_config", config)
+    return int(getattr(parallel, "rank", 0)), int(getattr(parallel, "world_size", 1))
 
 
 class Worker(replica.Engine):
@@ -40,9 +49,10 @@ class Worker(replica.Engine):
 
     def __init__(self, model: Any, config: Any, direct: Iterable[str] | None) -> None:
         self.model, self.config = model, config
-        parallel = getattr(config, "parallel_config", config)
-        self.rank, self.ranks = int(parallel.rank), int(parallel.world_size)
-        self.group = f"vllm-{os.uname().nodename}-{getattr(config, 'instance_id', '')}-{getattr(parallel, 'data_parallel_index', 0)}"
+        self.rank, self.ranks = rank_of(config)
+        mine = f"{getattr(config, 'instance_id', '')}-{getattr(getattr(config, 'parallel_config', config), 'data_parallel_index', 0)}"
+        host = next(host for engine, host in self.gather((mine, os.uname().nodename)) if engine == mine) # of its first rank
+        self.group = f"vllm-{host}-{mine}"
         on_gpu = model is not None and next(model.parameters()).is_cuda
         self._direct = set(direct if direct is not None else _PLAIN if on_gpu else ())
 
@@ -80,6 +90,7 @@ class Calls:
     """What the engine and the worker extension have in common. replies: the last rank's alone may be an error."""
 
     tombolo: replica.Replica | None = None
+    _made: tuple[Any, ...] = () # what the replica was made of
 
     def opened(self) -> replica.Replica:
         if self.tombolo is None:
@@ -87,6 +98,8 @@ class Calls:
         return self.tombolo
 
     def tombolo_call(self, config: Any, call: Callable[[], Any]) -> Any:
+        """Errors behind which a rank knows of the others are Failed. All others come from what each rank was told,
+        and are the same on each."""
         within = _part("config", "set_current_vllm_config") if hasattr(config, "parallel_config") else None
         try:
             with within(config) if within is not None else contextlib.nullcontext():
@@ -94,15 +107,29 @@ class Calls:
         except replica.Failed as error:
             if error.is_last:
                 raise
-            return None
+        except Exception as error:
+            rank, ranks = rank_of(config)
+            if rank == ranks - 1:
+                raise
+            log.warning("replica.failed rank=%d what=call why=%s", rank, error, exc_info=True)
+        return None
 
     def tombolo_open(self, model: Any, config: Any, info: dict[str, Any]) -> None:
-        worker = Worker(model, config, info.get("direct"))
-        if self.tombolo is not None:
-            self.tombolo.close()
-        self.tombolo = replica.Replica(info.get("model", "policy"), model, worker, gateway=info.get("gateway"),
-                                       timeout_s=float(info.get("timeout_s", 60)), group=info.get("group", worker.group))
-        self.tombolo_call(config, self.tombolo.open)
+        self.tombolo_call(config, lambda: self._open(model, config, info))
+
+    def _open(self, model: Any, config: Any, info: dict[str, Any]) -> None:
+        """Asked for the same once more, the replica stays, with its version."""
+        name, gateway, timeout_s = info.get("model", "policy"), info.get("gateway"), float(info.get("timeout_s", 60))
+        session, direct = dict(info.get("session") or {}), info.get("direct")
+        worker = Worker(model, config, direct)
+        made = (name, gateway, info.get("group", worker.group), model, session, direct)
+        if self.tombolo is None or self._made != made:
+            if self.tombolo is not None:
+                self.tombolo.together("close the one before", self.tombolo.close)
+            self.tombolo = replica.Replica(name, model, worker, gateway=gateway, group=made[2], **session)
+            self._made = made
+        self.tombolo.timeout_s = timeout_s
+        self.tombolo.open()
 
 
 class Extension:

@@ -1,13 +1,9 @@
-"""Classes that vLLM asks for by name: they derive from its own, so this module imports it."""
+"""The weight transfer engine, which vLLM asks for by name: it derives from vLLM's own, so this module imports that."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from vllm.distributed.weight_transfer import base
-from vllm.model_executor.model_loader.base_loader import BaseModelLoader
 
-from ..core import Core
 from . import vllm
 
 
@@ -17,8 +13,14 @@ class Info(dict[str, Any]):
     is_checkpoint_format, update_kind = True, "dense"
 
 
+def _version(update_info: dict[str, Any]) -> int:
+    if "version" not in update_info:
+        raise ValueError('tombolo: update_info has to be {"version": N}')
+    return int(update_info["version"])
+
+
 class Engine(vllm.Calls, base.WeightTransferEngine):
-    """init_info: "model", "gateway", "timeout_s", "group", "direct"; update_info: "version". Other keys are not read."""
+    """init_info: "model", "gateway", "timeout_s", "group", "direct", "session"; update_info: "version". Other keys are not read."""
 
     init_info_cls = update_info_cls = Info
     supports_draft_weight_update, update_kind = False, "dense"
@@ -43,36 +45,15 @@ class Engine(vllm.Calls, base.WeightTransferEngine):
         """Nothing is touched before receive_weights knows that all ranks have the version."""
 
     def receive_weights(self, update_info: dict[str, Any], load_weights: Any = None) -> None:
-        self.tombolo_call(self.vllm_config, lambda: self.opened().update(int(update_info["version"]), load_weights))
+        self.tombolo_call(self.vllm_config, lambda: self.opened().update(_version(update_info), load_weights))
 
     def finish_weight_update(self) -> None:
         """receive_weights did all of it."""
 
     def shutdown(self) -> None:
-        if self.tombolo is not None:
+        if self.tombolo is not None: # its ranks end without each other
             self.tombolo.close()
 
     @staticmethod
     def trainer_send_weights(iterator: Any, trainer_args: Any = None) -> None: # abstract in some
         raise NotImplementedError("publish with tombolo.publish, or with the trainer engine")
-
-
-class Loader(BaseModelLoader):
-    """`--load-format tombolo --model-loader-extra-config '{"model": "policy", "version": 7}'`: the engine starts from that
-    version, of the nearest source, or not at all. Configuration and tokenizer come from vLLM's --model."""
-
-    def download_model(self, model_config: Any) -> None:
-        """The gateway's site has it, or gets it."""
-
-    def get_all_weights(self, model_config: Any, model: Any) -> Iterator[tuple[str, Any]]:
-        given = dict(self.load_config.model_loader_extra_config or {})
-        name, version = given.get("model", "policy"), given.get("version")
-        if version is None:
-            raise ValueError("tombolo: model_loader_extra_config names no \"version\"")
-        with contextlib.closing(Core(name, gateway=given.get("gateway"))) as core:
-            core.stage(int(version), float(given.get("timeout_s", 600)))
-            yield from core.named(int(version))
-        vllm.started[name] = int(version)
-
-    def load_weights(self, model: Any, model_config: Any) -> None:
-        model.load_weights(self.get_all_weights(model_config, model))

@@ -17,6 +17,8 @@ class TrainerInit(base.TrainerInitInfo):
     engine_gateway: str | None = None   # the engine's; None: TOMBOLO_GATEWAY there
     step: int = 0                       # of the first send_weights, minus one
     run: str | None = None
+    session: dict[str, Any] | None = None        # more options of the trainer's session: certificates, for example
+    engine_session: dict[str, Any] | None = None # and of the engine's
     site: str | None = None             # where the engine is: send_weights waits until that site holds the version
 
 
@@ -30,9 +32,9 @@ class Trainer(base.TrainerWeightTransferEngine):
     def trainer_init(cls, init_info: TrainerInit, *, client: Any, source: Any = None) -> "Trainer":
         made = cls(client=client, source=source, is_sender=init_info.is_sender)
         made.info, made.step = init_info, init_info.step
-        made.core = Core(init_info.model, gateway=init_info.gateway, run=init_info.run)
+        made.core = Core(init_info.model, gateway=init_info.gateway, run=init_info.run, publisher=init_info.session)
         if made.is_sender:
-            client.init_weight_transfer_engine({"model": init_info.model, "gateway": init_info.engine_gateway})
+            client.init_weight_transfer_engine({"model": init_info.model, "gateway": init_info.engine_gateway, "session": init_info.engine_session})
         return made
 
     def send_weights(self) -> None:
