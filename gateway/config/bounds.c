@@ -94,6 +94,8 @@ static const struct tb_bound fixed[] = {
     {"live_asks", 16},
     {"statements", 1024},
     {"idle_layout_bytes", UINT64_C(64) << 20},
+    {"lent_bytes", UINT64_C(256) << 20},
+    {"borrowed_bytes", UINT64_C(256) << 20},
     {"offers", 4096},
     {"announced", 4096},
     {"landings", 4096},

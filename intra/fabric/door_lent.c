@@ -151,7 +151,7 @@ enum tb_status tb_door_lent_open(struct tb_fabric *f, int fd, uint64_t bytes,
         l->jobs[i].job.run = run_puts;
         l->jobs[i].done.run = puts_done;
     }
-    f->borrowed_bytes += bytes;
+    tb_fabric_lent_add(&f->borrowed_bytes, &f->borrowed_most, bytes);
     l->taking = true;
     tb_pool_submit(f->pool, &l->take);
     *lent_out = l;

@@ -9,6 +9,7 @@
 #include "intra/fabric/door.h"
 #include "intra/fabric/fabric_inside.h"
 #include "intra/fabric/fabric_queue.h"
+#include "intra/fabric/lent_memory.h"
 #include "intra/verbs_part.h"
 
 enum tb_status tb_export_open(struct tb_fabric *f, const struct tb_export_options *options)
@@ -57,6 +58,11 @@ void tb_fabric_usage(struct tb_fabric *f, struct tb_fabric_usage *usage_out)
     usage_out->readers_spent = atomic_load_explicit(&f->readers_spent, memory_order_acquire);
     usage_out->readers_refused = atomic_load_explicit(&f->readers_refused, memory_order_relaxed);
     usage_out->readers_max = tb_door_readers_max;
+    usage_out->lent_bytes = atomic_load_explicit(&f->lent_bytes, memory_order_relaxed);
+    usage_out->lent_most = atomic_load_explicit(&f->lent_most, memory_order_relaxed);
+    usage_out->borrowed_bytes = atomic_load_explicit(&f->borrowed_bytes, memory_order_relaxed);
+    usage_out->borrowed_most = atomic_load_explicit(&f->borrowed_most, memory_order_relaxed);
+    usage_out->lent_max = TB_LENT_ALL_MAX;
 }
 
 void tb_fabric_tokens(struct tb_fabric *f, void (*each)(void *user, const struct tb_fingerprint *reader),

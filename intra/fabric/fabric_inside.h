@@ -41,8 +41,9 @@ struct tb_fabric {
     const char *no_verbs;
     uint64_t nic_bytes_per_s;
     uint32_t trays; /* that the door's readers have */
-    /* Memory that hops here lend to their sources, and that the door's readers lend to us. */
-    uint64_t lent_bytes, borrowed_bytes;
+    /* Memory that hops here lend to their sources, and that the door's readers lend to us: now, and
+     * at most so far. The fabric's thread writes, any reads. */
+    atomic_ullong lent_bytes, lent_most, borrowed_bytes, borrowed_most;
     /* Openings of trays, the first of them on the pool. They outlive their hops where a driver
      * stands still, and keep one thread of the pool then, not all. */
     STAILQ_HEAD(tb_shm_tray_openings, tb_shm_tray_opening) openings;
@@ -75,5 +76,12 @@ tb_time_ns tb_hop_poll(struct tb_hop *hop, tb_time_ns now);
 /* Closes and frees it as soon as that can be; then it leaves the list. */
 void tb_hop_orphan(struct tb_hop *hop);
 struct tb_hop *tb_hop_after(struct tb_hop *hop);
+
+static inline void tb_fabric_lent_add(atomic_ullong *used, atomic_ullong *most, uint64_t bytes)
+{
+    const uint64_t now = atomic_fetch_add_explicit(used, bytes, memory_order_relaxed) + bytes;
+    if (now > atomic_load_explicit(most, memory_order_relaxed))
+        atomic_store_explicit(most, now, memory_order_relaxed);
+}
 
 #endif

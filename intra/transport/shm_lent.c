@@ -210,7 +210,8 @@ void tb_shm_lent_begin(struct tb_shm_lent *l)
         l->on_settled(l->owner);
         return;
     }
-    f->lent_bytes += l->charged = l->bytes;
+    l->charged = l->bytes;
+    tb_fabric_lent_add(&f->lent_bytes, &f->lent_most, l->bytes);
     l->state = TB_SHM_LENT_MAKING;
     tb_pool_submit(f->pool, &l->make);
 }

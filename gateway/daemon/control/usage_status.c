@@ -392,6 +392,20 @@ static void door_readers_users(struct tb_daemon *d, json_t *users)
     }
 }
 
+static struct usage lent(struct tb_daemon *d)
+{
+    struct tb_fabric_usage u;
+    tb_fabric_usage(d->fabric, &u);
+    return (struct usage){.used = u.lent_bytes, .most = u.lent_most, .bound = u.lent_max};
+}
+
+static struct usage borrowed(struct tb_daemon *d)
+{
+    struct tb_fabric_usage u;
+    tb_fabric_usage(d->fabric, &u);
+    return (struct usage){.used = u.borrowed_bytes, .most = u.borrowed_most, .bound = u.lent_max};
+}
+
 static struct usage live_asks(struct tb_daemon *d)
 {
     return of_gauge(&d->live.gauge, TB_LIVE_ASKS_MAX);
@@ -433,6 +447,8 @@ static const struct {
     {"live_asks", live_asks, live_asks_users},
     {"idle_layout_bytes", idle_layouts, NULL},
     {"encoded_bytes", encoded, NULL},
+    {"lent_bytes", lent, NULL},
+    {"borrowed_bytes", borrowed, NULL},
 };
 #define OWN (sizeof own / sizeof own[0])
 

@@ -331,6 +331,8 @@ static const struct {
     {"asks", OWN, NULL, 0, "a peer's"},
     {"idle_layout_bytes", YIELDS, NULL, 0, "the oldest"},
     {"encoded_bytes", YIELDS, NULL, 0, "the oldest"},
+    {"lent_bytes", YIELDS, NULL, 0, "what is beyond goes by a socket: intra.lent"},
+    {"borrowed_bytes", YIELDS, NULL, 0, "likewise"},
 };
 #define TABLES (sizeof tables / sizeof tables[0])
 
