@@ -70,8 +70,8 @@ struct tb_fabric_usage {
     uint64_t tokens_refused, tokens_spent;
     uint32_t readers, readers_most, readers_max;
     uint64_t readers_refused, readers_spent;
-    /* Memory that hops lend to their sources, and that the door's readers lend to us. More goes by a
-     * socket. */
+    /* Memory that hops lend to their sources, and that the door's readers lend to us. More goes by
+     * a socket. */
     uint64_t lent_bytes, lent_most, borrowed_bytes, borrowed_most, lent_max;
 };
 
