@@ -385,8 +385,9 @@ static void take(struct fickle *f, int fd, uint64_t bytes)
 
 static void put(struct fickle *f, int fd, const struct tb_hop_request *r)
 {
-    memcpy(f->memory.bytes + r->b, f->scene->owner.bytes + r->a, r->bytes);
-    if (r->a == FIRST) f->memory.bytes[r->b + 1] ^= 1;
+    for (uint64_t i = 0; i < r->bytes; i++) /* beside the writer, so each byte by itself */
+        __atomic_store_n(&f->memory.bytes[r->b + i], f->scene->owner.bytes[r->a + i], __ATOMIC_RELAXED);
+    if (r->a == FIRST) __atomic_fetch_xor(&f->memory.bytes[r->b + 1], 1, __ATOMIC_RELAXED);
     answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PUT, .bytes = 1});
 }
 
