@@ -62,7 +62,9 @@ static bool read_peer(struct plan *p, const char *text)
 static bool read_places(struct plan *p, const struct tb_cli_call *call)
 {
     const bool own = tb_cli_given(call, "dir");
-    const struct passwd *user = getuid() == 0 ? getpwnam("tombolo") : NULL;
+    char room[1024];
+    struct passwd row, *user = NULL;
+    if (getuid() == 0 && getpwnam_r("tombolo", &row, room, sizeof room, &user) != 0) user = NULL;
     p->dir = own ? tb_cli_text(call, "dir") : DIR_DEFAULT;
     p->owner = user != NULL && !own ? user->pw_uid : 0;
     p->group = user != NULL && !own ? user->pw_gid : 0;

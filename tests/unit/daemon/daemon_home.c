@@ -28,7 +28,7 @@ void home_new(struct home *h)
 
 void home_new_with(struct home *h, const char *models, bool anchors)
 {
-    char text[1024];
+    char text[4096];
     memset(h, 0, sizeof *h);
     assert_true(scratch_folder(h->dir, sizeof h->dir, "home"));
     snprintf(text, sizeof text,
@@ -41,6 +41,7 @@ void home_new_with(struct home *h, const char *models, bool anchors)
              h->dir, h->dir, HOME_LEASE_MS, h->dir, h->dir, models);
     if (anchors)
         snprintf(text + strlen(text), sizeof text - strlen(text), "anchor: {dir: %s/anchors}\n", h->dir);
+    assert_true(strlen(text) + 1 < sizeof text); /* folders of a run may have long names */
     CHECK_OK(tb_config_parse("east.yaml", text, strlen(text), complain, NULL, &h->config));
 }
 
