@@ -83,7 +83,7 @@ def build_protocol(args: Any) -> Any:
             bucket.clear()
 
         def finalize(self, weight_version: int) -> None:
-            """All ranks call it. What fails at the first one is raised by all, as they would wait for it."""
+            """All ranks call it. All raise an error of the first one, or they would wait for it."""
             said: list[Any] = [None]
             if self.is_sender:
                 try:
