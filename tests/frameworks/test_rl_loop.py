@@ -52,7 +52,7 @@ def three_steps_cross_and_serve_bit_for_bit(lab):
         expect(
             f"spans {spans}",
             (spans[0][0], spans[-1][1], [a[1] for a in spans[:-1]]),
-            (0, 24, [b[0] for b in spans[1:]]),
+            (0, 16, [b[0] for b in spans[1:]]),
         )
         expect(f"no version from the future {request}", spans[-1][2] < request["step"], True)
     for key in ("publish_s", "held_s", "changed", "wire_bytes", "prepare_s", "pause_s", "converge_s"):

@@ -142,7 +142,7 @@ def a_picture_is_readable_on_dark_and_light(_lab):
 
 @scenario
 def arithmetic_checks_an_answer(_lab):
-    prompt = task.prompt_of(random.Random(1))
+    prompt = next(task.prompts(random.Random(1)))
     right = task.right_answer(prompt)
     expect(
         "one stride further each",

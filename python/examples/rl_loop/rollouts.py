@@ -89,7 +89,7 @@ class Rollouts:
         self._params = SamplingParams(
             temperature=1.0, max_tokens=task.ANSWER, ignore_eos=True, detokenize=False, logprobs=0
         )
-        self._prompts = random.Random(f"{settings['seed']} {index}")
+        self._prompts = task.prompts(random.Random(f"{settings['seed']} {index}"))
         self._allowed = settings["ahead"]  # groups that the trainer lets this engine make
         self._open: dict[str, dict[str, Any]] = {}
         self._wanted, self._told = 0, 0.0
@@ -143,7 +143,7 @@ class Rollouts:
             self._allowed -= 1
             self._made += 1
             name = f"{self.index}.{self._made}"
-            self._open[name] = {"prompt": task.prompt_of(self._prompts), "samples": []}
+            self._open[name] = {"prompt": next(self._prompts), "samples": []}
             for i in range(samples):
                 self.engine.add_request(
                     f"{name}.{i}", {"prompt_token_ids": self._open[name]["prompt"]}, self._params

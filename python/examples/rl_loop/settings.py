@@ -26,9 +26,9 @@ CONFIG: dict[str, Any] = {  # of a checkpoint: 3.2 million parameters
 }
 
 TRAINING: dict[str, Any] = {
-    "warm_up": 60,
+    "warm_up": 25,
     "warm_rate": 1e-3,  # supervised steps, and their learning rate
-    "rate": 5e-5,  # of the policy's steps
+    "rate": 2e-4,  # of the policy's steps
     "groups": 16,
     "samples": 8,  # of a step: prompts, and answers to each
     "at_once": 32,  # requests that an engine computes at a time

@@ -44,9 +44,9 @@ def logprobs(model: torch.nn.Module, tokens: torch.Tensor) -> torch.Tensor:
 
 def warm_up(model: torch.nn.Module, steps: int, rate: float, seed: int) -> None:
     """Supervised, and broken off early: GRPO needs a policy that is right now and then."""
-    optimizer, generator = torch.optim.AdamW(model.parameters(), lr=rate), random.Random(seed)
+    optimizer, deck = torch.optim.AdamW(model.parameters(), lr=rate), task.prompts(random.Random(seed))
     for _ in range(steps):
-        prompts = [task.prompt_of(generator) for _ in range(32)]
+        prompts = [next(deck) for _ in range(16)]
         loss = -logprobs(
             model, torch.tensor([prompt + task.right_answer(prompt) for prompt in prompts])
         ).mean()
@@ -56,16 +56,18 @@ def warm_up(model: torch.nn.Module, steps: int, rate: float, seed: int) -> None:
 
 
 def advantages_of(groups: list[dict[str, Any]]) -> torch.Tensor:
-    """A sample's reward against those of its own group."""
-    rewards = torch.tensor([[sample["reward"] for sample in group["samples"]] for group in groups])
-    return ((rewards - rewards.mean(1, keepdim=True)) / (rewards.std(1, keepdim=True) + 1e-4)).flatten()
+    """Of each token: the reward that came from it on, against the other answers to the same prompt."""
+    answers = [[(group["prompt"], sample["tokens"]) for sample in group["samples"]] for group in groups]
+    rights = torch.tensor([[task.rights_of(*answer) for answer in group] for group in answers]).float()
+    onward = rights.flip(2).cumsum(2).flip(2) / torch.arange(task.ANSWER, 0, -1)
+    return ((onward - onward.mean(1, keepdim=True)) / (onward.std(1, keepdim=True) + 1e-2)).flatten(0, 1)
 
 
 def grpo_step(model: torch.nn.Module, optimizer: torch.optim.Optimizer, groups: list[dict[str, Any]]) -> None:
     samples = [(group["prompt"], sample) for group in groups for sample in group["samples"]]
     tokens = torch.tensor([prompt + sample["tokens"] for prompt, sample in samples])
     before = torch.tensor([sample["logprobs"] for _, sample in samples])
-    ratio, advantages = (logprobs(model, tokens) - before).exp(), advantages_of(groups)[:, None]
+    ratio, advantages = (logprobs(model, tokens) - before).exp(), advantages_of(groups)
     loss = -torch.minimum(ratio * advantages, ratio.clamp(1 - CLIP, 1 + CLIP) * advantages).mean()
     optimizer.zero_grad()
     loss.backward()
