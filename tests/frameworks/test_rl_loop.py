@@ -79,9 +79,9 @@ def all_ends_with_it_when_it_is_interrupted(lab):
 
     def is_at_work():
         expect("it goes on", loop.alive(), True)
-        return "step 1 of" in loop.log_path.read_text()
+        return "engine 0 serves version 0" in loop.log_path.read_text()
 
-    wait_for("the first step", is_at_work)
+    wait_for("the engine answers the first step", is_at_work)
     prefix = leavings.prefix_of("tombolo-rl-loop", loop.popen.pid)
     expect("processes are marked", len(leavings.marked(*leavings.mark_of(prefix))) >= 4, True)
     loop.signal(signal.SIGINT)
