@@ -2,7 +2,8 @@
  *
  * For shells; cores return facts. Values with a space, quote, backslash, '=' or control character
  * are quoted and escaped (\n, \xNN), so a peer's text can not forge a line or a terminal sequence.
- * A line is cut at 4 KiB and written with one write(2). Threads: any.
+ * A line is cut at 4 KiB and written with one write(2). With tb_log_set_form a line is a JSON
+ * object, has the time, or a priority for journald. Threads: any.
  *
  * Values that we format ourselves, such as numbers and names:
  *   tb_log(TB_LOG_WARN, "link.lost", "peer=%s in_flight_chunks=%u", name, n);
@@ -45,10 +46,21 @@ struct tb_log_line {
     size_t used;
     enum tb_log_level level;
     bool on;
+    bool json;
     bool cut; /* something did not fit; the line ends in cut=true */
 };
 
 void tb_log_set(enum tb_log_level most, int fd); /* default: INFO to stderr */
+/* How lines are written from now on; default: none of these. */
+struct tb_log_form {
+    bool json;     /* one object a line: "level", "event", then the same keys. Up to 15 digits are a number */
+    bool time;     /* UTC with milliseconds, in front */
+    bool priority; /* "<4>" in front, which journald takes away and keeps as the priority */
+};
+void tb_log_set_form(struct tb_log_form form);
+struct tb_log_form tb_log_form(void);
+/* Whether journald reads what is written there ($JOURNAL_STREAM). */
+bool tb_log_is_journal(int fd);
 bool tb_log_level_parse(const char *text, enum tb_log_level *level_out);
 void tb_log_begin(struct tb_log_line *l, enum tb_log_level level, const char *event);
 void tb_log_str(struct tb_log_line *l, const char *key, const char *value);

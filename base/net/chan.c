@@ -366,6 +366,15 @@ undo_chan:
     return status;
 }
 
+static void fail_source(struct tb_chan *c, const struct tb_address *source, int error)
+{
+    char address[64], reason[160];
+    tb_address_format(source, address, sizeof address);
+    (void)snprintf(reason, sizeof reason, "from %s: %s", address,
+                   error == EAFNOSUPPORT ? "the peer's address is of the other family" : strerror(error));
+    tb_chan_fail(c, TB_PEER_UNREACHABLE, reason);
+}
+
 enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct tb_address *to,
                             struct tb_chan **chan_out)
 {
@@ -374,6 +383,7 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
     TB_ASSERT(to->bytes > 0 && to->bytes <= sizeof to->local);
     struct tb_chan *c = NULL;
     if (options->segment_bytes_max != 0) tb_tcp_segment_max(fd, options->segment_bytes_max);
+    if (options->dscp != 0) tb_tcp_dscp_set(fd, options->dscp);
     const enum tb_status status = chan_new(options, fd, false, &c);
     if (status != TB_OK) {
         close(fd);
@@ -381,7 +391,10 @@ enum tb_status tb_chan_dial(const struct tb_chan_options *options, const struct 
     }
     c->state = CONNECTING;
     c->reach = TB_CHAN_UNHEARD;
-    if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
+    if (options->source != NULL && !tb_tcp_source_set(fd, options->source)) {
+        c->reach = TB_CHAN_NOWHERE;
+        fail_source(c, options->source, errno);
+    } else if (tb_sys_connect(fd, &to->any, to->bytes) != 0 && errno != EINPROGRESS && errno != EINTR) {
         c->reach = errno == ECONNREFUSED ? TB_CHAN_HEARD : TB_CHAN_NOWHERE;
         tb_chan_fail(c, TB_PEER_UNREACHABLE, strerror(errno));
     }

@@ -45,6 +45,11 @@ struct tb_chan_options {
     void *user;
     uint32_t open_ms;           /* connect and handshake together; 0 = 10000 */
     uint32_t segment_bytes_max; /* dialled over TCP: payload of a segment, either way; 0: the path's own */
+    /* Dialled over TCP: from this address of ours. One of the other family reaches nothing, and
+     * neither does one that this machine does not have: on_closed says so. NULL: the kernel
+     * chooses. Borrowed for the call. */
+    const struct tb_address *source;
+    uint32_t dscp; /* dialled over TCP, from its SYN on: 0 to 63; 0: the system's */
 };
 
 /* Errors at once (TB_SITE_NOMEM, TB_SITE_IO, TB_BAD_ARGUMENT) mean no chan and no callback; later

@@ -48,6 +48,11 @@ bool tb_chan_own_records(const struct tb_chan *c)
     return c->secure && tb_tls_session_own_records(&c->tls);
 }
 
+bool tb_chan_is_trusted(const struct tb_chan *c, const struct tb_tls *tls)
+{
+    return c->secure && tb_tls_session_trusted(&c->tls, tls);
+}
+
 bool tb_chan_is_revoked(const struct tb_chan *c, const struct tb_tls *tls)
 {
     return c->secure && tb_tls_session_revoked(&c->tls, tls);

@@ -27,6 +27,9 @@ bool tb_chan_kernel_sends(const struct tb_chan *c); /* TLS: the kernel encrypts 
 /* TLS: records are ours (tls_bulk.h), not OpenSSL's; those that are sent the
  * kernel's, where it sends. */
 bool tb_chan_own_records(const struct tb_chan *c);
+/* TLS: `tls`, which is newer, would let the peer in by the chain that it showed: a CA for its site
+ * is among those of tb_tls_add_site_ca, and nothing is revoked. */
+bool tb_chan_is_trusted(const struct tb_chan *c, const struct tb_tls *tls);
 /* TLS: the peer's certificate is on the list of `tls` (revoked.h). */
 bool tb_chan_is_revoked(const struct tb_chan *c, const struct tb_tls *tls);
 uint64_t tb_chan_records(const struct tb_chan *c); /* of TLS, at most; the more of both ways */

@@ -15,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/machine.h"
+#include "base/net/endpoint.h"
 #include "base/system_calls.h"
 
 #define STALLED_TIMEOUTS 2u /* after 3 times the first wait: losses that come in rows are over by then */
@@ -61,6 +62,47 @@ void tb_tcp_segment_max(int fd, uint32_t bytes)
     const int value = (int)bytes;
     TB_ASSERT(bytes > 0 && value > 0);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &value, sizeof value);
+}
+
+static int family_of(int fd)
+{
+    int family = AF_UNSPEC;
+    socklen_t bytes = sizeof family;
+    return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &bytes) == 0 ? family : AF_UNSPEC;
+}
+
+bool tb_tcp_source_set(int fd, const struct tb_address *source)
+{
+    struct tb_address at = *source;
+    const int one = 1;
+    if (family_of(fd) != at.any.sa_family) {
+        errno = EAFNOSUPPORT;
+        return false;
+    }
+    if (at.any.sa_family == AF_INET) at.v4.sin_port = 0;
+    if (at.any.sa_family == AF_INET6) at.v6.sin6_port = 0;
+    /* The port is chosen by connect, which knows the other end: as many connections as without. */
+    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
+    return bind(fd, &at.any, at.bytes) == 0;
+}
+
+/* Both, for IPv4 through a socket of IPv6. The two bits below are ECN's, which the kernel keeps. */
+void tb_tcp_dscp_set(int fd, uint32_t dscp)
+{
+    TB_ASSERT(dscp < 64);
+    const int value = (int)(dscp << 2);
+    if (family_of(fd) == AF_INET6) (void)setsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &value, sizeof value);
+    (void)setsockopt(fd, IPPROTO_IP, IP_TOS, &value, sizeof value);
+}
+
+int tb_tcp_dscp(int fd)
+{
+    int value = 0;
+    socklen_t bytes = sizeof value;
+    const bool six = family_of(fd) == AF_INET6;
+    if (getsockopt(fd, six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_TCLASS : IP_TOS, &value, &bytes) != 0)
+        return -1;
+    return value >> 2;
 }
 
 bool tb_tcp_congestion_set(int fd, const char *name)

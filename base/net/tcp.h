@@ -2,8 +2,8 @@
  * shell.
  *
  * Buffers are the kernel's: SO_SNDBUF or SO_RCVBUF would turn its tuning off and lose most of the
- * window. The calls below set the congestion control, the bytes that may wait unsent, and
- * keep-alive.
+ * window. The calls below set the congestion control, the bytes that may wait unsent, keep-alive,
+ * the source address and the DSCP value.
  *
  * Threads: any. Descriptors that are no TCP sockets are left alone. */
 #ifndef TB_BASE_NET_TCP_H
@@ -38,6 +38,14 @@ bool tb_tcp_look(int fd, struct tb_tcp_seen *seen_out);
 uint32_t tb_tcp_stalled(int fd);
 /* Before it is connected: no segment, either way, has more payload. */
 void tb_tcp_segment_max(int fd, uint32_t bytes);
+
+/* Before it is connected: from this address, of any port. False: errno says why; EAFNOSUPPORT: the
+ * socket is of the other family. */
+struct tb_address;
+bool tb_tcp_source_set(int fd, const struct tb_address *source);
+/* The DSCP value of all that is sent from now on, 0 to 63; the one that it has, -1: not known. */
+void tb_tcp_dscp_set(int fd, uint32_t dscp);
+int tb_tcp_dscp(int fd);
 
 /* Can this process set it? TB_SITE_CONFIG: `error_out` has a sentence with what
  * there is and what to do. */

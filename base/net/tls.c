@@ -389,15 +389,22 @@ static enum tb_status cert_load(struct tb_tls *tls, const struct tb_tls_files *f
     return status;
 }
 
+/* The first key that fits: while a pair is renewed the file has the old and the new one, and the
+ * certificate is of either (base/pki). */
 static enum tb_status key_use(struct tb_tls *tls, const struct tb_tls_files *files, const struct pem *pem,
                               char error_out[256])
 {
     TB_ASSERT(SSL_CTX_get0_certificate(tls->ctx) != NULL); /* whose key it is to be */
-    EVP_PKEY *key = PEM_read_bio_PrivateKey(pem->bio, NULL, no_passphrase, NULL);
-    if (key == NULL) return say(error_out, "%s: holds no PEM private key without a passphrase", files->key);
-    const bool fits = SSL_CTX_use_PrivateKey(tls->ctx, key) == 1 && SSL_CTX_check_private_key(tls->ctx) == 1;
-    EVP_PKEY_free(key);
-    return fits ? TB_OK : say(error_out, "%s: is not the key of %s", files->key, files->cert);
+    for (bool any = false;; any = true) {
+        EVP_PKEY *key = PEM_read_bio_PrivateKey(pem->bio, NULL, no_passphrase, NULL);
+        if (key == NULL && any) return say(error_out, "%s: is not the key of %s", files->key, files->cert);
+        if (key == NULL)
+            return say(error_out, "%s: holds no PEM private key without a passphrase", files->key);
+        const bool fits =
+            SSL_CTX_use_PrivateKey(tls->ctx, key) == 1 && SSL_CTX_check_private_key(tls->ctx) == 1;
+        EVP_PKEY_free(key);
+        if (fits) return TB_OK;
+    }
 }
 
 static enum tb_status key_load(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])

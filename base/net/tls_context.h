@@ -1,5 +1,5 @@
 /* tls_context.h - what tls.c and tls_session.c share: the inside of a tb_tls. For
- * these and pki.c alone. */
+ * these and base/pki alone. */
 #ifndef TB_BASE_NET_TLS_CONTEXT_H
 #define TB_BASE_NET_TLS_CONTEXT_H
 

@@ -1,4 +1,5 @@
-/* tls_revoked.c - certificates of a chain, asked of the list of revoked ones. */
+/* tls_revoked.c - the chain of a session, judged again: by the list of revoked certificates, and by
+ * the CAs that are trusted by now. */
 #include <errno.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
@@ -48,6 +49,27 @@ bool tb_tls_is_revoked(const struct tb_tls *tls)
     X509 *ours = SSL_CTX_get0_certificate(tls->ctx);
     TB_ASSERT(ours != NULL);
     return tb_revoked_count(tls->revoked) > 0 && is_revoked(tls, ours);
+}
+
+/* A CA that is named for one site vouches for that site alone. */
+static bool chain_trusted(const struct tb_tls *tls, const STACK_OF(X509) * chain)
+{
+    struct tb_identity peer;
+    if (sk_X509_num(chain) <= 0 || tb_tls_cert_identity(sk_X509_value(chain, 0), &peer) != TB_OK)
+        return false;
+    for (int i = 0; i < sk_X509_num(chain); i++)
+        for (uint32_t k = 0; k < tls->bound_count; k++)
+            if (X509_cmp(tls->bound[k].ca, sk_X509_value(chain, i)) == 0 &&
+                tb_name_equal(&tls->bound[k].site, &peer.site))
+                return true;
+    return false;
+}
+
+bool tb_tls_session_trusted(const struct tb_tls_session *s, const struct tb_tls *tls)
+{
+    if (!s->shaken || s->tls->ephemeral) return false;
+    const STACK_OF(X509) *chain = SSL_get0_verified_chain(s->ssl);
+    return !tb_tls_chain_revoked(tls, chain) && chain_trusted(tls, chain);
 }
 
 bool tb_tls_session_revoked(const struct tb_tls_session *s, const struct tb_tls *tls)

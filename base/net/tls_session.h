@@ -76,6 +76,9 @@ bool tb_tls_session_kernel_sends(const struct tb_tls_session *s);
 void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *identity_out,
                          struct tb_fingerprint *fingerprint_out, uint64_t *expires_wall_s_out);
 
+/* After the handshake: a CA that `tls` trusts for the peer's site vouches for it, and nothing of
+ * its chain is on the list of `tls`. CAs that are bound to no site do not count. */
+bool tb_tls_session_trusted(const struct tb_tls_session *s, const struct tb_tls *tls);
 /* After the handshake: a certificate of the peer's chain is on the list of `tls` by now. */
 bool tb_tls_session_revoked(const struct tb_tls_session *s, const struct tb_tls *tls);
 /* For tls_bulk.c. The first reason is the true one: what follows is its consequence. */

@@ -11,7 +11,7 @@
 
 #include "base/assert.h"
 #include "base/ident.h"
-#include "base/net/pki.h"
+#include "base/pki/pki.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
@@ -31,6 +31,7 @@ struct plan {
     char peer[TB_NAME_BYTES_MAX + 1], address[300];              /* address "": the peer dials */
     char folder[PATH_BYTES];                                     /* DIR/SITE: the certificates */
     char run[PATH_BYTES], state[PATH_BYTES], memory[PATH_BYTES]; /* sockets, store, arena */
+    bool requests;                                               /* an authority elsewhere signs */
     uid_t owner; /* of what tombolod reads; 0: nobody but us */
     gid_t group;
 };
@@ -165,6 +166,17 @@ static enum tb_cli_exit failed(const struct tb_cli_call *call, const char *path)
     return tb_say_failure(call, tb_path_status(errno), "%s: %s", path, strerror(errno));
 }
 
+/* The authority, or the request for one elsewhere. */
+static enum tb_status make_pair(const struct plan *p, const struct tb_identity *gateway, char error[256])
+{
+    char csr[PATH_BYTES + 64], key[PATH_BYTES + 64];
+    snprintf(csr, sizeof csr, "%s/gw.csr", p->folder);
+    snprintf(key, sizeof key, "%s/gw.key", p->folder);
+    if (p->requests) return tb_pki_request(csr, key, false, gateway, error);
+    const enum tb_status s = tb_pki_init(p->folder, p->site, CA_DAYS, error);
+    return s == TB_OK ? tb_pki_issue(p->folder, "gw", gateway, 0, (int64_t)GATEWAY_DAYS * 86400, error) : s;
+}
+
 static enum tb_cli_exit certificates(const struct tb_cli_call *call, const struct plan *p)
 {
     char error[256] = "", path[PATH_BYTES + 64];
@@ -172,8 +184,7 @@ static enum tb_cli_exit certificates(const struct tb_cli_call *call, const struc
     if (tb_name_set(&gateway.site, p->site) != TB_OK || tb_name_set(&gateway.name, "gw") != TB_OK)
         return TB_CLI_SITE; /* both were looked at */
     if (!tb_cli_make_folder(p->folder)) return failed(call, p->folder);
-    enum tb_status s = tb_pki_init(p->folder, p->site, CA_DAYS, error);
-    if (s == TB_OK) s = tb_pki_issue(p->folder, "gw", &gateway, 0, (int64_t)GATEWAY_DAYS * 86400, error);
+    const enum tb_status s = make_pair(p, &gateway, error);
     if (s != TB_OK) return tb_say_failure(call, s, "%s", error);
     snprintf(path, sizeof path, "%s/gw.key", p->folder);
     if (!give(p, path, p->owner, 0600)) return failed(call, path);
@@ -205,11 +216,20 @@ static enum tb_cli_exit say_next(const struct tb_cli_call *call, const struct pl
 {
     const char *upper = p->peer;
     const bool dials = p->address[0] != '\0';
+    char sign[4 * PATH_BYTES] = "";
+    if (p->requests)
+        snprintf(sign, sizeof sign,
+                 "0. Where this site's authority is, sign %s/gw.csr as tombolo://%s/gw, and put here what it "
+                 "gives:\n"
+                 "     tombolo pki sign gw.csr tombolo://%s/gw --dir PKI     # or an authority of your own\n"
+                 "     %s/gw.crt (with what stands between it and the root), and %s/ca.crt (the root)\n",
+                 p->folder, p->site, p->site, p->folder, p->folder);
     return tb_say_result(
         call,
-        json_pack("{s:s, s:s, s:s, s:s}", "site", p->site, "config", p->dir, "folder", p->folder, "peer",
-                  p->peer),
-        "wrote %s/%s.yaml and %s/ (certificates%s)\n\n"
+        json_pack("{s:s, s:s, s:s, s:s, s:s}", "site", p->site, "config", p->dir, "folder", p->folder, "peer",
+                  p->peer, "certificates", p->requests ? "requested" : "made"),
+        "wrote %s/%s.yaml and %s/ (%s%s)\n\n"
+        "%s"
         "1. On the machine of %s, unless that is done:\n"
         "     tombolo init %s --peer %s%s --model %s --home %s\n"
         "2. Give it this site's CA (ca.crt, never ca.key), and take its own in the same way:\n"
@@ -217,9 +237,9 @@ static enum tb_cli_exit say_next(const struct tb_cli_call *call, const struct pl
         "3. On both machines:\n"
         "     systemctl enable --now tombolod@%s    # there: tombolod@%s\n"
         "   tombolo status then shows the link.",
-        p->dir, p->site, p->folder, dials ? "" : ", firewall.nft", upper, p->peer, p->site,
-        dials ? "" : "=ADDRESS-OF-THIS-MACHINE", p->model, p->home, p->folder, p->peer, p->dir, p->peer,
-        p->site, p->site, p->peer);
+        p->dir, p->site, p->folder, p->requests ? "request" : "certificates", dials ? "" : ", firewall.nft",
+        sign, upper, p->peer, p->site, dials ? "" : "=ADDRESS-OF-THIS-MACHINE", p->model, p->home, p->folder,
+        p->peer, p->dir, p->peer, p->site, p->site, p->peer);
 }
 
 static enum tb_cli_exit write_all(const struct tb_cli_call *call, const struct plan *p, const char *text)
@@ -240,7 +260,8 @@ enum tb_cli_exit tb_cli_init(const struct tb_cli_call *call)
 {
     struct plan p = {.site = call->arguments[0],
                      .listen = tb_cli_text(call, "listen"),
-                     .arena = tb_cli_text(call, "arena")};
+                     .arena = tb_cli_text(call, "arena"),
+                     .requests = tb_cli_given(call, "request")};
     struct complaint wrong = {""};
     struct tb_config *config = NULL;
     const char *peer = tb_cli_text(call, "peer"), *model = tb_cli_text(call, "model"),

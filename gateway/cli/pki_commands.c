@@ -1,15 +1,17 @@
-/* pki_commands.c - tombolo pki init, issue and revoke, over base/net/pki.h and revoked.h. */
+/* pki_commands.c - tombolo pki init, issue and revoke, over base/pki/pki.h and
+ * base/net/revoked.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/assert.h"
-#include "base/net/pki.h"
 #include "base/net/revoked.h"
+#include "base/pki/pki.h"
 #include "gateway/cli/commands.h"
 #include "gateway/cli/options.h"
 #include "gateway/cli/output.h"
+#include "gateway/cli/passphrase.h"
 #include "gateway/cli/path_status.h"
 
 #define CA_DAYS_DEFAULT    3650u
@@ -59,6 +61,7 @@ enum tb_cli_exit tb_cli_pki_init(const struct tb_cli_call *call)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
     if (!tb_cli_make_folder(dir))
         return tb_say_failure(call, tb_path_status(errno), "%s: %s", dir, strerror(errno));
+    tb_cli_passphrase(call, true);
     const enum tb_status s = tb_pki_init(dir, site, (unsigned)days, error);
     if (s != TB_OK) return refused(call, s, error, "say another --dir");
     return tb_say_result(call, json_pack("{s:s, s:s}", "site", site, "dir", dir),
@@ -100,13 +103,15 @@ enum tb_cli_exit tb_cli_pki_issue(const struct tb_cli_call *call)
     const uint64_t days = tb_cli_number(call, "days", ISSUE_DAYS_DEFAULT);
     if (days < 1 || days > DAYS_MAX)
         return tb_say_failure(call, TB_BAD_ARGUMENT, "--days is between 1 and %u", DAYS_MAX);
+    tb_cli_passphrase(call, false);
     const enum tb_cli_exit named = identity_of(call, dir, &identity);
     if (named != TB_CLI_DONE) return named;
     tb_identity_format(&identity, uri);
     const int64_t start_s = tb_cli_signed(call, "start-days", 0) * 86400;
     const char *stem = tb_cli_given(call, "out") ? tb_cli_text(call, "out") : identity.name.text;
     const enum tb_status s = tb_pki_issue(dir, stem, &identity, start_s, (int64_t)days * 86400, error);
-    if (s != TB_OK) return refused(call, s, error, "say --out NAME, then move both new files over the old");
+    if (s != TB_OK)
+        return refused(call, s, error, "`tombolo pki renew` replaces a certificate; or say --out NAME");
     return tb_say_result(call, json_pack("{s:s, s:s, s:s}", "identity", uri, "dir", dir, "name", stem),
                          "%s/%s.crt and %s/%s.key", dir, stem, dir, stem);
 }

@@ -30,6 +30,8 @@ struct tb_config_peer {
     uint32_t lane;       /* peers.SITE.lane 0 to 7 [0] */
     struct tb_name gateway;
     const char *address;                           /* "host:port" or a service; NULL: only that side dials */
+    const char *source;                            /* the address to dial from; NULL: the kernel's choice */
+    uint32_t dscp;                                 /* of what is sent to it, 0 to 63; 0: the system's */
     const char *congestion;                        /* of this path; NULL: link.congestion */
     const char *ca;                                /* PEM file of that site's CA; NULL: tls.ca */
     struct tb_rate_plan rate;                      /* peers.SITE.rate, .schedule: of what is sent to it */
@@ -124,6 +126,8 @@ struct tb_config {
     uint32_t pin_max_s;          /* pin_max_s [600] */
     bool sandbox;                /* sandbox [true] */
     enum tb_log_level log_level; /* log.level error warn info debug [info] */
+    bool log_json;               /* log.format text, json [text] */
+    bool log_time;               /* log.time [false] */
     struct tb_config_peer peers[TB_CONFIG_LIST_MAX];
     uint32_t peer_count;
     struct tb_config_model models[TB_CONFIG_LIST_MAX];

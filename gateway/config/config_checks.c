@@ -1,6 +1,7 @@
 /* config_checks.c - what keys of a config say of one another. */
 #include "gateway/config/config_read.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/un.h>
@@ -141,6 +142,26 @@ static void check_identity(struct config_reading *r, uint32_t index)
                                p->gateway.text, c->peers[i].site.text);
 }
 
+/* IPv6 has a colon, and a numeric address to dial a bracket before it. A name may lead to both. */
+static void check_source(struct config_reading *r, const struct tb_config_peer *p)
+{
+    const struct config_node *at = node_at(r, "peers", p->site.text, "source");
+    if (p->source == NULL) return;
+    if (p->address == NULL) {
+        tb_config_warn(r, at, "peers.%s.source: does nothing, as only that side dials", p->site.text);
+        return;
+    }
+    struct in_addr v4;
+    char host[INET_ADDRSTRLEN] = "";
+    const size_t bytes = strcspn(p->address, ":");
+    if (bytes < sizeof host) memcpy(host, p->address, bytes);
+    const bool source6 = strchr(p->source, ':') != NULL, to6 = p->address[0] == '[';
+    const bool to4 = inet_pton(AF_INET, host, &v4) == 1;
+    if ((source6 && to4) || (!source6 && to6))
+        tb_config_complain(r, at, "peers.%s.source: %s reaches no %s address, as peers.%s.address is",
+                           p->site.text, p->source, to6 ? "IPv6" : "IPv4", p->site.text);
+}
+
 static void check_peers(struct config_reading *r)
 {
     const struct tb_config *c = r->config;
@@ -153,6 +174,7 @@ static void check_peers(struct config_reading *r)
                                p->site.text);
         else
             check_identity(r, i);
+        check_source(r, p);
         if (strcmp(p->gateway.text, "worker") == 0)
             tb_config_complain(r, node_at(r, "peers", p->site.text, "gateway"),
                                "peers.%s.gateway: \"worker\" begins the names of workers", p->site.text);

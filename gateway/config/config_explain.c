@@ -99,6 +99,9 @@ static void print_value(const struct config_key *key, const void *base, FILE *to
         TB_ASSERT(*(const enum tb_log_level *)at <= TB_LOG_DEBUG);
         text = levels[*(const enum tb_log_level *)at];
         break;
+    case CONFIG_LOG_FORMAT:
+        text = *(const bool *)at ? "json" : "text";
+        break;
     case CONFIG_POLICY:
         text = *(const bool *)at ? "every" : "latest";
         break;
@@ -135,6 +138,8 @@ static void print_range(const struct config_key *key, FILE *to)
         fputs("auto, raw, zstd, planes, sparse", to);
     } else if (key->type == CONFIG_POLICY) {
         fputs("latest, every", to);
+    } else if (key->type == CONFIG_LOG_FORMAT) {
+        fputs("text, json", to);
     } else if (key->type == CONFIG_RATE) {
         fputs("1Mbit to 10000Gbit, none", to);
     } else if (key->type == CONFIG_LEVEL) {

@@ -227,6 +227,11 @@ const struct config_key config_keys[] = {
     {ROOT(log_level), .path = "log.level", .type = CONFIG_LEVEL, .fallback = "info",
      .why = "error: a promise is at risk; warn: a retry was spent; info: a life began or ended; debug: per "
             "chunk."},
+    {ROOT(log_json), .path = "log.format", .type = CONFIG_LOG_FORMAT, .fallback = "text",
+     .why = "json: one object a line, with the same events and keys. (tombolod --log json, from its first "
+            "line on.)"},
+    {ROOT(log_time), .path = "log.time", .type = CONFIG_BOOL, .fallback = "false",
+     .why = "Each line begins with the time, UTC with milliseconds. journald keeps one of its own."},
 
     {PEER(gateway), .path = "gateway", .type = CONFIG_NAME, .fallback = "gw",
      .why = "The name of that site's gateway, as in its certificate."},
@@ -238,6 +243,12 @@ const struct config_key config_keys[] = {
      .why = "Where to dial it: HOST:PORT, or _SERVICE._tcp.DOMAIN, whose SRV records say hosts and ports. "
             "Several addresses race each other. Without it only that side dials, and this one needs "
             "link.listen."},
+    {PEER(source), .path = "source", .type = CONFIG_HOST,
+     .why = "The address of this machine from which it is dialled, IPv4 or IPv6 without a port. Addresses of "
+            "the peer of the other kind are not dialled. Without it the kernel's routes choose."},
+    {PEER(dscp), .path = "dscp", .type = CONFIG_NUMBER, .fallback = "0", .min = 0, .max = 63,
+     .why = "The DSCP value of all that is sent to it, such as 46 (EF) or 10 (AF11). A connection that the "
+            "peer dialled has it once its certificate is known. 0: as the system does."},
     {PEER(congestion), .path = "congestion", .type = CONFIG_WORD,
      .why = "The congestion control of this path. Without it link.congestion."},
     {PEER(ca), .path = "ca", .type = CONFIG_FILE,
@@ -334,6 +345,8 @@ const char *tb_config_type_text(enum config_type type)
         [CONFIG_BOOL] = "bool",
         [CONFIG_CODEC] = "codec",
         [CONFIG_LEVEL] = "log level",
+        [CONFIG_LOG_FORMAT] = "log format",
+        [CONFIG_HOST] = "address",
         [CONFIG_NAMES] = "list of names",
         [CONFIG_IDENTITIES] = "list of identities",
         [CONFIG_NETWORKS] = "list of networks",

@@ -23,6 +23,7 @@ enum config_type {
     CONFIG_FILE,       /* const char *; a file that must be readable */
     CONFIG_ADDRESS,    /* const char *; address:port, numeric */
     CONFIG_DIAL,       /* const char *; host:port, or the name of a service */
+    CONFIG_HOST,       /* const char *; a numeric address, without a port */
     CONFIG_WORD,       /* const char *; [a-z0-9_], 1 to 15 */
     CONFIG_NUMBER,     /* uint32_t */
     CONFIG_AUTO,       /* uint32_t; "auto" is 0 */
@@ -30,6 +31,7 @@ enum config_type {
     CONFIG_BOOL,       /* bool */
     CONFIG_CODEC,      /* enum tb_codec_id */
     CONFIG_LEVEL,      /* enum tb_log_level */
+    CONFIG_LOG_FORMAT, /* bool: json, or text */
     CONFIG_NAMES,      /* struct tb_name[max], count behind */
     CONFIG_IDENTITIES, /* const char *[TB_CONFIG_LIST_MAX], count behind */
     CONFIG_NETWORKS,   /* likewise; base/networks.h parses them */

@@ -76,6 +76,17 @@ static bool service_valid(const char *text)
     return text[0] == '_' && strlen(text) < 254 && text[strspn(text, NAME_CHARS)] == '\0';
 }
 
+/* One that a socket can have: a link-local address would need its device, too. */
+static bool host_valid(const char *text)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, text, &v4) == 1) return v4.s_addr != 0 && !IN_MULTICAST(ntohl(v4.s_addr));
+    if (inet_pton(AF_INET6, text, &v6) != 1) return false;
+    return !IN6_IS_ADDR_UNSPECIFIED(&v6) && !IN6_IS_ADDR_MULTICAST(&v6) && !IN6_IS_ADDR_LINKLOCAL(&v6) &&
+           !IN6_IS_ADDR_V4MAPPED(&v6);
+}
+
 static bool word_valid(const char *text)
 {
     const size_t bytes = strlen(text);
@@ -155,6 +166,12 @@ static const char *set_policy(const char *text, bool *every)
     return *every || strcmp(text, "latest") == 0 ? NULL : "is neither latest nor every";
 }
 
+static const char *set_log_format(const char *text, bool *json)
+{
+    *json = strcmp(text, "json") == 0;
+    return *json || strcmp(text, "text") == 0 ? NULL : "is neither text nor json";
+}
+
 static const char rate_rule[] = "is no rate (1Mbit to 10000Gbit, such as 200Mbit, or none)";
 
 static bool text_valid(enum config_type type, const char *text)
@@ -166,6 +183,8 @@ static bool text_valid(enum config_type type, const char *text)
         return address_valid(text) || service_valid(text);
     case CONFIG_WORD:
         return word_valid(text);
+    case CONFIG_HOST:
+        return host_valid(text);
     default:
         return text[0] != '\0' && strlen(text) < 4096;
     }
@@ -187,6 +206,8 @@ const char *tb_config_set_scalar(struct config_reading *r, const struct config_k
         return tb_choice_wish_parse(text, at) == TB_OK ? NULL : "is none of auto, raw, zstd, planes, sparse";
     case CONFIG_POLICY:
         return set_policy(text, at);
+    case CONFIG_LOG_FORMAT:
+        return set_log_format(text, at);
     case CONFIG_RATE:
         return tb_rate_parse(text, at) ? NULL : rate_rule;
     case CONFIG_LEVEL:
@@ -199,6 +220,7 @@ const char *tb_config_set_scalar(struct config_reading *r, const struct config_k
                    : key->type == CONFIG_DIAL
                        ? "is neither HOST:PORT nor the name of a service, _SERVICE._tcp.DOMAIN"
                    : key->type == CONFIG_WORD ? "is not one word of a-z 0-9 _ -"
+                   : key->type == CONFIG_HOST ? "is no address of a machine, such as 192.0.2.1 or 2001:db8::1"
                                               : "is empty or too long";
         *(const char **)at = tb_config_keep_text(r, text);
         return NULL;

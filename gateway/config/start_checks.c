@@ -179,6 +179,19 @@ static void check_congestion(const struct checks *c, const char *key, const char
     if (tb_tcp_congestion_check(word, error) != TB_OK) found(c, key, true, "%s: %s", key, error);
 }
 
+/* A warning: the address may come later, as one that moves between machines does. */
+static void check_source(const struct checks *c, const struct tb_config_peer *p)
+{
+    struct tb_endpoint endpoint = {.port = 0};
+    struct tb_address address;
+    char key[160];
+    if (p->source == NULL) return;
+    (void)snprintf(key, sizeof key, "peers.%s.source", p->site.text);
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", p->source);
+    if (tb_endpoint_address(&endpoint, &address) == TB_OK && tb_listen_check(&address) == TB_OK) return;
+    found(c, key, false, "%s: %s is no address of this machine now: %s", key, p->source, strerror(errno));
+}
+
 static void check_paths(const struct checks *c)
 {
     char key[160];
@@ -189,6 +202,7 @@ static void check_paths(const struct checks *c)
         const struct tb_config_peer *p = &c->config->peers[i];
         (void)snprintf(key, sizeof key, "peers.%s.congestion", p->site.text);
         if (p->congestion != NULL) check_congestion(c, key, p->congestion);
+        check_source(c, p);
     }
 }
 

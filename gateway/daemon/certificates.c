@@ -145,6 +145,9 @@ static void reload(struct tb_daemon *d, const char *reason)
     }
     tb_tls_free(tls);
     tb_log(TB_LOG_INFO, "tls.same", "reason=%s", reason);
+    /* An operator's word: links that this side dialled go over to what their peers show by now. */
+    if (d->links != NULL && !d->links_restarting && strcmp(reason, "signal") == 0)
+        TB_MOOT(tb_links_set_tls(d->links, d->tls));
 }
 
 void tb_certificates_reload(struct tb_daemon *d)

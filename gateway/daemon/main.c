@@ -18,7 +18,7 @@
 #include "wan/frame/frame.h"
 
 static const char usage[] =
-    "Usage: tombolod --config FILE [--protocol-max N] [--new-home]\n"
+    "Usage: tombolod --config FILE [--log json] [--protocol-max N] [--new-home]\n"
     "\n"
     "The gateway of a site: holds versions of models in memory, gets them from other sites over TLS,\n"
     "and serves them to the workers here. Runs in the foreground and logs to stderr.\n"
@@ -31,6 +31,9 @@ static const char usage[] =
     "      --new-home      once, for a first installation: opens runs of a new or restored store without the "
     "word of\n"
     "                      the peers, of which none remembers a run that this home has lost\n"
+    "      --log FORMAT    text or json, whatever log.format says, from the first line on: json is one "
+    "object "
+    "a line\n"
     "      --explain       prints every key of the configuration: type, default, range, unit, why\n"
     "      --version       prints the version\n"
     "      --help          this text\n"
@@ -47,10 +50,29 @@ static void library_faults(void)
     json_set_alloc_funcs(tb_library_malloc, tb_free);
 }
 
+/* For a person as it is; in a log that a program reads it is an event like others. */
 static void complain(void *user, const char *line)
 {
+    struct tb_log_line l;
     (void)user;
-    fprintf(stderr, "%s\n", line);
+    if (!tb_log_form().json) {
+        fprintf(stderr, "%s\n", line);
+        return;
+    }
+    tb_log_begin(&l, TB_LOG_ERROR, "config.refused");
+    tb_log_str(&l, "why", line);
+    tb_log_end(&l);
+}
+
+/* The word of the command line goes before the configuration's; NULL: there is none. */
+static void log_open(const char *format, const struct tb_config *config)
+{
+    const struct tb_log_form form = {.json = format != NULL ? strcmp(format, "json") == 0
+                                                            : config != NULL && config->log_json,
+                                     .time = config != NULL && config->log_time,
+                                     .priority = tb_log_is_journal(STDERR_FILENO)};
+    tb_log_set_form(form);
+    if (config != NULL) tb_log_set(config->log_level, STDERR_FILENO);
 }
 
 static void sandbox_log(const struct tb_sandbox *s)
@@ -119,7 +141,6 @@ static int run(struct tb_config *config, const char *config_path, bool new_home)
     static struct tb_disk_files files;
     d.new_home = new_home;
     d.config_path = config_path;
-    tb_log_set(config->log_level, STDERR_FILENO);
     tb_service_manager_open(&d.manager); /* its socket may be outside of the sandbox */
     if (disk_files_open(config, &files) != TB_OK || sandbox(&d, config, config_path) != TB_OK) {
         tb_disk_files_close(&files);
@@ -150,19 +171,20 @@ static uint32_t protocol_of(const char *text)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"config", required_argument, NULL, 'c'},
-                                            {"protocol-max", required_argument, NULL, 'p'},
-                                            {"new-home", no_argument, NULL, 'n'},
-                                            {"explain", no_argument, NULL, 'e'},
-                                            {"version", no_argument, NULL, 'v'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
-    const char *path = NULL;
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'}, {"protocol-max", required_argument, NULL, 'p'},
+        {"new-home", no_argument, NULL, 'n'},     {"log", required_argument, NULL, 'l'},
+        {"explain", no_argument, NULL, 'e'},      {"version", no_argument, NULL, 'v'},
+        {"help", no_argument, NULL, 'h'},         {NULL, 0, NULL, 0}};
+    const char *path = NULL, *format = NULL;
     bool new_home = false;
     uint32_t protocol_max = 0;
     for (int o; (o = getopt_long(argc, argv, "c:h", options, NULL)) != -1;) {
         if (o == 'c') path = optarg;
         if (o == 'n') new_home = true;
+        if (o == 'l') format = optarg;
+        if (o == 'l' && strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
+            return fputs(usage, stderr), 2;
         if (o == 'p') protocol_max = protocol_of(optarg);
         if (o == 'p' && protocol_max == 0) return fputs(usage, stderr), 2;
         if (o == 'e') return tb_config_explain(NULL, false, stdout), fflush(stdout) == 0 ? 0 : 1;
@@ -173,6 +195,7 @@ int main(int argc, char **argv)
     if (path == NULL || optind != argc) return fputs(usage, stderr), 2;
     if (tb_fault_from_env()) library_faults();
     signal(SIGPIPE, SIG_IGN);
+    log_open(format, NULL);
     /* Keys and weights of all models are in this memory: no core file, no ptrace by
      * others of this user (P8). */
     prctl(PR_SET_DUMPABLE, 0);
@@ -184,6 +207,7 @@ int main(int argc, char **argv)
         tb_log(TB_LOG_ERROR, "start.stopped", "status=%s config=%s", tb_status_name(loaded), path);
         return 1;
     }
+    log_open(format, config);
     if (protocol_max != 0) config->link_protocol_max = protocol_max;
     const int code = run(config, path, new_home);
     tb_config_free(config);

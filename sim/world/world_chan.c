@@ -310,6 +310,12 @@ bool tb_chan_kernel_sends(const struct tb_chan *c)
     return false;
 }
 
+bool tb_chan_is_trusted(const struct tb_chan *c, const struct tb_tls *tls)
+{
+    (void)c, (void)tls;
+    return true;
+}
+
 bool tb_chan_is_revoked(const struct tb_chan *c, const struct tb_tls *tls)
 {
     (void)c, (void)tls;

@@ -226,6 +226,11 @@ void tb_tcp_congestion(int fd, char name_out[TB_TCP_CONGESTION_BYTES])
     name_out[0] = '\0';
 }
 
+void tb_tcp_dscp_set(int fd, uint32_t dscp)
+{
+    (void)fd, (void)dscp;
+}
+
 void tb_tcp_unsent_max(int fd, uint32_t bytes)
 {
     (void)fd, (void)bytes;

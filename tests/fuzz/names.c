@@ -1,7 +1,7 @@
 /* Texts of strangers and of configurations that become names: a certificate's URI, an address, an
  * id. A text that is taken is printed as it was read, and is a name.
  *
- * Covers: base/ident.c base/net/endpoint.c base/net/pki.c */
+ * Covers: base/ident.c base/net/endpoint.c */
 #include <string.h>
 
 #include "base/ident.h"

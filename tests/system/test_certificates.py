@@ -1,6 +1,6 @@
 """Certificates, keys and CAs that change while gateways run (P5, P6, P8, P9, P10).
 
-Covers: gateway/daemon/certificates.c base/net/pki.c gateway/config/gateway_tls.c
+Covers: gateway/daemon/certificates.c base/pki/pki.c gateway/config/gateway_tls.c
 Covers: gateway/cli/pki_commands.c
 """
 

@@ -310,13 +310,21 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
     links->options.incarnation = incarnation;
 }
 
-/* P8: nor does anything that began under the old trust become a session: what is in TLS or before
- * HELLO, what a link in limbo waits for, and data streams that were dialled ahead. One that is
- * bound already belongs to a session that ended, and ends with it. */
-static void end_all(struct tb_links *ls)
+/* The peer showed a chain that is trusted now, too. */
+static bool is_trusted(const struct tb_links *ls, const struct tb_link *l)
+{
+    const struct tb_link_conn *c = tb_link_is_up(l) ? tb_link_control(l) : NULL;
+    return c != NULL && c->wire != NULL && tb_chan_is_trusted(tb_wire_chan(c->wire), ls->options.tls);
+}
+
+/* P8: sessions that are trusted no more end. Nor does anything that began under the old trust
+ * become a session: what is in TLS or before HELLO, what a link in limbo waits for, and data
+ * streams that were dialled ahead. One that is bound already belongs to a session, and ends with
+ * it. */
+static void end_distrusted(struct tb_links *ls)
 {
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
-        tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
+        if (!is_trusted(ls, &ls->links[i])) tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
         tb_link_streams_ahead_end(&ls->links[i]);
     }
     for (struct tb_link_conn *c = ls->conns; c != NULL; c = c->next)
@@ -329,10 +337,7 @@ enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
     const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
     tb_tls_free(ls->options.tls);
     ls->options.tls = tb_tls_ref(tls);
-    if (!tb_digest_equal(&before, &after)) {
-        end_all(ls);
-        return TB_OK;
-    }
+    if (!tb_digest_equal(&before, &after)) end_distrusted(ls);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
         if (tb_link_is_up(&ls->links[i])) tb_link_renew(&ls->links[i], tb_clock_now());
     return TB_OK;

@@ -181,6 +181,8 @@ struct tb_links_peer_options {
     struct tb_name label;   /* what it is called here; empty: its site. Unequal for gateways of one site */
     uint32_t lane;          /* that it says it is, of its site */
     const char *address;    /* "host:port"; NULL: only the peer dials */
+    const char *source;     /* the address to dial from, numeric; NULL: the kernel's choice; copied */
+    uint32_t dscp;          /* of what is sent there, 0 to 63; 0: the system's */
     const char *congestion; /* of TCP: "auto" (tuner.h), or "bbr", "cubic"...; NULL: the system's; copied */
     uint32_t streams_found; /* by an earlier process, for what is sent there; 0: none */
     uint64_t found_bytes_per_s;   /* with them */
@@ -262,8 +264,8 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
  * A session that a peer dialled stays under the certificate that it began with. The peer dials
  * anew before that certificate expires.
  *
- * Where trust changed (tb_tls_trust) every session ends instead, and is dialled again. A peer that
- * is no longer trusted does not come back. */
+ * Where trust changed (tb_tls_trust) a session ends whose peer showed a chain that is not trusted
+ * now (tb_chan_is_trusted). It is dialled again, and comes back if the peer has another one. */
 TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);
 
 /* ---- what we hold ---- */

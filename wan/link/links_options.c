@@ -89,6 +89,9 @@ static enum tb_status check_peer(const struct tb_links_options *o, const struct 
     if (strlen(p->congestion != NULL ? p->congestion : "") >= TB_TCP_CONGESTION_BYTES)
         return tb_links_refuse(error_out, "not a congestion control", p->congestion);
     if (check_congestion(p, error_out) != TB_OK) return TB_SITE_CONFIG;
+    if (p->dscp > 63) return tb_links_refuse(error_out, "no DSCP value is over 63, of", p->site.text);
+    if (p->source != NULL && !tb_link_source_parse(p->source, &address))
+        return tb_links_refuse(error_out, "not a numeric address to dial from", p->source);
     if (p->address == NULL) return TB_OK;
     if (tb_endpoint_parse(p->address, &endpoint) != TB_OK || endpoint.is_unix)
         return tb_links_refuse(error_out, "not an address like host:port", p->address);

@@ -180,6 +180,8 @@ static enum tb_status dial(struct tb_stream *s)
                                             .ops = &chan_ops,
                                             .user = s,
                                             .segment_bytes_max = s->plan.segment_bytes_max,
+                                            .source = s->plan.source,
+                                            .dscp = s->plan.path->dscp,
                                             .open_ms = (uint32_t)(s->plan.idle / TB_MS(1))};
     return tb_chan_dial(&options, &s->plan.address, &s->chan);
 }

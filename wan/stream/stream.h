@@ -52,10 +52,11 @@ struct tb_stream_plan {
     tb_time_ns idle;
     uint64_t records_max; /* worn from then on; at twice as many it ends */
     bool dialled;
-    struct tb_address address;  /* dialled */
-    uint32_t segment_bytes_max; /* dialled: TCP_MAXSEG; 0: the path's own */
-    struct tb_tls *tls;         /* dialled */
-    struct tb_identity expect;  /* dialled */
+    struct tb_address address;       /* dialled */
+    uint32_t segment_bytes_max;      /* dialled: TCP_MAXSEG; 0: the path's own */
+    const struct tb_address *source; /* dialled: from there; NULL: the kernel's choice */
+    struct tb_tls *tls;              /* dialled */
+    struct tb_identity expect;       /* dialled */
     const struct tb_tcp_path_options *path;
     struct tb_chan *chan; /* accepted: detached, its BIND was read */
 };

@@ -36,6 +36,7 @@ void tb_tcp_path_open(struct tb_tcp_path *p, const struct tb_tcp_path_options *o
     const bool known = tb_tcp_look(fd, &p->seen);
     const char *congestion = congestion_for(options, known ? p->seen.rtt_min : 0);
     tb_tcp_keep_alive(fd);
+    if (options->dscp != 0) tb_tcp_dscp_set(fd, options->dscp); /* for one that the peer dialled */
     /* It was tried when the links were opened: what fails now is a connection that is
      * ending, which others see. */
     if (congestion != NULL) (void)tb_tcp_congestion_set(fd, congestion);

@@ -22,6 +22,7 @@
 
 struct tb_tcp_path_options {
     const char *congestion; /* "auto", or a name; NULL: the system's */
+    uint32_t dscp;          /* 0: the system's */
     struct tb_tuner_options tuning;
     atomic_ullong send_ceiling_bytes; /* of the kernel, as the main loop saw it last; 0: not known */
 };

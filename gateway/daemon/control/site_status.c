@@ -129,6 +129,8 @@ static json_t *links_json(struct tb_daemon *d)
             stats.up ? json_integer((json_int_t)tb_certificates_days_left(stats.expires_wall_s))
                      : json_null());
         link_state_json(d, i, &stats, o);
+        put(o, "source", peer->source != NULL ? json_string(peer->source) : json_null());
+        set_u64(o, "dscp", peer->dscp);
         put(o, "rtt_ms", json_real((double)stats.rtt / 1e6));
         TB_ASSERT(stats.stream_count <= sizeof stats.streams / sizeof stats.streams[0]);
         uint32_t open = 0;

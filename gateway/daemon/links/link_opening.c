@@ -75,6 +75,8 @@ static enum tb_status links_open(struct tb_daemon *d, struct tb_links_peer_optio
                                                   .lane = config->peers[i].lane,
                                                   .gateway = config->peers[i].gateway,
                                                   .address = config->peers[i].address,
+                                                  .source = config->peers[i].source,
+                                                  .dscp = config->peers[i].dscp,
                                                   .congestion = peer_congestion(config, &config->peers[i]),
                                                   .streams_found = d->found[i].streams,
                                                   .found_bytes_per_s = d->found[i].bytes_per_s,

@@ -459,13 +459,14 @@ void tb_sessions_close(struct tb_daemon *d)
     }
 }
 
-/* Workers that an authority let in which is not trusted any more do not come back; the others
- * do, within their lease. */
+/* Workers that an authority let in which is not trusted any more come back within their lease, if
+ * they have another certificate by then. */
 void tb_sessions_distrust(struct tb_daemon *d)
 {
     TB_ASSERT(d->tls != NULL);
     for (struct tb_worker_session *s = d->sessions; s != NULL; s = s->next)
-        if (!s->local && s->wire != NULL) tb_wire_close(s->wire, TB_PEER_IDENTITY);
+        if (!s->local && s->wire != NULL && !tb_chan_is_trusted(tb_wire_chan(s->wire), d->tls))
+            tb_wire_close(s->wire, TB_PEER_IDENTITY);
 }
 
 /* P8: it leaves at once, and holds nothing for a lease. */

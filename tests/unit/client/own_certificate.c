@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "base/net/pki.h"
+#include "base/pki/pki.h"
 #include "tests/unit/check.h"
 #include "unit/caught_log.h"
 #include "unit/scratch.h"

@@ -14,8 +14,8 @@
 #include "base/net/chan.h"
 #include "base/net/chan_facts.h"
 #include "base/net/listen.h"
-#include "base/net/pki.h"
 #include "base/net/wire.h"
+#include "base/pki/pki.h"
 #include "tests/unit/scratch.h"
 
 #define WORLD_WAIT_S 30 /* sanitizers on two busy cores are slow; a healthy run needs milliseconds */

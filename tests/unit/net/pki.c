@@ -1,7 +1,7 @@
 /* pki.c - a CA and the certificates that it signs: what they allow, and files that are never
  * written over (P8).
- * Covers: base/net/pki.c */
-#include "base/net/pki.h"
+ * Covers: base/pki/pki.c base/pki/pki_files.c base/pki/authority.c */
+#include "base/pki/pki.h"
 
 #include <fcntl.h>
 #include <openssl/pem.h>
@@ -51,7 +51,7 @@ static void a_ca_is_a_ca_for_its_site_and_nothing_else(void **state)
     assert_string_equal(cn, "east");
     assert_int_equal(X509_check_ca(ca), 1);
     assert_int_equal(X509_get_key_usage(ca), KU_KEY_CERT_SIGN | KU_CRL_SIGN);
-    assert_int_equal(X509_get_pathlen(ca), 0);
+    assert_int_equal(X509_get_pathlen(ca), 1); /* issuing authorities, and nothing below them */
     assert_true(EVP_PKEY_is_a(X509_get0_pubkey(ca), "EC"));
     assert_int_equal(EVP_PKEY_get_bits(X509_get0_pubkey(ca)), 256);
     X509_free(ca);

@@ -302,6 +302,35 @@ static void what_comes_during_a_renewal_is_renewed_too(void **state)
     acceptor_fini(&a);
 }
 
+/* P6 P9: a root that comes beside the one that vouches for the peer ends no session; it goes on
+ * over a fresh connection. P8: a root that goes ends the session that it vouched for. */
+static void only_what_is_trusted_no_more_ends(void **state)
+{
+    (void)state;
+    static struct acceptor a;
+    char why[256];
+    const struct tb_name east = {"east"};
+    const struct tb_id first = {{1}}, second = {{2}};
+    acceptor_init(&a, 10);
+    WORLD_UNTIL(&a.w.net, greeter(&a) != NULL);
+    answer(greeter(&a), &first);
+    WORLD_UNTIL(&a.w.net, bound_to(&a, &first) == STREAMS);
+    CHECK_OK(tb_pki_init(world_path(&a.w.net, "east", "next"), "east", 30, why));
+    struct tb_tls *both = issue_again(&a, "again"), *other = world_tls(&a.w.net, "west", "gw", "west");
+    CHECK_OK(tb_tls_add_site_ca(both, &east, world_path(&a.w.net, "east", "next/ca.crt"), why));
+    CHECK_OK(tb_tls_add_site_ca(other, &east, world_path(&a.w.net, "east", "next/ca.crt"), why));
+    CHECK_OK(tb_links_set_tls(a.west->links, both));
+    WORLD_UNTIL(&a.w.net, renewer(&a) != NULL);
+    answer(renewer(&a), &second);
+    WORLD_UNTIL(&a.w.net, bound_to(&a, &second) == STREAMS);
+    assert_int_equal(a.west->downs, 0);
+    CHECK_OK(tb_links_set_tls(a.west->links, other));
+    WORLD_UNTIL(&a.w.net, a.west->downs == 1);
+    tb_tls_free(both);
+    tb_tls_free(other);
+    acceptor_fini(&a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +339,7 @@ int main(void)
         cmocka_unit_test(streams_ahead_end_with_their_attempt),
         cmocka_unit_test(a_binding_answered_unasked_is_refused),
         cmocka_unit_test(nothing_of_the_old_trust_becomes_a_session),
+        cmocka_unit_test(only_what_is_trusted_no_more_ends),
         cmocka_unit_test(what_comes_during_a_renewal_is_renewed_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,8 @@ static bool dial_address(struct tb_link *l, const struct tb_address *to, bool ra
     c->segment_max = tb_link_segment_to_try(l);
     c->path_segment = l->path.segment.bytes_max;
     options.chan.segment_bytes_max = c->segment_max;
+    options.chan.source = tb_link_source(l);
+    options.chan.dscp = tb_link_tcp_options(l)->dscp;
     tb_address_format(&c->address, c->address_text, sizeof c->address_text);
     if (tb_wire_dial(&options, &c->address, &c->wire) == TB_OK) return true;
     tb_link_conn_free(c);

@@ -2,6 +2,7 @@
 #include "wan/link/path/link_path.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/networks.h"
 #include "wan/link/link.h"
@@ -12,10 +13,25 @@ void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p)
 {
     l->path.has_address = p->address != NULL && tb_endpoint_parse(p->address, &l->path.endpoint) == TB_OK;
     l->path.tcp = l->links->tcp;
+    l->path.tcp.dscp = p->dscp;
+    if (p->source != NULL && !tb_link_source_parse(p->source, &l->path.source)) l->path.source.bytes = 0;
     tb_link_said_init(l);
     if (p->congestion == NULL) return;
     snprintf(l->path.congestion, sizeof l->path.congestion, "%s", p->congestion);
     l->path.tcp.congestion = l->path.congestion;
+}
+
+bool tb_link_source_parse(const char *text, struct tb_address *source_out)
+{
+    struct tb_endpoint endpoint = {.port = 0};
+    if (strlen(text) >= sizeof endpoint.host) return false;
+    (void)snprintf(endpoint.host, sizeof endpoint.host, "%s", text);
+    return tb_endpoint_address(&endpoint, source_out) == TB_OK;
+}
+
+const struct tb_address *tb_link_source(const struct tb_link *l)
+{
+    return l->path.source.bytes != 0 ? &l->path.source : NULL;
 }
 
 bool tb_link_can_dial(const struct tb_link *l)

@@ -41,12 +41,17 @@ struct tb_link_path {
     tb_time_ns segment_at;   /* it was looked at */
     uint64_t segment_seq;    /* streams of this session, up to the next, were counted as stalled */
     uint32_t segment_number;
-    uint64_t control_acked; /* bytes of the session's control stream, */
-    tb_time_ns control_at;  /* since then; 0: not looked at yet */
+    uint64_t control_acked;   /* bytes of the session's control stream, */
+    tb_time_ns control_at;    /* since then; 0: not looked at yet */
+    struct tb_address source; /* to dial from; bytes 0: the kernel's choice */
     struct tb_tcp_path_options tcp;
     char congestion[TB_TCP_CONGESTION_BYTES]; /* that tcp points to */
 };
 
+/* A numeric address; false: it is none. */
+bool tb_link_source_parse(const char *text, struct tb_address *source_out);
+/* Of a dial of the link. */
+const struct tb_address *tb_link_source(const struct tb_link *l); /* NULL: the kernel's choice */
 void tb_link_path_init(struct tb_link *l, const struct tb_links_peer_options *p);
 bool tb_link_can_dial(const struct tb_link *l);
 /* The peer's address in the configuration, or what its name led to last. */

@@ -100,6 +100,7 @@ struct tb_stream_plan tb_link_stream_dial_plan(struct tb_link *l, uint32_t slot,
     plan.dialled = true;
     plan.address = *to;
     plan.segment_bytes_max = tb_link_segment_bytes(l);
+    plan.source = tb_link_source(l);
     plan.tls = l->links->options.tls;
     plan.expect = l->identity;
     return plan;
