@@ -20,11 +20,12 @@
 struct tb_tls; /* an SSL_CTX and what to expect; shared by many connections; any thread after it is made */
 
 struct tb_tls_files {
-    const char *ca;     /* PEM; of the peer's site; NULL when only the calls below add some */
-    const char *cert;   /* PEM; ours, with chain */
-    /* PEM; refused when others may read it than its owner, or than a group, where root owns it */
+    const char *ca;   /* PEM; of the peer's site; NULL when only the calls below add some */
+    const char *cert; /* PEM; ours, with chain */
+    /* PEM; refused when others than its owner may read it; a group may where root owns it */
     const char *key;
-    const char *spiffe; /* identities of SPIFFE URIs (spiffe.h): of ours, and of all peers; NULL: none */
+    /* A list (spiffe.h): identities of SPIFFE URIs, ours and those of peers; NULL: none */
+    const char *spiffe;
     /* Ours may have a SPIFFE URI that is not listed: peers know our identity, we do not (NONE). */
     bool cert_unlisted;
 };

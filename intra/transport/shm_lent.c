@@ -6,7 +6,7 @@
 #include "intra/fabric/fabric_queue.h"
 
 #define PART_ALIGN 4096u
-/* What is written last is read next, out of the cache. */
+/* A part that was written last is read next, out of the cache. */
 #define USUAL_BYTES ((uint64_t)16 << 20)
 
 /* ---- asking ---- */

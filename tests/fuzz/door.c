@@ -1,5 +1,5 @@
-/* What a reader of this host says to a door once it is in: requests as they stand on the wire, LEND
- * with its descriptor and PUTs among them. Here the target is the socket, the pool and the fabric's
+/* Requests of a reader of this host that the door has let in, as they stand on the wire: LEND with
+ * its descriptor and PUTs are among them. Here the target is the socket, the pool and the fabric's
  * queue. The first byte of an input says how the memory is made (MADE_*), the next three say in
  * which order jobs run between requests. The rest are requests, after HELLO.
  *
@@ -81,7 +81,7 @@ static uint32_t pick(uint32_t below)
     return (uint32_t)(run.random >> 33) % below;
 }
 
-/* ---- what the reader says ---- */
+/* ---- the reader speaks ---- */
 
 static void request_said(void)
 {
@@ -122,7 +122,7 @@ enum tb_status __wrap_tb_chan_read(struct tb_chan *c, void *out, size_t cap, siz
     return TB_OK;
 }
 
-/* What is lent, as the input wants it. */
+/* Memory as the input wants it. */
 static int memory_make(void)
 {
     if ((run.made & MADE_NO_FILE) != 0) return open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -154,7 +154,7 @@ enum tb_status __wrap_tb_chan_recv_fds(struct tb_chan *c, int *fds_out, uint32_t
     return TB_OK;
 }
 
-/* ---- what the door says ---- */
+/* ---- the door answers ---- */
 
 static uint8_t source_byte(const struct tb_hop_request *r, uint64_t i)
 {
@@ -344,7 +344,7 @@ static void check_nothing_left(const struct tb_door *door)
     if (run.memory != NULL) munmap(run.memory, run.memory_bytes);
 }
 
-/* What the export holds: no byte is 0, as those of lent memory are. */
+/* The export's bytes: none is 0, as those of lent memory are. */
 static void fill(void)
 {
     if (large[0] != 0) return;

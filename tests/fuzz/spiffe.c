@@ -1,6 +1,6 @@
-/* A list of SPIFFE URIs and their identities, as an operator or a stranger wrote it, and a URI out of
- * a certificate that is asked of it: the input's first line. An identity that it gives is one that a
- * certificate may have.
+/* A list of SPIFFE URIs and their identities, as an operator or a stranger wrote it. The first line
+ * of an input is a URI out of a certificate that is asked of it. An identity that it gives is one
+ * that a certificate may have.
  *
  * Covers: base/net/spiffe.c */
 #include "base/net/spiffe.h"

@@ -2,7 +2,7 @@
  * memory that the reader lends. Hostile readers and hostile sources (P1, P7).
  *
  * Covers: intra/fabric/door_lent.c intra/transport/shm_lent.c intra/transport/transport_shm.c
- * Covers: intra/transport/pipe.c intra/fabric/door_requests.c */
+ * Covers: intra/transport/pipe.c intra/transport/shm_parts.c intra/fabric/door_requests.c */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* trays_hostile.c - requests for trays that no reader of ours makes, and sources that lie about
  * trays or say nothing of them, over a driver that is none (P6, P7).
  *
- * Covers: intra/fabric/door_tray.c intra/transport/shm_tray.c */
+ * Covers: intra/fabric/door_tray.c intra/transport/shm_tray.c intra/transport/shm_parts.c */
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
