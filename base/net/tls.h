@@ -59,7 +59,8 @@ uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
  * order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
 /* Whom it trusts: of all CAs, the sites that they may speak for, in the order in which they were
- * added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal ones let the same peers in. */
+ * added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal ones
+ * let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
 struct tb_digest tb_tls_authorities(const struct tb_tls *tls); /* the same without the revoked ones */
 /* notAfter of the CA that ends first; 0: there is none. */
