@@ -7,6 +7,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/net/list_file.h"
 
 struct tb_revoked {
     uint32_t count;
@@ -120,38 +121,6 @@ bool tb_revoked_entry_equal(const struct tb_revoked_entry *a, const struct tb_re
 
 /* ---- a list ---- */
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
-/* The first word of a line; empty: it says nothing. */
-static const char *word_of(const char *line, size_t bytes, size_t *word_bytes_out)
-{
-    size_t from = 0;
-    while (from < bytes && is_blank(line[from]))
-        from++;
-    size_t to = from;
-    while (to < bytes && !is_blank(line[to]))
-        to++;
-    *word_bytes_out = from < bytes && line[from] == '#' ? 0 : to - from;
-    return line + from;
-}
-
-static size_t line_bytes(const char *text, size_t bytes)
-{
-    const char *end = memchr(text, '\n', bytes);
-    return end != NULL ? (size_t)(end - text) : bytes;
-}
-
-static uint32_t lines_in(const char *text, size_t bytes)
-{
-    uint32_t lines = 1;
-    for (size_t i = 0; i < bytes; i++)
-        lines += text[i] == '\n';
-    return lines;
-}
-
 static struct tb_digest digest_of(const struct tb_revoked *r)
 {
     struct tb_digest_state all;
@@ -169,21 +138,21 @@ enum tb_status tb_revoked_parse(const char *text, size_t bytes, struct tb_revoke
 {
     *line_out = 0;
     if (bytes > TB_REVOKED_BYTES_MAX) return TB_TOO_LARGE;
-    uint32_t room = lines_in(text, bytes);
+    uint32_t room = tb_list_lines(text, bytes);
     if (room > TB_REVOKED_MAX) room = TB_REVOKED_MAX;
     struct tb_revoked *r = tb_calloc(1, sizeof *r + room * sizeof r->entries[0]);
     if (r == NULL) return TB_SITE_NOMEM;
     enum tb_status status = TB_OK;
     for (size_t at = 0; status == TB_OK && at < bytes;) {
-        const size_t line = line_bytes(text + at, bytes - at);
-        size_t count;
-        const char *word = word_of(text + at, line, &count);
+        const size_t line = tb_list_line_bytes(text + at, bytes - at);
+        struct tb_list_word word;
+        (void)tb_list_word(text + at, line, &word);
         ++*line_out;
         at += line + 1;
-        if (count == 0) continue;
+        if (word.bytes == 0) continue;
         if (r->count == room)
             status = TB_TOO_LARGE;
-        else if (tb_revoked_entry_parse(word, count, &r->entries[r->count]) != TB_OK)
+        else if (tb_revoked_entry_parse(word.text, word.bytes, &r->entries[r->count]) != TB_OK)
             status = TB_BAD_FILE;
         else
             r->count++;

@@ -9,6 +9,7 @@
 
 #include "base/allocate.h"
 #include "base/assert.h"
+#include "base/net/list_file.h"
 #include "base/net/revoked.h"
 #include "base/system_calls.h"
 
@@ -21,37 +22,11 @@ __attribute__((format(printf, 2, 3))) static enum tb_status say(char error_out[2
     return TB_SITE_CONFIG;
 }
 
-/* *bytes_out bytes of the file; NULL: error_out says why. */
-static char *file_read(const char *path, size_t *bytes_out, char error_out[256])
-{
-    const int fd = tb_sys_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
-    struct stat st;
-    char *bytes = NULL;
-    ssize_t got = -1;
-    if (fd < 0) {
-        (void)say(error_out, "%.150s: %s", path, strerror(errno));
-        return NULL;
-    }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)TB_REVOKED_BYTES_MAX)
-        (void)say(error_out, "%.150s: is no regular file of at most 1 MiB", path);
-    else if ((bytes = tb_malloc((size_t)st.st_size + 1)) == NULL)
-        (void)say(error_out, "%.150s: no memory", path);
-    else if ((got = tb_sys_pread(fd, bytes, (size_t)st.st_size + 1, 0)) != (ssize_t)st.st_size)
-        (void)say(error_out, "%.150s: %s", path, got < 0 ? strerror(errno) : "it changes while it is read");
-    close(fd);
-    if (bytes != NULL && got == (ssize_t)st.st_size) {
-        *bytes_out = (size_t)got;
-        return bytes;
-    }
-    tb_free(bytes);
-    return NULL;
-}
-
 enum tb_status tb_revoked_read(const char *path, struct tb_revoked **revoked_out, char error_out[256])
 {
     size_t bytes = 0;
     uint32_t line = 0;
-    char *text = file_read(path, &bytes, error_out);
+    char *text = tb_list_file_read(path, TB_REVOKED_BYTES_MAX, &bytes, error_out);
     if (text == NULL) return TB_SITE_CONFIG;
     enum tb_status status = tb_revoked_parse(text, bytes, revoked_out, &line);
     tb_free(text);

@@ -229,8 +229,10 @@ static enum tb_status check(const struct tb_tls *trust, const struct envelope *e
                             char error_out[256])
 {
     const X509 *cert = sk_X509_value(e->certs, 0);
-    if (tb_tls_cert_identity(cert, &signer_out->identity) != TB_OK)
-        return refuse(error_out, "the signer's certificate has not exactly one tombolo:// URI");
+    if (tb_tls_cert_identity(trust->spiffe, cert, &signer_out->identity) != TB_OK)
+        return refuse(error_out,
+                      "the signer's certificate has not exactly one tombolo:// URI, and no SPIFFE URI that "
+                      "tls.spiffe lists");
     if (tb_tls_cert_fingerprint(cert, &signer_out->fingerprint) != TB_OK) return no_memory(error_out);
     const enum tb_status status = check_signature(e, error_out);
     return status != TB_OK ? status : check_chain(trust, e, statement->wall_ms, signer_out, error_out);

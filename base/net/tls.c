@@ -22,6 +22,7 @@
 #include "base/clock.h"
 #include "base/net/revoked.h"
 #include "base/net/secret_memory.h"
+#include "base/net/spiffe.h"
 #include "base/net/tls_context.h"
 #include "base/system_calls.h"
 
@@ -59,13 +60,21 @@ static void pem_fini(struct pem *pem)
     tb_secret_free(pem->bytes, pem->room);
 }
 
+/* The owner's alone. But what root owns it may give to a group of ours, to read: as a file of a
+ * Kubernetes secret. */
+static bool others_may_use(const struct stat *st)
+{
+    const bool given = st->st_uid == 0 && geteuid() != 0;
+    return (st->st_mode & (given ? 037u : 077u)) != 0;
+}
+
 static enum tb_status pem_check(int fd, const struct pem *pem, bool secret, off_t *bytes_out,
                                 char error_out[256])
 {
     struct stat st;
     if (fstat(fd, &st) != 0) return say(error_out, "%s: %s", pem->path, strerror(errno));
     if (!S_ISREG(st.st_mode)) return say(error_out, "%s: is not a regular file", pem->path);
-    if (secret && (st.st_mode & 077) != 0)
+    if (secret && others_may_use(&st))
         return say(error_out, "%s: mode %04o lets others than its owner use the key; chmod 600 it", pem->path,
                    (unsigned)(st.st_mode & 07777));
     if (st.st_size > PEM_BYTES_MAX)
@@ -133,11 +142,22 @@ static const char *uri_text(const GENERAL_NAME *name)
     const ASN1_IA5STRING *uri = name->d.uniformResourceIdentifier;
     const char *text = (const char *)ASN1_STRING_get0_data(uri);
     const int bytes = ASN1_STRING_length(uri);
-    if (bytes <= 0 || bytes >= TB_URI_BYTES_MAX || strlen(text) != (size_t)bytes) return NULL;
+    if (bytes <= 0 || bytes >= (int)TB_SPIFFE_BYTES_MAX || strlen(text) != (size_t)bytes) return NULL;
     return text;
 }
 
-enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identity_out)
+static enum tb_status uri_identity(const struct tb_spiffe *spiffe, const char *text,
+                                   struct tb_identity *identity_out)
+{
+    if (tb_spiffe_valid(text)) return tb_spiffe_identity(spiffe, text, identity_out);
+    const enum tb_status status = tb_identity_parse(text, identity_out);
+    if (status == TB_OK && identity_out->kind == TB_IDENTITY_UNIX)
+        return TB_BAD_ARGUMENT; /* "unix:0" is for the kernel to say, not for a certificate */
+    return status;
+}
+
+enum tb_status tb_tls_cert_identity(const struct tb_spiffe *spiffe, const X509 *cert,
+                                    struct tb_identity *identity_out)
 {
     GENERAL_NAMES *names = X509_get_ext_d2i(cert, NID_subject_alt_name, NULL, NULL);
     if (names == NULL) return TB_BAD_ARGUMENT;
@@ -151,9 +171,7 @@ enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identi
     }
     const char *text = uris == 1 ? uri_text(only) : NULL;
     struct tb_identity identity;
-    enum tb_status status = text == NULL ? TB_BAD_ARGUMENT : tb_identity_parse(text, &identity);
-    if (status == TB_OK && identity.kind == TB_IDENTITY_UNIX)
-        status = TB_BAD_ARGUMENT; /* "unix:0" is for the kernel to say, not for a certificate */
+    const enum tb_status status = text == NULL ? TB_BAD_ARGUMENT : uri_identity(spiffe, text, &identity);
     if (status == TB_OK) *identity_out = identity;
     GENERAL_NAMES_free(names);
     return status;
@@ -285,6 +303,7 @@ void tb_tls_free(struct tb_tls *tls)
         X509_free(tls->bound[i].ca);
     tb_free(tls->bound);
     tb_revoked_free(tls->revoked);
+    tb_spiffe_free(tls->spiffe);
     SSL_CTX_free(tls->ctx);
     tb_free(tls);
 }
@@ -319,8 +338,22 @@ const char *tb_tls_time_text(const ASN1_TIME *at, char out[TB_TLS_TIME_CHARS])
     return out;
 }
 
-static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
-                                  struct tb_identity *identity_out, char error_out[256])
+static enum tb_status own_identity(struct tb_tls *tls, const struct tb_tls_files *files, const X509 *cert,
+                                   char error_out[256])
+{
+    const enum tb_status status = tb_tls_cert_identity(tls->spiffe, cert, &tls->identity);
+    if (status == TB_OK || (status == TB_NOT_FOUND && files->cert_unlisted)) return TB_OK;
+    if (status == TB_NOT_FOUND)
+        return say(error_out, "%s: no identity is listed for the certificate's SPIFFE URI (tls.spiffe)",
+                   files->cert);
+    return say(error_out,
+               "%s: needs exactly one URI in subjectAltName, tombolo://SITE/GATEWAY or "
+               "tombolo://SITE/worker/NAME",
+               files->cert);
+}
+
+static enum tb_status cert_usable(struct tb_tls *tls, const struct tb_tls_files *files, X509 *cert,
+                                  char error_out[256])
 {
     const ASN1_TIME *from = X509_get0_notBefore(cert), *until = X509_get0_notAfter(cert);
     char at[TB_TLS_TIME_CHARS];
@@ -330,12 +363,7 @@ static enum tb_status cert_usable(const struct tb_tls_files *files, X509 *cert,
     if (X509_cmp_current_time(from) >= 0)
         return say(error_out, "%s: the certificate is not valid yet, but from %s on; compare the clocks",
                    files->cert, tb_tls_time_text(from, at));
-    if (tb_tls_cert_identity(cert, identity_out) != TB_OK)
-        return say(error_out,
-                   "%s: needs exactly one URI in subjectAltName, tombolo://SITE/GATEWAY or "
-                   "tombolo://SITE/worker/NAME",
-                   files->cert);
-    return TB_OK;
+    return own_identity(tls, files, cert, error_out);
 }
 
 /* The certificates behind the first: intermediates that peers do not have. */
@@ -360,7 +388,7 @@ static enum tb_status chain_use(struct tb_tls *tls, const struct pem *pem, char 
 static enum tb_status first_use(struct tb_tls *tls, const struct tb_tls_files *files, X509 *cert,
                                 char error_out[256])
 {
-    enum tb_status status = cert_usable(files, cert, &tls->identity, error_out);
+    enum tb_status status = cert_usable(tls, files, cert, error_out);
     if (status != TB_OK) return status;
     status = know_thyself(tls, cert);
     if (status != TB_OK) return status;
@@ -482,9 +510,20 @@ enum tb_status tb_tls_add_site_ca(struct tb_tls *tls, const struct tb_name *site
     return ca_load(tls, ca_path, site, error_out);
 }
 
+/* P8: a list that cannot be read is no empty list. */
+static enum tb_status spiffe_load(struct tb_tls *tls, const char *path, char error_out[256])
+{
+    if (path == NULL) return TB_OK;
+    const enum tb_status status = tb_spiffe_read(path, &tls->spiffe, error_out);
+    tls->trust = tb_spiffe_digest(tls->spiffe);
+    return status;
+}
+
 static enum tb_status files_use(struct tb_tls *tls, const struct tb_tls_files *files, char error_out[256])
 {
-    enum tb_status status = cert_load(tls, files, error_out);
+    enum tb_status status = spiffe_load(tls, files->spiffe, error_out);
+    if (status != TB_OK) return status;
+    status = cert_load(tls, files, error_out);
     if (status != TB_OK) return status;
     status = key_load(tls, files, error_out);
     if (status != TB_OK) return status;

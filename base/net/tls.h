@@ -2,7 +2,8 @@
  *
  * Mutual always, TLS 1.3 only, no tickets, no 0-RTT, no system roots. Two ways of trust:
  *   by CA    links, and workers from elsewhere: the peer's certificate chains to the one CA file
- *            given, and has exactly one URI in its subjectAltName, which tb_identity_parse reads
+ *            given, and has exactly one URI in its subjectAltName, which tb_identity_parse reads,
+ *            or a list of SPIFFE URIs has (spiffe.h)
  *   by print hops of the `tcp` fabric: both ends made a self-signed certificate when their session
  *            began, and the catalog told each the SHA-256 fingerprint of the other's
  * Promise P8: no plaintext leaves a site; only an expected identity gets past the handshake. */
@@ -21,7 +22,12 @@ struct tb_tls; /* an SSL_CTX and what to expect; shared by many connections; any
 struct tb_tls_files {
     const char *ca;   /* PEM; of the peer's site; NULL when only the calls below add some */
     const char *cert; /* PEM; ours, with chain */
-    const char *key;  /* PEM; refused when others than the owner may read it */
+    /* PEM; refused when others than its owner may read it; a group may where root owns it */
+    const char *key;
+    /* A list (spiffe.h): identities of SPIFFE URIs, ours and those of peers; NULL: none */
+    const char *spiffe;
+    /* Ours may have a SPIFFE URI that is not listed: peers know our identity, we do not (NONE). */
+    bool cert_unlisted;
 };
 
 /* `error_out` (at least 256 bytes) gets one sentence with the file name on failure. TB_SITE_CONFIG
@@ -53,7 +59,8 @@ uint64_t tb_tls_expires_wall_s(const struct tb_tls *tls);
  * order. */
 struct tb_digest tb_tls_shown(const struct tb_tls *tls);
 /* Whom it trusts: of all CAs, the sites that they may speak for, in the order in which they were
- * added, and the revoked certificates. Two contexts with equal ones let the same peers in. */
+ * added, the identities of SPIFFE URIs, and the revoked certificates. Two contexts with equal ones
+ * let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
 struct tb_digest tb_tls_authorities(const struct tb_tls *tls); /* the same without the revoked ones */
 /* notAfter of the CA that ends first; 0: there is none. */

@@ -24,15 +24,20 @@ struct tb_tls {
     struct tb_fingerprint fingerprint;
     uint64_t expires_wall_s;
     struct tb_digest shown;     /* of our certificate, and those behind it so far */
-    struct tb_digest trust;     /* of the CAs so far */
+    struct tb_digest trust;     /* of the list of SPIFFE URIs, and of the CAs so far */
     uint64_t cas_expire_wall_s; /* the first of the CAs ends then; 0: there are none */
     struct tb_revoked *revoked; /* owned; NULL: none are */
+    struct tb_spiffe *spiffe;   /* owned; NULL: no SPIFFE URI has an identity */
     struct tb_tls_bound *bound;
     uint32_t bound_count;
 };
 
-/* The one URI of a certificate. TB_BAD_ARGUMENT: none, several, or not one of ours. */
-TB_MUST_USE enum tb_status tb_tls_cert_identity(const X509 *cert, struct tb_identity *identity_out);
+/* By the one URI of a certificate, or by where that is in `spiffe` (NULL: there is no list).
+ * TB_BAD_ARGUMENT: it has none, several, or not one of ours; TB_NOT_FOUND: a SPIFFE URI that is not
+ * listed. */
+struct tb_spiffe;
+TB_MUST_USE enum tb_status tb_tls_cert_identity(const struct tb_spiffe *spiffe, const X509 *cert,
+                                                struct tb_identity *identity_out);
 /* SHA-256 of the certificate's DER. TB_SITE_NOMEM. */
 TB_MUST_USE enum tb_status tb_tls_cert_fingerprint(const X509 *cert, struct tb_fingerprint *fingerprint_out);
 uint64_t tb_tls_cert_expires(const X509 *cert); /* notAfter, seconds since 1970; 0 when it is before that */

@@ -30,7 +30,7 @@ static bool is_revoked(const struct tb_tls *tls, X509 *cert)
     const ASN1_INTEGER *serial = X509_get0_serialNumber(cert);
     struct tb_revoked_certificate c = {0};
     if (tb_tls_cert_fingerprint(cert, &c.fingerprint) != TB_OK) return true;
-    if (tb_tls_cert_identity(cert, &c.identity) != TB_OK) c.identity.kind = TB_IDENTITY_NONE;
+    if (tb_tls_cert_identity(tls->spiffe, cert, &c.identity) != TB_OK) c.identity.kind = TB_IDENTITY_NONE;
     c.serial = ASN1_STRING_get0_data(serial);
     c.serial_bytes = (size_t)ASN1_STRING_length(serial);
     return tb_revoked_has(tls->revoked, &c);
@@ -97,7 +97,7 @@ enum tb_status tb_revoked_of_file(const char *path, struct tb_revoked_entry *ent
     *entry_out = (struct tb_revoked_entry){.kind = TB_REVOKED_FINGERPRINT};
     const enum tb_status status = tb_tls_cert_fingerprint(cert, &entry_out->fingerprint);
     identity_out[0] = '\0';
-    if (tb_tls_cert_identity(cert, &identity) == TB_OK) tb_identity_format(&identity, identity_out);
+    if (tb_tls_cert_identity(NULL, cert, &identity) == TB_OK) tb_identity_format(&identity, identity_out);
     X509_free(cert);
     return status;
 }

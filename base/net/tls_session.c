@@ -232,8 +232,11 @@ static bool leaf_fits(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_t
 {
     struct tb_identity have;
     char text[TB_URI_BYTES_MAX], wanted[TB_URI_BYTES_MAX];
-    if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &have) != TB_OK) {
-        tb_tls_session_because(s, "the peer's certificate has not exactly one tombolo:// URI");
+    const enum tb_status named = tb_tls_cert_identity(s->tls->spiffe, X509_STORE_CTX_get0_cert(store), &have);
+    if (named != TB_OK) {
+        tb_tls_session_because(s, named == TB_NOT_FOUND
+                                      ? "no identity is listed for the SPIFFE URI of the peer (tls.spiffe)"
+                                      : "the peer's certificate has not exactly one tombolo:// URI");
         *fault_out = TB_TLS_FAULT_IDENTITY;
         return false;
     }
@@ -286,7 +289,7 @@ static int refuse(struct tb_tls_session *s, X509_STORE_CTX *store, enum tb_tls_f
     TB_ASSERT(fault != TB_TLS_FAULT_NONE);
     s->refused = true;
     r->fault = fault;
-    if (tb_tls_cert_identity(X509_STORE_CTX_get0_cert(store), &r->claimed) != TB_OK)
+    if (tb_tls_cert_identity(s->tls->spiffe, X509_STORE_CTX_get0_cert(store), &r->claimed) != TB_OK)
         r->claimed = (struct tb_identity){.kind = TB_IDENTITY_NONE};
     X509_STORE_CTX_set_error(store, error_for(fault, error));
     return 0;
@@ -600,7 +603,7 @@ void tb_tls_session_peer(const struct tb_tls_session *s, struct tb_identity *ide
     const X509 *cert = SSL_get0_peer_certificate(s->ssl);
     TB_ASSERT(cert != NULL); /* FAIL_IF_NO_PEER_CERT */
     *identity_out = (struct tb_identity){.kind = TB_IDENTITY_NONE};
-    if (!s->tls->ephemeral && tb_tls_cert_identity(cert, identity_out) != TB_OK)
+    if (!s->tls->ephemeral && tb_tls_cert_identity(s->tls->spiffe, cert, identity_out) != TB_OK)
         *identity_out = (struct tb_identity){.kind = TB_IDENTITY_NONE};
     if (tb_tls_cert_fingerprint(cert, fingerprint_out) != TB_OK)
         *fingerprint_out = (struct tb_fingerprint){0}; /* equals no certificate's */

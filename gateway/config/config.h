@@ -99,6 +99,7 @@ struct tb_config {
     const char *disk_key_old;                    /* disk.key_old; NULL: none */
     const char *tls_ca, *tls_cert, *tls_key;     /* tls.* (required when there are peers or session.listen) */
     const char *tls_revoked;                     /* tls.revoked; NULL: none are */
+    const char *tls_spiffe;                      /* tls.spiffe; NULL: none is listed */
     const char *link_listen;                     /* link.listen; NULL: dial only */
     uint32_t link_streams;                       /* link.streams 1 to 64; 0: auto [auto] */
     uint32_t link_threads;                       /* link.threads 0 to 64 [0: cores, at most 32] */

@@ -134,11 +134,16 @@ const struct config_key config_keys[] = {
     {ROOT(tls_cert), .path = "tls.cert", .type = CONFIG_FILE,
      .why = "This gateway's certificate with its chain, PEM."},
     {ROOT(tls_key), .path = "tls.key", .type = CONFIG_FILE,
-     .why = "Its key, PEM, readable by its owner alone."},
+     .why = "Its key, PEM, readable by its owner alone; or owned by root and readable by a group of this "
+            "gateway's, as a file of a Kubernetes secret is."},
     {ROOT(tls_revoked), .path = "tls.revoked", .type = CONFIG_FILE,
      .why = "A list of certificates that count no more, which `tombolo pki revoke` writes: fingerprints, "
             "serial numbers or identities, one a line. It is read again when it changes, and ends what uses "
             "them. A list that cannot be read ends a start; while the gateway runs the list before stays."},
+    {ROOT(tls_spiffe), .path = "tls.spiffe", .type = CONFIG_FILE,
+     .why = "Certificates that have a SPIFFE URI and no tombolo:// one: a list of their identities, such as "
+            "spiffe://prod.example/ns/rl/sa/rollout-* tombolo://east/worker/rollout-*, one a line. The CA "
+            "has to be one of that identity's site. The list is read again when it changes."},
     {ROOT(link_listen), .path = "link.listen", .type = CONFIG_ADDRESS,
      .why = "Where gateways of other sites connect. Without it this side dials, so that only one site opens "
             "a port."},

@@ -42,7 +42,7 @@ static enum tb_status add_revoked(const struct tb_config *c, struct tb_tls *tls,
 
 enum tb_status tb_gateway_tls(const struct tb_config *c, struct tb_tls **tls_out, char error_out[512])
 {
-    const struct tb_tls_files files = {NULL, c->tls_cert, c->tls_key};
+    const struct tb_tls_files files = {.cert = c->tls_cert, .key = c->tls_key, .spiffe = c->tls_spiffe};
     struct tb_tls *tls = NULL;
     TB_ASSERT(c->tls_cert != NULL && c->tls_key != NULL && c->tls_ca != NULL);
     enum tb_status status = tb_tls_new_ca(&files, &tls, error_out);

@@ -53,6 +53,7 @@ static const char *file_at_fault(const struct tb_config *config, const char *err
     }
     TB_ASSERT(config->tls_key != NULL && config->tls_ca != NULL); /* config_checks.c: all three or none */
     if (config->tls_revoked != NULL && strstr(error, config->tls_revoked) != NULL) return "tls.revoked";
+    if (config->tls_spiffe != NULL && strstr(error, config->tls_spiffe) != NULL) return "tls.spiffe";
     if (strstr(error, config->tls_key) != NULL) return "tls.key";
     return strstr(error, config->tls_ca) != NULL ? "tls.ca" : "tls.cert";
 }

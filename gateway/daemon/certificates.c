@@ -1,5 +1,5 @@
-/* certificates.c - tls.cert, tls.key, every CA and tls.revoked: read at start, and again on SIGHUP
- * or when the files change.
+/* certificates.c - tls.cert, tls.key, every CA, tls.revoked and tls.spiffe: read at start, and
+ * again on SIGHUP or when the files change.
  *
  * Files are taken together or not at all. One that is half written, does not fit the others or
  * names another gateway is refused with a line, and the gateway goes on with the files that it had.
@@ -52,6 +52,7 @@ static struct tb_digest mark_all(const struct tb_daemon *d)
     mark_file(&all, c->tls_key);
     mark_file(&all, c->tls_ca);
     mark_file(&all, c->tls_revoked);
+    mark_file(&all, c->tls_spiffe);
     for (uint32_t i = 0; i < c->peer_count; i++)
         mark_file(&all, c->peers[i].ca);
     for (uint32_t i = 0; i < c->model_count; i++)

@@ -105,6 +105,7 @@ static void add_config(struct list *l, const struct tb_config *c)
     add_read(l, c->tls_cert);
     add_read(l, c->tls_key);
     add_read(l, c->tls_revoked);
+    add_read(l, c->tls_spiffe);
     for (uint32_t i = 0; i < c->peer_count; i++)
         add_read(l, c->peers[i].ca);
     for (uint32_t i = 0; i < c->model_count; i++)

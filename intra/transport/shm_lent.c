@@ -6,52 +6,21 @@
 #include "intra/fabric/fabric_queue.h"
 
 #define PART_ALIGN 4096u
-/* Of parts, if those are two at least: what is written last is read next, out of the cache. */
+/* A part that was written last is read next, out of the cache. */
 #define USUAL_BYTES ((uint64_t)16 << 20)
-
-/* ---- parts ---- */
-
-/* A part for the largest chunk each. */
-static void divide(struct tb_shm_lent *l, const struct tb_upstream_options *o)
-{
-    uint64_t most = 1, chunks = 0;
-    for (uint32_t i = 0; i < o->source_count; i++) {
-        const struct tb_manifest *m = o->places[i]->manifest;
-        chunks += m->chunk_count;
-        for (uint32_t k = 0; k < m->chunk_count; k++)
-            if (m->chunks[k].bytes > most) most = m->chunks[k].bytes;
-    }
-    l->part_bytes = (most + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-    uint64_t count = USUAL_BYTES / l->part_bytes;
-    if (count < 2) count = 2;
-    if (count > TB_LENT_PARTS_MAX) count = TB_LENT_PARTS_MAX;
-    if (count > chunks) count = chunks;
-    l->part_count = (uint32_t)count;
-    l->bytes = l->part_count * l->part_bytes;
-}
-
-static uint32_t unused_part(const struct tb_shm_lent *l)
-{
-    uint32_t i = 0;
-    while (i < l->part_count && atomic_load(&l->used[i]))
-        i++;
-    return i;
-}
 
 /* ---- asking ---- */
 
 /* False: all are taken, and a part that comes free goes on with it. */
 static bool give_part(struct tb_shm_lent *l, struct tb_read *read)
 {
-    read->part = unused_part(l);
-    if (read->part == l->part_count) {
+    bool given = tb_shm_parts_take(&l->parts, &read->part);
+    if (!given) {
         atomic_store(&l->waits, true);
-        read->part = unused_part(l); /* one that came free before it could know */
+        given = tb_shm_parts_take(&l->parts, &read->part); /* one that came free before it could know */
     }
-    if (read->part == l->part_count) return false;
-    atomic_store(&l->waits, false);
-    atomic_store(&l->used[read->part], true);
-    return true;
+    if (given) atomic_store(&l->waits, false);
+    return given;
 }
 
 static void ask(struct tb_shm_lent *l)
@@ -63,7 +32,7 @@ static void ask(struct tb_shm_lent *l)
         const struct tb_pipe_fill fill = {.from = run.buffer,
                                           .bytes = (uint32_t)run.bytes,
                                           .offset = run.offset,
-                                          .at = read->part * l->part_bytes + read->asked};
+                                          .at = tb_shm_parts_at(&l->parts, read->part) + read->asked};
         TB_ASSERT(run.bytes > 0 && run.bytes <= read->bytes - read->asked);
         tb_pipe_ask_put(l->stream, &fill);
         l->owed++;
@@ -81,12 +50,12 @@ static void part_freed(struct tb_fabric_job *job)
 
 bool tb_shm_lent_takes(const struct tb_shm_lent *l, const struct tb_read *read)
 {
-    return l->state == TB_SHM_LENT_OPEN && !read->words && read->bytes <= l->part_bytes;
+    return l->state == TB_SHM_LENT_OPEN && !read->words && read->bytes <= l->parts.each;
 }
 
 void tb_shm_lent_read(struct tb_shm_lent *l, struct tb_read *read)
 {
-    TB_ASSERT(read->bytes > 0 && read->bytes <= l->part_bytes);
+    TB_ASSERT(read->bytes > 0 && read->bytes <= l->parts.each);
     read->next = NULL;
     read->asked = read->got = 0;
     if (l->first == NULL)
@@ -100,9 +69,8 @@ void tb_shm_lent_read(struct tb_shm_lent *l, struct tb_read *read)
 
 void tb_shm_lent_copy(struct tb_shm_lent *l, const struct tb_read *read)
 {
-    TB_ASSERT(read->part < l->part_count && atomic_load(&l->used[read->part]));
-    memcpy(read->to, l->memory.bytes + read->part * l->part_bytes, read->bytes);
-    atomic_store(&l->used[read->part], false);
+    memcpy(read->to, l->memory.bytes + tb_shm_parts_at(&l->parts, read->part), read->bytes);
+    tb_shm_parts_give_back(&l->parts, read->part);
     if (atomic_load(&l->waits) && !atomic_exchange(&l->freed_posted, true))
         tb_fabric_post(l->stream->fabric, &l->freed);
 }
@@ -199,7 +167,9 @@ void tb_shm_lent_init(struct tb_shm_lent *l, const struct tb_shm_lent_options *o
                               .make = {.run = run_make},
                               .made = {.run = made},
                               .freed = {.run = part_freed}};
-    divide(l, options->upstream);
+    const struct tb_shm_parts_limits limits = {.align = PART_ALIGN, .least = 2, .room = USUAL_BYTES};
+    tb_shm_parts_divide(&l->parts, options->upstream, &limits);
+    l->bytes = tb_shm_parts_bytes(&l->parts);
 }
 
 void tb_shm_lent_begin(struct tb_shm_lent *l)

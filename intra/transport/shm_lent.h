@@ -14,8 +14,7 @@
 
 #include "intra/fabric/lent_memory.h"
 #include "intra/transport/pipe.h"
-
-#define TB_LENT_PARTS_MAX 32u
+#include "intra/transport/shm_parts.h"
 
 enum tb_shm_lent_state {
     TB_SHM_LENT_NONE,   /* not lent */
@@ -33,13 +32,12 @@ struct tb_shm_lent {
 
     enum tb_shm_lent_state state;
     struct tb_lent_memory memory;
-    uint64_t bytes, part_bytes, charged; /* charged: of the fabric's lent_bytes */
-    uint32_t part_count;
+    uint64_t bytes, charged; /* charged: of the fabric's lent_bytes */
     struct tb_pool_job make;
     struct tb_fabric_job made;
     bool closing;
 
-    atomic_bool used[TB_LENT_PARTS_MAX];
+    struct tb_shm_parts parts;
     struct tb_read *first, *last; /* in the order of their PUTs */
     struct tb_read *asking;       /* the first that is not asked for to its end */
     uint32_t owed;                /* PUTs without an answer */

@@ -15,28 +15,9 @@
 
 #define PART_ALIGN 256u
 
-_Static_assert(TB_GPU_TRAY_PARTS >= TB_HOP_ASKED_MAX && TB_HOP_FILLS_MAX >= TB_HOP_ASKED_MAX,
+_Static_assert(TB_SHM_PARTS_MAX >= TB_HOP_ASKED_MAX && TB_HOP_FILLS_MAX >= TB_HOP_ASKED_MAX,
                "each chunk that is asked for may have a part");
-
-/* A part for the largest chunk each, for all that a hop may have in flight, as far as a tray has
- * room: where chunks are so large that it has less, few are in flight. */
-static void divide(struct tb_shm_tray *t, const struct tb_upstream_options *o)
-{
-    uint64_t most = 1, chunks = 0;
-    for (uint32_t i = 0; i < o->source_count; i++) {
-        const struct tb_manifest *m = o->places[i]->manifest;
-        chunks += m->chunk_count;
-        for (uint32_t k = 0; k < m->chunk_count; k++)
-            if (m->chunks[k].bytes > most) most = m->chunks[k].bytes;
-    }
-    t->part_bytes = (most + PART_ALIGN - 1) / PART_ALIGN * PART_ALIGN;
-    const uint64_t room = TB_GPU_TRAY_BYTES_MAX / t->part_bytes;
-    t->part_count = TB_GPU_TRAY_PARTS;
-    if (room < t->part_count) t->part_count = (uint32_t)room;
-    if (chunks < t->part_count) t->part_count = (uint32_t)chunks;
-    t->bytes = t->part_count * t->part_bytes;
-    TB_ASSERT(t->part_count <= TB_GPU_TRAY_PARTS && t->bytes <= TB_GPU_TRAY_BYTES_MAX);
-}
+_Static_assert(TB_SHM_PARTS_MAX <= TB_GPU_TRAY_PARTS, "each part may be copied out of at a time");
 
 /* ---- opening ---- */
 
@@ -174,7 +155,12 @@ void tb_shm_tray_init(struct tb_shm_tray *t, const struct tb_shm_tray_options *o
                               .late_ms = options->upstream->idle_ms,
                               .close_job = {.run = run_close},
                               .close_done = {.run = closed}};
-    if (t->gpu != NULL) divide(t, options->upstream);
+    if (t->gpu == NULL) return;
+    /* Where chunks are so large that a tray has room for few, few are in flight. */
+    const struct tb_shm_parts_limits limits = {.align = PART_ALIGN, .room = TB_GPU_TRAY_BYTES_MAX};
+    tb_shm_parts_divide(&t->parts, options->upstream, &limits);
+    t->bytes = tb_shm_parts_bytes(&t->parts);
+    TB_ASSERT(t->bytes <= TB_GPU_TRAY_BYTES_MAX);
 }
 
 static tb_time_ns late_at(const struct tb_shm_tray *t)
@@ -256,27 +242,17 @@ bool tb_shm_tray_answer(struct tb_shm_tray *t, const struct tb_hop_answer *answe
 
 /* ---- READs ---- */
 
-static uint32_t unused_part(const struct tb_shm_tray *t)
-{
-    uint32_t i = 0;
-    while (i < t->part_count && atomic_load(&t->used[i]))
-        i++;
-    return i;
-}
-
 bool tb_shm_tray_takes(const struct tb_shm_tray *t, const struct tb_read *read)
 {
     if (t->state != TB_SHM_TRAY_OPEN || atomic_load(&t->broken)) return false;
     if (read->source == NULL || read->words || t->owed == TB_HOP_FILLS_MAX) return false;
-    return read->bytes <= t->part_bytes && unused_part(t) < t->part_count;
+    return read->bytes <= t->parts.each && tb_shm_parts_left(&t->parts);
 }
 
 void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
 {
-    read->part = unused_part(t);
-    TB_ASSERT(read->part < t->part_count); /* it takes it: others only give parts back meanwhile */
-    TB_ASSERT(read->bytes <= t->part_bytes);
-    atomic_store(&t->used[read->part], true);
+    const bool taken = tb_shm_parts_take(&t->parts, &read->part);
+    TB_ASSERT(taken && read->bytes <= t->parts.each); /* others only give parts back meanwhile */
     read->next = NULL;
     if (t->first == NULL) {
         t->first = read;
@@ -290,18 +266,17 @@ void tb_shm_tray_read(struct tb_shm_tray *t, struct tb_read *read)
     const struct tb_pipe_fill fill = {.from = read->source->shard,
                                       .bytes = read->bytes,
                                       .offset = read->offset,
-                                      .at = read->part * t->part_bytes};
+                                      .at = tb_shm_parts_at(&t->parts, read->part)};
     tb_pipe_ask_fill(t->stream, &fill);
 }
 
 bool tb_shm_tray_copy(struct tb_shm_tray *t, const struct tb_read *read)
 {
-    TB_ASSERT(read->part < t->part_count && atomic_load(&t->used[read->part]));
-    const uint64_t at = read->part * t->part_bytes;
+    const uint64_t at = tb_shm_parts_at(&t->parts, read->part);
     const bool came = !atomic_load(&t->broken) &&
                       tb_gpu_reach_copy(t->reach, read->part, at, read->to, read->bytes) == TB_OK;
     if (!came) atomic_store(&t->broken, true);
-    atomic_store(&t->used[read->part], false);
+    tb_shm_parts_give_back(&t->parts, read->part);
     return came;
 }
 

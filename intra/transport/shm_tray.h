@@ -14,6 +14,7 @@
 
 #include "intra/cuda_part_trays.h"
 #include "intra/transport/pipe.h"
+#include "intra/transport/shm_parts.h"
 
 enum tb_shm_tray_state {
     TB_SHM_TRAY_NONE,    /* not asked for */
@@ -44,9 +45,7 @@ struct tb_shm_tray {
     bool asked_fills;
     atomic_bool broken; /* nothing more goes by it */
 
-    uint64_t part_bytes;
-    uint32_t part_count;
-    atomic_bool used[TB_GPU_TRAY_PARTS];
+    struct tb_shm_parts parts;
     struct tb_read *first, *last; /* asked for, in order */
     uint32_t owed;
     tb_time_ns heard_at; /* when something came, or it was asked for, or the first READ was */

@@ -61,6 +61,7 @@ def wrong_names(site, gateway, others):
         "a blank before": " " + right, "a blank behind": right + " ", "a newline behind": right + "\n", "a NUL and more": right + "\0.evil",
         "a NUL behind": right + "\0", "a name that is too long": f"tombolo://{site}/" + "g" * 65, "a very long name": f"tombolo://{site}/" + "g" * 4000,
         "a letter of another alphabet": right.replace("w", "\u0448") if "w" in right else right + "\u0448",
+        "a SPIFFE URI that is not listed": f"spiffe://{site}/{gateway}",
         "a control character": right + "\x07", "a user of the machine": "unix:0", "nothing": "",
     })
     names = {what: [(URI, uri.encode())] for what, uri in uris.items() if uri != right}

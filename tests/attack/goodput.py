@@ -1,12 +1,15 @@
-"""What an honest link loses to each attack: the pace of versions from east to west under it, as a part of their pace alone.
+"""What an honest link loses to each attack: the pace of versions from east to west under it, as a part of
+their pace alone.
 
-    TB_BUILD_DIR=build/release python3 tests/attack/goodput.py [--mib 64] [--rounds 5] [--rate 400Mbit] [--only WORD] [--json]
+    TB_BUILD_DIR=build/release python3 tests/attack/goodput.py [--mib 64] [--rounds 5] [--rate 400Mbit]
+                                                               [--only WORD] [--json]
 
-East is the home, west an honest follower. The attacker has right certificates of the peer north and of the worker w0, or
-none. Each round measures every attack between two measurements of the link alone, and the ratio is the median over the
-rounds of attacked / mean of the two. An attack sends what it can in a process of its own, on the same cores: what it costs
-is in the ratio, too. So the link has a rate (400Mbit), as one over a WAN has: with `--rate none` the link wants all cores, and
-the ratio says how many the attacker took. Nothing is asserted. Goal on a quiet machine: 0.8 or more."""
+East is the home, west an honest follower. The attacker has right certificates of the peer north and of the
+worker w0, or none. Each round measures every attack between two measurements of the link alone, and the
+ratio is the median over the rounds of attacked / mean of the two. An attack sends what it can in a process
+of its own, on the same cores: what it costs is in the ratio, too. So the link has a rate (400Mbit), as one
+over a WAN has: with `--rate none` the link wants all cores, and the ratio says how many the attacker took.
+Nothing is asserted. Goal on a quiet machine: 0.8 or more."""
 
 import argparse
 import contextlib
@@ -53,7 +56,8 @@ class Pair:
         self.east, self.west = lab.site("east"), lab.site("west")
         me = f"unix:{os.getuid()}"
         for site in (self.east, self.west):
-            site.models["policy"] = dict(home="east", publish=[me], read=[me, "tombolo://west/*", "tombolo://north/*", "tombolo://east/worker/*"])
+            readers = [me, "tombolo://west/*", "tombolo://north/*", "tombolo://east/worker/*"]
+            site.models["policy"] = dict(home="east", publish=[me], read=readers)
             site.extra["link"] = {"codec": "raw"}
             site.arena_mib = 5 * mib + 64
         self.east.peers.update(west=None, north=None)
@@ -85,7 +89,8 @@ class Pair:
         return self.bytes / (time.monotonic() - began)
 
     def worker_tls(self):
-        return tls(self.forger.east.folder / "ca.crt", self.forger.east.folder / "w0.crt", self.forger.east.key)
+        folder = self.forger.east.folder
+        return tls(folder / "ca.crt", folder / "w0.crt", self.forger.east.key)
 
     def opened_session(self):
         connection = Connection(self.session, self.worker_tls())
@@ -166,13 +171,15 @@ def invented_versions(pair):
 
 def forged_statements(pair):
     key = Key(2**40)
-    said = frame(F_STATEMENT, sealed(statement(VERSION, key), pair.forger.north.folder / "gw.crt", pair.forger.north.key))
+    north = pair.forger.north
+    said = frame(F_STATEMENT, sealed(statement(VERSION, key), north.folder / "gw.crt", north.key))
     sends(pair, pair.opened_link, lambda: said)
 
 
-ATTACKS = {"strangers connect": strangers, "handshakes of a strange CA": handshakes, "frames that do not end": partial_frames,
-           "broken frames of a peer": broken_peer, "broken frames of a worker": broken_worker, "waits without an end": waits,
-           "denied requests": denied, "invented versions": invented_versions, "forged statements": forged_statements}
+ATTACKS = {"strangers connect": strangers, "handshakes of a strange CA": handshakes,
+           "frames that do not end": partial_frames, "broken frames of a peer": broken_peer,
+           "broken frames of a worker": broken_worker, "waits without an end": waits, "denied requests": denied,
+           "invented versions": invented_versions, "forged statements": forged_statements}
 
 
 @contextlib.contextmanager
@@ -207,7 +214,8 @@ def measure(pair, rounds, only):
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="tests/attack/goodput.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(prog="tests/attack/goodput.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=int, default=64, help="of a version")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", default="400Mbit", help="of the link, or none")
@@ -217,8 +225,10 @@ def main():
     leavings.watch(os.getpid(), prefix_of_this_test())  # should it be killed, nothing of it stays
     with Lab() as lab:
         found = measure(Pair(lab, options.mib, options.rate), options.rounds, options.only)
-    rows = {what: {"ratio": round(statistics.median(u / a for a, u in pairs), 3), "alone_mib_s": round(statistics.median(a for a, _ in pairs) / 2**20, 1),
-                   "attacked_mib_s": round(statistics.median(u for _, u in pairs) / 2**20, 1), "rounds": len(pairs)} for what, pairs in found.items()}
+    rows = {what: {"ratio": round(statistics.median(u / a for a, u in pairs), 3),
+                   "alone_mib_s": round(statistics.median(a for a, _ in pairs) / 2**20, 1),
+                   "attacked_mib_s": round(statistics.median(u for _, u in pairs) / 2**20, 1),
+                   "rounds": len(pairs)} for what, pairs in found.items()}
     if options.json:
         print(json.dumps(rows))
         return 0

@@ -316,7 +316,9 @@ static void on_closed(struct tb_wire *w, void *user, enum tb_status why)
     } else if (!s->welcomed && !s->refused && why != TB_STREAM_CLOSED && why != TB_PEER_LEASE &&
                why != TB_PEER_DUPLICATE) {
         d->counters.sessions_refused++;
-        tb_worker_refusal_log(s, "session.refused", "handshake", tb_status_text(why));
+        const char *reason = tb_chan_reason(tb_wire_chan(w));
+        tb_worker_refusal_log(s, "session.refused", "handshake",
+                              reason[0] != '\0' ? reason : tb_status_text(why));
         tb_worker_refused_audit(s, "handshake", tb_status_text(why));
     }
     const bool stays = s->welcomed && !s->local && !s->revoked && !d->draining && why != TB_PEER_GARBLED &&

@@ -11,7 +11,8 @@
 static enum tb_status read_files(const struct tb_own_certificate *own, struct tb_tls **tls_out,
                                  char error[256])
 {
-    const struct tb_tls_files files = {.ca = own->ca, .cert = own->cert, .key = own->key};
+    const struct tb_tls_files files = {
+        .ca = own->ca, .cert = own->cert, .key = own->key, .cert_unlisted = true};
     return tb_tls_new_ca(&files, tls_out, error);
 }
 

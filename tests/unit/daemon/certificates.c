@@ -6,12 +6,15 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/net/tls_context.h"
 #include "gateway/daemon/certificates.h"
 #include "gateway/daemon/daemon.h"
+#include "tests/unit/caught_log.h"
 #include "tests/unit/check.h"
 #include "tests/unit/net/net_world.h"
 
@@ -163,6 +166,93 @@ static void half_a_second_authority_is_refused_once(void **state)
     site_free(&s);
 }
 
+/* A certificate of that many days and an hour, in place of the one that is there. */
+static void issue_for_days(struct site *s, const char *stem, int64_t days)
+{
+    char bytes[8192], name[16];
+    world_issue_for(&s->world, "east", stem, EAST, 0, days * 86400 + 3600);
+    (void)snprintf(name, sizeof name, "%s.crt", stem);
+    const char *from = world_path(&s->world, "east", name);
+    world_file_write(s->cert, "w", bytes, world_file_read(from, bytes, sizeof bytes));
+    (void)snprintf(name, sizeof name, "%s.key", stem);
+    from = world_path(&s->world, "east", name);
+    world_file_write(s->key, "w", bytes, world_file_read(from, bytes, sizeof bytes));
+    tb_certificates_reload(s->d);
+}
+
+/* Lines about tls.cert so far. */
+static uint32_t warned(int log, const char *days)
+{
+    static char text[1 << 16];
+    char words[64];
+    uint32_t lines = 0;
+    const ssize_t bytes = pread(log, text, sizeof text - 1, 0);
+    assert_true(bytes >= 0);
+    text[bytes] = '\0';
+    (void)snprintf(words, sizeof words, "tls.expiring what=certificate key=tls.cert days=%s ", days);
+    for (const char *at = strstr(text, words); at != NULL; at = strstr(at + 1, words))
+        lines++;
+    return lines;
+}
+
+/* P10: below 14 days, once a day, and anew for another certificate. */
+static void a_certificate_that_ends_soon_is_told(void **state)
+{
+    (void)state;
+    struct site s;
+    site_new(&s);
+    const int log = caught_log_new();
+    tb_log_set(TB_LOG_WARN, log);
+    issue_for_days(&s, "long", 14);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    assert_int_equal(tb_certificates_days_left(tb_tls_expires_wall_s(s.d->tls)), 14);
+    for (int i = 0; i < 3; i++)
+        tb_certificates_tick(s.d);
+    assert_int_equal(warned(log, "14") + warned(log, "13"), 0);
+    issue_for_days(&s, "short", 13);
+    for (int i = 0; i < 3; i++)
+        tb_certificates_tick(s.d);
+    assert_int_equal(warned(log, "13"), 1);
+    s.d->tls_warned_day--; /* another day */
+    tb_certificates_tick(s.d);
+    assert_int_equal(warned(log, "13"), 2);
+    tb_log_set(TB_LOG_INFO, STDERR_FILENO);
+    (void)close(log);
+    site_free(&s);
+}
+
+/* P8: the list of SPIFFE URIs is one of the files: a change is seen without a signal, and one that
+ * makes no sense leaves the list before. */
+static void a_list_of_spiffe_uris_is_read_again(void **state)
+{
+    (void)state;
+    struct site s;
+    char path[128], error[512] = "";
+    static const char good[] = "spiffe://p/a tombolo://east/worker/a\n";
+    static const char other[] = "spiffe://p/a tombolo://east/worker/b\n";
+    site_new(&s);
+    (void)snprintf(path, sizeof path, "%s", world_path(&s.world, "east", "spiffe"));
+    world_file_write(path, "w", good, sizeof good - 1);
+    s.config.tls_spiffe = path;
+    tb_tls_free(s.d->tls);
+    s.d->tls = NULL;
+    CHECK_OK(tb_certificates_open(s.d, error));
+    const struct tb_digest before = tb_tls_trust(s.d->tls);
+    world_file_write(path, "w", "nonsense\n", 9);
+    for (int i = 0; i < 3; i++) /* two looks see the same */
+        tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_refused, 1);
+    const struct tb_digest kept = tb_tls_trust(s.d->tls);
+    assert_true(tb_digest_equal(&before, &kept));
+    world_file_write(path, "w", other, sizeof other - 1);
+    for (int i = 0; i < 3; i++)
+        tb_certificates_tick(s.d);
+    assert_int_equal(s.d->counters.certificates_loaded, 1);
+    const struct tb_digest after = tb_tls_trust(s.d->tls);
+    assert_false(tb_digest_equal(&before, &after));
+    site_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -170,6 +260,8 @@ int main(void)
         cmocka_unit_test(a_chain_behind_the_same_certificate_is_taken),
         cmocka_unit_test(what_was_refused_is_read_again),
         cmocka_unit_test(half_a_second_authority_is_refused_once),
+        cmocka_unit_test(a_certificate_that_ends_soon_is_told),
+        cmocka_unit_test(a_list_of_spiffe_uris_is_read_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

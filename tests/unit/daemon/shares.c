@@ -126,11 +126,11 @@ static struct tb_id opened(struct scene *s, uint64_t number)
     return key.uid;
 }
 
-static void begin(struct scene *s)
+static void begin_with_lease(struct scene *s, uint32_t lease_ms)
 {
     memset(s, 0, sizeof *s);
     home_new_with(&s->home, MODELS, false);
-    s->home.config->session_lease_ms = 60000;
+    s->home.config->session_lease_ms = lease_ms;
     s->home.config->session_max = SESSIONS;
     home_start(&s->home);
     s->trainer = worker_new(&s->home, "trainer");
@@ -142,6 +142,11 @@ static void begin(struct scene *s)
     const struct tb_export_options options = {
         .export_id = s->export_id, .buffers = &buffer, .buffer_count = 1};
     CHECK_OK(tb_export_open(s->home.d->fabric, &options));
+}
+
+static void begin(struct scene *s)
+{
+    begin_with_lease(s, 60000);
 }
 
 static void party_free(struct party *p)
@@ -505,6 +510,18 @@ static void one_identity_has_its_share_of_the_doors_readers(void **state)
     end(&s);
 }
 
+static void begin_frame(const struct worker *w, uint32_t bytes)
+{
+    struct tb_writer head;
+    uint8_t out[16];
+    tb_writer_init(&head, out, sizeof out);
+    tb_write_u32(&head, bytes);
+    tb_write_u16(&head, TB_MSG_SEAL);
+    tb_write_u16(&head, 0);
+    tb_write_u64(&head, 9);
+    assert_int_equal(send(w->fd, out, sizeof out, 0), (ssize_t)sizeof out);
+}
+
 /* A publisher may send long frames. It begins one that takes more than a quarter of the memory for
  * such frames, and its connection ends. */
 static void one_publisher_has_its_share_of_partial_frames(void **state)
@@ -513,15 +530,8 @@ static void one_publisher_has_its_share_of_partial_frames(void **state)
     enum { KEPT = 1 << 20 };
     struct scene s;
     begin(&s);
-    struct tb_writer head;
-    uint8_t bytes[16];
     s.home.d->session_limits.partial.bound = KEPT;
-    tb_writer_init(&head, bytes, sizeof bytes);
-    tb_write_u32(&head, KEPT);
-    tb_write_u16(&head, TB_MSG_SEAL);
-    tb_write_u16(&head, 0);
-    tb_write_u64(&head, 9);
-    assert_int_equal(send(s.trainer->fd, bytes, sizeof bytes, 0), (ssize_t)sizeof bytes);
+    begin_frame(s.trainer, KEPT);
     for (uint32_t sent = 0; home_table(&s.home, "partial_frame_bytes", "shares_spent") == 0;) {
         const ssize_t more = send(s.trainer->fd, s.bytes, 4096, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (more > 0) sent += (uint32_t)more;
@@ -529,6 +539,23 @@ static void one_publisher_has_its_share_of_partial_frames(void **state)
         (void)uv_run(&s.home.d->loop, UV_RUN_NOWAIT);
     }
     assert_true(home_table(&s.home, "partial_frame_bytes", "most") <= KEPT / 2);
+    home_turn_until(&s.home, "partial_frame_bytes", 0);
+    end(&s);
+}
+
+/* A frame whose bytes drip makes no progress: it renews no lease, and its connection ends. */
+static void a_frame_that_drips_ends_its_connection(void **state)
+{
+    (void)state;
+    struct scene s;
+    begin_with_lease(&s, 500);
+    begin_frame(s.trainer, 1 << 20);
+    for (uint32_t sent = 0; s.home.d->counters.sessions_lost == 0;) {
+        sent += send(s.trainer->fd, s.bytes, 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1;
+        assert_true(sent < 4000); /* eight leases, at least */
+        (void)uv_run(&s.home.d->loop, UV_RUN_NOWAIT);
+        (void)usleep(1000);
+    }
     home_turn_until(&s.home, "partial_frame_bytes", 0);
     end(&s);
 }
@@ -542,6 +569,7 @@ int main(void)
         cmocka_unit_test(a_sites_share_fits_its_versions),
         cmocka_unit_test(one_identity_has_its_share_of_the_doors_readers),
         cmocka_unit_test(one_publisher_has_its_share_of_partial_frames),
+        cmocka_unit_test(a_frame_that_drips_ends_its_connection),
     };
     return cmocka_run_group_tests_name("daemon.shares", tests, NULL, NULL);
 }

@@ -2,22 +2,20 @@
  * memory that the reader lends. Hostile readers and hostile sources (P1, P7).
  *
  * Covers: intra/fabric/door_lent.c intra/transport/shm_lent.c intra/transport/transport_shm.c
- * Covers: intra/transport/pipe.c intra/fabric/door_requests.c */
+ * Covers: intra/transport/pipe.c intra/transport/shm_parts.c intra/fabric/door_requests.c */
 #include <fcntl.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
+#include "base/net/chan_bytes.h"
 #include "denied_readv.h"
+#include "hostile.h"
 #include "intra/fabric/lent_memory.h"
-#include "intra/hop/hop_wire.h"
 #include "intra/transport/transport_words.h"
-#include "scene.h"
 
 static const struct way lent = {
     .name = "shm-lent", .transport = TB_TRANSPORT_SHM, .memory = MEMORY_OWN, .denied = true};
@@ -119,35 +117,6 @@ static void P7_what_is_lent_is_bounded(void **state)
 
 /* ---- hostile readers ---- */
 
-static struct sockaddr_un local(const char *door, socklen_t *bytes_out)
-{
-    struct sockaddr_un at = {.sun_family = AF_UNIX};
-    const size_t n = strlen(door);
-    memcpy(at.sun_path + 1, door, n);
-    *bytes_out = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
-    return at;
-}
-
-static void say(int fd, const struct tb_hop_request *r)
-{
-    uint8_t bytes[TB_HOP_REQUEST_BYTES];
-    struct tb_writer w;
-    tb_writer_init(&w, bytes, sizeof bytes);
-    tb_hop_request_encode(r, &w);
-    (void)!send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
-}
-
-static struct tb_hop_answer hear(int fd)
-{
-    uint8_t bytes[TB_HOP_ANSWER_BYTES];
-    struct tb_hop_answer answer = {0};
-    struct tb_reader r;
-    assert_int_equal(recv(fd, bytes, sizeof bytes, MSG_WAITALL), sizeof bytes);
-    tb_reader_init(&r, bytes, sizeof bytes);
-    assert_int_equal(tb_hop_answer_decode(&r, &answer), TB_OK);
-    return answer;
-}
-
 static void send_fd(int fd, int sent)
 {
     char byte = 'F'; /* of base/net/chan_bytes.c */
@@ -165,36 +134,20 @@ static void send_fd(int fd, int sent)
     assert_int_equal(sendmsg(fd, &m, MSG_NOSIGNAL), 1);
 }
 
-static int greet(struct scene *s)
-{
-    socklen_t bytes;
-    const struct sockaddr_un to = local(s->owner.endpoint.shm_door, &bytes);
-    const struct tb_hop_options o = hop_to(&s->owner, s->reader, s->way, &s->place, &s->tale);
-    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&to, bytes), 0);
-    say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_HELLO,
-                                     .buffer = TB_HOP_WIRE_VERSION,
-                                     .a = TB_HOP_WIRE_MAGIC,
-                                     .b = EXPORT_ID,
-                                     .token = o.token});
-    assert_int_equal(hear(fd).type, TB_HOP_ANSWER_WELCOME);
-    return fd;
-}
-
 enum { LENT_BYTES = 1 << 20 };
 
 static void lend(int fd, int memory, uint64_t bytes)
 {
-    say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_LEND, .a = bytes});
+    hostile_say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_LEND, .a = bytes});
     send_fd(fd, memory);
 }
 
 static int greet_and_lend(struct scene *s, uint64_t bytes, struct tb_lent_memory *memory_out)
 {
-    const int fd = greet(s);
+    const int fd = hostile_greet(s);
     assert_int_equal(tb_lent_memory_make(bytes, memory_out), TB_OK);
     lend(fd, memory_out->fd, bytes);
-    const struct tb_hop_answer answer = hear(fd);
+    const struct tb_hop_answer answer = hostile_hear(fd);
     assert_int_equal(answer.type, TB_HOP_ANSWER_LENT);
     assert_int_equal(answer.kind, 0);
     return fd;
@@ -213,10 +166,10 @@ static void P1_a_reader_is_told_of_bytes_that_stand(void **state)
     for (int i = 0; i < 5; i++) {
         memset(memory.bytes, 0, memory.count);
         for (uint32_t at = 0; at <= bytes; at += bytes)
-            say(fd, &(struct tb_hop_request){
-                        .type = TB_HOP_REQUEST_PUT, .a = 64 + at / 8, .b = at, .bytes = bytes});
+            hostile_say(fd, &(struct tb_hop_request){
+                                .type = TB_HOP_REQUEST_PUT, .a = 64 + at / 8, .b = at, .bytes = bytes});
         for (uint32_t done = 0; done < 2;) {
-            const struct tb_hop_answer answer = hear(fd);
+            const struct tb_hop_answer answer = hostile_hear(fd);
             assert_int_equal(answer.type, TB_HOP_ANSWER_PUT);
             for (uint32_t k = 0; k < answer.bytes; k++, done++)
                 assert_memory_equal(memory.bytes + (uint64_t)done * bytes,
@@ -258,10 +211,10 @@ static void P7_hostile_requests_are_refused(void **state)
     owner_log_catch(&s.owner);
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++) {
         struct tb_lent_memory memory = {.fd = -1};
-        const int fd = hostile[i].lends ? greet_and_lend(&s, LENT_BYTES, &memory) : greet(&s);
+        const int fd = hostile[i].lends ? greet_and_lend(&s, LENT_BYTES, &memory) : hostile_greet(&s);
         struct tb_hop_request then = hostile[i].then;
         if (then.a == BEHIND) then.a = s.owner.shard.held_offset + 8;
-        say(fd, &then);
+        hostile_say(fd, &then);
         wait_until(owner_log_lines(&s.owner, "door.refused", "peer_garbled") == i + 1);
         close(fd);
         tb_lent_memory_close(&memory);
@@ -286,16 +239,16 @@ static void P7_hostile_descriptors_are_refused(void **state)
     const int wrong[] = {unsealed, small, STDIN_FILENO};
     uint32_t lines = 0;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const int fd = greet(&s);
+        const int fd = hostile_greet(&s);
         lend(fd, wrong[i], LENT_BYTES);
         lines++;
         wait_until(owner_log_lines(&s.owner, "door.refused", "not sealed as it should") == lines);
-        assert_int_equal(hear(fd).type, TB_HOP_ANSWER_END);
+        assert_int_equal(hostile_hear(fd).type, TB_HOP_ANSWER_END);
         close(fd);
     }
-    const int fd = greet(&s); /* no descriptor at all */
-    say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_LEND, .a = LENT_BYTES});
-    say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PUT, .bytes = 8});
+    const int fd = hostile_greet(&s); /* no descriptor at all */
+    hostile_say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_LEND, .a = LENT_BYTES});
+    hostile_say(fd, &(struct tb_hop_request){.type = TB_HOP_REQUEST_PUT, .bytes = 8});
     wait_until(owner_log_lines(&s.owner, "door.refused", "no descriptor") == 1);
     close(fd);
     close(unsealed);
@@ -317,8 +270,8 @@ static void P6_readers_that_hang_up_leave_nothing(void **state)
         const int fd = greet_and_lend(&s, bytes, &memory);
         tb_lent_memory_close(&memory);
         for (uint64_t k = 0; k < 4; k++)
-            say(fd, &(struct tb_hop_request){
-                        .type = TB_HOP_REQUEST_PUT, .b = k * LENT_BYTES, .bytes = LENT_BYTES});
+            hostile_say(fd, &(struct tb_hop_request){
+                                .type = TB_HOP_REQUEST_PUT, .b = k * LENT_BYTES, .bytes = LENT_BYTES});
         close(fd);
         wait_until(owner_readers(&s.owner) == 0);
     }
@@ -330,22 +283,13 @@ static void P6_readers_that_hang_up_leave_nothing(void **state)
 
 /* A source that changes what it has put for as long as its reader may look at it. */
 struct fickle {
-    int listener;
+    struct hostile_door door;
     const struct scene *scene;
     struct tb_lent_memory memory;
-    pthread_t door, writer;
+    pthread_t thread, writer;
     atomic_bool over;
 };
 enum { FIRST = 64 }; /* where chunk 0 stands: its bytes are wrong for sure */
-
-static void answer(int fd, const struct tb_hop_answer *a)
-{
-    uint8_t bytes[TB_HOP_ANSWER_BYTES];
-    struct tb_writer w;
-    tb_writer_init(&w, bytes, sizeof bytes);
-    tb_hop_answer_encode(a, &w);
-    (void)!send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
-}
 
 static int receive_fd(int fd)
 {
@@ -380,7 +324,7 @@ static void take(struct fickle *f, int fd, uint64_t bytes)
     assert_int_equal(tb_lent_memory_take(memory, bytes, &f->memory), TB_OK);
     close(memory);
     assert_int_equal(pthread_create(&f->writer, NULL, change_bytes, f), 0);
-    answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_LENT});
+    hostile_answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_LENT});
 }
 
 static void put(struct fickle *f, int fd, const struct tb_hop_request *r)
@@ -388,33 +332,30 @@ static void put(struct fickle *f, int fd, const struct tb_hop_request *r)
     for (uint64_t i = 0; i < r->bytes; i++) /* beside the writer, so each byte by itself */
         __atomic_store_n(&f->memory.bytes[r->b + i], f->scene->owner.bytes[r->a + i], __ATOMIC_RELAXED);
     if (r->a == FIRST) __atomic_fetch_xor(&f->memory.bytes[r->b + 1], 1, __ATOMIC_RELAXED);
-    answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PUT, .bytes = 1});
+    hostile_answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PUT, .bytes = 1});
 }
 
-static void *fickle_door(void *user)
+static void be_fickle(void *user, int fd, const struct tb_hop_request *r)
 {
-    struct fickle *f = user;
-    const int fd = accept(f->listener, NULL, NULL);
-    uint8_t bytes[TB_HOP_REQUEST_BYTES];
-    while (recv(fd, bytes, sizeof bytes, MSG_WAITALL) == sizeof bytes) {
-        struct tb_hop_request r = {0};
-        struct tb_reader reader;
-        tb_reader_init(&reader, bytes, sizeof bytes);
-        assert_int_equal(tb_hop_request_decode(&reader, &r), TB_OK);
-        if (r.type == TB_HOP_REQUEST_HELLO)
-            answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_WELCOME});
-        if (r.type == TB_HOP_REQUEST_ATTACH)
-            answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_BUFFER,
-                                               .buffer = r.buffer,
-                                               .kind = TB_HOP_BUFFER_ADDRESS,
-                                               .bytes = TB_HOP_TAKES_LENT,
-                                               .a = 1 << 30});
-        if (r.type == TB_HOP_REQUEST_LEND) take(f, fd, r.a);
-        if (r.type == TB_HOP_REQUEST_PUT) put(f, fd, &r);
-        if (r.type == TB_HOP_REQUEST_PING)
-            answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_PONG, .a = r.a});
-    }
-    close(fd);
+    if (r->type == TB_HOP_REQUEST_LEND) take(user, fd, r->a);
+    if (r->type == TB_HOP_REQUEST_PUT) put(user, fd, r);
+}
+
+/* A door whose buffers its reader may not read, and that takes memory which is lent. */
+static void door_open(struct hostile_door *d)
+{
+    hostile_door_open(d);
+    assert_int_equal(listen(d->listener, 1), 0);
+    d->welcome = (struct tb_hop_answer){.type = TB_HOP_ANSWER_WELCOME};
+    d->buffer = (struct tb_hop_answer){.type = TB_HOP_ANSWER_BUFFER,
+                                       .kind = TB_HOP_BUFFER_ADDRESS,
+                                       .bytes = TB_HOP_TAKES_LENT,
+                                       .a = 1 << 30};
+}
+
+static void *serve_one(void *user)
+{
+    hostile_door_serve(user);
     return NULL;
 }
 
@@ -424,95 +365,109 @@ static void P1_a_source_that_changes_what_it_put_changes_nothing_held(void **sta
 {
     (void)state;
     struct scene s;
-    struct fickle f = {.scene = &s, .memory = {.fd = -1}};
-    struct tb_hop *hop = NULL;
+    struct fickle f = {.scene = &s, .memory = {.fd = -1}, .door = {.on_request = be_fickle, .user = &f}};
     scene_open(&s, &lent, 12, 1 << 20, 0);
-    struct tb_source_shard shard = s.owner.shard;
-    struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
-    (void)snprintf(options.from.shm_door, sizeof options.from.shm_door, "tombolo-fickle-%d", (int)getpid());
-    socklen_t bytes;
-    const struct sockaddr_un at = local(options.from.shm_door, &bytes);
-    f.listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(f.listener, (const struct sockaddr *)&at, bytes), 0);
-    assert_int_equal(listen(f.listener, 1), 0);
-    assert_int_equal(pthread_create(&f.door, NULL, fickle_door, &f), 0);
-    shard.held_buffer = TB_SOURCE_ALL_HELD;
-    options.source = &shard;
-    options.idle_ms = PATIENT_MS;
-    assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
+    door_open(&f.door);
+    assert_int_equal(pthread_create(&f.thread, NULL, serve_one, &f.door), 0);
+    struct tb_hop *hop = hostile_hop(&s, &f.door, PATIENT_MS);
     wait_until(told(&s.tale).bad + tb_place_held_count(&s.hold.place) == s.cargo.manifest.chunk_count);
     assert_true(told(&s.tale).bad >= 1 && told(&s.tale).lost == 0);
     assert_false(tb_place_held(&s.hold.place, 0));
     tb_hop_close(hop);
-    pthread_join(f.door, NULL);
+    pthread_join(f.thread, NULL);
     hold_check(&s.hold, &s.cargo); /* while it goes on */
     atomic_store(&f.over, true);
     pthread_join(f.writer, NULL);
     tb_lent_memory_close(&f.memory);
-    close(f.listener);
+    hostile_door_close(&f.door);
     scene_close(&s);
 }
 
-static void *talk_nonsense(void *user)
+static const struct tb_hop_answer lies[][2] = {
+    {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_LENT}}, /* twice */
+    {{.type = TB_HOP_ANSWER_LENT, .kind = 2}, {0}},
+    {{.type = TB_HOP_ANSWER_PUT, .bytes = 1}, {0}},              /* before LENT */
+    {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_PUT}}, /* none */
+    {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_PUT, .bytes = UINT32_MAX}},
+};
+
+static void lie(void *user, int fd, const struct tb_hop_request *r)
 {
-    const struct fickle *f = user;
-    static const struct tb_hop_answer lies[][2] = {
-        {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_LENT}}, /* twice */
-        {{.type = TB_HOP_ANSWER_LENT, .kind = 2}, {0}},
-        {{.type = TB_HOP_ANSWER_PUT, .bytes = 1}, {0}},              /* before LENT */
-        {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_PUT}}, /* none */
-        {{.type = TB_HOP_ANSWER_LENT}, {.type = TB_HOP_ANSWER_PUT, .bytes = UINT32_MAX}},
-    };
-    for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
-        const int fd = accept(f->listener, NULL, NULL);
-        uint8_t bytes[TB_HOP_REQUEST_BYTES];
-        (void)!recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* HELLO */
-        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_WELCOME});
-        (void)!recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* ATTACH */
-        answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_BUFFER,
-                                           .kind = TB_HOP_BUFFER_ADDRESS,
-                                           .bytes = TB_HOP_TAKES_LENT,
-                                           .a = 1 << 30});
-        (void)!recv(fd, bytes, sizeof bytes, MSG_WAITALL); /* LEND */
-        close(receive_fd(fd));
-        answer(fd, &lies[i][0]);
-        if (lies[i][1].type != 0) answer(fd, &lies[i][1]);
-        (void)read_to_end(fd);
-        close(fd);
-    }
-    return NULL;
+    const struct tb_hop_answer *answers = *(const struct tb_hop_answer **)user;
+    if (r->type != TB_HOP_REQUEST_LEND) return;
+    close(receive_fd(fd));
+    hostile_answer(fd, &answers[0]);
+    if (answers[1].type != 0) hostile_answer(fd, &answers[1]);
 }
 
 static void P7_a_lying_source_is_dropped(void **state)
 {
     (void)state;
     struct scene s;
-    struct fickle f = {.scene = &s};
+    const struct tb_hop_answer *lie_now = NULL;
+    struct hostile_door door = {.on_request = lie, .user = &lie_now};
     scene_open(&s, &lent, 1, 3000004, 0);
-    struct tb_source_shard shard = s.owner.shard;
-    shard.held_buffer = TB_SOURCE_ALL_HELD;
-    char name[64];
-    (void)snprintf(name, sizeof name, "tombolo-liar-%d", (int)getpid());
-    socklen_t bytes;
-    const struct sockaddr_un at = local(name, &bytes);
-    f.listener = socket(AF_UNIX, SOCK_STREAM, 0);
-    assert_int_equal(bind(f.listener, (const struct sockaddr *)&at, bytes), 0);
-    assert_int_equal(listen(f.listener, 1), 0);
-    assert_int_equal(pthread_create(&f.door, NULL, talk_nonsense, &f), 0);
-    for (uint32_t i = 0; i < 5; i++) {
-        struct tb_hop *hop = NULL;
-        struct tb_hop_options options = hop_to(&s.owner, s.reader, s.way, &s.place, &s.tale);
-        (void)snprintf(options.from.shm_door, sizeof options.from.shm_door, "%s", name);
-        options.source = &shard;
-        options.idle_ms = PATIENT_MS;
-        assert_int_equal(tb_hop_open(s.reader, &options, &hop), TB_OK);
+    door_open(&door);
+    for (uint32_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
+        pthread_t thread;
+        lie_now = lies[i];
+        assert_int_equal(pthread_create(&thread, NULL, serve_one, &door), 0);
+        struct tb_hop *hop = hostile_hop(&s, &door, PATIENT_MS);
         tale_wait(&s.tale, &s.tale.told.lost, i + 1);
         assert_int_equal(told(&s.tale).why, TB_PEER_GARBLED);
         tb_hop_close(hop);
+        pthread_join(thread, NULL);
     }
-    pthread_join(f.door, NULL);
-    close(f.listener);
+    hostile_door_close(&door);
     assert_int_equal(tb_place_held_count(&s.hold.place), 0);
+    scene_close(&s);
+}
+
+/* ---- a descriptor that is sent late ---- */
+
+static atomic_bool descriptors_wait; /* as behind a socket that is full */
+static atomic_uint descriptors_sent;
+
+enum tb_status __real_tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
+enum tb_status __wrap_tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count);
+
+enum tb_status __wrap_tb_chan_send_fds(struct tb_chan *c, const int *fds, uint32_t count)
+{
+    if (atomic_load(&descriptors_wait)) return TB_AGAIN;
+    const enum tb_status status = __real_tb_chan_send_fds(c, fds, count);
+    if (status == TB_OK) atomic_fetch_add(&descriptors_sent, 1);
+    return status;
+}
+
+static void answer_unseen(void *user, int fd, const struct tb_hop_request *r)
+{
+    (void)user;
+    if (r->type == TB_HOP_REQUEST_LEND)
+        hostile_answer(fd, &(struct tb_hop_answer){.type = TB_HOP_ANSWER_LENT});
+}
+
+/* P8: a source that says that it has mapped what it was not sent yet. A reader that believed it
+ * would close the memory, and then send another file of its own that got that number. */
+static void P8_a_descriptor_that_waits_becomes_no_other(void **state)
+{
+    (void)state;
+    struct scene s;
+    pthread_t thread;
+    struct hostile_door door = {.on_request = answer_unseen};
+    scene_open(&s, &lent, 1, 3000004, 0);
+    door_open(&door);
+    assert_int_equal(pthread_create(&thread, NULL, serve_one, &door), 0);
+    atomic_store(&descriptors_sent, 0);
+    atomic_store(&descriptors_wait, true);
+    struct tb_hop *hop = hostile_hop(&s, &door, PATIENT_MS);
+    wait_until(told(&s.tale).lost + told(&s.tale).opened > 0);
+    atomic_store(&descriptors_wait, false);
+    assert_int_equal(told(&s.tale).opened, 0);
+    assert_int_equal(told(&s.tale).why, TB_PEER_GARBLED);
+    tb_hop_close(hop);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&descriptors_sent), 0);
+    hostile_door_close(&door);
     scene_close(&s);
 }
 
@@ -528,6 +483,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(P6_readers_that_hang_up_leave_nothing),
         cmocka_unit_test(P1_a_source_that_changes_what_it_put_changes_nothing_held),
         cmocka_unit_test(P7_a_lying_source_is_dropped),
+        cmocka_unit_test(P8_a_descriptor_that_waits_becomes_no_other),
     };
     readv_denied = true;
     if (argc > 1) cmocka_set_test_filter(argv[1]);

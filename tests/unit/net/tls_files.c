@@ -3,13 +3,22 @@
  * Covers: base/net/tls.c */
 #include "base/net/tls.h"
 
+#include <grp.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "forged_certificate.h"
 
-#define EAST "tombolo://east/gw"
-#define WEST "tombolo://west/gw"
+#define EAST     "tombolo://east/gw"
+#define WEST     "tombolo://west/gw"
+#define STRANGER 12345u /* a user, and its group */
+
+static struct tb_tls_files trio(const char *ca, const char *cert, const char *key)
+{
+    return (struct tb_tls_files){.ca = ca, .cert = cert, .key = key};
+}
 
 static void bad_files(struct world *w, struct tb_tls_files files, const char *because)
 {
@@ -33,23 +42,18 @@ static void files_that_do_not_serve_are_refused_by_name(void **state)
           &(struct forge){.dir = "east", .stem = "two", .alt = "URI:tombolo://east/a,URI:tombolo://east/b"});
     const char *ca = world_path(w, "east", "ca.crt"), *crt = world_path(w, "east", "gw.crt"),
                *key = world_path(w, "east", "gw.key");
-    bad_files(w, (struct tb_tls_files){ca, world_path(w, "east", "no.crt"), key}, "no.crt: No such file");
-    bad_files(w, (struct tb_tls_files){ca, crt, world_path(w, "east", "no.key")}, "no.key: No such file");
-    bad_files(w, (struct tb_tls_files){world_path(w, "east", "no.crt"), crt, key}, "no.crt: No such file");
-    bad_files(w, (struct tb_tls_files){ca, crt, world_path(w, "east", "g2.key")},
-              "g2.key: is not the key of");
-    bad_files(w, (struct tb_tls_files){ca, key, key}, "gw.key: holds no PEM certificate");
-    bad_files(w, (struct tb_tls_files){key, crt, key}, "gw.key: holds no PEM certificate");
-    bad_files(w, (struct tb_tls_files){w->dir, crt, key}, "is not a regular file");
-    bad_files(w,
-              (struct tb_tls_files){ca, world_path(w, "east", "past.crt"), world_path(w, "east", "past.key")},
+    bad_files(w, trio(ca, world_path(w, "east", "no.crt"), key), "no.crt: No such file");
+    bad_files(w, trio(ca, crt, world_path(w, "east", "no.key")), "no.key: No such file");
+    bad_files(w, trio(world_path(w, "east", "no.crt"), crt, key), "no.crt: No such file");
+    bad_files(w, trio(ca, crt, world_path(w, "east", "g2.key")), "g2.key: is not the key of");
+    bad_files(w, trio(ca, key, key), "gw.key: holds no PEM certificate");
+    bad_files(w, trio(key, crt, key), "gw.key: holds no PEM certificate");
+    bad_files(w, trio(w->dir, crt, key), "is not a regular file");
+    bad_files(w, trio(ca, world_path(w, "east", "past.crt"), world_path(w, "east", "past.key")),
               "past.crt: the certificate has expired, at 20");
-    bad_files(
-        w,
-        (struct tb_tls_files){ca, world_path(w, "east", "future.crt"), world_path(w, "east", "future.key")},
-        "not valid yet");
-    bad_files(w,
-              (struct tb_tls_files){ca, world_path(w, "east", "two.crt"), world_path(w, "east", "two.key")},
+    bad_files(w, trio(ca, world_path(w, "east", "future.crt"), world_path(w, "east", "future.key")),
+              "not valid yet");
+    bad_files(w, trio(ca, world_path(w, "east", "two.crt"), world_path(w, "east", "two.key")),
               "exactly one URI");
     struct tb_name east;
     assert_int_equal(tb_name_set(&east, "east"), TB_OK);
@@ -146,8 +150,9 @@ static void text_between_certificates_is_passed_over(void **state)
     memcpy(b.bytes + b.whole, text, sizeof text - 1);
     world_file_write(world_path(w, "east", "mixed.crt"), "w", b.bytes, b.whole + sizeof text - 1);
     const char *const mixed = world_path(w, "east", "mixed.crt");
-    (void)trust_of(
-        &(struct tb_tls_files){mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key")});
+    const struct tb_tls_files files =
+        trio(mixed, world_path(w, "east", "gw.crt"), world_path(w, "east", "gw.key"));
+    (void)trust_of(&files);
 }
 
 /* A chain that peers would not read whole is refused, and not sent in part. */
@@ -162,7 +167,7 @@ static void a_chain_that_is_too_long_is_refused(void **state)
     for (int behind = 2; behind <= 9; behind++)
         b.whole += world_file_read(ca, b.bytes + b.whole, sizeof b.bytes - b.whole);
     world_file_write(chain, "w", b.bytes, b.whole);
-    bad_files(w, (struct tb_tls_files){ca, chain, key}, "more than 8 certificates behind the first");
+    bad_files(w, trio(ca, chain, key), "more than 8 certificates behind the first");
 }
 
 /* P8: a key that others can read is no key. */
@@ -174,12 +179,54 @@ static void a_key_that_others_may_read_is_refused(void **state)
     static const mode_t loose[] = {0644, 0640, 0604, 0660, 0601};
     for (size_t i = 0; i < sizeof loose / sizeof *loose; i++) {
         assert_int_equal(chmod(key, loose[i]), 0);
-        bad_files(
-            w, (struct tb_tls_files){world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.crt"), key},
-            "chmod 600");
+        bad_files(w, trio(world_path(w, "east", "ca.crt"), world_path(w, "east", "gw.crt"), key),
+                  "chmod 600");
     }
     assert_int_equal(chmod(key, 0400), 0);
     tb_tls_free(world_tls(w, "east", "gw", "east"));
+}
+
+/* As a program without rights reads what root owns, such as a volume with a Kubernetes secret. */
+static bool a_stranger_takes(const char *folder)
+{
+    const struct tb_tls_files files = trio("ca.crt", "gw.crt", "gw.key");
+    int result = 0;
+    const pid_t child = scratch_fork();
+    if (child == 0) {
+        char why[256];
+        struct tb_tls *tls = NULL;
+        if (chdir(folder) != 0) _exit(2); /* those above it are root's */
+        if (setgroups(0, NULL) != 0 || setgid(STRANGER) != 0 || setuid(STRANGER) != 0) _exit(2);
+        const enum tb_status status = tb_tls_new_ca(&files, &tls, why);
+        tb_tls_free(tls);
+        _exit(status == TB_OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result) && WEXITSTATUS(result) < 2);
+    return WEXITSTATUS(result) == 0;
+}
+
+/* P8: root may give a key to a group of the program's, for it to read and no more. */
+static void a_key_of_root_may_be_read_by_its_group(void **state)
+{
+    struct world *w = *state;
+    static const struct {
+        mode_t mode;
+        uid_t owner;
+        bool good;
+    } keys[] = {
+        {0440, 0, true},  {0640, 0, true},        {0660, 0, false},        {0644, 0, false},
+        {0750, 0, false}, {0400, STRANGER, true}, {0440, STRANGER, false}, {0440, STRANGER + 1, false}};
+    if (getuid() != 0) skip();
+    world_issue(w, "east", "gw", EAST);
+    const char *folder = world_path(w, "east", "."), *key = world_path(w, "east", "gw.key");
+    assert_int_equal(chmod(folder, 0755), 0);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        assert_int_equal(chown(key, keys[i].owner, STRANGER), 0);
+        assert_int_equal(chmod(key, keys[i].mode), 0);
+        if (a_stranger_takes(folder) != keys[i].good)
+            fail_msg("mode %o of %u", (unsigned)keys[i].mode, (unsigned)keys[i].owner);
+    }
 }
 
 int main(void)
@@ -190,6 +237,7 @@ int main(void)
         WORLD_TEST(text_between_certificates_is_passed_over),
         WORLD_TEST(a_chain_that_is_too_long_is_refused),
         WORLD_TEST(a_key_that_others_may_read_is_refused),
+        WORLD_TEST(a_key_of_root_may_be_read_by_its_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
