@@ -3,6 +3,7 @@
 # reloaded, upgraded to the package NEW, killed and stopped, and looks at each what systemd was told and what a reader saw.
 # A line says what is waited for, as the lab's time bounds it.
 set -euo pipefail
+export SYSTEMD_BUS_TIMEOUT=10min # of systemctl: process 1 may wait for a processor longer than 25 s
 old=$1 new=$2
 unit=tombolod@east
 work=$(mktemp -d)
