@@ -125,15 +125,22 @@ def a_checkpoint_engine_carries_each_step_to_its_rollouts(lab):
 
 def name_ports():
     """Of Ray's agents: where they choose their ports, Ray ends if they have not within 15 s, however busy the machine is."""
-    from ray._private import parameter
+    from ray._private import parameter, services
+
+    names = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("", 0))) for _ in names]
+        ports = {name: each.getsockname()[1] for name, each in zip(names, sockets)}
+    start = services.start_ray_process
 
     class Named(parameter.RayParams):
         def __init__(self, *args, **kwargs):
-            with contextlib.ExitStack() as held:
-                sockets = [held.enter_context(socket.create_server(("", 0))) for _ in range(4)]
-                names = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
-                super().__init__(*args, **{**kwargs, **{name: each.getsockname()[1] for name, each in zip(names, sockets)}})
-    parameter.RayParams = Named
+            super().__init__(*args, **{**kwargs, **ports})
+
+    def told(command, kind, *args, **kwargs): # Ray tells its raylet all of them but the last
+        last = [f"--{names[-1]}={ports[names[-1]]}"] if kind == "raylet" else []
+        return start([*command, *last], kind, *args, **kwargs)
+    parameter.RayParams, services.start_ray_process = Named, told
 
 
 class Replica:
