@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from .memory import bytes_of, tensors_of, view_of
 
 _HEADER_BYTES_MAX = 100 << 20
-_READ_BYTES = 16 << 20 # of one read: threads share large tensors
+_READ_BYTES = 4 << 20 # of one read: threads share large tensors, and none waits long for the last one
 
 
 class _Part(NamedTuple):

@@ -5,7 +5,6 @@ usual ways of the loader. A call of `lib` releases the GIL."""
 
 import ctypes
 import os
-import pathlib
 from ctypes import POINTER, c_char, c_char_p, c_int, c_uint8, c_uint32, c_uint64, c_void_p, sizeof
 from typing import Any
 
@@ -24,7 +23,7 @@ FORKED, LAYOUT_MISMATCH = -509, -511
 GROUP_BROKEN, CONFLICT = -605, -505
 GONE = (-601, -602, -603, -604, -510) # superseded, lost, broken, withdrawn, pin lost: ask for another version
 
-NATIVE = pathlib.Path(__file__).parent / "native" # of a wheel: the library and the programs
+NATIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "native") # of a wheel: the library and the programs
 
 
 class Error(Exception):
@@ -205,9 +204,9 @@ def library_path() -> str:
     named = os.environ.get("TOMBOLO_LIBRARY")
     if named:
         return named
-    ours = NATIVE / "libtombolo.so.0"
-    if ours.exists():
-        return str(ours)
+    ours = os.path.join(NATIVE, "libtombolo.so.0")
+    if os.path.exists(ours):
+        return ours
     import ctypes.util # here: it takes as long to import as the rest
 
     return ctypes.util.find_library("tombolo") or "libtombolo.so.0"

@@ -8,8 +8,8 @@ from .library import NATIVE
 
 
 def _run(name: str) -> NoReturn:
-    program = NATIVE / name
-    if not program.exists():
+    program = os.path.join(NATIVE, name)
+    if not os.path.exists(program):
         sys.exit(f"{name}: this package has no programs inside ({program} is missing): install the wheel, or build Tombolo")
     os.execv(program, [name, *sys.argv[1:]])
 

@@ -4,8 +4,10 @@ Covers: python/tombolo/integrations/verl.py
 """
 
 import asyncio
+import contextlib
 import os
 import pathlib
+import socket
 import sys
 import time
 from types import SimpleNamespace
@@ -121,6 +123,26 @@ def a_checkpoint_engine_carries_each_step_to_its_rollouts(lab):
         engine.close()
 
 
+def name_ports():
+    """Of Ray's agents: where they choose their ports, Ray ends if they have not within 15 s, however busy the machine is."""
+    from ray._private import parameter, services
+
+    names = ("metrics_agent_port", "metrics_export_port", "runtime_env_agent_port", "dashboard_agent_listen_port")
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server(("", 0))) for _ in names]
+        ports = {name: each.getsockname()[1] for name, each in zip(names, sockets)}
+    start = services.start_ray_process
+
+    class Named(parameter.RayParams):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **{**kwargs, **ports})
+
+    def told(command, kind, *args, **kwargs): # Ray tells its raylet all of them but the last
+        last = [f"--{names[-1]}={ports[names[-1]]}"] if kind == "raylet" else []
+        return start([*command, *last], kind, *args, **kwargs)
+    parameter.RayParams, services.start_ray_process = Named, told
+
+
 class Replica:
     """What verl's manager asks of a replica, noted with the time."""
 
@@ -169,8 +191,10 @@ def the_manager_stages_before_it_pauses(lab):
             return self.server_adapter.step, same(self.server_adapter.got, weights(step)), self.checkpoint_engine._in.version()
 
     config_ = config(lab)
+    name_ports()
+    folder = os.open(lab.dir, os.O_PATH) # Ray's sockets need a short path
     ray.init(num_cpus=8, include_dashboard=False, object_store_memory=200 << 20, _node_ip_address="127.0.0.1", logging_level="ERROR",
-             _temp_dir=short_folder(lab), runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path[:4])}})
+             _temp_dir=f"/proc/{os.getpid()}/fd/{folder}/r", runtime_env={"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path[:4])}})
     try:
         def group(cls, name, **given):
             pool = RayResourcePool([2], use_gpu=False, max_colocate_count=1, name_prefix=name)
@@ -191,11 +215,6 @@ def the_manager_stages_before_it_pauses(lab):
             print(f"step {step} by {manager.__module__}: paused {1000 * (replicas[0].calls[-1][1] - replicas[0].calls[0][1]):.0f} ms, {metrics}", flush=True)
     finally:
         ray.shutdown()
-
-
-def short_folder(lab):
-    """Ray's sockets need a short path."""
-    return str(lab.dir / "r")
 
 
 if __name__ == "__main__":
