@@ -32,7 +32,7 @@ def timed(call):
 
 def main(numbers, gateway, folder, way, rounds):
     folder = pathlib.Path(folder)
-    lab = types.SimpleNamespace(dir=folder)
+    lab = types.SimpleNamespace(dir=folder, arena_dir=folder)
     engines.install(lab, VLLM_ENABLE_V1_MULTIPROCESSING=0, TOMBOLO_GATEWAY=gateway,
                     TB_NO_PREPACK=int(way == "in_place"))
     tiny.LAYERS, tiny.HIDDEN, tiny.INNER, tiny.VOCAB, tiny.HEADS, tiny.HEAD_DIM = 8, 1024, 4096, 32000, 16, 64

@@ -32,6 +32,7 @@ def install(lab, **settings):
     paths = [str(lab.dir), str(packages.SOURCE / "python"), str(HERE)]
     sys.path[:0] = paths
     os.environ.update(SETTINGS, PYTHONPATH=os.pathsep.join(paths), VLLM_CACHE_ROOT=str(lab.dir / "vllm"), XDG_CACHE_HOME=str(lab.dir / "cache"),
+                      VLLM_RPC_BASE_PATH=str(lab.arena_dir), # its sockets, which it leaves; their paths have to be short
                       **{key: str(value) for key, value in settings.items()})
 
 
