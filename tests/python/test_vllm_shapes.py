@@ -1,9 +1,12 @@
 """The shapes that vLLM's interface had, as stubs: registration, and an update through each. Needs neither vLLM nor torch.
 
 Covers: python/tombolo/integrations/vllm.py python/tombolo/integrations/vllm_classes.py python/tombolo/integrations/vllm_loader.py
+Covers: python/tombolo/integrations/vllm_trainer.py
 """
 
 import array
+import contextlib
+import dataclasses
 import logging
 import os
 import sys
@@ -49,6 +52,34 @@ class OldBase(Base):
         self.parallel_config = parallel_config
 
 
+@dataclasses.dataclass
+class TrainerInfo:
+    rank: int = dataclasses.field(kw_only=True)
+
+    @property
+    def is_sender(self):
+        return self.rank == 0
+
+
+class TrainerEngine:
+    def __init__(self, *, client, source=None, is_sender=True):
+        self.client, self.source, self.is_sender = client, source, is_sender
+
+
+class Client:
+    """Of the engine, by whatever way. fails: once it was started, each call does."""
+
+    def __init__(self):
+        self.told, self.fails = [], False
+
+    def __getattr__(self, name):
+        def call(*args, **kwargs):
+            self.told.append((name, *args, *kwargs.values()))
+            if self.fails and name != "start_weight_update":
+                raise OSError(f"{name} fails")
+        return call
+
+
 def stub(base, *factories, has_loaders=True):
     """Modules named as those of vLLM, with that much in them. base: of the weight transfer engine, None where there is none."""
     for name in [name for name in sys.modules if name.startswith(("vllm", "tombolo.integrations.vllm"))]:
@@ -64,7 +95,8 @@ def stub(base, *factories, has_loaders=True):
     for name in ("vllm", "vllm.model_executor", "vllm.distributed"):
         module(name)
     if base is not None:
-        basics = types.SimpleNamespace(WeightTransferEngine=base)
+        basics = types.SimpleNamespace(WeightTransferEngine=base, TrainerInitInfo=TrainerInfo,
+                                       TrainerWeightTransferEngine=TrainerEngine)
         module("vllm.distributed.weight_transfer", base=basics, **{name: factory for name, factory in factories})
     if has_loaders:
         module("vllm.model_executor.model_loader", register_model_loader=register_model_loader, _LOAD_FORMAT_TO_MODEL_LOADER=loaders)
@@ -164,6 +196,57 @@ def a_worker_that_loads_by_itself_gets_tensors_by_name(lab):
     except TypeError as error:
         expect("what is missing", "'version'" in str(error), True)
     tombolo.close_publishers()
+
+
+class Temporary(array.array):
+    """As much of a tensor as publishing copies."""
+
+    dtype, shape = "uint8", (8,)
+
+    def copy(self):
+        return Temporary("B", self)
+
+    def __setitem__(self, at, value):
+        super().__setitem__(slice(None) if at is Ellipsis else at, value)
+
+
+@scenario
+def a_trainer_publishes_and_the_engine_changes_over(lab):
+    """P2 P10: each rank walks through the weights, and one sends them. An update that fails closes
+    the sessions of ranks that did not raise, and says its own error."""
+    site = lab.site("east")
+    site.models["policy"] = dict(home="east", keep=4)
+    site.start()
+    stub(NewBase)
+    from tombolo.integrations import vllm_trainer
+    client, walked = Client(), []
+
+    def source():
+        walked.append(5)
+        yield "w", Temporary("B", b"12345678")
+    told = {"gateway": f"unix:{site.session_socket}", "run": "key"}
+    trainers = [vllm_trainer.Trainer.trainer_init(
+        vllm_trainer.TrainerInit(rank=rank, step=4, trainer=told, engine={"timeout_s": 5}), client=client, source=source())
+        for rank in (1, 0)]
+    expect("rank 0 opens it", client.told, [("init_weight_transfer_engine", {"model": "policy", "timeout_s": 5})])
+    client.told = []
+    trainers[0].send_weights()
+    expect("another rank", (walked, client.told), ([5], []))
+    trainers[1].send_weights()
+    start, change = ("start_weight_update",), ("update_weights", {"version": 5})
+    expect("told", (walked, client.told), ([5, 5], [start, change, ("finish_weight_update", "5")]))
+    client.told, client.fails, trainers[1].source = [], True, source()
+    try:
+        trainers[1].send_weights()
+        raise Failed("nothing was raised")
+    except OSError as error:
+        expect("its own error", str(error), "update_weights fails")
+    expect("closed", client.told, [start, ("update_weights", {"version": 6}), ("finish_weight_update",)])
+    with contextlib.closing(tombolo.Core("policy", gateway=told["gateway"])) as core:
+        core.stage(6, PATIENCE_S)
+        expect("published", [bytes(tensor) for _, tensor in core.named(6)], [b"12345678"])
+    for trainer in trainers:
+        trainer.shutdown()
 
 
 @scenario
