@@ -57,9 +57,9 @@ def vllm_stall(bench, key, way):
             yield {key: tuple(pair)}
 
 
-@measurement("vllm.stall")
+@measurement("vllm.stall.in_place")
 def in_place(bench):
-    yield from vllm_stall(bench, "vllm.stall", "in_place")
+    yield from vllm_stall(bench, "vllm.stall.in_place", "in_place")
 
 
 @measurement("vllm.stall.repacked")

@@ -43,7 +43,7 @@ def main(numbers, gateway, folder, way, rounds):
     tombolo.publish("policy", step, weights, run="bench")
     llm.init_weight_transfer_engine({"init_info": {"timeout_s": 120, "direct": plain}})
     replica = engines.workers(llm).weight_transfer_engine.tombolo
-    if bool(replica.ways.layerwise) == (way == "in_place"):
+    if bool(replica.ways.named) == (way == "in_place"):
         raise ValueError(f"{way}: layers go these ways: {replica.ways.of}")
     disk = {"weights_path": str(folder / "checkpoint")}
     live = dict(replica.model.named_parameters())[CHECKED]
