@@ -40,7 +40,7 @@ def main(numbers, gateway, folder, way, rounds):
     on_disk = weights[CHECKED].clone()
     llm, step = engines.ours(folder / "checkpoint"), 0
     plain = ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"] if way == "in_place" else []
-    tombolo.publish("policy", step, weights, run="bench")
+    tombolo.publish("policy", step, weights, run="bench").wait_held() # else it has no way yet
     llm.init_weight_transfer_engine({"init_info": {"timeout_s": 120, "direct": plain}})
     replica = engines.workers(llm).weight_transfer_engine.tombolo
     if bool(replica.ways.named) == (way == "in_place"):

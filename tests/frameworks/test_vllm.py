@@ -33,7 +33,7 @@ def an_engine_in_this_process_changes_over(lab):
     one_site(lab)
     llm = ours(a)
     of_a = says(llm)
-    tombolo.publish("policy", 1, weights[b], run="key")
+    tombolo.publish("policy", 1, weights[b], run="key").wait_held()
     llm.init_weight_transfer_engine({"init_info": {"model": "policy", "timeout_s": PATIENCE_S, "unknown": 1}})
     replica = workers(llm).weight_transfer_engine.tombolo
     expect("ways", {replica.ways.of["model.norm"], replica.ways.of["model.layers.0.mlp.down_proj"]}, {"boxes", "layerwise"})
@@ -109,7 +109,7 @@ def experts_get_the_weights_of_their_version(lab):
     tiny.save(a, 1, experts=True)
     weights = tiny.save(b, 2, experts=True)
     one_site(lab)
-    tombolo.publish("policy", 1, weights, run="key")
+    tombolo.publish("policy", 1, weights, run="key").wait_held()
     llm = ours(a)
     llm.init_weight_transfer_engine({"init_info": {"direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
     of = workers(llm).weight_transfer_engine.tombolo.ways.of
