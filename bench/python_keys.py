@@ -66,8 +66,3 @@ def vllm_stall(bench, key, way):
 @measurement("vllm.stall.in_place")
 def in_place(bench):
     yield from vllm_stall(bench, "vllm.stall.in_place", "in_place")
-
-
-@measurement("vllm.stall.repacked")
-def repacked(bench):
-    yield from vllm_stall(bench, "vllm.stall.repacked", "repacked")
