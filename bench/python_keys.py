@@ -1,4 +1,5 @@
-"""The Python package, against the same calls and reads without it."""
+"""The Python package, against the same calls and reads without it; and vLLM that changes over by
+it, against vLLM alone."""
 
 import json
 import os
@@ -12,23 +13,56 @@ from measuring import Skip, measurement
 MB = 1000
 
 
+def python_of(environment):
+    """Of tests/frameworks."""
+    done = subprocess.run([keys.ROOT / "tests/frameworks/environment", environment],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Skip(done.stderr.strip())
+    return done.stdout.strip()
+
+
+def lines_of(lab, environment, program, *arguments):
+    """Of a program of bench/ that runs in an environment of tests/frameworks, as JSON."""
+    library = pathlib.Path(os.environ["TB_BUILD_DIR"]).resolve() / "intra/client/libtombolo.so"
+    made = dict(os.environ, TOMBOLO_LIBRARY=str(library), TMPDIR=str(lab.dir), TB_ENVIRONMENT=environment,
+                PYTHONPATH=str(keys.ROOT / "python"))
+    argv = [python_of(environment), keys.ROOT / "bench" / program, *map(str, arguments)]
+    with open(lab.dir / f"{program}.log", "w", encoding="utf-8") as log, \
+            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True, env=made) as calls:
+        try:
+            for line in calls.stdout:
+                yield json.loads(line)
+            if calls.wait() != 0:
+                raise harness.Failed(f"{program} ended with {calls.returncode}")
+        finally:
+            calls.kill()
+
+
+def one_site(lab, arena_mib, keep):
+    site = lab.site("east", arena_mib=arena_mib)
+    site.models["policy"] = dict(home="east", keep=keep)
+    site.start()
+    return f"unix:{site.session_socket}"
+
+
 @measurement("python.publish", "python.activate", "python.files", memory=True)
 def python_calls(bench):
-    environment = subprocess.run([keys.ROOT / "tests/frameworks/environment", "torch"], capture_output=True, text=True, check=False)
-    if environment.returncode != 0:
-        raise Skip(environment.stderr.strip())
+    python_of("torch")
     with harness.Lab() as lab:
-        site = lab.site("east", arena_mib=4 * MB + 512)
-        site.models["policy"] = dict(home="east", keep=1)
-        site.start()
-        library = pathlib.Path(os.environ["TB_BUILD_DIR"]).resolve() / "intra/client/libtombolo.so"
-        argv = [environment.stdout.strip(), keys.ROOT / "bench/python_calls.py", f"unix:{site.session_socket}", lab.dir, str(MB), str(bench.rounds)]
-        with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=dict(os.environ, TOMBOLO_LIBRARY=str(library), TMPDIR=str(lab.dir),
-                                                                               PYTHONPATH=str(keys.ROOT / "python"))) as calls:
-            try:
-                for line in calls.stdout:
-                    yield {key: tuple(pair) for key, pair in json.loads(line).items()}
-                if calls.wait() != 0:
-                    raise harness.Failed(f"python_calls.py ended with {calls.returncode}")
-            finally:
-                calls.kill()
+        gateway = one_site(lab, 4 * MB + 512, keep=1)
+        for said in lines_of(lab, "torch", "python_calls.py", gateway, lab.dir, MB, bench.rounds):
+            yield {key: tuple(pair) for key, pair in said.items()}
+
+
+def vllm_stall(bench, key, way):
+    python_of("vllm")
+    with harness.Lab() as lab:
+        gateway = one_site(lab, 1536, keep=2)
+        for pair in lines_of(lab, "vllm", "vllm_stall.py", gateway, lab.dir, way, bench.rounds):
+            yield {key: tuple(pair)}
+
+
+@measurement("vllm.stall.in_place")
+def in_place(bench):
+    yield from vllm_stall(bench, "vllm.stall.in_place", "in_place")

@@ -60,6 +60,21 @@ class Core:
             self._publisher = Publisher(self.model, gateway=self._gateway, run=self._run, shard=self._shard, **self._publisher_options)
         return self._publisher.publish(step, named_copies(named, self._memory), blobs=blobs)
 
+    def send(self, step: int, named: Iterable[tuple[str, Any]], is_sender: bool = True, site: str | None = None,
+             timeout: float | None = None) -> bool:
+        """Each rank of a trainer calls it, as all of them gather what they walk through. The
+        sender publishes, and returns when the site (None: the one here) holds the version.
+        False: this rank is not the sender."""
+        pairs = iter(named)
+        try:
+            version = self.publish_named(step, pairs) if is_sender else None
+        finally:
+            for _ in pairs: # the others gather them still
+                pass
+        if version is not None:
+            version.wait_held(site, timeout)
+        return is_sender
+
     # ---- the engine's side ----
 
     def _here(self, step: int) -> Version | None:
@@ -164,3 +179,13 @@ class Core:
                 if part is not None:
                     stack.callback(part.close)
             self._publisher = self._follower = None
+
+
+def copies(*, model: str = "policy", version: int, timeout_s: float = 600, gateway: str | None = None,
+           session: Mapping[str, Any] | None = None) -> Iterator[tuple[str, Any]]:
+    """(name, tensor) of that version and of no other, by a session of its own, with these
+    options. They are copies, which may be kept, made one at a time."""
+    with contextlib.closing(Core(model, gateway=gateway, **(session or {}))) as core:
+        core.stage(int(version), float(timeout_s))
+        for name, tensor in core.named(int(version)):
+            yield name, tensor.clone() if hasattr(tensor, "clone") else bytes(tensor)

@@ -4,13 +4,14 @@ import os
 import pathlib
 import sys
 import traceback
+from multiprocessing import resource_tracker
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
 import packages  # noqa: E402
 
 packages.run_in("vllm")
-from harness import Failed, expect, wait_for  # noqa: E402
+from harness import PATIENCE_S, Failed, expect, wait_for  # noqa: E402
 
 TOMBOLO_PLUGINS = "[vllm.general_plugins]\ntombolo_tests = vllm_on_a_cpu:register\n"
 PROMPTS = ({"prompt_token_ids": [1, 5, 9, 33]}, {"prompt_token_ids": [7, 300, 2, 44, 51]})
@@ -19,7 +20,8 @@ SETTINGS = dict(VLLM_CPU_KVCACHE_SPACE="1", HF_HUB_OFFLINE="1", VLLM_NO_USAGE_ST
 
 
 def install(lab, **settings):
-    """As pip would: entry points that vLLM finds in each of its processes. They come from pyproject.toml."""
+    """As pip would: entry points that vLLM finds in each of its processes. They come from
+    pyproject.toml."""
     sys.path.insert(0, str(packages.SOURCE / "python"))
     import build_backend
     build_backend.prepare_metadata_for_build_wheel(lab.dir)
@@ -30,6 +32,7 @@ def install(lab, **settings):
     paths = [str(lab.dir), str(packages.SOURCE / "python"), str(HERE)]
     sys.path[:0] = paths
     os.environ.update(SETTINGS, PYTHONPATH=os.pathsep.join(paths), VLLM_CACHE_ROOT=str(lab.dir / "vllm"), XDG_CACHE_HOME=str(lab.dir / "cache"),
+                      VLLM_RPC_BASE_PATH=str(lab.arena_dir), # its sockets, which it leaves; their paths have to be short
                       **{key: str(value) for key, value in settings.items()})
 
 
@@ -52,9 +55,18 @@ def outputs_of(*folders, **options):
     for folder in folders:
         llm = engine(folder, **options)
         found.append(says(llm))
+        if "tensor_parallel_size" in options:
+            ended(llm)
         del llm
     expect("weights that differ say different things", len({str(f) for f in found}), len(folders))
     return found
+
+
+def ended(llm):
+    """An engine of several processes: they have the time to end by themselves. multiprocessing's
+    own process, which gives their memory back, would stay as long as this one."""
+    llm.llm_engine.engine_core.shutdown(timeout=PATIENCE_S)
+    resource_tracker._resource_tracker._stop()
 
 
 def ours(model, **options):

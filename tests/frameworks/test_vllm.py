@@ -33,7 +33,7 @@ def an_engine_in_this_process_changes_over(lab):
     one_site(lab)
     llm = ours(a)
     of_a = says(llm)
-    tombolo.publish("policy", 1, weights[b], run="key")
+    tombolo.publish("policy", 1, weights[b], run="key").wait_held()
     llm.init_weight_transfer_engine({"init_info": {"model": "policy", "timeout_s": PATIENCE_S, "unknown": 1}})
     replica = workers(llm).weight_transfer_engine.tombolo
     expect("ways", {replica.ways.of["model.norm"], replica.ways.of["model.layers.0.mlp.down_proj"]}, {"boxes", "layerwise"})
@@ -77,7 +77,7 @@ def an_engine_starts_from_a_version_and_is_written_in_place(lab):
     one_site(lab)
     tombolo.publish("policy", 4, weights[b], run="key")
     wanted = {"load_format": "tombolo", "model_loader_extra_config": {"model": "policy", "version": 5, "timeout_s": 1}}
-    raised(lambda: ours(a, **wanted))
+    raised(lambda: ours(a, **wanted), "policy 5")
     wanted["model_loader_extra_config"]["version"] = 4
     llm = ours(a, **wanted)
     of_b = says(llm)
@@ -109,7 +109,7 @@ def experts_get_the_weights_of_their_version(lab):
     tiny.save(a, 1, experts=True)
     weights = tiny.save(b, 2, experts=True)
     one_site(lab)
-    tombolo.publish("policy", 1, weights, run="key")
+    tombolo.publish("policy", 1, weights, run="key").wait_held()
     llm = ours(a)
     llm.init_weight_transfer_engine({"init_info": {"direct": ["UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"]}})
     of = workers(llm).weight_transfer_engine.tombolo.ways.of
@@ -129,11 +129,10 @@ def two_ranks_change_over_together(lab):
     before put back; replies of later calls are those of these calls."""
     fail = lab.dir / "fail"
     install(lab, TB_FAIL_FILE=fail, TB_FAIL_LOAD="5:0")
-    a, b = lab.dir / "a", lab.dir / "b"
-    tiny.save(a, 1, kv_heads=1)
-    weights = tiny.save(b, 2, kv_heads=1)
+    a, b, c = (lab.dir / name for name in "abc")
+    weights = {folder: tiny.save(folder, seed, kv_heads=1) for seed, folder in enumerate((a, b, c), 1)}
     one_site(lab)
-    tombolo.publish("policy", 1, weights, run="key")
+    tombolo.publish("policy", 1, weights[b], run="key")
     llm = ours(a, tensor_parallel_size=2)
     of_a = says(llm)
     for timeout_s in (PATIENCE_S, 0.2): # the same replicas; the latter of the version that does not come
@@ -153,8 +152,19 @@ def two_ranks_change_over_together(lab):
     update(llm, 1)
     of_b = says(llm)
     expect("version", (llm.get_weight_version(), llm.collective_rpc("tombolo_version")), ("1", [1, 1]))
+    tombolo.publish("policy", 2, weights[c], run="key")
+    staged(llm, 2)
+    fail.touch()
+    raised(lambda: update(llm, 2), "cannot load version 2", "rank 0: OSError: a fault of the test")
+    raised(llm.finish_weight_update)
+    expect("its own reply", llm.collective_rpc("tombolo_version"), [1, 1])
+    expect("the version before serves", (says(llm), llm.get_weight_version()), (of_b, "1"))
+    update(llm, 2)
+    of_c = says(llm)
+    expect("version", (llm.get_weight_version(), llm.collective_rpc("tombolo_version")), ("2", [2, 2]))
+    engines.ended(llm)
     del llm
-    expect("as from disk", [of_a != of_b, of_b], [True, *outputs_of(b, tensor_parallel_size=2)])
+    expect("as from disk", [of_a != of_b, of_b, of_c], [True, *outputs_of(b, c, tensor_parallel_size=2)])
     tombolo.close_publishers()
 
 
@@ -168,7 +178,7 @@ class Http:
                                         self.port, "--skip-tokenizer-init", "--enforce-eager", "--max-model-len", 4096, "--max-num-seqs", 4,
                                         "--enable-scale-out", "--weight-transfer-config", '{"backend": "tombolo"}', "--worker-extension-cls",
                                         "tombolo.integrations.vllm.Extension", "--middleware", "tombolo.integrations.gate.Gate"],
-                               lab.dir / "vllm.log", env={**os.environ, "VLLM_SERVER_DEV_MODE": "1"})
+                               lab.dir / "vllm.log", env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_LOGGING_LEVEL": "INFO"})
         lab.processes.append(self.process)
         self.model = str(model)
         wait_for("the server answers", self.answers)
@@ -226,11 +236,14 @@ def a_server_changes_over_under_a_request(lab):
 
     from tombolo.integrations import vllm, vllm_trainer
     vllm.register()
-    trainer = WeightTransferTrainerFactory.trainer_init(vllm_trainer.TrainerInit(rank=0, run="key"), client=HTTPVLLMWeightSyncClient(server.url),
-                                                        source=list(weights[b].items()))
+    init, client = vllm_trainer.TrainerInit(rank=0, trainer={"run": "key"}), HTTPVLLMWeightSyncClient(server.url)
+    trainer = WeightTransferTrainerFactory.trainer_init(init, client=client, source=list(weights[b].items()))
     trainer.send_weights()
     status, version, of_b = server.tokens(prompt, 12)
     expect("by the trainer's side", (status, version, of_b["token_ids"] != of_a["token_ids"]), (200, "1", True))
+    ways = dict(re.findall(r"layout\.way way=(\w+) layers=\d+ which=(\S*)", server.process.log_path.read_text()))
+    expect("the log", {"model.layers.0-1.mlp.down_proj"} <= set(ways["layerwise"].split(",")), True)
+    expect("the log", {"model.norm"} <= set(ways["boxes"].split(",")), True)
     trainer.source = list(weights[c].items())
     trainer.step += 1
     trainer.core.publish_named(2, trainer.source).wait_held()

@@ -7,7 +7,10 @@ import array
 import asyncio
 import json
 import os
+import socketserver
 import sys
+import threading
+from unittest import mock
 
 import packages  # noqa: F401
 from harness import expect, main, scenario, wait_for
@@ -122,6 +125,43 @@ def the_gateway_says_when_a_version_will_be_there(lab):
     tombolo.close_publishers()
     os.environ["TOMBOLO_GATEWAY"] = f"unix:{lab.dir}/nobody.sock"
     expect("no gateway", gate.of_gateway({"exact": 1}), None)
+
+
+class Gateway:
+    """Its words of a version that crosses, by a session and by the control socket."""
+
+    def __init__(self, address):
+        pass
+
+    def status(self, what):
+        return json.dumps({"models": [{"model": "policy", "head": "1:7", "latest": "1:5", "reason": "crossing"}]})
+
+    def close(self):
+        pass
+
+
+class Control(socketserver.StreamRequestHandler):
+    def handle(self):
+        asked = json.loads(self.rfile.readline())
+        expect("asked", (asked["cmd"], asked["model"]), ("versions", "policy"))
+        rows = [{"number": 6, "eta_s": None}, {"number": 7, "eta_s": [2.5, 4.2]}]
+        self.wfile.write(json.dumps({"versions": rows}).encode() + b"\n")
+
+
+@scenario
+def a_version_on_its_way_comes_with_an_estimate(lab):
+    """P10: of the version that is asked for; who may not ask the control socket gets none."""
+    server = socketserver.ThreadingUnixStreamServer(str(lab.dir / "control"), Control)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    os.environ["TOMBOLO_CONTROL"] = str(lab.dir / "control")
+    with mock.patch.object(gate, "Session", Gateway):
+        status, _, said, retry = call(gate.Gate(Server()), x_tombolo_min_version="7")
+        coming = {"version": 7, "state": "on its way: crossing", "eta_s": [2.5, 4.2]}
+        expect("refused", (status, said["served"], said["coming"], retry), (409, 5, coming, b"5"))
+        expect("no estimate yet", gate.of_gateway({"exact": 6})["eta_s"], None)
+        server.shutdown()
+        server.server_close()
+        expect("nobody answers", gate.of_gateway({"exact": 7}), {**coming, "eta_s": None})
 
 
 if __name__ == "__main__":

@@ -196,7 +196,7 @@ def sglang_receives_a_version_by_its_number(lab):
     receiver.replica.timeout_s = 0.2
     raised(servers.Refused, lambda: switch(9), "/update_weights_from_distributed: 400", "version 9")
     expect("resumed", (model.has(2), Scheduler.told[-1]), (True, "/continue_generation"))
-    raised(ValueError, lambda: receiver.receive({}), "receiver_payload")
+    raised(ValueError, lambda: receiver.receive({}), "\"version\"")
     receiver.destroy()
     given = types.SimpleNamespace(model=None, tp_rank=0, tp_size=2, init_payload={"ahead": True})
     with mock.patch.object(sglang.Worker, "gather", lambda self, mine: [mine, mine]), mock.patch.object(sglang.replica.Replica, "open"):

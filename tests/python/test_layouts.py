@@ -8,6 +8,7 @@ Covers: python/tombolo/layouts/strides.py python/tombolo/layouts/ways.py
 
 import itertools
 import random
+import re
 import sys
 import unittest
 
@@ -250,6 +251,20 @@ class Ways(unittest.TestCase):
         computed = [model.modules[path] for path in computes]
         found = ways.choose(model, plan(targets, named), lambda module: module in computed)
         return found.of, found.named, [box.name for box in found.boxes], len(found.layerwise)
+
+    def test_the_log_says_which_layer_goes_which_way(self):
+        names = [f"layers.{i}.{part}" for i in range(12) for part in ("qkv", "mlp")]
+        model = Module({name: {"w": Sized(4)} for name in names})
+        with self.assertLogs("tombolo.layouts", "INFO") as lines:
+            boxes = [(f"{name}.w", name, 4) for name in names if name != "layers.3.mlp"]
+            self.chosen(model, boxes, named=["layers.3.mlp"], computes=["layers.5.qkv"])
+        said = dict(re.findall(r"layout.way way=(\w+) layers=(\d+ which=\S*)", "\n".join(lines.output)))
+        self.assertEqual(said["layerwise"], "1 which=layers.5.qkv")
+        self.assertEqual(said["named"], "1 which=layers.3.mlp")
+        left = [f"layers.{i}.{part}" for part, out in (("qkv", 5), ("mlp", 3)) for i in range(12) if i != out]
+        self.assertEqual(said["boxes"], f"22 which={','.join(left)}")
+        self.assertEqual(ways._in_short([*names, "layers.0.experts.0", "layers.0.experts.1", "norm", ""]),
+                         "layers.0-11.qkv,layers.0-11.mlp,layers.0.experts.0-1,norm,")
 
     def test_layers_that_only_slice_are_boxes(self):
         model = Module({"qkv": {"w": Sized(12)}, "norm": {"w": Sized(4)}})

@@ -53,13 +53,10 @@ class CheckpointEngine:
 
     async def send_weights(self, weights: Iterable[tuple[str, Any]]) -> None:
         """Returns when the gateway owns the version."""
-        version = self._out.publish_named(self._step, weights) if self._is_sender else None
-        self._next = self._step + 1 # sealed: other weights get another number
-        if version is not None:
-            version.wait_held(timeout=self.wait_s)
-        else:
-            for _ in weights: # all ranks gather
-                pass
+        try:
+            self._out.send(self._step, weights, bool(self._is_sender), timeout=self.wait_s)
+        finally:
+            self._next = self._step + 1 # it may be sealed: other weights get another number
 
     async def receive_weight_batches(self) -> AsyncIterator[list[tuple[str, Any]]]:
         """Pairs of what is staged, in lists of about bucket_size bytes."""

@@ -1,11 +1,13 @@
-"""A model in an engine's worker, and how it gets from one version to the next: what integrations with engines share.
+"""A model in an engine's worker, and how it gets from one version to the next: what integrations
+with engines share.
 
-All ranks of an engine make the same calls. Nothing of the model is touched before each rank has the version whole and
-verified; a version that cannot be loaded leaves the one before in place."""
+All ranks of an engine make the same calls. Nothing of the model is touched before each rank has
+the version whole and verified; a version that cannot be loaded leaves the one before in place."""
 
 import contextlib
+import importlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..core import Core
@@ -19,30 +21,72 @@ log = logging.getLogger("tombolo.integrations")
 _OF_READERS = ("group", "member", "update", "second", "gather", "stage_on_gpu") # options of Core; the others are the session's and the proof's
 
 
-class Failed(RuntimeError):
-    """On each rank; the last one is to raise it further. An engine that reads the replies of its ranks in order leaves
-    those behind the first error unread, and takes them for replies to later calls."""
+def part(module: str, name: str) -> Any:
+    """Of a framework. None: this one has no such thing."""
+    with contextlib.suppress(ImportError):
+        return getattr(importlib.import_module(module), name, None)
+    return None
 
-    def __init__(self, text: str, is_last: bool) -> None:
-        super().__init__(text)
-        self.is_last = is_last
+
+def log_as(framework: str) -> None:
+    """Lines of tombolo's loggers go where the framework's go, if nobody gave them another place."""
+    ours, theirs = logging.getLogger("tombolo"), logging.getLogger(framework)
+    if not ours.handlers and theirs.handlers:
+        ours.handlers, ours.propagate = theirs.handlers[:], False
+        ours.setLevel(theirs.level)
+
+
+def version_of(told: Mapping[str, Any] | None) -> int:
+    if not told or "version" not in told:
+        raise ValueError(f'tombolo: an update is told {{"version": N}}, and not {told or None}')
+    return int(told["version"])
+
+
+class Failed(RuntimeError):
+    """On each rank."""
+
+
+def raised_by_the_last(rank: int, ranks: int, call: Callable[[], Any]) -> Any:
+    """What the call gives, whose errors are the same on all ranks; None on those that keep
+    theirs. An engine that reads the replies of its ranks in order leaves those behind the first
+    error unread, and takes them for replies to later calls."""
+    try:
+        return call()
+    except Exception as error:
+        if rank == ranks - 1:
+            raise
+        if not isinstance(error, Failed): # else it was logged where it came from
+            log.warning("replica.failed rank=%d what=call why=%s", rank, error, exc_info=True)
+        return None
 
 
 class Engine:
-    """What a Replica asks of its engine. Each method has a default that suits one rank and a plain loader."""
+    """What a Replica asks of its engine. Each method has a default that suits one rank and a
+    plain loader."""
 
     rank, ranks = 0, 1
+    model: Any = None
+
+    def process_group(self) -> Any:
+        """torch's, on CPUs, where there are several ranks. It may have those of other engines
+        too."""
+        raise NotImplementedError
 
     def gather(self, mine: Any) -> list[Any]:
         """What each rank gave."""
-        return [mine]
+        if self.ranks == 1:
+            return [mine]
+        distributed, group = importlib.import_module("torch.distributed"), self.process_group()
+        said: list[Any] = [None] * distributed.get_world_size(group)
+        distributed.all_gather_object(said, mine, group=group)
+        return said
 
     def computes(self, module: Any) -> bool:
         """The engine computes something from the module's weights after they are loaded."""
         return False
 
     def load(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        raise NotImplementedError
+        self.model.load_weights(pairs)
 
     def begin_reload(self, modules: list[Any]) -> None:
         """Modules that compute something get their weights next."""
@@ -56,18 +100,38 @@ class Engine:
 
 
 class Replica:
-    """model: a torch module; None: the engine's loader does all of it, and everything goes by name. timeout_s: how long
-    a version that is named may take to be whole here. options are those of Core."""
+    """model: a torch module; None: the engine's loader does all of it, and everything goes by
+    name. timeout_s: how long a version that is named may take to be whole here. options are
+    those of Core."""
 
     def __init__(self, name: str, model: Any, engine: Engine, /, *, gateway: str | None = None, timeout_s: float = 60, **options: Any) -> None:
         self.name, self.model, self._engine, self.timeout_s = name, model, engine, timeout_s
         self._gateway, self._options = gateway, {"member": (engine.rank, engine.ranks), **options}
+        self._told = (name, model, vars(engine), gateway, options)
         self.core: Core | None = None
         self.ways: Ways | None = None
         self._broken = False # what the model holds is no version
         self._staged_last: Version | None = None
         self._copied: list[Box] = []
         self._manifest: dict[str, tuple[str, tuple[int, ...]]] = {} # that the ways were chosen for
+
+    @classmethod
+    def told(cls, info: Mapping[str, Any], engine: Engine, group: str) -> "Replica":
+        """info: "model", "gateway", "timeout_s", "group" (else the one given here), and
+        "session": more options. Other keys are not read."""
+        options = {"gateway": info.get("gateway"), "group": info.get("group", group), **(info.get("session") or {})}
+        timeout_s = float(info.get("timeout_s", 60))
+        return cls(info.get("model", "policy"), engine.model, engine, timeout_s=timeout_s, **options)
+
+    def instead(self, before: "Replica | None") -> "Replica":
+        """The one before with its version, where it was told the same; else this one, and the
+        one before is closed."""
+        if before is not None and before._told == self._told:
+            before.timeout_s = self.timeout_s
+            return before
+        if before is not None:
+            before.together("close the one before", before.close)
+        return self
 
     def together(self, what: str, call: Callable[[], Any]) -> list[Any]:
         """What the call gave on each rank. Where it failed on one, Failed is raised on all."""
@@ -80,11 +144,8 @@ class Replica:
         said = self._engine.gather((result, why))
         failed = [f"rank {rank}: {text}" for rank, (_, text) in enumerate(said) if text is not None]
         if failed:
-            raise Failed(f"tombolo: {self.name}: cannot {what}: {'; '.join(failed)}", self._is_last())
+            raise Failed(f"tombolo: {self.name}: cannot {what}: {'; '.join(failed)}")
         return [given for given, _ in said]
-
-    def _is_last(self) -> bool:
-        return self._engine.rank == self._engine.ranks - 1
 
     # ---- which way each layer gets its weights: once, from the first version that is there ----
 
@@ -123,7 +184,8 @@ class Replica:
     # ---- from version to version ----
 
     def begin(self, step: int) -> bool:
-        """While the engine serves. It does not wait: True once the version is whole here and verified, on all ranks."""
+        """While the engine serves. It does not wait: True once the version is whole here and
+        verified, on all ranks."""
         core = self._plan(step)
         return all(self.together(f"stage version {step}", lambda: core.begin(step)))
 
@@ -148,14 +210,14 @@ class Replica:
         self._broken = False
 
     def _is_active(self, step: int, ranks: list[tuple[str, bool]]) -> bool:
-        """By what all ranks said, so that all go the same way: of the version, which is one of several runs' perhaps,
-        and whether the rank computes from it."""
+        """By what all ranks said, so that all go the same way: of the version, which is one of
+        several runs' perhaps, and whether the rank computes from it."""
         if len(set(ranks)) == 1:
             return ranks[0][1]
         said = ", ".join(f"rank {rank}: {'active' if active else 'staged'} {uid}" for rank, (uid, active) in enumerate(ranks))
         what = "this replica is broken until it gets another version" if any(active for _, active in ranks) else "a newer run has the number: ask again"
         self._broken = self._broken or any(active for _, active in ranks)
-        raise Failed(f"tombolo: {self.name}: ranks have different versions {step} ({said}): {what}", self._is_last())
+        raise Failed(f"tombolo: {self.name}: ranks have different versions {step} ({said}): {what}")
 
     def _staged(self, core: Core, step: int) -> tuple[str, bool]:
         version = self._staged_last = core.stage(step, self.timeout_s) # a newer run may get the number at any time
@@ -192,13 +254,14 @@ class Replica:
         """What is left broken is said with why it had to go back."""
         try:
             if len(set(self.together(what, lambda: self._back(core, modules, load)))) != 1:
-                raise Failed(f"tombolo: {self.name}: cannot {what}: ranks hold different versions", why.is_last)
+                raise Failed(f"tombolo: {self.name}: cannot {what}: ranks hold different versions")
         except Failed as error:
             self._broken = True
-            raise Failed(f"{why}; {error}: this replica is broken until it gets a version", why.is_last) from None
+            raise Failed(f"{why}; {error}: this replica is broken until it gets a version") from None
 
     def _back(self, core: Core, modules: list[Any], load: Any) -> str | None:
-        """To what this rank holds, whatever it is: an update that failed behind its last step is at the new one."""
+        """To what this rank holds, whatever it is: an update that failed behind its last step is
+        at the new one."""
         held = core.follower.version
         self._engine.begin_reload(modules)
         try:

@@ -26,37 +26,29 @@ class Worker(replica.Engine):
     """One worker of SGLang, as a Replica sees it."""
 
     def __init__(self, context: Any) -> None:
-        self._model = context.model
+        self.model = context.model
         self.rank, self.ranks = context.tp_rank, context.tp_size
 
-    def gather(self, mine: Any) -> list[Any]:
-        if self.ranks == 1:
-            return [mine]
-        said: list[Any] = [None] * self.ranks
-        importlib.import_module("torch.distributed").all_gather_object(said, mine, group=_group().cpu_group)
-        return said
+    def process_group(self) -> Any:
+        return _group().cpu_group
 
     def computes(self, module: Any) -> bool:
         """Its quantisation methods compute something from what is loaded."""
         method = getattr(module, "quant_method", None)
         return method is not None and not type(method).__name__.startswith("Unquantized")
 
-    def load(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        self._model.load_weights(pairs)
-
 
 class Receiver:
-    """context: SGLang's WeightUpdateReceiverContext. Its init_payload may have model, gateway, timeout_s and options of
-    Core; ahead (true) stages the newest version while the engine serves, where that has one worker: several would each
-    find another one the newest, and a group takes no older one than it staged."""
+    """context: SGLang's WeightUpdateReceiverContext. Its init_payload is what Replica.told()
+    says; "ahead" (true) stages the newest version while the engine serves, where that has one
+    worker: several would each find another one the newest, and a group takes no older one than
+    it staged."""
 
     def __init__(self, context: Any) -> None:
-        options = dict(context.init_payload or {})
+        told = {"model": os.environ.get("TOMBOLO_MODEL", "policy"), **(context.init_payload or {})}
         worker = Worker(context)
-        self._ahead = options.pop("ahead", True) and worker.ranks == 1
-        options.setdefault("gateway", os.environ.get("TOMBOLO_GATEWAY"))
-        options.setdefault("group", worker.gather(f"sglang-{uuid.uuid4().hex}")[0])
-        self.replica = replica.Replica(options.pop("model", os.environ.get("TOMBOLO_MODEL", "policy")), context.model, worker, **options)
+        self._ahead = told.get("ahead", True) and worker.ranks == 1
+        self.replica = replica.Replica.told(told, worker, worker.gather(f"sglang-{uuid.uuid4().hex}")[0])
         self.replica.open()
         self._go_ahead()
 
@@ -65,11 +57,9 @@ class Receiver:
             self.replica.core.ahead()
 
     def receive(self, payload: dict[str, Any] | None) -> None:
-        """In the engine's pause: {"version": step}. Each worker raises where one of them cannot, and all keep what they
-        had."""
-        if not payload or "version" not in payload:
-            raise ValueError('tombolo: receiver_payload has to be {"version": STEP}')
-        self.replica.update(int(payload["version"]))
+        """In the engine's pause: {"version": step}. Each worker raises where one of them cannot,
+        and all keep what they had."""
+        self.replica.update(replica.version_of(payload))
         self._go_ahead()
 
     def destroy(self) -> None:
@@ -80,7 +70,8 @@ _receivers: dict[int, tuple[Any, Receiver]] = {} # of load(): by the model
 
 
 def load(model: Any, named_tensors: Iterable[tuple[str, Any]]) -> None:
-    """A custom weight loader. The request has one tensor, `tombolo.version`, which holds the step."""
+    """A custom weight loader. The request has one tensor, `tombolo.version`, which holds the
+    step."""
     named = dict(named_tensors)
     if STEP not in named:
         raise ValueError(f"tombolo: the tensors of this request name no version: send ({STEP!r}, torch.tensor([STEP]))")

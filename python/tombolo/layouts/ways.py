@@ -7,6 +7,8 @@ layerwise  the engine computes something of its own from the layer's weights aft
            or keeps copies): the engine's reload of single layers does it again"""
 
 import logging
+import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -33,6 +35,21 @@ def _holders(model: Any) -> dict[int, list[str]]:
             if parameter is not None:
                 held.setdefault(id(parameter), []).append(name)
     return held
+
+
+def _in_short(layers: list[str]) -> str:
+    """model.layers.0-79.mlp: names that differ in their numbers alone, none of which is left out."""
+    alike: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
+    for layer in layers:
+        split = re.split(r"\b(\d+)\b", layer)
+        alike.setdefault(tuple(split[::2]), []).append(tuple(map(int, split[1::2])))
+    said = list[str]()
+    for words, numbers in alike.items():
+        ends = [(min(column), max(column)) for column in zip(*numbers, strict=True)]
+        whole = math.prod(last - first + 1 for first, last in ends) == len(numbers)
+        for row in ([[f"{a}-{b}" if a < b else f"{a}" for a, b in ends]] if whole else numbers):
+            said.append("".join(map("{}{}".format, words, [*row, ""])))
+    return ",".join(said)
 
 
 def choose(model: Any, plan: "Plan", computes: Callable[[Any], bool]) -> Ways:
@@ -63,7 +80,6 @@ def choose(model: Any, plan: "Plan", computes: Callable[[Any], bool]) -> Ways:
     of = {name: "layerwise" if name in computed else "named" if name in by_name else "boxes" for name in modules if name in owners or name in computed}
     for way in ("boxes", "named", "layerwise"):
         layers = [layer for layer, its in of.items() if its == way]
-        log.info("layout.way way=%s layers=%d", way, len(layers))
-        log.debug("layout.way_of way=%s layers=%s", way, ",".join(layers))
+        log.info("layout.way way=%s layers=%d which=%s", way, len(layers), _in_short(layers))
     return Ways([target.box for target in plan.targets if target.box.name not in named], sorted(named),
                 [module for name, module in modules.items() if name in computed], of)
