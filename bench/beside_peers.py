@@ -165,34 +165,18 @@ class Ours:
         self.east, self.west = sites.east_west(lab, arena_mib=(keep + 1) * mib + spare_mib, steps=steps, link=link, keep=keep)
         self.east.address = wire.address["a"]
         self.west.peers["east"] = f"{wire.address['a']}:{self.east.port}"
-        self.in_ns("a", self.east.start)
-        self.in_ns("b", self.west.start)
+        for site, end in ((self.east, "a"), (self.west, "b")):
+            site.prefix = site.worker_prefix = ["ip", "netns", "exec", wire.name[end], "setpriv", "--pdeathsig", "KILL"]
+            site.start()
         self.west.wait_link("east")
-        self.rank, self.run = self.in_ns("a", lambda: sites.rank(lab, self.east, path))
+        self.rank, self.run = sites.rank(lab, self.east, path)
         self.numbers = itertools.count(1)
         self.workers = []
         self.active = None
 
-    def in_ns(self, end, do):
-        """Daemons and workers that it starts live at this end of the wire."""
-        kept = harness.TOMBOLOD, harness.WORKER
-        harness.TOMBOLOD, harness.WORKER = (self.script(end, p) for p in kept)
-        try:
-            return do()
-        finally:
-            harness.TOMBOLOD, harness.WORKER = kept
-
-    def script(self, end, program):
-        path = self.lab.dir / f"{end}-{program.name}"
-        if not path.exists():
-            path.write_text(f"#!/bin/sh\nexec ip netns exec {self.wire.name[end]} setpriv --pdeathsig KILL {program} \"$@\"\n")
-            path.chmod(0o755)
-        return path
-
     def add_workers(self):
         host = pathlib.Path(BOOT_ID).read_text(encoding="ascii").strip()
-        self.workers = self.in_ns("b", lambda: [harness.Rollout(self.lab, self.west, f"reader{i}", self.path, host=host)
-                                                for i in range(COPIES)])
+        self.workers = [harness.Rollout(self.lab, self.west, f"reader{i}", self.path, host=host) for i in range(COPIES)]
 
     def publish(self):
         """(number, uid) of a version that is whole in east's arena, while west hears nothing."""
@@ -202,11 +186,14 @@ class Ours:
         return number, uid
 
     def published_to_held_s(self):
-        """Seconds from the publish call until all of it is held in west."""
+        """Seconds from the publish call until all of it is held in west. Returns once east holds it too: a delta
+        crosses faster than a large version lands, and the next one needs the room of the one before."""
         start = time.monotonic()
         number = next(self.numbers)
-        sites.publish(self.rank, self.run, number)
-        return sites.logged_at(self.west.daemon, "copy.whole", f"number={number} ", timeout_s=300) - start
+        uid = sites.publish(self.rank, self.run, number)["uid"]
+        seconds = sites.logged_at(self.west.daemon, "copy.whole", f"number={number} ", timeout_s=300) - start
+        harness.wait_for("east holds it", lambda: self.east.holds(uid), timeout_s=120)
+        return seconds
 
     def cpu_s(self):
         return sum(tree_cpu_s(s.daemon.popen.pid) for s in (self.east, self.west))
@@ -266,7 +253,7 @@ class Ours:
             harness.wait_for("half of it came", lambda: self.wire.received_bytes() - begun >= size / 2, timeout_s=60)
             self.west.kill()
             _, uid = published.result()
-        self.in_ns("b", self.west.start)
+        self.west.start()
         self.whole(uid)
         return self.wire.received_bytes() - begun
 

@@ -323,7 +323,7 @@ class OursInTurns(Ours):
     def __init__(self, wire, lab, files, mib, codec):
         super().__init__(wire, lab, files[0], mib, steps=True, link={"codec": codec}, spare_mib=mib, keep=self.STEPS + 1)
         self.files, self.turn = files, 0
-        self.others = [self.in_ns("a", lambda i=i, path=path: sites.rank(lab, self.east, path, name=f"other{i}")) for i, path in enumerate(files[2:])]
+        self.others = [sites.rank(lab, self.east, path, name=f"other{i}") for i, path in enumerate(files[2:])]
 
     def full_s(self, rank):
         with sites.stopped(self.west.daemon):

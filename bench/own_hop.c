@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -226,6 +227,7 @@ int main(int argc, char **argv)
         }
     tb_fabric_close(fabric);
     close(ends[1]);
+    if (waitpid(child, NULL, 0) != child) measured_die("own_hop: the source");
     for (uint32_t w = 0; w < WAYS; w++)
         qsort(seconds[w], rounds, sizeof seconds[w][0], by_size);
     const double gb = (double)bytes / 1e9, all = gb * rounds;

@@ -77,14 +77,15 @@ class Real:
         lab.address = wan.address("east")
         for name in ("east", *case["links"]):
             self.add_site(name, 3 * size // MIB + 64)
-        for name in self.sites:
-            self.inside(name, self.sites[name].start)
+        for site in self.sites.values():
+            site.start()
         for name in case["links"]:
             self.sites[name].wait_link("east")
 
     def add_site(self, name, arena_mib):
         self.lab.free_port = lambda: 20000 + len(self.sites) * 2
         site = self.sites[name] = self.lab.site(name, arena_mib=arena_mib)
+        site.prefix = site.worker_prefix = [*self.wan.enter(name, []), "setpriv", "--pdeathsig", "KILL"]
         site.models["policy"] = {"home": "east"}
         site.extra = {"link": {"streams": 8, "heartbeat_ms": 1000, "down_ms": 5000, "codec": "raw"}, "session": {"lease_ms": 10000},
                       "fabric": {"trusted": "true"}}
@@ -96,28 +97,13 @@ class Real:
         site.subscribe.append(("policy", ["east"]))
         self.sites["east"].peers[name] = None
 
-    def inside(self, name, do):
-        """Daemons and workers that it starts live at this site."""
-        kept = harness.TOMBOLOD, harness.WORKER
-        harness.TOMBOLOD, harness.WORKER = (self.script(name, program) for program in kept)
-        try:
-            return do()
-        finally:
-            harness.TOMBOLOD, harness.WORKER = kept
-
-    def script(self, name, program):
-        path = self.lab.dir / f"{name}-{program.name}"
-        path.write_text(f"#!/bin/sh\nexec {' '.join(self.wan.enter(name, []))} setpriv --pdeathsig KILL {program} \"$@\"\n")
-        path.chmod(0o755)
-        return path
-
     def follow(self, name):
-        return self.inside(name, lambda: [harness.Rollout(self.lab, self.sites[name], f"{name}-{i}", self.path, host=f"host{i}", pace=int(self.case["nic"]))
-                                          for i in range(self.case["hosts"][name])])
+        return [harness.Rollout(self.lab, self.sites[name], f"{name}-{i}", self.path, host=f"host{i}", pace=int(self.case["nic"]))
+                for i in range(self.case["hosts"][name])]
 
     def measure(self):
         rollouts = {name: self.follow(name) for name in self.case["links"]}
-        rank = self.inside("east", lambda: harness.Worker(self.lab, "rank", self.sites["east"], threads=0))
+        rank = harness.Worker(self.lab, "rank", self.sites["east"], threads=0)
         rank.ok("register", tensors=harness.safetensors_table(self.path), file=str(self.path))
         run = rank.ok("run", model="policy", key="check")["run"]
         for group in rollouts.values():
