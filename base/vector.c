@@ -7,7 +7,8 @@
 static enum tb_vector best_here(void)
 {
     if (tb_vector_here(TB_VECTOR_AVX512)) return TB_VECTOR_AVX512;
-    return tb_vector_here(TB_VECTOR_AVX2) ? TB_VECTOR_AVX2 : TB_VECTOR_PORTABLE;
+    if (tb_vector_here(TB_VECTOR_AVX2)) return TB_VECTOR_AVX2;
+    return tb_vector_here(TB_VECTOR_NEON) ? TB_VECTOR_NEON : TB_VECTOR_PORTABLE;
 }
 
 enum tb_vector tb_vector_choose(enum tb_vector wanted)

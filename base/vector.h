@@ -9,6 +9,7 @@
 enum tb_vector {
     TB_VECTOR_BEST, /* the last of these that this processor has */
     TB_VECTOR_PORTABLE,
+    TB_VECTOR_NEON,   /* of aarch64; digests have it as PORTABLE: compilers and xxHash know it */
     TB_VECTOR_AVX2,   /* with BMI2 and POPCNT */
     TB_VECTOR_AVX512, /* with F, BW and VL, and all of AVX2's */
 };

@@ -23,6 +23,7 @@ static uint32_t xcr0(void)
 bool tb_vector_here(enum tb_vector vector)
 {
     if (vector == TB_VECTOR_PORTABLE || vector == TB_VECTOR_BEST) return true;
+    if (vector == TB_VECTOR_NEON) return false;
     const bool wide = vector == TB_VECTOR_AVX512;
     uint32_t a, b, c, d;
     if (__get_cpuid(1, &a, &b, &c, &d) == 0) return false;

@@ -94,6 +94,7 @@ struct tb_planes_kernels {
 };
 
 extern const struct tb_planes_kernels tb_planes_portable;
+extern const struct tb_planes_kernels tb_planes_neon; /* of aarch64 */
 /* The variant that `vector` asks for, which must be here. */
 const struct tb_planes_kernels *tb_planes_kernels(enum tb_vector vector);
 

@@ -3,26 +3,11 @@
 #include "base/assert.h"
 #include "base/codec/planes_kernels.h"
 
+#include "base/codec/bit_loops.h"
 #include "base/codec/bits.h"
 
 #define INLINE static inline __attribute__((always_inline))
 #define ONES   UINT64_C(0x0101010101010101)
-
-INLINE uint64_t extract(uint64_t x, uint64_t mask)
-{
-    uint64_t out = 0;
-    for (unsigned n = 0; mask != 0; mask &= mask - 1, n++)
-        out |= (x >> __builtin_ctzll(mask) & 1) << n;
-    return out;
-}
-
-INLINE uint64_t deposit(uint64_t x, uint64_t mask)
-{
-    uint64_t out = 0;
-    for (; mask != 0; mask &= mask - 1, x >>= 1)
-        out |= (mask & (0 - mask)) & (0 - (x & 1));
-    return out;
-}
 
 /* The lowest bits of eight bytes, gathered by a multiplication: no two of its terms meet. */
 INLINE uint64_t gather(uint64_t bytes)

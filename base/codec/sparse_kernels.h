@@ -159,6 +159,7 @@ struct tb_sparse_kernels {
 };
 
 extern const struct tb_sparse_kernels tb_sparse_portable;
+extern const struct tb_sparse_kernels tb_sparse_neon; /* of aarch64 */
 /* The variant that `vector` asks for, which must be here. */
 const struct tb_sparse_kernels *tb_sparse_kernels(enum tb_vector vector);
 

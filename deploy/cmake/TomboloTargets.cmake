@@ -76,7 +76,7 @@ if(BUILD_TESTING)
 endif()
 
 # What every target of ours is compiled with. -march=native is never used: a binary built on one
-# machine runs on another, and faster variants are chosen at run time by cpuid.
+# machine runs on another, and faster variants are chosen at run time (base/vector.h).
 add_library(tb_flags INTERFACE)
 target_compile_features(tb_flags INTERFACE c_std_17)
 target_compile_definitions(tb_flags INTERFACE _GNU_SOURCE)
@@ -127,6 +127,12 @@ endfunction()
 # What the tests labelled tsan run; target tsan_programs builds it and nothing else.
 set_property(GLOBAL PROPERTY TB_TSAN_PROGRAMS "")
 
+# How many times longer a test may take: an emulator runs it where another processor's are built.
+set(TB_SLOWER 1)
+if(CMAKE_CROSSCOMPILING)
+  set(TB_SLOWER 10)
+endif()
+
 # tb_unit(NAME SOURCES ... LINKS ... [LABELS ...] [TIMEOUT S] [COST S] [EACH ...]): one cmocka
 # program = one ctest, or one for each part of it, NAME.PART, that the program takes as its
 # argument. The dearest run first, beside the others.
@@ -135,6 +141,7 @@ function(tb_unit name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
+  math(EXPR arg_TIMEOUT "${arg_TIMEOUT} * ${TB_SLOWER}")
   if(NOT arg_COST)
     set(arg_COST 0)
   endif()
@@ -177,5 +184,6 @@ function(tb_fuzz name)
     target_link_libraries(fuzz_${name} PRIVATE fuzz_replay)
     add_test(NAME fuzz.${name} COMMAND fuzz_${name} ${corpus})
   endif()
-  set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT 120)
+  math(EXPR seconds "120 * ${TB_SLOWER}")
+  set_tests_properties(fuzz.${name} PROPERTIES TIMEOUT ${seconds})
 endfunction()

@@ -352,7 +352,9 @@ static enum tb_status hop_build(struct tb_hop *hop, const struct tb_hop_options 
 static void look_run(struct tb_fabric_job *job)
 {
     struct tb_hop *hop = (struct tb_hop *)((char *)job - offsetof(struct tb_hop, look));
-    __atomic_store_n(&hop->look_posted, false, __ATOMIC_RELEASE); /* what comes from here on is a new one */
+    /* Proofs that come from here on post a new job. A plain store could be seen after the reads of
+     * proofs below: a proof set in between would then post none. */
+    (void)__atomic_exchange_n(&hop->look_posted, false, __ATOMIC_ACQ_REL);
     if (!tb_hop_life_is_open(hop->life)) return;
     tb_hop_look_again(&hop->state);
     tb_hop_pump(hop);

@@ -70,6 +70,9 @@ def packages_hold_what_they_name(lab):
         expect("the list", (sbom["spdxVersion"], {"SPDXRef-xxhash", "SPDXRef-openssl"} <= ids), ("SPDX-2.3", True))
         for relation in sbom["relationships"]:
             expect("relations name parts", relation["relatedSpdxElement"] in ids, True)
+    tarball, = lab.dir.glob("tombolo-*.tar.gz")
+    held = run("tar", "-tf", tarball).splitlines()
+    expect("the tarball holds all of them", {name.partition("/")[2] for name in held if not name.endswith("/")}, set(seen))
     expect("python is python alone", [p for p in seen if seen[p] == "python3-tombolo" and p.endswith((".so", ".pyc"))], [])
 
 

@@ -117,7 +117,7 @@ static void note_why(struct tb_session *s, enum tb_status why, const char *reaso
     snprintf(s->down_text, sizeof s->down_text, "%s%s%s", tb_status_name(why), reason[0] != '\0' ? ": " : "",
              reason);
     for (char *at = s->down_text; *at != '\0'; at++)
-        if (*at < 0x20 || *at == 0x7f) *at = '?';
+        if (*at < ' ' || *at > '~') *at = '?'; /* a char may be signed or not */
 }
 
 static void went_down(struct tb_connection *c, enum tb_status why, const char *reason)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fault.h"
+#include "tests/unit/base/vectors.h"
 #include "tests/unit/check.h"
 
 static int codec_up(void **state)
@@ -36,10 +37,6 @@ static const enum tb_dtype dtypes[] = {TB_DTYPE_BF16, TB_DTYPE_F16, TB_DTYPE_F8E
                                        TB_DTYPE_F32,  TB_DTYPE_U8,  TB_DTYPE_I64};
 
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
-
-static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
-
-#define VECTORS (sizeof vectors / sizeof vectors[0])
 
 struct coded {
     uint8_t *bytes; /* exactly `count` long, so that asan sees a read behind it */

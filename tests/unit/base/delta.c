@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/base/vectors.h"
 #include "tests/unit/check.h"
 
-static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
 static const unsigned widths[] = {1, 2, 4, 8};
 
 static uint64_t element(const uint8_t *at, unsigned width)
@@ -44,7 +44,7 @@ static void a_difference_is_undone(void **state)
         bytes[i] = (uint8_t)check_random(&seed);
         base[i] = (uint8_t)check_random(&seed);
     }
-    for (size_t v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
+    for (size_t v = 0; v < VECTORS; v++) {
         if (!tb_vector_here(vectors[v])) continue;
         for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++) {
             for (size_t count = 0; count <= sizeof bytes; count += count < 80 ? 1 : 307)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/base/vectors.h"
 #include "tests/unit/check.h"
 
 #define BYTES  200003u /* two sections of bf16 and a tail */
@@ -105,12 +106,11 @@ static void is_version(struct story *s, const struct tb_codec_coded *coded, unsi
  * many as there may be. */
 static void chained_deltas_make_the_last_version(void **state)
 {
-    static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
     static const enum tb_dtype dtypes[] = {TB_DTYPE_BF16, TB_DTYPE_F8E4, TB_DTYPE_F32, TB_DTYPE_U8};
     struct story *s = *state;
     for (unsigned d = 0; d < 2 * sizeof dtypes / sizeof dtypes[0]; d++) {
         deltas_encode_all(s, dtypes[d / 2], d % 2 == 0 ? 1 : TB_CODEC_CLASSES);
-        for (unsigned v = 0; v < sizeof vectors / sizeof vectors[0]; v++) {
+        for (unsigned v = 0; v < VECTORS; v++) {
             if (!tb_vector_here(vectors[v])) continue;
             tb_codec_force(s->codec, vectors[v]);
             for (unsigned count = 1; count <= STEPS; count += 5) {

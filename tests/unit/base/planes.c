@@ -2,13 +2,15 @@
  * refused or stays in bounds.
  * Covers: base/codec/planes.c base/codec/planes_cascade.c base/codec/planes_portable.c
  * Covers: base/codec/planes_avx2.c base/codec/planes_avx512.c base/codec/planes_choose_x86.c
- * Covers: base/codec/planes_choose_none.c base/vector.c base/vector_x86.c base/vector_none.c */
+ * Covers: base/codec/planes_choose_none.c base/vector.c base/vector_x86.c base/vector_none.c
+ * Covers: base/codec/planes_neon.c base/codec/planes_choose_arm.c base/vector_arm.c */
 #include "base/codec/planes.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/base/vectors.h"
 #include "tests/unit/check.h"
 
 static const struct {
@@ -18,11 +20,6 @@ static const struct {
               {TB_DTYPE_F8E5, 1}, {TB_DTYPE_F32, 4}, {TB_DTYPE_U8, 1}};
 
 #define DTYPES (sizeof dtypes / sizeof dtypes[0])
-
-/* The variants that this machine has; all but the first are held to it. */
-static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
-
-#define VECTORS (sizeof vectors / sizeof vectors[0])
 
 static uint64_t scratch[TB_PLANES_SCRATCH_BYTES / 8];
 

@@ -2,7 +2,8 @@
  * bounds.
  * Covers: base/codec/sparse.c base/codec/sparse_portable.c base/codec/sparse_avx2.c
  * Covers: base/codec/sparse_avx512.c base/codec/sparse_choose_x86.c
- * Covers: base/codec/sparse_choose_none.c */
+ * Covers: base/codec/sparse_choose_none.c base/codec/sparse_neon.c
+ * Covers: base/codec/sparse_choose_arm.c */
 #include "base/codec/sparse.h"
 
 #include <stdbool.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "base/codec/bits.h"
+#include "tests/unit/base/vectors.h"
 #include "tests/unit/check.h"
 
 static const struct {
@@ -26,11 +28,6 @@ static const unsigned classes[] = {1, 2, 7, TB_SPARSE_CLASSES_MAX};
 #define CLASSES (sizeof classes / sizeof classes[0])
 
 static uint64_t scratch[TB_SPARSE_SCRATCH_BYTES / 8];
-
-/* The variants that this machine has; all but the first are held to it. */
-static const enum tb_vector vectors[] = {TB_VECTOR_PORTABLE, TB_VECTOR_AVX2, TB_VECTOR_AVX512};
-
-#define VECTORS (sizeof vectors / sizeof vectors[0])
 
 static struct tb_sparse_means with(enum tb_vector vector)
 {

@@ -1,5 +1,5 @@
-/* vector_spelled.c - a machine that has AVX-512, because it is spelled out
- * (spelled/immintrin.h), and no AVX2. */
+/* vector_spelled.c - a machine that has AVX-512 and NEON, because both are spelled out (spelled/),
+ * and no AVX2. */
 #include "base/codec/planes_x86.h"
 #include "base/codec/sparse_x86.h"
 #include "base/vector.h"
@@ -11,10 +11,24 @@ bool tb_vector_here(enum tb_vector vector)
 
 const struct tb_planes_kernels *tb_planes_kernels(enum tb_vector vector)
 {
-    return tb_vector_choose(vector) == TB_VECTOR_AVX512 ? &tb_planes_avx512 : &tb_planes_portable;
+    switch (tb_vector_choose(vector)) {
+    case TB_VECTOR_NEON:
+        return &tb_planes_neon;
+    case TB_VECTOR_AVX512:
+        return &tb_planes_avx512;
+    default:
+        return &tb_planes_portable;
+    }
 }
 
 const struct tb_sparse_kernels *tb_sparse_kernels(enum tb_vector vector)
 {
-    return tb_vector_choose(vector) == TB_VECTOR_AVX512 ? &tb_sparse_avx512 : &tb_sparse_portable;
+    switch (tb_vector_choose(vector)) {
+    case TB_VECTOR_NEON:
+        return &tb_sparse_neon;
+    case TB_VECTOR_AVX512:
+        return &tb_sparse_avx512;
+    default:
+        return &tb_sparse_portable;
+    }
 }
