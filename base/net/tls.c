@@ -433,6 +433,10 @@ static enum tb_status trust_grow(struct tb_tls *tls, const X509 *ca, const struc
     const enum tb_status status = tb_tls_cert_fingerprint(ca, &all.ca);
     const uint64_t ends = tb_tls_cert_expires(ca);
     tls->trust = tb_digest_of(&all, sizeof all);
+    if (site == NULL) {
+        all.before = tls->trust_any;
+        tls->trust_any = tb_digest_of(&all, sizeof all);
+    }
     if (tls->cas_expire_wall_s == 0 || ends < tls->cas_expire_wall_s) tls->cas_expire_wall_s = ends;
     return status;
 }
@@ -598,9 +602,25 @@ struct tb_digest tb_tls_shown(const struct tb_tls *tls)
     return tls->shown;
 }
 
-struct tb_digest tb_tls_authorities(const struct tb_tls *tls)
+struct tb_digest tb_tls_site_trust(const struct tb_tls *tls, const struct tb_name *site)
 {
-    return tls->trust;
+    struct {
+        struct tb_digest before;
+        struct tb_fingerprint ca;
+    } all = {.before = tls->trust_any};
+    for (uint32_t i = 0; i < tls->bound_count; i++) {
+        if (!tb_name_equal(&tls->bound[i].site, site)) continue;
+        /* P8: one that cannot be told is another one each time */
+        if (tb_tls_cert_fingerprint(tls->bound[i].ca, &all.ca) != TB_OK)
+            tb_random_bytes(&all.ca, sizeof all.ca);
+        all.before = tb_digest_of(&all, sizeof all);
+    }
+    return all.before;
+}
+
+struct tb_digest tb_tls_revocations(const struct tb_tls *tls)
+{
+    return tb_revoked_digest(tls->revoked);
 }
 
 struct tb_digest tb_tls_trust(const struct tb_tls *tls)

@@ -55,7 +55,10 @@ struct tb_digest tb_tls_shown(const struct tb_tls *tls);
 /* Whom it trusts: of all CAs, the sites that they may speak for, in the order in which they were
  * added, and the revoked certificates. Two contexts with equal ones let the same peers in. */
 struct tb_digest tb_tls_trust(const struct tb_tls *tls);
-struct tb_digest tb_tls_authorities(const struct tb_tls *tls); /* the same without the revoked ones */
+/* Of the CAs alone that may speak for that site. */
+struct tb_digest tb_tls_site_trust(const struct tb_tls *tls, const struct tb_name *site);
+/* The certificates that are revoked; two contexts with equal ones refuse the same. */
+struct tb_digest tb_tls_revocations(const struct tb_tls *tls);
 /* notAfter of the CA that ends first; 0: there is none. */
 uint64_t tb_tls_cas_expire_wall_s(const struct tb_tls *tls);
 

@@ -25,6 +25,7 @@ struct tb_tls {
     uint64_t expires_wall_s;
     struct tb_digest shown;     /* of our certificate, and those behind it so far */
     struct tb_digest trust;     /* of the CAs so far */
+    struct tb_digest trust_any; /* of those of them that may speak for any site */
     uint64_t cas_expire_wall_s; /* the first of the CAs ends then; 0: there are none */
     struct tb_revoked *revoked; /* owned; NULL: none are */
     struct tb_tls_bound *bound;

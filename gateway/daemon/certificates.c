@@ -90,7 +90,9 @@ static void take(struct tb_daemon *d, struct tb_tls *tls, const char *reason)
 {
     TB_ASSERT(tls != NULL && tls != d->tls);
     const struct tb_digest before = tb_tls_trust(d->tls), after = tb_tls_trust(tls);
-    const struct tb_digest cas_before = tb_tls_authorities(d->tls), cas_after = tb_tls_authorities(tls);
+    /* of workers, whose certificates are this site's */
+    const struct tb_digest cas_before = tb_tls_site_trust(d->tls, &d->config->site),
+                           cas_after = tb_tls_site_trust(tls, &d->config->site);
     const bool trust_changed = !tb_digest_equal(&before, &after);
     tb_tls_free(d->tls);
     d->tls = tls;
@@ -114,6 +116,19 @@ static bool same(const struct tb_tls *a, const struct tb_tls *b)
     const struct tb_digest shown[] = {tb_tls_shown(a), tb_tls_shown(b)};
     const struct tb_digest trust[] = {tb_tls_trust(a), tb_tls_trust(b)};
     return tb_digest_equal(&shown[0], &shown[1]) && tb_digest_equal(&trust[0], &trust[1]);
+}
+
+void tb_certificates_take(struct tb_daemon *d, struct tb_tls *tls)
+{
+    TB_ASSERT(d->tls != NULL && !d->draining);
+    d->tls_mark = d->tls_seen = mark_all(d);
+    d->tls_again_at = 0;
+    if (!same(d->tls, tls)) {
+        take(d, tls, "signal");
+        return;
+    }
+    tb_tls_free(tls);
+    tb_log(TB_LOG_INFO, "tls.same", "reason=signal");
 }
 
 /* Said and counted once, however often the same files are read again. */

@@ -112,24 +112,6 @@ static void on_wake(uv_async_t *wake)
 
 /* ---- beginning ---- */
 
-static enum tb_status link_init(struct tb_links *ls, struct tb_link *l, const struct tb_links_peer_options *p)
-{
-    l->links = ls;
-    l->index = (uint32_t)(l - ls->links);
-    TB_ASSERT(l->index < TB_LINKS_PEERS_MAX);
-    l->identity = (struct tb_identity){.kind = TB_IDENTITY_GATEWAY, .site = p->site, .name = p->gateway};
-    l->label = p->label.text[0] != '\0' ? p->label : p->site;
-    tb_link_path_init(l, p);
-    tb_link_control_init(l, p->lane);
-    return tb_link_traffic_init(l, p);
-}
-
-static void link_fini(struct tb_link *l)
-{
-    tb_link_forget_resolving(l);
-    tb_link_traffic_fini(l);
-}
-
 static enum tb_status listen_at(struct tb_links *ls, const char *text, char error_out[256])
 {
     struct tb_endpoint endpoint;
@@ -187,7 +169,7 @@ static enum tb_status open_up(struct tb_links *ls, const struct tb_links_options
     uint32_t made = 0;
     enum tb_status status = TB_OK;
     for (; made < options->peer_count && status == TB_OK; made += status == TB_OK)
-        status = link_init(ls, &ls->links[made], &options->peers[made]);
+        status = tb_link_init(ls, &ls->links[made], &options->peers[made]);
     if (status != TB_OK) goto undo_links;
     status = loops_new(ls);
     if (status != TB_OK) goto undo_loops;
@@ -198,7 +180,7 @@ undo_loops:
     loops_free(ls);
 undo_links:
     while (made > 0)
-        link_fini(&ls->links[--made]);
+        tb_link_fini(&ls->links[--made]);
     return status;
 }
 
@@ -221,7 +203,9 @@ enum tb_status tb_links_new(const struct tb_links_options *options, struct tb_li
     tb_links_path_options(&ls->options, &ls->ceilings, &ls->tcp);
     ls->ticked_at = ls->ceilings_at = tb_clock_now();
     status = TB_SITE_NOMEM;
-    ls->links = tb_calloc(options->peer_count + 1, sizeof *ls->links);
+    ls->peer_room = options->peer_count + TB_LINKS_PEERS_SPARE;
+    if (ls->peer_room > TB_LINKS_PEERS_MAX) ls->peer_room = TB_LINKS_PEERS_MAX;
+    ls->links = tb_calloc(ls->peer_room, sizeof *ls->links);
     ls->admission = tb_link_admission_new(&ls->options);
     if (ls->links == NULL || ls->admission == NULL || uv_async_init(options->loop, &ls->wake, on_wake) != 0)
         goto undo_memory;
@@ -268,7 +252,7 @@ static void closing_step(struct tb_links *ls)
     TB_ASSERT(ls->retired == NULL);
     tb_links_share_end(ls, NULL);
     for (uint32_t i = 0; i < ls->options.peer_count; i++)
-        link_fini(&ls->links[i]);
+        tb_link_fini(&ls->links[i]);
     tb_links_offers_free(ls);
     TB_ASSERT(ls->offers == NULL && ls->divisions == NULL && ls->retiring == NULL);
     handles_close(ls);
@@ -310,30 +294,46 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation)
     links->options.incarnation = incarnation;
 }
 
+/* Whom that peer's site may be, and what is revoked. */
+static bool trust_changed(const struct tb_link *l, const struct tb_tls *before, const struct tb_tls *after)
+{
+    const struct tb_digest revoked[] = {tb_tls_revocations(before), tb_tls_revocations(after)};
+    if (!tb_digest_equal(&revoked[0], &revoked[1])) return true;
+    const struct tb_digest cas[] = {tb_tls_site_trust(before, &l->identity.site),
+                                    tb_tls_site_trust(after, &l->identity.site)};
+    return !tb_digest_equal(&cas[0], &cas[1]);
+}
+
 /* P8: nor does anything that began under the old trust become a session: what is in TLS or before
  * HELLO, what a link in limbo waits for, and data streams that were dialled ahead. One that is
- * bound already belongs to a session that ended, and ends with it. */
-static void end_all(struct tb_links *ls)
+ * bound already belongs to a session that ended, and ends with it. Sessions of other sites stay. */
+static void end_distrusted(struct tb_links *ls, const struct tb_tls *before, const struct tb_tls *after)
 {
+    bool any = false;
     for (uint32_t i = 0; i < ls->options.peer_count; i++) {
+        if (!trust_changed(&ls->links[i], before, after)) continue;
         tb_link_drop(&ls->links[i], TB_PEER_IDENTITY);
         tb_link_streams_ahead_end(&ls->links[i]);
+        any = true;
     }
-    for (struct tb_link_conn *c = ls->conns; c != NULL; c = c->next)
+    for (struct tb_link_conn *c = ls->conns; any && c != NULL; c = c->next)
         if (!c->is_session && c->binding == NULL) tb_link_conn_close(c, TB_PEER_IDENTITY);
+}
+
+static bool shows_another(const struct tb_tls *before, const struct tb_tls *after)
+{
+    const struct tb_digest shown[] = {tb_tls_shown(before), tb_tls_shown(after)};
+    return !tb_digest_equal(&shown[0], &shown[1]);
 }
 
 enum tb_status tb_links_set_tls(struct tb_links *ls, struct tb_tls *tls)
 {
     if (!tb_identity_equal(tb_tls_identity(tls), &ls->identity)) return TB_BAD_ARGUMENT;
-    const struct tb_digest before = tb_tls_trust(ls->options.tls), after = tb_tls_trust(tls);
-    tb_tls_free(ls->options.tls);
+    struct tb_tls *before = ls->options.tls;
     ls->options.tls = tb_tls_ref(tls);
-    if (!tb_digest_equal(&before, &after)) {
-        end_all(ls);
-        return TB_OK;
-    }
-    for (uint32_t i = 0; i < ls->options.peer_count; i++)
+    end_distrusted(ls, before, tls);
+    for (uint32_t i = 0; i < ls->options.peer_count && shows_another(before, tls); i++)
         if (tb_link_is_up(&ls->links[i])) tb_link_renew(&ls->links[i], tb_clock_now());
+    tb_tls_free(before);
     return TB_OK;
 }

@@ -179,6 +179,7 @@ struct tb_links_ops {
 struct tb_links_peer_options {
     struct tb_name site, gateway; /* whose certificate is expected: tombolo://SITE/GATEWAY, exactly */
     struct tb_name label;   /* what it is called here; empty: its site. Unequal for gateways of one site */
+    bool gone;              /* a row of no peer: it keeps its index, and is not dialled */
     uint32_t lane;          /* that it says it is, of its site */
     const char *address;    /* "host:port"; NULL: only the peer dials */
     const char *congestion; /* of TCP: "auto" (tuner.h), or "bbr", "cubic"...; NULL: the system's; copied */
@@ -262,8 +263,8 @@ void tb_links_set_incarnation(struct tb_links *links, uint64_t incarnation);
  * A session that a peer dialled stays under the certificate that it began with. The peer dials
  * anew before that certificate expires.
  *
- * Where trust changed (tb_tls_trust) every session ends instead, and is dialled again. A peer that
- * is no longer trusted does not come back. */
+ * Where trust in a peer's site changed (tb_tls_site_trust), or what is revoked, its session ends
+ * instead, and is dialled again. A peer that is no longer trusted does not come back. */
 TB_MUST_USE enum tb_status tb_links_set_tls(struct tb_links *links, struct tb_tls *tls);
 
 /* ---- what we hold ---- */
